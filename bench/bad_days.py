@@ -1,14 +1,14 @@
-"""Bad days: nodes that are killed, begin anew, stop for a while or are cut off, under groups of calls on real processes.
+"""Faults: nodes that are killed, restarted, stopped for a while or disconnected, under groups of calls on real processes.
 
 Each trial is a grid of its own: an agent, three servers and a client that runs groups of calls, four chains of three calls on 1 MB
-each. At a moment that is drawn, something happens to the agent, a server, two servers, a worker or the client. The client says of
-each group how it ended: right, wrong, or with an error. A trial is over when three groups in a row were right after the nodes are
-back, or at an error that no node can come back from; otherwise it hangs.
+each. At a random moment, a fault happens to the agent, a server, two servers, a worker or the client. The client reports
+how each group ended: right, wrong, or with an error. A trial is over when three groups in a row were right after the nodes are
+back, or at an error that no node can recover from; otherwise it hangs.
 
     python bench/bad_days.py [--moments 20] [--jobs 8] [--only agent:restart:tcp ...] [--seed 0]
 
 `restart` starts the node again at its address as soon as it is dead, `stop` stops its process for 15 s, `cut` breaks its
-connections and lets no new ones through for 3 s. Nodes are cut over TCP only: their addresses lead through a forwarder.
+connections and accepts no new ones for 3 s. Nodes are cut over TCP only: their addresses lead through a forwarder.
 """
 
 import argparse
@@ -72,7 +72,7 @@ while True:
 
 
 class Forwarder:
-    """A port that leads to another one, unless it is cut."""
+    """A port that forwards to another one, unless it is cut."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -133,7 +133,7 @@ class Forwarder:
 
 
 def listening_port(process):
-    """The TCP port where a process listens."""
+    """The TCP port on which a process listens."""
     sockets = {os.readlink(one) for one in pathlib.Path(f"/proc/{process}/fd").iterdir() if one.is_symlink()}
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
@@ -154,7 +154,7 @@ class Node:
         self.port, self.address = self.start()
 
     def start(self):
-        """Start it at the port where it was, if it was anywhere; give that, and the address that others dial."""
+        """Start it, at its former port if it had one; return the port, and the address for others."""
         run = [PROGRAM, *self.arguments, "--listen", f"127.0.0.1:{self.port}"]
         self.process = subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         said = json.loads(self.process.stdout.readline())
@@ -202,7 +202,7 @@ class Trial:
         return json.loads(self.client.stdout.readline() or '{"end": "gone"}') if ready else None
 
     def until_right(self, seen, limit_s=HANG_S, ends_at_error=False):
-        """Three right groups in a row; false if that takes too long."""
+        """Wait for three right groups in a row; false if that takes too long."""
         right, until = 0, time.monotonic() + limit_s
         while right < 3:
             told = self.next(max(0.0, until - time.monotonic()))
@@ -225,7 +225,7 @@ class Trial:
 
 
 def strike(trial, target, fault, draw):
-    """What happens; a function that undoes it, for when it lasts."""
+    """Cause the fault; return a function that undoes it, if it lasts."""
     nodes = {
         "agent": [trial.agent],
         "server": [draw.choice(trial.servers)],

@@ -1,6 +1,6 @@
-"""How long a shared datum takes to every server, against one transfer of it.
+"""Time to send a shared datum to every server, compared with one transfer of it.
 
-Without arguments: simulated, servers around a switch. In a grid that runs (`--here`), as on a testbed:
+Without arguments: simulated, servers around a switch. With `--here`: in the grid that runs, for example on a testbed:
 
     python bench/broadcast.py
     python bench/star.py > star.toml
@@ -41,14 +41,14 @@ PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 
 
 def sent_by_server():
-    """Bytes that each server has sent; none, if this is no testbed."""
+    """Bytes that each server has sent; none, if this is not a testbed."""
     done = subprocess.run([PROGRAM, "testbed", "show", "--json"], capture_output=True, text=True)
     links = json.loads(done.stdout)["links"] if done.returncode == 0 else []
     return {one["name"]: one["bytes"] for one in links if one["name"].endswith("_UP") and "_client" not in one["name"]}
 
 
 def seconds_to_all(grid, name):
-    """Seconds that the datum takes from its first server to all."""
+    """Seconds until all servers have the datum of its first server."""
     begun = grid.now()
     grid.place(name)
     return grid.now() - begun
@@ -61,7 +61,7 @@ def simulated():
             file = pathlib.Path(folder) / "platform.toml"
             file.write_text(star(servers, bandwidth))
             with gl.simulate(file) as grid:
-                # Servers measure the links between them when they come.
+                # Servers measure the links between them when they join.
                 grid.advance(60)
                 grid.put("data", np.broadcast_to(np.uint8(0), (size_bytes,)))
                 seconds = seconds_to_all(grid, "data")

@@ -1,4 +1,4 @@
-"""The stencil on message-driven objects, beside its serial loop, and on two sites.
+"""The stencil on message-driven objects, compared with its serial loop, and on two sites.
 
     python bench/chares.py stencil [--rounds 5]        # after make build; builds the example
     python bench/chares.py numpy [--rounds 5]          # the same mesh in Python on two elements, beside mpi4py; see bench/mpi.py
@@ -14,7 +14,7 @@
     python bench/chares.py box-simulated --box DIR     # the same on two sites, 2 and 16 elements
     python bench/chares.py box --box DIR [--rounds 3]  # forces in a real box, with its files: see examples/leanmd/box.py
 
-A round runs every case in turn. Each run has the serial loop beside it, in the same process.
+A round runs every case in turn. Each run also measures the serial loop, in the same process.
 """
 
 import argparse
@@ -36,11 +36,11 @@ BENCH = ROOT / "target" / "release" / "gridloom-bench"
 STENCIL = ROOT / "target" / "release" / "examples" / "stencil"
 SIZE = 2048
 CELLS = SIZE * SIZE
-#: One way, ms. The last is that of the wide-area link of the field's experiments.
+#: One-way latencies, ms. The last is that of the wide-area link in the published experiments.
 LATENCIES_MS = [0, 0.5, 1, 2, 4, 8, 16, 29.37]
-#: Of each host, and between the sites.
+#: Bandwidth of each host's link, and between the sites.
 BANDWIDTH = "10Gbps"
-#: The published one, injected there.
+#: The published latency, which was injected there.
 PUBLISHED_MS = 1.725
 PLATFORM = """[[cluster]]
 name = "east"
@@ -86,19 +86,19 @@ def run(command):
 
 
 def real(elements, chares, steps, *options):
-    """Milliseconds a step, and those of the serial loop."""
+    """Milliseconds per step, and those of the serial loop."""
     program = [STENCIL, "--chares", chares, "--steps", steps, "--check"]
     return run([GRIDLOOM, "chares", "run", "-n", elements, *options, "--", *program])
 
 
 def simulated(elements, chares, steps, latency_ms, cell_ns, balance="none", skew=1, placement="blocks", bandwidth=BANDWIDTH):
-    """Milliseconds a step in virtual time."""
+    """Milliseconds per step in virtual time."""
     program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns, "--skew", skew, "--placement", placement]
     return in_simulation(elements, latency_ms, program, balance, bandwidth)
 
 
 def in_simulation(elements, latency_ms, program, balance="none", bandwidth=BANDWIDTH):
-    """The same, of a program on two sites."""
+    """Milliseconds per step in virtual time, of a program on two sites."""
     with tempfile.TemporaryDirectory() as folder:
         platform, deployment = pathlib.Path(folder) / "platform.toml", pathlib.Path(folder) / "elements.toml"
         platform.write_text(PLATFORM.format(half=elements // 2, latency=latency_ms * 1000, bandwidth=bandwidth))
@@ -154,7 +154,7 @@ def numpy(rounds):
 
 
 def processor_ms(elements, ppn, chares, *options):
-    """Processor time of a step, of all elements together, without that of the start."""
+    """Processor time per step of all elements together, without that of the start."""
 
     def seconds(steps):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -181,7 +181,7 @@ def processor(rounds):
 
 
 def on_testbed(chares, steps, latency_ms):
-    """Milliseconds a step of two elements on two hosts whose link has that latency one way."""
+    """Milliseconds per step of two elements on two hosts whose link has that one-way latency."""
     with tempfile.TemporaryDirectory() as folder:
         platform, deployment = pathlib.Path(folder) / "platform.toml", pathlib.Path(folder) / "elements.toml"
         platform.write_text(PLATFORM.format(half=1, latency=latency_ms * 1000, bandwidth=BANDWIDTH))
@@ -192,7 +192,7 @@ def on_testbed(chares, steps, latency_ms):
 
 
 def calibrated(chares, real_ms):
-    """Nanoseconds a cell with which the simulation takes what the real run took without latency."""
+    """Nanoseconds per cell with which the simulation takes as long as the real run without latency."""
     cell_ns = 0
     for _ in range(2):
         cell_ns += (real_ms - (simulated(2, chares, 30, 0, cell_ns) if cell_ns else 0)) * 2e6 / CELLS
@@ -200,7 +200,7 @@ def calibrated(chares, real_ms):
 
 
 def expected_ms(all_chares, found, chosen):
-    """What the simulation says, by chares and latency, if its cells take what the chosen of the real runs took without latency."""
+    """Simulated times, by chares and latency, if cells take the time of the chosen real runs without latency."""
     cell_ns = {chares: calibrated(chares, chosen(found[chares, 0])) for chares in all_chares}
     return {(chares, latency): simulated(2, chares, 30, latency, cell_ns[chares]) for chares, latency in found}
 
@@ -227,17 +227,17 @@ def sites(rounds, is_testbed):
 
 
 FILTERS = [[], ["compress"], ["delay=0s"], ["rate=2MBps"], ["compress", "rate=2MBps"], ["delay=4ms"], ["delay=4ms", "jitter=2ms"]]
-#: Round trips of a run.
+#: Round trips per run.
 TRIPS = 5000
 
 
 def filters(rounds):
-    """A round trip of two chares in two processes, and a step of the stencil."""
+    """A round trip between two chares in two processes, and a step of the stencil."""
     found = {" ".join(names): [] for names in FILTERS}
     for _ in range(rounds):
         for names in FILTERS:
             options = ["-n", 2, "--sites", 2, *(word for name in names for word in ("--filter", name))]
-            # Where a trip takes milliseconds, fewer of them.
+            # Fewer trips if one takes milliseconds.
             trips = TRIPS // 100 if "delay=4ms" in names else TRIPS
             command = [GRIDLOOM, "chares", "run", *options, "--", BENCH, "--chares", 2 * trips]
             done = subprocess.check_output([str(word) for word in command], text=True)
@@ -300,12 +300,12 @@ def python(rounds):
 
 
 BALANCERS = ("none", "greedy", "refine", "hierarchical", "grid-aware")
-#: So many times the work in the upper quarter of the mesh.
+#: Factor of the work in the upper quarter of the mesh.
 SKEW = 4
 
 
 def balance(rounds):
-    """All steps count, with those before the first moves."""
+    """All steps count, including those before the first moves."""
     found = {(balancer, skew): [] for balancer, skew in [("none", 1), *((name, SKEW) for name in BALANCERS)]}
     for _ in range(rounds):
         for balancer, skew in found:
@@ -325,7 +325,7 @@ PLACEMENTS = ("blocks", "round-robin", "by-site", "by-communication")
 
 
 def placement():
-    """With a fast network the latency counts; with a slow one what goes between elements."""
+    """With a fast network the latency matters; with a slow one the bytes between elements do."""
     found = {}
     print("| network | chares | one way, ms | " + " | ".join(PLACEMENTS) + " |\n|---|---|---" + "|---" * len(PLACEMENTS) + "|")
     for bandwidth, chares, latencies in [("10Gbps", 256, (0, 0.5, 1, 1.5, 3)), ("100Mbps", 1024, (0, 1, 3))]:
@@ -336,12 +336,12 @@ def placement():
     return found
 
 
-#: Of the mesh, along a side, and what an element may have of addresses: `ulimit -v`.
+#: Cells along a side of the mesh, and limit of an element's address space: `ulimit -v`.
 LARGE, BOUND_KIB = 8192, 450 << 10
 
 
 def memory(rounds):
-    """The mesh has 512 MiB, so one element cannot have it, and two can."""
+    """The mesh has 512 MiB, so it does not fit one element, but fits two."""
 
     def of(elements, bound_kib):
         program = [STENCIL, "--size", LARGE, "--chares", 64, "--steps", 20]
@@ -369,7 +369,7 @@ def memory(rounds):
 
 
 def memory_on_servers(rounds):
-    """The same on three servers with a slot each: what one of their processes may have of data is bounded."""
+    """The same on three servers with a slot each, with limited data memory in each of their processes."""
     from bad_days import Node
 
     os.environ.setdefault("GRIDLOOM_SECRET", "bench")
@@ -379,7 +379,7 @@ def memory_on_servers(rounds):
     agent = Node("agent", is_cut=False)
     offer = ["--program", f"stencil={STENCIL}", "--slots", "1", "--agent", agent.address]
     own = resource.getrlimit(resource.RLIMIT_DATA)
-    # Servers have it from this process, workers and elements from the server.
+    # Servers inherit it from this process, workers and elements from the server.
     resource.setrlimit(resource.RLIMIT_DATA, (BOUND_KIB << 10, own[1]))
     nodes = [Node("serve", "--name", f"s{number}", *offer, is_cut=False) for number in range(3)]
     resource.setrlimit(resource.RLIMIT_DATA, own)
@@ -401,13 +401,13 @@ def memory_on_servers(rounds):
     return found
 
 
-#: One way, ms: up to some 0.7 of a step of two elements there and back.
+#: One-way latencies, ms: up to some 0.7 of a step of two elements as the round trip.
 BOX_LATENCIES_MS = (0, 8, 32, 64, 128, 256)
 
 
-#: One way, ms: up to more than a step of two elements.
+#: One-way latencies, ms: up to more than a step of two elements.
 LEANMD_LATENCIES_MS = (0, 1, 2, 4, 8, 16)
-#: Elements, and one way in simulation, ms. A step takes 0.70 s on two elements of 1 Gflop/s.
+#: By number of elements: one-way latencies in simulation, ms. A step takes 0.70 s on two elements of 1 Gflop/s.
 BOX_SIMULATED = {2: (0, 32, 128, 256, 384, 512), 16: (0, 8, 32, 64, 128)}
 
 
@@ -417,7 +417,7 @@ def box_program(files, *options):
 
 
 def box_simulated(files):
-    """Seconds a step."""
+    """Seconds per step."""
     found = {}
     for elements, latencies in BOX_SIMULATED.items():
         for ms in latencies:
@@ -427,7 +427,7 @@ def box_simulated(files):
 
 
 def molecules(rounds, program, latencies_ms, unit):
-    """One element, two, and two at two sites. Time a step, with that of the serial loop in the same process."""
+    """One element, two, and two at two sites. Time per step, with that of the serial loop in the same process."""
     cases = [(1, None), (2, None), *((2, ms) for ms in latencies_ms)]
     found = {case: [] for case in cases}
     for _ in range(rounds):
@@ -458,7 +458,7 @@ def leanmd(rounds):
 
 
 def sweep():
-    """Processors, chares and latencies, with a cell's time of the serial loop."""
+    """Processors, chares and latencies, with the time per cell of the serial loop."""
     cell_ns = run([STENCIL, "--steps", 100, "--check"])[1] * 1e6 / CELLS
     print(f"a cell takes {cell_ns:.3f} ns\n\n| processors | chares | " + " | ".join(f"{ms} ms" for ms in [*LATENCIES_MS, PUBLISHED_MS]) + " |")
     print("|---" * (3 + len(LATENCIES_MS)) + "|")

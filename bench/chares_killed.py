@@ -1,16 +1,16 @@
-"""The stencil on chares while an element or a server is killed (kill -9): it ends with the bits of the serial program, and nothing hangs.
+"""The stencil on chares while an element or a server is killed (kill -9): its result has the bits of the serial program's, and nothing hangs.
 
     python bench/chares_killed.py [--trials 100] [--ways folder memory server resize]        # after make build; builds the example
 
-Each trial runs the stencil with checkpoints, and kills at a moment that is drawn from the time of an undisturbed run:
+Each trial runs the stencil with checkpoints, and kills a process at a random moment of the time of an undisturbed run:
 
-    folder    an element; all begin again from the last checkpoint in a folder
-    memory    an element; it alone begins again, with the part that another one kept
-    server    one of three servers with a slot each, two of which have an element; two of those that are left begin again
-    resize    an element of a program that goes on with four elements, two, four and so on; kept in memory or a folder, in turn
+    folder    an element; all restart from the last checkpoint in a folder
+    memory    an element; it alone restarts, with the part that another one kept
+    server    one of three servers with a slot each, two of which have an element; two of the remaining ones restart elements
+    resize    an element of a program that alternates between four and two elements; kept in memory or a folder, in turn
 
 A trial is right if the program ends with the checksum of the serial program. One that takes longer than `--limit` hangs; it is reported with its
-number, as is one with another end. What is drawn depends on the way and the number alone.
+number, as is one that ends otherwise. The random choices depend on the kind and the number alone.
 """
 
 import argparse
@@ -32,7 +32,7 @@ GRIDLOOM = ROOT / "target" / "release" / "gridloom"
 STENCIL = ROOT / "target" / "release" / "examples" / "stencil"
 ARGUMENTS = ["--size", "384", "--chares", "36", "--steps", "4000", "--checkpoint-every", "50"]
 WAYS = ("folder", "memory", "server", "resize")
-#: After each of these steps there are so many elements.
+#: Number of elements after each of these steps.
 RESIZES = [f"{step}:{4 if step % 1000 else 2}" for step in range(500, 4000, 500)]
 
 
@@ -124,8 +124,8 @@ def serial():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=100, help="of each way")
-    parser.add_argument("--calm", type=int, default=5, help="runs of each way in which nothing is killed")
+    parser.add_argument("--trials", type=int, default=100, help="trials of each kind")
+    parser.add_argument("--calm", type=int, default=5, help="runs of each kind in which nothing is killed")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for a trial")
     options = parser.parse_args()

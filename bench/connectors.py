@@ -1,10 +1,10 @@
-"""A chain of six models on six model servers, with 0 to 6 connectors: bytes over the client's link against their number.
+"""A chain of six models on six model servers, with 0 to 6 connectors: bytes over the client's link as a function of that number.
 
     python bench/connectors.py [--rounds 3] [--numbers 100000] [--out FILE]
 
-Each model server is MLServer from its wheel (`make .venv/mlserver/ready`), with one model, x + 1. Where it has a connector, the program calls the
-model as a function of the grid; elsewhere it calls the model server itself, as JSON, through a relay that counts the bytes. Bytes of the grid are those of
-its reports. Connectors are added in the chain's order, and every other one first.
+Each model server is MLServer from its wheel (`make .venv/mlserver/ready`), with one model, x + 1. If it has a connector, the program calls the
+model as a function of the grid; otherwise it calls the model server directly, as JSON, through a relay that counts the bytes. Bytes of the grid are those of
+its reports. Connectors are added in the chain's order, and in the order of every other one first.
 """
 
 import argparse
@@ -31,7 +31,7 @@ ORDERS = {"in order": [0, 1, 2, 3, 4, 5], "every other first": [0, 2, 4, 1, 3, 5
 
 
 class Relay:
-    """Passes bytes between the program and a model server, and counts them."""
+    """Forwards bytes between the program and a model server, and counts them."""
 
     def __init__(self, port):
         self.port, self.bytes, self.lock = port, 0, threading.Lock()

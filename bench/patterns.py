@@ -1,15 +1,15 @@
-"""How data with names move between servers, in the three patterns of OmniStorage, against the bound of the links.
+"""Transfers of named data between servers, in the three patterns of OmniStorage, compared with the bound of the links.
 
     python bench/sites.py --case 2 > sites.toml
     gridloom simulate -p sites.toml -- python bench/patterns.py --case 2
     gridloom testbed run -p sites.toml --functions bench/patterns_functions.py -- python bench/patterns.py --case 2
 
-- W-To-W: one server of each cluster; what the first has made the second reads.
-- BROADCAST: what one server has made all read.
+- W-To-W: one server of each cluster; the second reads the result of the first.
+- BROADCAST: all servers read the result of one.
 - ALL-EXCHANGE: each server has made an array, and each reads those of all.
 
 Each value is made on its server and put under a name, which moves nothing; then calls on the servers read it. Prints a line of JSON for
-each round. The bound is size / bandwidth for what has to cross the fullest link.
+each round. The bound is size / bandwidth of the data that cross the busiest link.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def share(grid, makers, size_bytes, name):
 
 
 def read(grid, readers, names):
-    """Has each of these servers read all of these names. Gives seconds, and those that were predicted."""
+    """Has each of these servers read all of these names. Returns the measured and the predicted seconds."""
     last = grid.function("patterns_functions/last")
     found = [grid.find(name) for name in names]
     with grid.group() as group:
@@ -46,7 +46,7 @@ def read(grid, readers, names):
 
 
 def patterns(servers):
-    """Pattern, servers that make, servers that read, and how many of the values cross a server's link and the one between clusters."""
+    """Pattern, servers that make, servers that read, and number of values that cross a server's link and the one between clusters."""
     half = len(servers) // 2
     yield "W-To-W", servers[:1], servers[half : half + 1], 1, 1
     yield "BROADCAST", servers[:1], servers, 1, 1
@@ -63,7 +63,7 @@ def main():
     with gl.local(servers=4, functions=[FUNCTIONS]) as grid:
         servers = sorted(server.name for server in grid.servers())
         if grid.simulated:
-            # Servers measure the links between them when they come.
+            # Servers measure the links between them when they join.
             grid.advance(60)
         for number in range(options.rounds):
             for mib in options.mib:

@@ -1,10 +1,10 @@
-"""Two programs on six servers, of which 0 to 6 are upgraded: bytes over the client's link, and time, against their number.
+"""Two programs on six servers, of which 0 to 6 are upgraded: bytes over the client's link, and time, as functions of that number.
 
     python bench/plain_servers.py [--world simulate|testbed] [--rounds 3] [--json FILE]
 
-The others are plain (`serve --plain`): each call brings its arguments, its results go back, and nothing moves between servers. Hosts are joined by
-a switch, each with a link of 100 Mb/s; with --client-bandwidth the client's is another. Calls are placed by hand, the same for each number, so that only
-transfers differ. Functions take next to no time in simulation, and little on the testbed: what is left is communication.
+The others are stateless (`serve --plain`): each call sends its arguments, its results are sent back, and no data move between servers. Hosts are joined by
+a switch, each with a link of 100 Mb/s; --client-bandwidth changes the client's. Calls are placed by hand, the same for each number, so that only
+transfers differ. Functions take almost no time in simulation, and little on the testbed: the rest is communication.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SERVERS = 6
 
 
 def platform(upgraded, client_bandwidth):
-    """A client, which is the agent too, and six servers around a switch; the first so many are upgraded."""
+    """A client, which is also the agent, and six servers around a switch; the first `upgraded` servers are upgraded."""
     host = '[[host]]\nname = "{}"\nspeed = "1000Tf"\nproperties = {{ {} }}\n'
     text = host.format("client", 'role = "client, agent"')
     for number in range(SERVERS):

@@ -7,5 +7,5 @@ Matrix = gl.Array["float64", "n", "n"]
 
 @gl.function(work="n")
 def product(a: Matrix, b: Matrix) -> Matrix:
-    """The product; its work is stated as next to nothing, so that a simulation has transfers alone."""
+    """The product; its work is stated as almost nothing, so that a simulation consists of transfers alone."""
     return a @ b

@@ -1,4 +1,4 @@
-"""A chain of products and an image in strips on six servers, for bench/plain_servers.py: prints what moved, and how long that took."""
+"""A chain of products and an image in strips on six servers, for bench/plain_servers.py: prints bytes moved and seconds."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ from demo import enhance_with  # noqa: E402
 SERVERS = 6
 MATRICES, ORDER = 12, 512
 ROWS, COLUMNS = 1200, 1200
-#: What is smaller is a number, not an array.
+#: A smaller datum is a number, not an array.
 ARRAY_BYTES_MIN = 10_000
 
 
@@ -35,7 +35,7 @@ def chain(grid):
 
 
 def image(grid):
-    """The enhancement of examples/demo in six strips, a server each."""
+    """The enhancement of examples/demo in six strips, one per server."""
     picture = np.random.default_rng(2).uniform(0, 255, (ROWS, COLUMNS))
 
     def call(name, calls):
@@ -53,7 +53,7 @@ def run(grid, program):
         predicted = group.plan().makespan_seconds
     results = [handle.get() for handle in handles]
     assert is_right(results), f"{program.__name__} is wrong"
-    # What the last call read is told with its end.
+    # Reads of the last call are reported when it ends.
     group.wait()
     report, after = group.report(), grid.traffic()
     of_client = [moved for moved in report.transfers if "client" in (moved.source, moved.target)]

@@ -1,11 +1,11 @@
-"""Predicted against measured on an emulated grid of unequal servers: tiled Cholesky and a chain of products.
+"""Predicted compared with measured times on an emulated grid of unequal servers: tiled Cholesky and a chain of products.
 
     python bench/predicted.py [--rounds 5] [--speeds slowdown|quota] [--slowed] [--json FILE]
 
 Real processes on the emulated platforms of bench/worlds.py. Functions are calibrated at other sizes than those that the programs
-use; `auto`'s prediction is printed before the program runs. Beside it `mct`, call by call. With --slowed (speeds are quotas of
-processor time then, which needs cgroups), the fastest server falls to a quarter of its speed in mid-run instead, and the makespan is
-compared with the one that foreknowledge would reach: up to the fall at the pace of the fast grid, then at that of a grid with a
+use; `auto`'s prediction is printed before the program runs. `mct`, call by call, is measured for comparison. With --slowed (speeds are then
+quotas of processor time, which needs cgroups), the fastest server slows down to a quarter of its speed during the run instead, and the
+makespan is compared with the one of perfect foreknowledge: before the slowdown at the pace of the fast grid, then at that of a grid with a
 server known to be slow.
 """
 

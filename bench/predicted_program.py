@@ -1,8 +1,8 @@
-"""Tiled Cholesky and a chain of products as mapped groups, for bench/predicted.py: prints what was predicted and measured.
+"""Tiled Cholesky and a chain of products as mapped groups, for bench/predicted.py: prints predicted and measured times.
 
 Functions are calibrated first, on every server, at other sizes than those of the programs. A program's prediction is
 printed before it runs. With the name of a testbed, a Cholesky of larger tiles is run instead, and the testbed's first server is slowed
-down to a quarter in mid-run.
+down to a quarter during the run.
 """
 
 import json
@@ -25,7 +25,8 @@ GRIDLOOM = HERE.parent / "target" / "release" / "gridloom"
 TILES, TILE = 8, 512
 MATRICES, ORDER = 8, 1024
 SIZES = (192, 320, 448, 640)
-#: Number of matrices that a function reads, and sizes that it is calibrated at: neither TILE nor ORDER is among them.
+#: Number of matrices that a function reads, and sizes at which it is calibrated, which include neither TILE nor
+#: ORDER.
 CALIBRATED = {
     "cholesky/potrf": (1, SIZES),
     "cholesky/trsm": (2, SIZES),
@@ -34,17 +35,17 @@ CALIBRATED = {
     "demo/dgemm": (2, (448, 768, 1280)),
 }
 REPEATS = 4
-#: Tiles of which moving them takes little of the time that computing them takes, so that a slow server matters.
+#: Tiles large enough that moving them takes little time compared with computing them, so that a slow server matters.
 SLOWED_TILES, SLOWED_TILE = 8, 1024
 SLOWED_SIZES = (384, 896)
 SLOWED = "s1"
 FACTOR = 0.25
-#: When it becomes slow, as a part of the time that the group takes otherwise.
+#: Time at which it becomes slow, as a fraction of the time that the group takes otherwise.
 WHEN = 0.3
 
 
 def everywhere(problem):
-    """Each server has every call once: they are recorded as often as there are servers."""
+    """Run every call once on each server: calls are recorded as often as there are servers."""
     return [number % len(problem.servers) for number in range(len(problem.tasks))]
 
 
@@ -99,7 +100,7 @@ def run(grid, heuristic, record, check, meanwhile=None):
 
 
 def slowed(grid, testbed):
-    """A group on a grid with a first server that falls to a quarter in mid-run, and with it fast, and slow, all the time."""
+    """A group on a grid whose first server slows down to a quarter during the run, and with it fast, and slow, all the time."""
 
     def set_speed(factor):
         subprocess.run([GRIDLOOM, "testbed", "slow", "--name", testbed, SLOWED, str(factor)], check=True, capture_output=True)
@@ -117,7 +118,7 @@ def slowed(grid, testbed):
     changed = run(grid, "auto", record, check, slow_down)
     calibrate(grid, slowed=True)
     known = run(grid, "auto", record, check)
-    # The part that is left when it falls, at the pace of a grid with a server known to be slow.
+    # The part that is left when it slows down, at the pace of a grid with a server known to be slow.
     left = 1 - slow_down.after / fast["measured"]
     ideal = slow_down.after + left * known["measured"]
     set_speed(1)

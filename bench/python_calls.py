@@ -1,4 +1,4 @@
-"""Null calls from Python: what one costs, how many a second, and where the time goes."""
+"""Null calls from Python: the cost of one, the number per second, and where the time is spent."""
 
 import json
 import pathlib

@@ -1,7 +1,7 @@
 """Recorded workflows whose tasks take half to twice as long as predicted: with tasks that may move, and with the plan kept.
 
-Each workflow runs twice in simulation, on six servers at two sites. Once as a group, of which tasks may move to idle servers and be mapped
-again; once by the plan that the same heuristic makes beforehand, which is kept. Files of the workflow are data of the group.
+Each workflow runs twice in simulation, on six servers at two sites: once as a group, whose tasks may move to idle servers and be mapped
+again; once by the plan that the same heuristic makes in advance, which is kept. Files of the workflow are data of the group.
 
     python bench/recorded_moves.py --data DIR [--heuristic heft] [--tasks 1000]
 
@@ -20,7 +20,7 @@ import tempfile
 
 import gridloom as gl
 
-# A function takes no more.
+# Maximum number of parameters of a function.
 PARAMETERS_MAX = 128
 
 PLATFORM = """
@@ -94,7 +94,7 @@ def record(group, functions):
 
 with gl.connect() as grid:
     functions = {task["id"]: grid.function("w/" + task["id"]) for task in workflow["tasks"]}
-    # Both plan beforehand: the session's links are measured then.
+    # Both are planned in advance: the session's links have been measured by then.
     with grid.group(heuristic) as group:
         record(group, functions)
         plan = group.plan()
@@ -112,7 +112,7 @@ def elements(size_bytes):
 
 
 def tasks_of(workflow):
-    """Tasks in an order in which each comes after those that it reads, with files as numbers of float64."""
+    """Tasks sorted after those whose files they read, with files as numbers of float64."""
     maker = {name: task["id"] for task in workflow["tasks"] for name in task["outputs"]}
     by_id = {task["id"]: task for task in workflow["tasks"]}
     done, order = set(), []
@@ -144,7 +144,7 @@ def tasks_of(workflow):
 
 
 def declared(tasks):
-    """The interface: a function for each task, so that nothing is learned of one from another."""
+    """The interface: a separate function for each task, so that no task's times are learned from another's."""
     lines = ["Module w;"]
     for task in tasks:
         inputs = [f"IN double a{i}[{size}]" for i, (_, size) in enumerate(task["inputs"])]

@@ -3,7 +3,7 @@
     python bench/ring.py [--processes 1000] [--messages 100000] [--rounds 5] [--json FILE]
 
 The programs are examples/processes/ring.{c,rs,py}, with typed messages; processes of C and Rust run on coroutines, those of
-Python on threads. `gridloom simulate` is measured whole: start, connections, all messages. Hosts are a cluster at a switch, one
+Python on threads. `gridloom simulate` is measured as a whole: start, connections, all messages. Hosts are a cluster at a switch, one
 for each process. A round runs every language in turn.
 """
 

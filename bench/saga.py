@@ -1,16 +1,16 @@
-"""`gridloom map` beside the schedulers of anrg-saga: recorded workflows on described servers, without contention (m0).
+"""`gridloom map` compared with the schedulers of anrg-saga: recorded workflows on given servers, without contention (m0).
 
     python3.12 -m venv target/saga-venv && target/saga-venv/bin/pip install anrg-saga
     python bench/saga.py --data DIR [--tasks 350] [--rounds 7] [--limit 10] [--json FILE]
 
-DIR is a folder as `gridloom map --baseline` takes it: baseline.json with the platforms, and the workflows. Each
-workflow of at most so many tasks is mapped on each of its platforms. All plans are judged alike: a plan of anrg-saga,
-its servers and starts, is read by `gridloom map --plan`, which refuses what cannot be, and the makespan must be the
-scheduler's own within a millionth. What is refused, fails or takes longer than the limit is named, and not counted.
+DIR is a folder in the format of `gridloom map --baseline`: baseline.json with the platforms, and the workflows. Each
+workflow of at most `--tasks` tasks is mapped on each of its platforms. All plans are evaluated alike: a plan of anrg-saga,
+its servers and starts, is read by `gridloom map --plan`, which rejects invalid plans, and the makespan must be the
+scheduler's own within a millionth. Plans that are rejected, fail or take longer than the limit are named, and not counted.
 
 Mapping times, in seconds, are of the mapping alone, without start, import or reading: the median of the rounds for
-Gridloom, one run for anrg-saga. Its schedulers are plain Python. They go through sets of names; PYTHONHASHSEED is 0,
-so that plans stay the same.
+Gridloom, one run for anrg-saga. Its schedulers are plain Python. They iterate over sets of names; PYTHONHASHSEED is 0,
+so that plans are reproducible.
 """
 
 import argparse
@@ -29,11 +29,11 @@ OUT = worlds.ROOT / "target" / "saga"
 PEER = worlds.ROOT / "target" / "saga-venv" / "bin" / "python"
 PROGRAM = HERE / "saga_program.py"
 HEURISTICS = ["auto", "heft"]
-# By the name of their class. Of the others in 2.1.0, ETF, FCP, FLB, FastestNode, GDL, MCT, MET, MSBC, MST, OLB and WBA
-# ended later than HEFT on each platform of srasearch-10a, montage-dss-05d and cycles-1l; HBMCT leaves out tasks; Duplex
-# and Hybrid are the best of others; brute force and SMT are for a few tasks.
+# By class name. Among the others in 2.1.0, ETF, FCP, FLB, FastestNode, GDL, MCT, MET, MSBC, MST, OLB and WBA ended
+# later than HEFT on each platform of srasearch-10a, montage-dss-05d and cycles-1l; HBMCT leaves out tasks; Duplex and
+# Hybrid are the best of others; brute force and SMT are for a few tasks.
 SCHEDULERS = ["Heft", "Cpop", "PEFT", "MinMin", "MaxMin", "Sufferage", "BIL", "DPS"]
-# Part of the makespan by which the peer's own may differ from that of `gridloom map --plan`.
+# Maximum relative difference between the peer's own makespan and that of `gridloom map --plan`.
 TOLERANCE = 1e-6
 
 
@@ -56,7 +56,7 @@ def ours(options, workflow, platform, heuristic):
 
 
 def judged(options, workflow, platform, plan):
-    """The peer's makespan as `gridloom map --plan` has it, and its mapping time; or why there is none."""
+    """The peer's makespan according to `gridloom map --plan`, and its mapping time; or why there is none."""
     if "error" in plan:
         return plan
     file = OUT / "plan.json"
@@ -81,7 +81,7 @@ def peer(options, name):
 
 
 def check(options):
-    """Says what is missing and how to get it."""
+    """Reports what is missing and how to get it."""
     if not options.gridloom.exists():
         raise SystemExit(f"{options.gridloom} is missing: run `make build`, or name another with --gridloom")
     if not (options.data / "baseline.json").exists():
@@ -99,7 +99,7 @@ def check(options):
 
 
 def cases(options):
-    """Each workflow on each of its platforms: what all made of it."""
+    """Each workflow on each of its platforms, with the results of all schedulers."""
     for entry in json.loads((options.data / "baseline.json").read_text())["workflows"]:
         name = entry["workflow"]
         workflow = options.data / f"{name}.json"
@@ -151,7 +151,7 @@ def means(everything):
 
 
 def best_of_peer(everything):
-    """Of the cases with plans of the peer's: the least makespan over auto's, and the seconds that all plans took."""
+    """For cases with plans of the peer: the smallest makespan relative to auto's, and the seconds that all plans took."""
     planned = [
         [(over_auto(case, name), case["found"][name]) for name in SCHEDULERS if over_auto(case, name)]
         for case in everything
@@ -165,7 +165,7 @@ def best_of_peer(everything):
 
 
 def same_heft(everything):
-    """In how many cases the two HEFT end at the same time."""
+    """Number of cases in which the two HEFT implementations end at the same time."""
     both = [[case["found"][name].get("makespan_seconds", math.inf) for name in ("heft", "Heft")] for case in everything]
     return sum(math.isclose(one, other, rel_tol=TOLERANCE) for one, other in both)
 

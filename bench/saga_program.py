@@ -2,7 +2,7 @@
 
     python -P bench/saga_program.py DATA WORKFLOW LIMIT_SECONDS SCHEDULER...
 
--P keeps this folder, where saga.py is, from being searched for the package.
+-P keeps this folder, which contains saga.py, from being searched for the package.
 """
 
 import collections
@@ -32,7 +32,7 @@ def task_graph(workflow):
 
 
 def network(platform):
-    """A link of bytes/s for each pair; those without one of their own pass all through the client, whole at a time."""
+    """A link in bytes/s for each pair; pairs without their own link send everything through the client, store and forward."""
     client, direct = platform["client_bytes_per_s"], platform["direct_bytes_per_s"]
     count = len(platform["speed"])
     links = [
@@ -58,7 +58,7 @@ def scheduled(name, platform, graph, limit_s):
         return {"error": f"{type(error).__name__}: {error}"}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    # Tasks without work and data stand before several first tasks, and after several last ones.
+    # Tasks without work and data precede several first tasks, and follow several last ones.
     placed = [task for _, tasks in schedule.items() for task in tasks if not task.name.startswith("__super_")]
     return {
         "map_seconds": took_s,
@@ -78,7 +78,7 @@ def main():
     for entry in json.loads((folder / "baseline.json").read_text())["workflows"]:
         for platform in entry["platforms"] if entry["workflow"] == name else []:
             links = network(platform["platform"])
-            graph.graph, links.graph  # made once and kept: not part of any schedule's time
+            graph.graph, links.graph  # computed once and cached: not part of any schedule's time
             found.append({one: scheduled(one, links, graph, float(limit_s)) for one in names})
     print(json.dumps({"version": importlib.metadata.version("anrg-saga"), "platforms": found}))
 

@@ -1,4 +1,4 @@
-"""Writes a platform: two clusters of eight servers with 100 Mb/s each, and a third site with the client, which is the agent too.
+"""Writes a platform: two clusters of eight servers with 100 Mb/s each, and a third site with the client, which is also the agent.
 
     python bench/sites.py --case 2 > sites.toml
 

@@ -1,8 +1,8 @@
 """A value that is larger than the memory of the servers: put, and broadcast to all of them.
 
 Servers have little memory and a disk (`gridloom serve --memory --disk`), and exchange data over TCP on this machine. A program puts an array
-of the numbers 0, 1, 2 ..., and takes it to all servers. On each server a function checks every element. Printed is how long both took, and the
-most memory of each server that the system could not take from it without losing data (anonymous and shared memory).
+of the numbers 0, 1, 2 ..., and sends it to all servers. On each server a function checks every element. Printed are the durations of both, and the
+peak memory of each server that the system could not reclaim without losing data (anonymous and shared memory).
 
     python bench/spilling.py [--gib 4] [--memory 512MiB] [--servers 3] [--disk FOLDER]
 """
@@ -27,7 +27,7 @@ import numpy as np
 
 @gl.function
 def wrong(data: gl.Array["float64", "n"]) -> int:
-    """How many elements are not their own index."""
+    """Number of elements that differ from their index."""
     step = 1 << 20
     parts = ((first, data[first : first + step]) for first in range(0, len(data), step))
     return sum(int((part != np.arange(first, first + len(part))).sum()) for first, part in parts)
@@ -35,7 +35,7 @@ def wrong(data: gl.Array["float64", "n"]) -> int:
 
 
 class Watch:
-    """The most memory that each process has held."""
+    """The peak memory of each process."""
 
     def __init__(self, pids):
         self.most = dict.fromkeys(pids, 0)

@@ -1,4 +1,4 @@
-"""Writes a platform: a client, which is the agent too, and servers around a switch, each with a link of its own.
+"""Writes a platform: a client, which is also the agent, and servers around a switch, each with a link of its own.
 
     python bench/star.py > star.toml
 """
@@ -7,7 +7,7 @@ import argparse
 
 
 def star(servers, bandwidth):
-    """The platform as text; `bandwidth` of each link in bytes a second."""
+    """The platform as text; `bandwidth` of each link in bytes per second."""
     names = [f"s{number}" for number in range(servers)]
     host = '[[host]]\nname = "{}"\nspeed = "1Gf"\nproperties = {{ {} }}\n'
     text = host.format("client", 'role = "client, agent"')

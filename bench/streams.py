@@ -1,9 +1,9 @@
-"""Large data over a long way, by one connection and by several, on the testbed.
+"""Large data over a long-distance link, by one connection and by several, on the testbed.
 
     python bench/streams.py [--streams 1 4] [--mib 128] [--rounds 4] [--latency 30] [--bandwidth 1Gbps]
 
-Two servers with the windows that Linux has by default (4 MiB to send, 6 MiB to receive; the testbed's own are larger). A value that one of them
-has goes to the other. Prints a line of JSON for each transfer, with its rate against the link's. The first transfers begin slowly.
+Two servers with the default windows of Linux (4 MiB to send, 6 MiB to receive; the testbed's own are larger). A value of one of them
+is sent to the other. Prints a line of JSON for each transfer, with its rate relative to the link's. The first transfers start slowly.
 """
 
 import argparse
@@ -55,7 +55,7 @@ with gl.local(servers=2) as grid:
 
 @contextlib.contextmanager
 def testbed(platform, streams):
-    """A testbed whose servers open so many connections for a stream. Gives its name."""
+    """A testbed whose servers open `streams` connections per stream. Returns its name."""
     name = f"streams-{os.getpid()}"
     command = [GRIDLOOM, "testbed", "up", "-p", platform, "--name", name, "--speeds", "none"]
     environment = {**os.environ, "GRIDLOOM_STREAMS": str(streams)}

@@ -1,8 +1,8 @@
-"""Many messages between two sites far apart, over one connection and over several (`--filter stripe=N`), on the testbed.
+"""Many messages between two distant sites, over one connection and over several (`--filter stripe=N`), on the testbed.
 
     python bench/stripes.py [--rounds 3] [--latency 50ms] [--bandwidth 1Gbps]      # after make build and make python
 
-A chare of the first site sends 1 MiB again and again to one of the second, which answers when it has all. A round runs every case in turn.
+A chare of the first site sends 1 MiB repeatedly to one of the second, which answers when it has everything. A round runs every case in turn.
 """
 
 import argparse

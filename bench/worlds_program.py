@@ -1,8 +1,8 @@
-"""The demonstration's two programs as mapped groups, for bench/worlds.py: prints what they took as JSON.
+"""The demonstration's two programs as mapped groups, for bench/worlds.py: prints their durations as JSON.
 
-Wherever it runs: on this machine, in simulation, in a testbed. Each program runs three times, and the third run counts.
-The first has every function run on every server: by then links and functions are known, and workers have their memory (a
-function's first call in a process was seen to take five times as long).
+It runs on this machine, in simulation, or on a testbed. Each program runs three times, and the third run counts.
+In the first, every function runs on every server: afterwards links and functions are known, and workers have their memory (a
+function's first call in a process was observed to take five times as long).
 """
 
 import collections

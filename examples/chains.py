@@ -1,6 +1,6 @@
 """Twelve chains of matrix products, call by call and as one group: the dominant eigenvectors of twelve data sets.
 
-A chain squares the matrix X X' five times. Its input is small and its result is a vector; what lies between is not.
+A chain squares the matrix X X' five times. Its input is small and its result is a vector; the intermediate matrices are large.
 """
 
 import gridloom as gl
@@ -15,7 +15,7 @@ with gl.local(servers=3) as grid:
     dgemm, dgemv = grid.function("linalg/dgemm"), grid.function("linalg/dgemv")
 
     began = grid.now()
-    powers = [call.get() for call in [dgemm.submit(x, x.T) for x in data]]  # each product comes to the client
+    powers = [call.get() for call in [dgemm.submit(x, x.T) for x in data]]  # each product is returned to the client
     for _ in range(5):
         powers = [call.get() for call in [dgemm.submit(power, power) for power in powers]]
     plain = [call.get() for call in [dgemv.submit(power, start) for power in powers]]

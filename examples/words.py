@@ -1,4 +1,4 @@
-"""A workflow of programs that every machine has: the words of a text are counted in parts, and the parts merged.
+"""A workflow of programs that every machine has: counts the words of a text in parts, and merges the counts.
 
 Run it: python examples/words.py, or: gridloom simulate -p examples/two-sites.toml -- python examples/words.py
 """
@@ -47,7 +47,7 @@ with gl.local(servers=2, functions=[split, words, order, merge, count]) as grid:
     with grid.group():
         parts = [order(words(part)) for part in split(TEXT.encode())]
         counts = count(merge(*parts))
-    # In simulation there is no text, but for its size.
+    # In simulation the text has only a size, no content.
     lines = [line.split() for line in counts.get().decode().splitlines() if "\0" not in line]
     found = [(-int(line[0]), line[1]) for line in lines if len(line) == 2]
     for number, word in sorted(found)[:3]:

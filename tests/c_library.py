@@ -1,4 +1,4 @@
-"""The library for C, as tests use it. A module that imports `the_library` has it checked before each of its tests."""
+"""The C library for tests. A module that imports `the_library` has the library checked before each of its tests."""
 
 import pathlib
 import shutil
@@ -9,7 +9,7 @@ from parts import PROGRAM
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CAPI = ROOT / "target" / "capi"
-# As pkg-config would have it.
+# As pkg-config would print them.
 LIBRARY = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
 
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler 'cc'")
@@ -17,7 +17,7 @@ needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C 
 
 @pytest.fixture(autouse=True)
 def the_library(monkeypatch):
-    """It belongs to what is tested: without it nothing is shown."""
+    """Fails if the library is missing: it is what the tests check."""
     if not (CAPI / "include" / "grpc.h").exists():
         pytest.fail(f"there is no library in {CAPI}; build it with 'make capi'", pytrace=False)
     monkeypatch.setenv("GRIDLOOM_PROGRAM", PROGRAM)
@@ -25,7 +25,7 @@ def the_library(monkeypatch):
 
 
 def compile_c(sources, target, *more, compiler="cc"):
-    """A program, linked with the library."""
+    """Compiles a program and links it with the library."""
     warnings = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-O1", "-g"]
     subprocess.run([compiler, *warnings, *more, *sources, "-o", target, *LIBRARY, "-lm", "-pthread"], check=True)
     return target

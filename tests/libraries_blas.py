@@ -8,7 +8,8 @@ TYPES = {"d": np.float64, "s": np.float32, "z": np.complex128, "c": np.complex64
 
 
 def checks_in(registry):
-    """What registers checks there, by routine: a check's first argument calls the routine."""
+    """Returns a decorator that registers checks in `registry`, by routine: a check's first argument calls the
+    routine."""
 
     def check(precisions, *names):
         def register(function):
@@ -67,7 +68,7 @@ def triangle(uplo, a, diag="N"):
 
 
 def whole(uplo, a, is_hermitian):
-    """The matrix of which a triangle is given; the other, whatever it holds, is not read."""
+    """Returns the matrix of which a triangle is given; the other triangle is not read."""
     kept = triangle(uplo, a)
     other = kept.conj().T if is_hermitian else kept.T
     diagonal = np.diag(np.diag(a).real) if is_hermitian else np.diag(np.diag(a))
@@ -75,7 +76,7 @@ def whole(uplo, a, is_hermitian):
 
 
 def changed(uplo, old, new):
-    """An update of one triangle: the other stays."""
+    """Returns the update of one triangle; the other one does not change."""
     return triangle(uplo, new) + old - triangle(uplo, old)
 
 

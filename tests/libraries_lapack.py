@@ -9,7 +9,7 @@ check = checks_in(CHECKS)
 
 
 def solvable(r, n):
-    """A matrix that is far from singular."""
+    """Returns a matrix that is far from singular."""
     return np.asarray(r(n, n) + 6 * np.eye(n), r.type)
 
 
@@ -19,7 +19,7 @@ def definite(r, n):
 
 
 def unread(uplo, a):
-    """The same where it is read, and something else in the other triangle."""
+    """Returns the same matrix in the triangle that is read, with other values in the other triangle."""
     return np.asarray(triangle(uplo, a) + 7 * (np.ones_like(a) - triangle(uplo, np.ones_like(a))), a.dtype)
 
 
@@ -164,7 +164,7 @@ def geqrf(call, r, name):
 def gels(call, r, name):
     m, n, nrhs = r.sizes(3)
     trans, a = r.any("NC" if r.is_complex else "NT"), r(m, n)
-    # Of full rank for sure.
+    # Guarantees full rank.
     a[: min(m, n), : min(m, n)] += 6 * np.eye(min(m, n), dtype=r.type)
     matrix = op(trans, a)
     b = r(max(m, n), nrhs)
@@ -217,7 +217,7 @@ def geev(call, r, name):
 
 
 def paired(vectors, values):
-    """Complex eigenvectors of a real matrix."""
+    """Returns the complex eigenvectors of a real matrix."""
     whole_vectors = vectors.astype(values.dtype)
     for j in np.flatnonzero(values.imag > 0):
         whole_vectors[:, j] = vectors[:, j] + 1j * vectors[:, j + 1]

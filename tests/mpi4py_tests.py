@@ -1,10 +1,11 @@
-"""Runs mpi4py's own tests on `gridloom mpirun`'s ranks and counts those that pass on every rank.
+"""Runs mpi4py's own tests on the ranks of `gridloom mpirun` and counts those that pass on every rank.
 
     pip download --no-deps --no-binary :all: mpi4py && tar xf mpi4py-*.tar.gz
     python tests/mpi4py_tests.py mpi4py-*/test -n 3 [--elements 2] [--files 'test_p2p*,test_cco*'] [--say]
 
-A test that one rank passes and another does not, or that does not come to its end, has failed. Skipped tests are counted apart: mpi4py's
-tests skip what the MPI standard's version 3.1 does not have, and what needs hardware that is not there.
+A test fails if it does not pass on all ranks, or if it does not end. Skipped tests are counted separately:
+mpi4py's tests skip features that version 3.1 of the MPI standard does not have, and tests that need unavailable
+hardware.
 """
 
 import argparse
@@ -55,7 +56,7 @@ unittest.defaultTestLoader.loadTestsFromModule(module).run(Result())
 
 
 def outcomes(folder, file, ranks, elements):
-    """The outcome of each test of a file, and why it failed."""
+    """Returns the outcome of each test of a file, and why it failed."""
     with tempfile.TemporaryDirectory() as told:
         runner = folder / "gridloom_runner.py"
         runner.write_text(RUNNER)

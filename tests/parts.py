@@ -13,7 +13,8 @@ PROGRAM = os.environ.get("GRIDLOOM_PROGRAM", str(pathlib.Path(gl.__file__).paren
 
 @contextlib.contextmanager
 def parts(folder):
-    """Gives what starts a part in that folder, and says its process and the first line that it prints. They end with the block."""
+    """Yields a function that starts a part in that folder and returns its process and the first line that it
+    prints. The parts end with the block."""
 
     def start(*arguments):
         command = [PROGRAM, *arguments, "--json", "--quiet", "--until-stdin-closes"]
@@ -29,5 +30,5 @@ def parts(folder):
 
 
 def address_in(said):
-    """Where a part listens, by the line that it has printed."""
+    """Returns the address at which a part listens, from the line that it has printed."""
     return re.search(r'"address":\s*"([^"]+)"', said).group(1)

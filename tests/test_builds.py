@@ -1,4 +1,4 @@
-"""Every crate is compiled once: all builds ask for the same features of the crates that they share."""
+"""Every crate is compiled once: all builds request the same features of the crates that they share."""
 
 import pathlib
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-#: What the Makefile builds, each by a call of its own.
+#: The Makefile's builds, each by a separate call of cargo.
 BUILDS = {
     "program and library for C": ["-p", "gridloom-cli", "-p", "gridloom-capi"],
     "wheel": ["-p", "gridloom-python"],
@@ -17,7 +17,7 @@ BUILDS = {
 
 
 def features(selection):
-    """Crate and version to the set of features that the build gives it."""
+    """Returns a dictionary from crate and version to the set of features in the build."""
     command = ["cargo", "tree", "--locked", "--offline", "--prefix", "none", "--format", "{p}|{f}"]
     if "--edges" not in selection:
         command += ["--edges", "normal,build"]

@@ -1,4 +1,4 @@
-"""The reference pages are true: their descriptions parse, their functions run and print the output shown."""
+"""The reference pages are correct: their descriptions parse, their functions run and print the output shown."""
 
 import doctest
 import json
@@ -22,7 +22,7 @@ def blocks(page, kind):
 
 
 def passes(page, grid):
-    """Its sessions, which follow from one another, print what they say."""
+    """The page's sessions, which build on each other, print the output shown."""
     found = doctest.DocTestParser().get_doctest(
         "".join(blocks(page, "pycon")), {"gl": gl, "np": np, "grid": grid}, page, None, 0
     )
@@ -130,7 +130,8 @@ def test_the_page_on_any_function(tmp_path, monkeypatch):
 
 @pytest.fixture
 def agent(monkeypatch):
-    """The address of an agent with a server that runs functions of programs; `gl.connect()` goes there."""
+    """Starts an agent with a server that runs functions of programs, and returns the agent's address;
+    `gl.connect()` connects to it."""
     monkeypatch.setenv("GRIDLOOM_SECRET", "of the tests")
     fixed, parts = ["--json", "--quiet", "--until-stdin-closes"], []
 
@@ -254,7 +255,7 @@ def test_the_page_on_records_lists_all_attributes():
     for name, rows in tables:
         kind = getattr(gl, name)
         told = [field for row in rows.splitlines() for field in re.findall(r"`(\w+)`", row.split("|")[1])]
-        # A report's are annotated; what begins with an underscore is not for users.
+        # A report's fields are annotated; names that begin with an underscore are not for users.
         fields = [field for field in kind.__annotations__ if not field.startswith("_")]
         assert sorted(told) == sorted(fields), name
 

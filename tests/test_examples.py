@@ -1,4 +1,4 @@
-"""The examples print what they are said to print, for real and in simulation."""
+"""The examples print the documented output, in the real world and in simulation."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ def test_a_recorded_workflow_runs_with_stand_ins():
 
 
 def test_a_recorded_workflow_takes_as_long_as_gridloom_map_says():
-    """Simulated, with the plan of `gridloom map`."""
+    """In simulation, with the plan of `gridloom map`."""
     command = [sys.executable, "bench/workflows.py", "--data", "examples/workflow", "--world", "simulate", "--seconds", "5"]
     (line,) = [line for line in run(*command, "small").splitlines() if line.startswith("small ")]
     predicted, measured = map(float, line.split()[4:6])
@@ -63,13 +63,13 @@ def test_the_first_example_simulated_twice_gives_one_trace():
     ]
     one, two = json.loads(run(*command)), json.loads(run(*command))
     assert one["trace_hash"] == two["trace_hash"]
-    # Four 2 x 2 arrays go out, one comes back.
+    # Four 2 x 2 arrays are sent, one is returned.
     assert sum(one["bytes_by_pair"].values()) >= 5 * 32
 
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """The examples of processes, as commands, by language."""
+    """The commands of the process examples, by language."""
     if shutil.which("cargo") is None:
         pytest.skip("there is no cargo")
     build = [
@@ -123,14 +123,14 @@ def test_processes_that_use_a_grid_run_in_simulation_and_for_real():
 
 
 def test_the_demonstration_runs_on_a_platform_of_many_hosts(tmp_path):
-    # Of a tenth of the thousand, for the time it takes twice.
+    # With a tenth of the thousand hosts, because of the time that two runs take.
     text = (ROOT / "examples" / "platforms" / "thousand.toml").read_text()
     (tmp_path / "platform.toml").write_text(text.replace("node-[1-999]", "node-[1-99]"))
     command = [gridloom(), "simulate", "-p", str(tmp_path / "platform.toml"), "--json", "--", sys.executable]
     command += ["examples/demo/demo.py", "--n", "256", "--out", str(tmp_path / "out")]
     one, two = json.loads(run(*command)), json.loads(run(*command))
     assert one == two
-    # The client alone takes virtual time as well: of seven products, on its host.
+    # The client alone also takes virtual time: for seven products, on its host.
     chain = json.loads((tmp_path / "out" / "report.json").read_text())["programs"]["chain"]
     assert chain["local"]["seconds"] == pytest.approx(7 * 2 * 256**3 / 2e9)
     command.remove("--json")
@@ -164,7 +164,8 @@ def test_a_token_goes_round_a_ring(programs, language):
 @pytest.mark.parametrize(("name", "function"), [("matmul", "server"), ("pastry", "node")])
 @pytest.mark.parametrize(("one", "other"), list(itertools.permutations(["python", "rust", "c"], 2)))
 def test_processes_of_two_languages_talk_to_one_another(programs, tmp_path, name, function, one, other):
-    """A function runs in one language, the others in another: what `deploy` starts for each process chooses."""
+    """One function runs in one language, the others in another: the program that `deploy` starts for each process
+    chooses."""
     chooser = tmp_path / "chooser.py"
     commands = {True: programs[one](name), False: programs[other](name)}
     chooser.write_text(
@@ -227,7 +228,7 @@ def test_the_readmes_first_program_runs():
     out = run(sys.executable, "examples/program.py")
     assert "3 calls on 2 servers, mapped by auto" in out
     assert "moved: 40.0 MB over client links, 8.0 MB between servers" in out
-    # It prints what the page shows, but for times and for which servers it were.
+    # It prints the output on the page, apart from times and the chosen servers.
     shown = re.search(r"```\n(\(1000, 1000\)\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
     assert sorted(_unnumbered(out)) == sorted(_unnumbered(shown))
 
@@ -268,9 +269,9 @@ def test_the_demonstration_moves_no_byte_that_it_need_not(tmp_path):
     matrix = 8 * n * n
     assert chain["n"] == n
     assert (chain["plain"]["client_bytes"], chain["plain"]["server_bytes"]) == (21 * matrix, 0)
-    # Four servers of one speed need three moves between them. On busy processors other plans may be better by measured speeds: fewer servers,
-    # or one that is faster and has both operands of a product brought. Each of the three products of products reads two: at most six moves.
-    # What the mapper does with exact speeds is checked in simulation.
+    # Four servers of the same speed need three moves between them. On busy processors other plans may be better by
+    # measured speeds: fewer servers, or one that is faster and gets both operands of a product. Each of the three
+    # products of products reads two: at most six moves. The mapper's plan for exact speeds is checked in simulation.
     moves = chain["group"]["server_bytes"] / matrix
     assert chain["group"]["client_bytes"] == 9 * matrix and moves in range(7), moves
     assert chain["local"]["digest"] == chain["plain"]["digest"] == chain["group"]["digest"]
@@ -284,7 +285,7 @@ def test_nothing_is_left_running():
     servers = [int(pid) for pid in done.stdout.split()]
     assert done.returncode == 9 and len(servers) == 2
     for pid in servers:
-        # A descriptor of the process becomes readable when it ends; a process that has ended already is not found.
+        # A process descriptor becomes readable when the process ends; a process that has ended already is not found.
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The GridRPC API as Fortran programs see it: the module grpc, and the examples."""
+"""The GridRPC API in Fortran programs: the module grpc, and the examples."""
 
 import os
 import pathlib
@@ -27,15 +27,15 @@ def the_program(monkeypatch):
 
 
 def compile_fortran(source, target, *before):
-    """A program with the module, and what it uses, in its folder."""
-    # Numbers that went through a function unchanged are compared.
+    """Compiles a program with the module and the files that it uses, in its folder."""
+    # Numbers that a function has returned unchanged are compared.
     warnings = ["-std=f2018", "-Wall", "-Wextra", "-Werror", "-Wno-compare-reals", "-O2", "-g"]
     library = [f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
     subprocess.run(["gfortran", *warnings, MODULE, *before, source, "-o", target, *library], check=True, cwd=target.parent)
     return target
 
 
-# Headers beside it, and what of them is not for Fortran: what macros are made of.
+# Headers other than grpc.h, each with the functions that are not for Fortran because macros are made of them.
 BESIDE = {
     "grpc_map.h": {"grpc_map_begin_np", "grpc_map_leave_np", "grpc_local_np", "grpc_fetch_all_np", "grpc_written_np", "grpc_stays_remote_np"},
     "grpc_plan.h": {"grpc_plan_begin_np"},
@@ -44,17 +44,17 @@ BESIDE = {
     "grpc_remote.h": set(),
     "grpc_data.h": set(),
     "grpc_objects.h": set(),
-    # Fortran gets values, and nothing that has to be released.
+    # Fortran gets values, and nothing that must be released.
     "grpc_ninfg.h": {"grpc_handle_attr_release_np", "grpc_session_attr_release_np", "grpc_session_info_release_np"},
 }
 
 
-# Those whose constants are all in the module.
+# Headers whose constants are all in the module.
 WITH_VALUES = {"grpc_objects.h", "grpc_ninfg.h"}
 
 
 def values_of(header):
-    """What a header without comments defines as numbers: macros, and members of enumerations."""
+    """Returns the numbers that a header without comments defines: macros, and members of enumerations."""
     values = {name.lower(): value for name, value in re.findall(r"#define (GRPC_\w+) (\d+)$", header, re.MULTILINE)}
     for members in re.findall(r"typedef enum \w+ \{(.*?)\}", header, re.DOTALL):
         value = -1
@@ -87,7 +87,7 @@ def test_the_module_has_what_the_header_has():
 
 @needs_gfortran
 def test_calls_of_all_kinds(tmp_path):
-    """Of functions in Fortran, so that matrices keep their indices from one end to the other."""
+    """Functions in Fortran: matrices keep their indices on both sides."""
     shutil.copy(SUITE / "fortran.idl", tmp_path)
     options = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"]
     source = SUITE / "functions.f90"

@@ -1,4 +1,4 @@
-"""The GridRPC API as C programs see it: the conformance suite, for real and in simulation."""
+"""The GridRPC API in C programs: the conformance suite, in the real world and in simulation."""
 
 import os
 import random
@@ -16,10 +16,10 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
 CASES = 295
-# Sources that are no part of the suite.
+# Sources that are not part of the suite.
 APART = {f"{name}.c" for name in ("again", "functions", "cycles", "late", "mixed")}
 APART |= {f"lost{what}.c" for what in ("", "_block", "_bound", "_client", "_object")}
-# What needs memory that not every machine has.
+# Cases that need memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
 
 pytestmark = needs_cc
@@ -31,13 +31,13 @@ def files(monkeypatch):
 
 
 def sources():
-    """Of the suite."""
+    """Returns the sources of the suite."""
     return sorted(path for path in SUITE.glob("*.c") if path.name not in APART)
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
-    """A folder with the suite, its functions and its configuration, built."""
+    """Builds a folder with the suite, its functions and its configuration."""
     folder = tmp_path_factory.mktemp("gridrpc")
     for name in ("functions.idl", "ninfg.idl", "ninfg.h", "gridrpc.toml", "platform.toml"):
         shutil.copy(SUITE / name, folder)
@@ -47,11 +47,12 @@ def suite(tmp_path_factory):
 
 
 def passes(folder, *before, program=None):
-    """What the suite says when it runs behind that command: each case went well, but that what needs much memory may be left out."""
+    """Runs the suite with the command `before` and returns its output. Each case must pass, except that cases
+    which need much memory may be skipped."""
     command = [*before, program or folder / "suite", folder / "gridrpc.toml", "server-1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=1200)
     assert done.returncode == 0 and "not ok" not in done.stdout, done.stdout + done.stderr
-    # A text that is not UTF-8, in one of the cases.
+    # One of the cases has a text that is not UTF-8.
     assert "caf\ufffd: GRPC_NOT_INITIALIZED: there is no session" in done.stderr
     said = re.findall(r"^ok \d+ - (.*?)(?: # SKIP (.*))?$", done.stdout, re.MULTILINE)
     assert len(said) == CASES
@@ -60,7 +61,7 @@ def passes(folder, *before, program=None):
 
 
 def counts(said):
-    """Cases of each group of the OGF's."""
+    """Counts the cases of each OGF group."""
     groups = re.findall(r"^ok \d+ - OGF (\w+) \d+:[^#\n]*$", said, re.MULTILINE)
     return {group: groups.count(group) for group in groups}
 
@@ -76,7 +77,8 @@ def test_the_suite_passes_in_simulation(suite):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_blocks_survive_the_loss_of_servers(suite, monkeypatch, seed):
-    """Random programs in blocks, while servers are killed, hang and start again: the same memory, and no error."""
+    """Random programs in blocks, while servers are killed, hang and restart: the memory is the same, and there is
+    no error."""
     monkeypatch.setenv("GRIDRPC_SERVERS_FAIL", "1")
     drawn = random.Random(seed)
     lost = drawn.sample(["server-1", "server-2", "server-3", "server-4"], 3)
@@ -91,12 +93,12 @@ def test_blocks_survive_the_loss_of_servers(suite, monkeypatch, seed):
     done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=300)
     said = scenario.read_text() + done.stdout + done.stderr
     assert done.returncode == 0 and "\nok 1" in "\n" + done.stdout, said
-    # They struck while it ran.
+    # The faults occurred while it ran.
     assert float(re.search(r"^simulated ([\d.]+) s$", said, re.MULTILINE)[1]) > max(times), said
 
 
 def test_a_failed_case_is_told(suite):
-    """The suite can fail: with a server's name that is none."""
+    """The suite can fail: with a server's name that does not exist."""
     command = [suite / "suite", suite / "gridrpc.toml", "no-such-server", "OGF handles 3"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=120)
     assert done.returncode == 1 and "not ok 1 - OGF handles 3" in done.stdout and "GRPC_SERVER_NOT_FOUND" in done.stdout
@@ -111,8 +113,8 @@ def test_memory_is_used_as_it_should_be(suite, monkeypatch):
 
 
 def test_sanitizers_find_nothing(suite, monkeypatch):
-    """In the programs, and where the library reads and writes their memory. Of threads they could not tell: they do not
-    see the locks of a library that was not built with them."""
+    """Covers the programs, and the code in which the library reads and writes their memory. The sanitizer for
+    threads cannot be used: it does not see the locks of a library that was not built with it."""
     monkeypatch.setenv("GRIDRPC_SESSIONS", "1000")
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_POSIX_C_SOURCE=200809L"]
     program = compile_c(sources(), suite / "sanitized", "-std=c99", *checks)
@@ -174,7 +176,7 @@ int main(int argc, char **argv) {
 """
 
 
-# Ranks that cannot talk.
+# Ranks that cannot communicate.
 MPIRUN = """#!/bin/sh
 export RANKS="$2"
 shift 2
@@ -219,7 +221,7 @@ int main(void) {
 
 @pytest.fixture
 def ranks(tmp_path, monkeypatch):
-    """A folder with functions that run on ranks, and what starts these."""
+    """Builds a folder with functions that run on ranks, and the command that starts the ranks."""
     for name, text in {
         "mpi.h": MPI_H,
         "mpicc": '#!/bin/sh\nexec cc -I"$(dirname "$0")" "$@"\n',
@@ -266,7 +268,7 @@ MIXED = """import gridloom as gl
 
 @gl.function
 def outer(x: gl.Array["float64", "m"], y: gl.Array["float64", "n"]) -> gl.Array["float64", "m", "n"]:
-    # Column by column: the client gets it row by row.
+    # Column by column: the client receives it row by row.
     return (x[:, None] * y[None, :]).copy(order="F")
 
 @gl.function
@@ -291,7 +293,7 @@ def test_functions_of_both_kinds_from_one_program(suite):
     [("cc", ["-ansi", "-pedantic"]), ("cc", ["-std=c99", "-pedantic"]), ("cc", ["-std=gnu17"]), ("c++", ["-std=c++98", "-pedantic"])],
 )
 def test_the_headers_are_read_by_older_standards(tmp_path, compiler, options):
-    """Programs of Ninf-G's time: without inline functions of C99, comments of C++ and types of 64 bits."""
+    """Programs from Ninf-G's time: without C99's inline functions, C++ comments and 64-bit types."""
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no compiler '{compiler}'")
     for header in ("grpc.h", "grpc_executable.h", "grpc_shared.h", "omst.h", "OmniRpc.h"):
@@ -311,33 +313,34 @@ def test_the_header_for_cpp(suite, standard):
 
 @pytest.fixture
 def start(suite):
-    """Starts parts of a grid that end with the test: the process, and the first line that it says."""
+    """Yields a function that starts parts of a grid and returns the process and its first line. The parts end with
+    the test."""
     with parts(suite) as start:
         yield start
 
 
 @pytest.fixture
 def agent(start):
-    """Its address."""
+    """Starts an agent and returns its address."""
     return address_in(start("agent", "--listen", "127.0.0.1:0")[1])
 
 
 @pytest.fixture
 def serve(suite, start, agent):
-    """Starts a server of the suite's functions."""
+    """Returns a function that starts a server of the suite's functions."""
     what = ["functions.idl", "builtin:files", "--agent", agent, "--library", suite / "libgridrpc.so", "--models", "none"]
     return lambda name: start("serve", *what, "--name", name)[0]
 
 
 @pytest.fixture
 def served(agent, serve):
-    """The address of an agent with one server of the suite's functions."""
+    """Returns the address of an agent with one server of the suite's functions."""
     serve("server-1")
     return agent
 
 
 def test_a_block_goes_on_when_a_server_is_killed(suite, agent, serve, monkeypatch):
-    """What only that server had is computed again; the program sees no error."""
+    """Results that only the lost server had are computed again; the program gets no error."""
     servers = {name: serve(name) for name in ("server-1", "server-2", "server-3")}
     monkeypatch.setenv("GRIDLOOM_AGENT", agent)
     program = compile_c([SUITE / "lost_block.c"], suite / "lost_block", "-std=c99")
@@ -346,13 +349,13 @@ def test_a_block_goes_on_when_a_server_is_killed(suite, agent, serve, monkeypatc
         said, _ = running.communicate("\n", timeout=120)
     assert running.returncode == 0, said
     report = (suite / "lost_block.txt").read_text()
-    # The call that it made, and the next if it was sent there before the loss was noticed.
+    # The call that the server ran, and the next one if it was sent there before the loss was noticed.
     assert "lost server" in report and re.search(r"^(1 call|2 calls) ran again elsewhere", report, re.MULTILINE), report
 
 
 @pytest.mark.parametrize("heuristic, stays", [("heft", False), ("round-robin", True)])
 def test_a_block_is_mapped_again_when_its_server_becomes_slow(suite, heuristic, stays):
-    """Virtual: server-1 is the fastest, and a twentieth of its speed from the second second on."""
+    """In virtual time: server-1 is the fastest, and slows down to a twentieth of its speed after the first second."""
     hosts = "".join(
         f"[[host]]\nname = '{name}'\nspeed = '{speed}'\nproperties = {{ role = '{role}' }}\n"
         for name, speed, role in [("desk", "1Gf", "client, agent"), ("server-1", "4Mf", "server"), ("server-2", "2Mf", "server")]
@@ -370,7 +373,7 @@ def test_a_block_is_mapped_again_when_its_server_becomes_slow(suite, heuristic, 
 
 
 def test_calls_of_a_block_that_are_bound_fail_with_their_server(suite, agent, serve, monkeypatch):
-    """They and what reads their results; everything else goes on."""
+    """Calls that are bound to the lost server fail, with the calls that read their results; all others complete."""
     servers = {name: serve(name) for name in ("server-1", "server-2")}
     monkeypatch.setenv("GRIDLOOM_AGENT", agent)
     program = compile_c([SUITE / "lost_bound.c"], suite / "lost_bound", "-std=c99")
@@ -383,12 +386,12 @@ def test_calls_of_a_block_that_are_bound_fail_with_their_server(suite, agent, se
 
 
 def test_nothing_is_left_of_a_session(suite, served, monkeypatch):
-    """Of a thousand sessions with calls of all kinds, and of 100,000 calls: memory, descriptors, threads."""
+    """With a thousand sessions with calls of all kinds, and 100,000 calls: memory, descriptors, threads."""
     monkeypatch.setenv("GRIDLOOM_AGENT", served)
     program = compile_c([SUITE / "cycles.c"], suite / "cycles", "-std=c99", "-D_POSIX_C_SOURCE=200809L")
     done = subprocess.run([program, "1000", "5000"], capture_output=True, text=True, cwd=suite, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    # A KiB lost in each round is seen.
+    # A leak of one KiB per round is detected.
     done = subprocess.run([program, "300", "500", "1024"], capture_output=True, text=True, cwd=suite, timeout=600)
     assert done.returncode == 1 and len(re.findall(r"(1[0-4]|9)\d\d bytes each", done.stdout)) == 3, done.stdout
 
@@ -418,7 +421,7 @@ def lost(suite):
 
 
 def goes_on_without(servers, program, names, line):
-    """Kills the server that the program names first, and lets it go on; what it then says."""
+    """Kills the server that the program names first, lets the program continue, and returns its further output."""
     program = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     server = servers[re.fullmatch(names, program.stdout.readline()).group(1)]
     server.kill()
@@ -430,7 +433,7 @@ def goes_on_without(servers, program, names, line):
 
 @pytest.mark.parametrize("left", [1, 0])
 def test_a_remote_datum_outlives_its_server(suite, lost, agent, serve, monkeypatch, left):
-    """It is made again on the server that is left; if none is, it is lost."""
+    """It is made again on the remaining server; if none remains, it is lost."""
     monkeypatch.setenv("GRIDLOOM_AGENT", agent)
     servers = {name: serve(name) for name in ("server-1", "server-2")[: left + 1]}
     said, errors = goes_on_without(servers, lost, r"made on (server-\d)\n", "0\n")
@@ -438,7 +441,7 @@ def test_a_remote_datum_outlives_its_server(suite, lost, agent, serve, monkeypat
 
 
 def test_an_object_is_lost_with_its_server(suite, agent, serve, monkeypatch):
-    """Its calls fail, its process is gone, and the next one is made elsewhere."""
+    """Its calls fail, its process has ended, and the next object is made on another server."""
     monkeypatch.setenv("GRIDLOOM_AGENT", agent)
     servers = {name: serve(name) for name in ("server-1", "server-2")}
     program = compile_c([SUITE / "lost_object.c"], suite / "lost_object", "-std=c99")
@@ -490,7 +493,7 @@ def test_a_transfer_to_a_server_that_is_stopped_ends_at_its_limit(suite, agent, 
 
 
 def test_another_client_finds_what_was_put_on_a_server(suite, served, monkeypatch):
-    """In a file of a server, which has it when the client that put it there is gone."""
+    """A datum in a file of a server is still there when the client that put it there has ended."""
     monkeypatch.setenv("GRIDLOOM_AGENT", served)
     program = compile_c([SUITE / "lost_client.c"], suite / "lost_client", "-std=c99")
     subprocess.run([program, "make"], check=True, cwd=suite, timeout=120)

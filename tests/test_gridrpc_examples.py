@@ -1,4 +1,4 @@
-"""The examples in C of the GridRPC API, and HydroPad, for real and in simulation."""
+"""The C examples of the GridRPC API, and HydroPad, in the real world and in simulation."""
 
 import re
 import shutil
@@ -76,7 +76,7 @@ def physics(folder, program, *before):
 
 
 def test_hydropad_has_the_same_physics_however_it_is_mapped(hydropad):
-    """Plain, mapped, and mapped with groups of adaptive size: bitwise, for real and in simulation."""
+    """Plain, mapped, and mapped with groups of adaptive size: bitwise equal, in the real world and in simulation."""
     simulate = [PROGRAM, "simulate", "-p", PLATFORM, "--execute", "--"]
     programs = ("plain", "mapped", "adaptive")
     sums = [physics(hydropad, program, *before) for before in ([], simulate) for program in programs]
@@ -84,7 +84,7 @@ def test_hydropad_has_the_same_physics_however_it_is_mapped(hydropad):
 
 
 def test_a_mapped_hydropad_keeps_its_data_off_a_slow_client(hydropad):
-    """Virtual seconds on a grid with a client far away."""
+    """Returns the virtual seconds on a grid with a distant client."""
 
     def simulated(program):
         command = [PROGRAM, "simulate", "-p", "sites.toml", "--execute", "--", hydropad / program, "grid.toml"]

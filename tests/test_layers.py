@@ -6,7 +6,7 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CORE = ROOT / "crates" / "gridloom-core" / "src"
 GRPC = ROOT / "crates" / "gridloom-capi" / "src" / "grpc"
-#: In order: a folder imports only those before it. Those in one tuple do not import one another.
+#: In order: a folder imports only those before it. Folders in one tuple do not import each other.
 LAYERS = [
     ("graph",),
     ("member", "call", "data", "exec"),
@@ -16,9 +16,9 @@ CORE_AND_BELOW = {
     f"gridloom-{name}"
     for name in ("base", "flow", "idl", "platform", "channel", "process", "layout", "chare", "perf", "map", "core")
 }
-#: The crates that hold the core's rule: they decide or compute, and touch nothing outside.
+#: The crates to which the core's rule applies: they decide or compute, and access nothing outside.
 PURE = sorted(CORE_AND_BELOW)
-#: What no file of them may name: the outside, and orders that differ from run to run.
+#: Names that none of their files may contain: the outside world, and orders that differ from run to run.
 FORBIDDEN = re.compile(
     r"std::(net|fs|thread|env|process)\b|std::time::(Instant|SystemTime)|\bInstant::now|\bSystemTime\b|\bHashMap\b|\bHashSet\b"
     r"|\btokio\b|\basync fn\b|\bMutex\b|\bunsafe\b"
@@ -47,7 +47,8 @@ def test_folders_import_only_upwards():
 
 
 def grpc_layers():
-    """The rows of the table at the head of the GridRPC binding, the lowest first: each a set of files and folders."""
+    """Returns the rows of the table at the top of the GridRPC binding, the lowest first: each a set of files and
+    folders."""
     head = (GRPC / "mod.rs").read_text().split("| layer |")[1].split("//!\n")[0]
     rows = re.findall(r"^//! \| (`[^|]*) \|", head, re.MULTILINE)
     return [set(re.findall(r"`(\w+)`", row)) for row in reversed(rows)]
@@ -79,7 +80,7 @@ def module_of(source, path):
 
 
 def paths_of(tree, before=()):
-    """The paths of a use tree, each with the name that it brings."""
+    """Returns the paths of a use tree, each with the name that it imports."""
     tree = tree.strip()
     if not tree.endswith("}"):
         path, _, alias = tree.partition(" as ")
@@ -104,8 +105,8 @@ NAMED = re.compile(r"(?<![\w:.])(?:\w+::)*\w+")
 
 
 def ties_of(crate_source):
-    """For each module of a crate: the modules with items that it names. An item handed on by `use` counts where it is
-    defined. What a module names of those around it does not count: it is a part of them."""
+    """Returns for each module of a crate the modules whose items it names. A re-exported item counts where it is
+    defined. Names of parent modules do not count: a module is a part of them."""
     texts = {
         module_of(crate_source, path): re.sub(r'"(?:\\.|[^"\\])*"', '""', text)
         for path, text in sources(crate_source)
@@ -149,7 +150,7 @@ def ties_of(crate_source):
 
 
 def circle_in(ties):
-    """The modules of all circles, and those between two of them."""
+    """Returns the modules of all cycles, and those between two of them."""
     left = dict(ties)
     while True:
         used = set().union(*left.values())
@@ -161,7 +162,7 @@ def circle_in(ties):
     return sorted("::".join(module) for module in left)
 
 
-#: Crates with circles of modules: there, the parts of a session know their grid.
+#: Crates with cyclic modules: there, the parts of a session refer to their grid.
 WITH_CIRCLES = {"gridloom", "gridloom-python"}
 
 

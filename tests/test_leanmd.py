@@ -11,7 +11,7 @@ import pytest
 
 EXAMPLE = pathlib.Path(__file__).resolve().parent.parent / "examples" / "leanmd"
 SIDE_NM, CUTOFF = 1.2, 3.5
-#: A chain of bonded atoms, which begins the box: types and charges.
+#: A chain of bonded atoms at the beginning of the box: types and charges.
 CHAIN = [("N3", 0.2), ("CT", 0.1), ("C", 0.5), ("O", -0.5), ("N", -0.4), ("H", 0.3), ("OH", -0.6), ("HO", 0.4)]
 
 
@@ -27,7 +27,7 @@ def example():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A chain and 60 waters, of which some lie across the sides of the box."""
+    """A chain and 60 waters, some of which cross the sides of the box."""
     folder, random = tmp_path_factory.mktemp("box"), np.random.default_rng(5)
     places = np.array(list(itertools.product(range(4), repeat=3))) * 0.3 + 0.05
     random.shuffle(places)
@@ -51,7 +51,7 @@ def files(tmp_path_factory):
 
 
 def all_pairs(sites, cutoff):
-    """Forces and energies, pair by pair of sites, by the nearest images."""
+    """Returns forces and energies, for all pairs of sites, by the nearest images."""
     force, energies = np.zeros_like(sites.at), np.zeros(3)
     for one, other in itertools.combinations(range(len(sites.at)), 2):
         way = sites.at[one] - sites.at[other]

@@ -1,4 +1,4 @@
-"""Whole libraries: every routine that is offered, over random arguments, against SciPy."""
+"""Whole libraries: every offered routine, with random arguments, against SciPy."""
 
 import os
 import pathlib
@@ -16,18 +16,18 @@ import libraries_lapack  # noqa: E402
 
 PROGRAM = os.environ.get("GRIDLOOM_PROGRAM", str(pathlib.Path(gl.__file__).parent / "bin" / "gridloom"))
 CHECKS = {"blas": libraries_blas.CHECKS, "lapack": libraries_lapack.CHECKS}
-#: Random arguments that each routine is checked with.
+#: Number of sets of random arguments with which each routine is checked.
 TIMES = 8
 
 
 def shipped():
-    """OpenBLAS as the tests' requirements have it."""
+    """OpenBLAS from the tests' requirements."""
     scipy_openblas32 = pytest.importorskip("scipy_openblas32", reason="there is no package scipy-openblas32")
     return ["--library", str(pathlib.Path(scipy_openblas32.get_lib_dir()) / "libscipy_openblas.so")]
 
 
 def shipped_transforms():
-    """FFTW as the tests' requirements have it: the package pyfftw brings both precisions."""
+    """FFTW from the tests' requirements: the package pyfftw contains both precisions."""
     pyfftw = pytest.importorskip("pyfftw", reason="there is no package pyfftw")
     folder = pathlib.Path(pyfftw.__file__).parents[1] / "pyfftw.libs"
     found = [path for kind in ("libfftw3-", "libfftw3f-") for path in folder.glob(f"{kind}*.so*")]
@@ -136,6 +136,6 @@ def test_a_wrong_argument_is_told(serving):
         grid.function("lapack/dgesv")(np.eye(3), np.ones((4, 1)))
     with pytest.raises(gl.ArgumentError, match="one ASCII letter"):
         grid.function("blas/dgemv")("NT", 1.0, np.eye(2), np.ones(2), 0.0, np.ones(2))
-    # One that LAPACK itself tells.
+    # An error that LAPACK itself reports.
     *_, info = grid.function("lapack/dpotrf")("U", -np.eye(3))
     assert info == 1

@@ -1,4 +1,4 @@
-"""The page on whole libraries is true."""
+"""The page on whole libraries is correct."""
 
 import ctypes.util
 import re

@@ -1,4 +1,4 @@
-"""The files that `make capi` installs beside the library: manual pages, and files for CMake."""
+"""The files that `make capi` installs with the library: manual pages, and files for CMake."""
 
 import os
 import pathlib
@@ -21,13 +21,13 @@ def said(*command, **kwargs):
 
 
 def exported():
-    """Functions that the library exports and a header names."""
+    """Returns the functions that the library exports and a header declares."""
     if shutil.which("nm") is None:
         pytest.skip("there is no nm")
     symbols = {
         line.split()[-1] for line in said("nm", "-D", "--defined-only", CAPI / "lib" / "libgridloom.so").splitlines()
     }
-    # Of grpc_map.h, what its macros are made of is not for programs.
+    # The internal functions that the macros of grpc_map.h use are not for programs.
     texts = (header.read_text().split("/* ---- What the macros are made of")[0] for header in CAPI.glob("include/*.h"))
     declared = (re.sub(r"^#define .*", "", text, flags=re.MULTILINE) for text in texts)
     return symbols & {word for text in declared for word in re.findall(r"\w+", text)}
@@ -128,7 +128,7 @@ def test_all_files_are_of_one_version():
 def test_installing(tmp_path):
     if shutil.which("make") is None:
         pytest.skip("there is no make")
-    # Nothing is built here: what there is gets installed.
+    # Nothing is built here: existing files are installed.
     made = [f"--old-file={name}" for name in ("target/capi/ready", "target/release/gridloom")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     said("make", *made, "install", f"PREFIX={tmp_path}/usr", cwd=ROOT, env=environment)

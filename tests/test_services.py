@@ -1,4 +1,4 @@
-"""The files of deploy/: units of systemd, and manifests of Kubernetes whose command lines start a grid."""
+"""The files in deploy/: systemd units, and Kubernetes manifests whose command lines start a grid."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ def test_systemd_takes_the_units(tmp_path):
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", *files], capture_output=True, text=True)
     said = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "gridloom" in line]
     assert done.returncode == 0 and not said, done.stderr
-    # An unknown setting is only a warning: the check must see it.
+    # An unknown setting is only a warning, which the check must detect.
     files[0].write_text(files[0].read_text().replace("NoNewPrivileges", "NoPrivileges"))
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", files[0]], capture_output=True, text=True)
     assert "NoPrivileges" in done.stderr
@@ -61,7 +61,7 @@ def free_port():
 def test_the_command_lines_of_the_containers_start_a_grid():
     agent, server = containers()
     port = free_port()
-    # What the cluster gives: names and addresses of pods, and of the service.
+    # Values from the cluster: names and addresses of pods, and of the service.
     given = {
         "$(POD_NAME)": "gridloom-server-0",
         "$(POD_ADDRESS):7801": f"127.0.0.1:{(served := free_port())}",

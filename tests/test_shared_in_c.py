@@ -1,4 +1,5 @@
-"""Shared data in C: the examples after OmniRPC and OmniStorage, functions that put and get, and parts of a grid that are not there."""
+"""Shared data in C: examples modelled on OmniRPC and OmniStorage, functions that put and get, and parts of a grid
+that are missing."""
 
 import os
 import re
@@ -24,7 +25,8 @@ def run(program, *arguments, **environment):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts parts of a grid that end with the test: the process, and its address."""
+    """Yields a function that starts parts of a grid and returns the process and its address. The parts end with
+    the test."""
     with parts(tmp_path) as start_part:
 
         def start(*arguments):
@@ -45,14 +47,14 @@ def serve(start, address, *what, name="s0", slots=2):
 
 @pytest.mark.parametrize("name", ["array", "broadcast"])
 def test_the_examples(tmp_path, name):
-    """With a grid of their own."""
+    """Examples with a grid of their own."""
     program = compile_c([EXAMPLES / f"{name}.c"], tmp_path / name, "-std=c99")
     done = run(program, GRIDLOOM_GRPC_CONFIG=str(EXAMPLES / f"{name}.toml"))
     assert (done.returncode, done.stdout) == (0, "8 calls: 139998600000\n"), done.stderr
 
 
 def test_the_examples_leave_nothing_on_a_grid_that_goes_on(tmp_path, start, agent):
-    """And the hint takes the data to all servers."""
+    """The hint copies the data to all servers."""
     for number in range(2):
         serve(start, agent[1], EXAMPLES / "array.idl", name=f"a{number}")
     array = compile_c([EXAMPLES / "array.c"], tmp_path / "array", "-std=c99")
@@ -227,7 +229,7 @@ def test_functions_put_and_get(start, agent, inside):
         got, code, why = gets.on("s1")("x", x.size, -1.0)
         assert (code, why) == (0, "") and np.array_equal(got, x)
         assert sorted(grid.names()[0].servers) == ["s0", "s1"], "it came to the function's server"
-        # Python and C have the same bytes.
+        # Python and C see the same bytes.
         assert grid.get("x") == x.tobytes()
         grid.put("matrix", np.asfortranarray(x[:6].reshape(2, 3)))
         assert np.array_equal(gets("matrix", 6, -1.0)[0], x[:6]), "row by row"
@@ -235,7 +237,7 @@ def test_functions_put_and_get(start, agent, inside):
 
 
 def test_functions_get_several_at_the_same_time(start, agent, inside):
-    """The function gives its slot up: what it waits for is put by calls there."""
+    """The function releases its slot: the data that it waits for are put by calls on the same server."""
     serve(start, agent[1], inside, slots=1)
     x = np.arange(50_000.0)
     with gl.connect(agent[1]) as grid:
@@ -245,9 +247,9 @@ def test_functions_get_several_at_the_same_time(start, agent, inside):
         for one in sums:
             got, code, why = one.result(60)
             assert (code, why) == (0, "") and np.array_equal(got, 3 * x)
-        # The same process has more calls, while a request of the first is left.
+        # The same process has more calls while a request of the first is left.
         _, code, why = grid.function("inside/together")("a", "a", 3)
-        assert code == 25 and why.startswith("'a' has 400000 bytes, and the place for it 24")
+        assert code == 25 and why.startswith("'a' has 400000 bytes, and the memory for it 24")
         assert grid.get("sum") == (3 * x).tobytes()
 
 
@@ -275,7 +277,7 @@ def test_durable_data_need_a_folder(start, agent, inside):
 
 
 def test_what_functions_have_got_is_kept_by_none_of_them(start, agent, inside):
-    """Their workers keep a session each, and have nothing more to do."""
+    """Their workers keep one session each, and have no more work."""
     serve(start, agent[1], inside)
     x = np.arange(50_000.0)
     with gl.connect(agent[1]) as grid:
@@ -298,7 +300,7 @@ def test_what_fails_in_functions_has_codes_and_texts(start, agent, inside):
         assert puts("mydat", np.zeros(2)) == (-22, exists)
         assert puts("", np.zeros(2))[0] == -24 and "1025 bytes" in puts("n" * 1025, np.zeros(2))[1]
         _, code, why = gets("mydat", 3, -1.0)
-        assert code == -25 and why.startswith("'mydat' has 16 bytes, and the place for it 24")
+        assert code == -25 and why.startswith("'mydat' has 16 bytes, and the memory for it 24")
         _, code, why = gets("mydata", 3, 0.05)
         assert (code, why) == (-23, "no shared data are named 'mydata'; did you mean 'mydat'?")
         code, around = grid.function("inside/guards")("mydat")
@@ -309,7 +311,7 @@ def test_what_fails_in_functions_has_codes_and_texts(start, agent, inside):
 
 
 def test_a_function_that_waits_for_a_name_keeps_no_slot(start, agent, inside):
-    """One slot: all of these wait for the last."""
+    """One slot: all of these calls wait for the last one."""
     serve(start, agent[1], inside, slots=1)
     with gl.connect(agent[1]) as grid:
         gets = grid.function("inside/gets")
@@ -337,11 +339,12 @@ int main(void) {
 
 
 def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
-    """One that is linked with libgridloom; an object that is compiled apart; a body in C++; a method of an object."""
+    """A library linked with libgridloom, an object that is compiled separately, a body in C++, and a method of an
+    object."""
     (tmp_path / "beside.c").write_text(BESIDE)
     compile_c([tmp_path / "beside.c"], tmp_path / "libbeside.so", "-shared", "-fPIC")
     subprocess.run(["cc", "-c", "-fPIC", f"-I{CAPI}/include", tmp_path / "beside.c", "-o", tmp_path / "beside.o"], check=True)
-    # Another name, so that both may be there.
+    # Another name, so that both can be loaded.
     subprocess.run(["objcopy", "--redefine-sym", "beside=apart", tmp_path / "beside.o"], check=True)
     (tmp_path / "libraries.idl").write_text(
         'Module libraries;\nDefine linked(IN string name, OUT double *x) Calls "C" x = beside(name);\n'
@@ -530,11 +533,11 @@ def test_servers_without_an_agent_have_none(tmp_path, start, inside):
     _, address = start("serve", inside, "--no-agent", "--listen", "127.0.0.1:0", "--name", "s0", "--models", "none")
     with gl.connect(servers=[address]) as grid:
         _, code, why = grid.function("inside/gets")("x", 1, 0.0)
-    assert code == -1 and why == "a function has shared data through its server's agent: this server has none, or is simulated"
+    assert code == -1 and why == "a function accesses shared data through its server's agent: this server has none, or is simulated"
 
 
 def test_functions_in_simulation_are_told_that_they_have_none(inside):
-    """They would have it outside of virtual time."""
+    """Such a function would access shared data outside of virtual time."""
     with gl.simulate(ROOT / "examples" / "two-sites.toml", functions=[inside], execute=True) as grid:
         _, code, why = grid.function("inside/gets")("x", 1, 0.0)
     assert code == -1 and "is simulated" in why

@@ -1,4 +1,5 @@
-"""Task Bench on chares in Python (examples/taskbench): its graphs, and that each task gets what its pattern names."""
+"""Task Bench on chares in Python (examples/taskbench): its graphs, and that each task gets the inputs that its
+pattern names."""
 
 import json
 import pathlib
@@ -77,7 +78,7 @@ def test_all_tasks_run_on_one_element_and_on_two(kernel, pattern, elements):
 
 
 def test_a_task_with_another_input_ends_the_program(kernel, tmp_path):
-    # An output that goes once more, as the transport must not do.
+    # An output that is sent twice, which the transport must not do.
     program = tmp_path / "twice.py"
     program.write_text(
         f"import sys; sys.path.insert(0, {str(EXAMPLE)!r})\n"

@@ -1,4 +1,4 @@
-"""The wheel of `make wheel`, in a fresh environment of each Python that is there."""
+"""The wheel of `make wheel`, in a fresh environment of each available Python."""
 
 import os
 import pathlib
@@ -35,12 +35,12 @@ def run(*command, **options):
 
 
 def interpreter(minor):
-    """A Python of this version that can make environments: of the search path, or of pyenv."""
+    """Returns a Python of this version that can create environments, from the search path or from pyenv."""
     name = f"python3.{minor}"
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     found = [shutil.which(name), *sorted(pyenv.glob(f"versions/3.{minor}.*/bin/{name}"))]
     ask = f"import sys, venv; assert sys.version_info[:2] == (3, {minor})"
-    # A shim of pyenv is there but does not run where its version is not chosen.
+    # A shim of pyenv exists but does not run if its version is not selected.
     works = (path for path in found if path and run(path, "-c", ask).returncode == 0)
     return next(works, None)
 
@@ -52,7 +52,7 @@ def test_the_wheel_works_on(minor, wheel, tmp_path):
         pytest.skip(f"there is no Python 3.{minor}")
     assert run(python, "-m", "venv", "--without-pip", "--symlinks", "env", cwd=tmp_path).returncode == 0
     folder = tmp_path / "env" / "bin"
-    # Nothing of the environment of these tests, and no other program 'gridloom'.
+    # Nothing from the environment of these tests, and no other program 'gridloom'.
     own = {name: value for name, value in os.environ.items() if not name.startswith(("GRIDLOOM", "PYTHON"))}
     own["PATH"] = f"{folder}:/usr/bin:/bin"
 

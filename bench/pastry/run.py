@@ -4,15 +4,15 @@
 
 Two processes welcome each other with rows of a routing table:
 
-    tcp, host   on this host: over TCP on loopback, and each by its best way within one host
+    tcp, host   on this host: over TCP on loopback, and by each system's fastest method within one host
     lan, wan    between two hosts of 'gridloom testbed', over TCP: 1 Gbit/s and 100 us, 100 Mbit/s and 20 ms (one way);
     far         and 10 Mbit/s and 50 ms, only if it is named
-    memory      no network: Gridloom writes a message, and reads such as it wrote and such as machines of the other byte order
-                (ppc64, ppc) and of another word size (ppc, i386) write
+    memory      no network: Gridloom writes a message, and reads messages written by itself and by machines of the other byte order
+                (ppc64, ppc) and of another word size (ppc, i386)
 
-A round runs every system once each way, one after the other, so that all see the same noise. What is not installed (Debian:
+A round runs every system once by each method, one after the other, so that all see the same noise. Programs that are not installed (Debian:
 openmpi-bin libopenmpi-dev libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev nlohmann-json3-dev; for lines
-and complexity 'pip install lizard') is left out and named.
+and complexity 'pip install lizard') are left out and named.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def flags(*packages):
 
 
 def build(ways):
-    """Compiles what can be compiled of what is needed: the names of the systems, and what is missing for the others."""
+    """Compiles what is needed and possible; returns the names of the systems, and what is missing for the others."""
     shutil.copytree(HERE, BUILD, dirs_exist_ok=True)
     plugin = shutil.which("grpc_cpp_plugin")
     protoc = ["protoc", "--cpp_out=.", "--grpc_out=.", f"--plugin=protoc-gen-grpc={plugin}", "welcome.proto"]
@@ -77,7 +77,7 @@ def build(ways):
 
 
 def output_of(command, **more):
-    """What a command printed; why it failed, if it did."""
+    """The output of a command, or the reason why it failed."""
     try:
         done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, timeout=LIMIT_S, **more)
     except subprocess.TimeoutExpired:
@@ -88,7 +88,7 @@ def output_of(command, **more):
 
 
 def pair(serve, ask, **more):
-    """A process that answers, until its input closes or its peer is gone, and one that asks."""
+    """A process that answers, until its input closes or its peer is gone, and one that sends requests."""
     serving = subprocess.Popen(serve, cwd=BUILD, stdin=subprocess.PIPE, **more)
     try:
         return output_of(ask, **more)
@@ -102,7 +102,7 @@ def pair(serve, ask, **more):
 
 
 class OneHost:
-    """This host, over loopback or by each system's best way."""
+    """This host, over loopback or by each system's fastest method."""
 
     def __init__(self, way, folder):
         self.way, self.folder = way, folder
@@ -198,14 +198,14 @@ class Testbed:
         return pair(serve, ask, env=environment)
 
     def process(self, function, host, limits, *arguments):
-        """What 'gridloom deploy' would tell a process, if it knew the testbed."""
+        """The specification that 'gridloom deploy' would give a process, if it knew the testbed."""
         spec = {"function": function, "host": host, "arguments": arguments}
         config = json.dumps({"spec": spec, "addresses": self.addresses})
         settings = [f"{name}={value}" for name, value in {**limits, "GRIDLOOM_PROCESS": config}.items()]
         return [*self.enter(host), "env", *settings]
 
     def close(self):
-        """Takes it down. How well the network was emulated."""
+        """Removes it. Returns how well the network was emulated."""
         traffic = {}
         with contextlib.suppress(RuntimeError):
             traffic = self.show()["traffic"]
@@ -222,7 +222,7 @@ def place(way, folder):
 
 
 def measure(systems, ways, rounds):
-    """All samples, what could not be run, and how well the testbeds did."""
+    """All samples, the systems that could not run, and the quality of the testbeds."""
     samples, failed, traffic, places = collections.defaultdict(list), {}, {}, []
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -4,8 +4,8 @@
     python bench/peers/run.py --case 2 [--mib 16] [--trials 5] [--patterns W-To-W BROADCAST] [--json FILE]
 
 The platform is that of bench/sites.py: two clusters of eight servers, and the client with the agent on a third site. A trial runs each
-system once, one after the other, so that all see the same noise. Each cell says its seconds against the bound (size / bandwidth for
-what has to cross the fullest link), and how often the value has left its first server and crossed the link between the
+system once, one after the other, so that all see the same noise. Each cell shows its seconds relative to the bound (size / bandwidth of
+the data that cross the busiest link), and how often the value has left its first server and crossed the link between the
 clusters (emulated bytes, with headers). A system that fails or takes longer than `--limit` is named and left out from then on.
 """
 
@@ -29,7 +29,7 @@ from sites import BANDWIDTH, BETWEEN, sites  # noqa: E402
 
 ROOT = HERE.parent.parent
 GRIDLOOM = pathlib.Path(sys.executable).parent / "gridloom"
-# Name in the table: system, way, patterns that it has.
+# Name in the table: system, method, patterns that it supports.
 CELLS = {
     "Gridloom, planned": ("gridloom", "planned", ("W-To-W", "BROADCAST", "ALL-EXCHANGE")),
     "Gridloom, placed": ("gridloom", "placed", ("BROADCAST",)),
@@ -57,7 +57,7 @@ class Testbed:
         self.hosts = [f"{site}-{number + 1}" for site in "ab" for number in range(servers)]
 
     def enter(self, host):
-        # What runs there ends with the command that has entered.
+        # Processes started there end with the command that entered.
         return [str(GRIDLOOM), "testbed", "enter", "--name", self.name, host, "--", "setpriv", "--pdeathsig", "KILL"]
 
     def show(self):
@@ -67,7 +67,7 @@ class Testbed:
         return json.loads(done.stdout)
 
     def sent(self):
-        """Bytes that the first server has sent, those that crossed the link between the clusters each way, and those of the client."""
+        """Bytes sent by the first server, across the link between the clusters in each direction, and by the client."""
         links = {link["name"]: link["bytes"] for link in self.show()["links"]}
         client = links["to-a_UP"] + links["to-b_UP"] + links["to-a_DOWN"] + links["to-b_DOWN"]
         return links["a_link_1_UP"], links["between_UP"], links["between_DOWN"], client
@@ -94,7 +94,7 @@ class System:
                 raise RuntimeError(f"ended with {self.process.wait()}")
             if line.startswith("{"):
                 return json.loads(line)
-            # What mpirun has to say.
+            # Output of mpirun.
             print(line, end="", file=sys.stderr)
         raise RuntimeError(f"no answer within {limit_s:g} s")
 
@@ -120,7 +120,7 @@ def start_mpi(testbed, python, is_chain):
     """One rank on each server; Open MPI starts them by the script in place of ssh."""
     folder = pathlib.Path(tempfile.mkdtemp(dir=testbed.folder))
     launcher, calm = folder / "launcher.sh", folder / "calm.so"
-    # Hosts share /tmp, where daemons have their sockets.
+    # Hosts share /tmp, in which daemons have their sockets.
     own = [*testbed.enter("$host"), "env", f"TMPDIR={folder}/$host", "sh", "-c"]
     launcher.write_text(
         f'#!/bin/sh\nhost=$1; shift\nmkdir -p {folder}/$host\nunset TMPDIR\nexec {" ".join(own)} "$*"\n'
@@ -175,7 +175,7 @@ def start(testbed, system, python):
 
 
 def bound_s(pattern, case, size_bytes, servers, slower):
-    """Size by bandwidth of what has to cross the fullest link."""
+    """Size / bandwidth of the data that cross the busiest link."""
     own, between = {
         "W-To-W": (1, 1),
         "BROADCAST": (1, 1),

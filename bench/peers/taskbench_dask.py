@@ -1,9 +1,9 @@
-"""Task Bench with Dask, beside examples/taskbench/taskbench.py: the same arguments and output. See bench/taskbench.py.
+"""Task Bench with Dask, for comparison with examples/taskbench/taskbench.py: the same arguments and output. See bench/taskbench.py.
 
     python bench/peers/taskbench_dask.py --kernel kernel.so --processors 2 --pattern stencil --width 32 --rounds 0:10
 
-A worker process with one thread for each processor. The client gives the scheduler the graph of a whole round at once, and waits for all
-outputs that no other task takes.
+There is a worker process with one thread for each processor. The client sends the graph of a whole round to the scheduler at once, and waits for
+all outputs that no other task takes.
 """
 
 import os
@@ -36,7 +36,7 @@ def main():
         assert tuple(found[-1]) == (steps - 1, graph.width_at(steps - 1) - 1)
         return time.perf_counter() - began
 
-    # Workers load what they need.
+    # Workers load the modules and libraries that they need.
     round_of("first", 0, 10)
     tell(told, [round_of(number, *one) for number, one in enumerate(told.rounds)])
     client.close()

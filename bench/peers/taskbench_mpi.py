@@ -1,9 +1,9 @@
-"""Task Bench with mpi4py, beside examples/taskbench/taskbench.py: the same arguments and output. See bench/taskbench.py.
+"""Task Bench with mpi4py, for comparison with examples/taskbench/taskbench.py: the same arguments and output. See bench/taskbench.py.
 
     mpirun -np 2 python bench/peers/taskbench_mpi.py --kernel kernel.so --pattern stencil --width 32 --rounds 0:1000
 
 As in taskbench.c each rank has a run of neighbouring points, and in each step posts a receive for each input from another rank and a send
-for each output to one. Outputs travel as buffers of two numbers.
+for each output to one. Outputs are sent as buffers of two numbers.
 """
 
 import pathlib
@@ -20,14 +20,14 @@ WIDTH_MAX = 128
 
 
 class Rank:
-    """The points of a rank, and what goes between ranks."""
+    """The points of a rank, and the messages between ranks."""
 
     def __init__(self, told):
         self.graph, self.kernel, self.world = told.graph, Kernel(told.kernel), MPI.COMM_WORLD
         width, ranks = told.width, self.world.size
         self.owners = [at * ranks // width for at in range(width)]
         self.points = [at for at in range(width) if self.owners[at] == self.world.rank]
-        #: By step modulo 2 and point: the outputs.
+        #: Outputs by step modulo 2 and point.
         self.sent = np.zeros((2, width, 2), dtype="i4")
         self.received = np.zeros((width, width, 2), dtype="i4")
 

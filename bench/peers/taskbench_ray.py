@@ -1,4 +1,4 @@
-"""Task Bench with Ray, beside examples/taskbench/taskbench.py: the same arguments and output. See bench/taskbench.py.
+"""Task Bench with Ray, for comparison with examples/taskbench/taskbench.py: the same arguments and output. See bench/taskbench.py.
 
     python bench/peers/taskbench_ray.py --by actors --kernel kernel.so --processors 2 --pattern stencil --width 32 --rounds 0:10
 
@@ -57,7 +57,7 @@ def main():
         assert ray.get(ends)[-1] == (steps - 1, graph.width_at(steps - 1) - 1)
         return time.perf_counter() - began
 
-    # Workers start, and load what they need.
+    # Workers start, and load the modules and libraries that they need.
     round_of(0, 10)
     tell(told, [round_of(*one) for one in told.rounds])
 

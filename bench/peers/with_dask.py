@@ -1,6 +1,6 @@
-"""The patterns of sharing with Dask: reads what to do from its input, and prints seconds. See run.py.
+"""The patterns of sharing with Dask: reads requests from its input, and prints seconds. See run.py.
 
-Runs on the first server's host. BROADCAST is `scatter(broadcast=True)` from there, or with the way `tasks` a task on each worker that
+Runs on the first server's host. BROADCAST is `scatter(broadcast=True)` from there, or with the method `tasks` a task on each worker that
 reads the result of another.
 """
 

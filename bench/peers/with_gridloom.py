@@ -1,7 +1,7 @@
-"""The patterns of sharing with Gridloom: reads what to do from its input, and prints seconds. See run.py.
+"""The patterns of sharing with Gridloom: reads requests from its input, and prints seconds. See run.py.
 
-Ways: `planned` has calls read the values in a group, which is mapped; `named` has plain calls that get them by their names;
-`placed` takes copies there by `Grid.place`; `master` brings the values to the client, which gives them to plain calls as arguments.
+Methods: with `planned`, calls read the values in a mapped group; with `named`, plain calls get them by their names;
+`placed` copies them by `Grid.place`; `master` fetches the values to the client, which passes them to plain calls as arguments.
 """
 
 import json

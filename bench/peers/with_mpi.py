@@ -1,7 +1,7 @@
-"""The patterns of sharing with MPI: rank 0 reads what to do from its input, and prints seconds. See run.py.
+"""The patterns of sharing with MPI: rank 0 reads requests from its input, and prints seconds. See run.py.
 
-ALL-EXCHANGE is `MPI_Allgather`: each rank gets the same bytes of another, which relays can pass on. ALLTOALL is `MPI_Alltoall` with
-blocks as large, in which each rank gets other bytes of another.
+ALL-EXCHANGE is `MPI_Allgather`: each rank receives the same bytes of another, which relays can forward. ALLTOALL is `MPI_Alltoall` with
+blocks of the same size, in which each rank receives different bytes of another.
 """
 
 import json
@@ -10,7 +10,7 @@ import time
 
 import mpi4py
 
-# Its ranks would poll with locks.
+# With threads, its ranks would poll with locks.
 mpi4py.rc.threads = False
 import numpy as np  # noqa: E402
 from mpi4py import MPI  # noqa: E402
@@ -19,7 +19,7 @@ WORLD = MPI.COMM_WORLD
 
 
 def told():
-    """What rank 0 was told, at all ranks. They sleep meanwhile."""
+    """The request of rank 0, at all ranks. They sleep while they wait."""
     request = None
     if WORLD.rank == 0:
         text = sys.stdin.readline()

@@ -11,11 +11,11 @@ use crate::limits::Peer;
 use crate::stats::Samples;
 
 const ROUNDS: usize = 7;
-/// Messages of a round between two chares of one element.
+/// Messages per round between two chares of one element.
 const LOCAL: u32 = 4_000_000;
-/// Round trips of a round between two processes.
+/// Round trips per round between two processes.
 const TRIPS: u32 = 10_000;
-/// Messages of a round with a timeline, which has room for a million.
+/// Messages per round with a timeline, which has room for a million.
 const TRACED: u32 = 1_000_000;
 const MILLION: usize = 1_000_000;
 
@@ -88,7 +88,7 @@ impl Waiter {
     }
 }
 
-/// ns a message of a program that tells its seconds.
+/// Nanoseconds per message of a program that reports its seconds.
 fn each(program: impl Fn(&mut Job<'_>) -> Result<(), gridloom::Error> + Send + Sync + 'static) -> f64 {
     let ended = chares::run(program).expect("it ends");
     ended.value.float().expect("seconds") * 1e9 / f64::from(LOCAL)
@@ -122,7 +122,7 @@ fn within_an_element() -> Figure {
     }
 }
 
-/// A message within an element that `gridloom chares run` has started, with `--trace` and without.
+/// A message within an element started by `gridloom chares run`, with and without `--trace`.
 fn with_a_timeline() -> Figure {
     let file = std::env::temp_dir().join(format!("gridloom-bench-{}.json", std::process::id()));
     let trace = file.display().to_string();
@@ -142,7 +142,7 @@ fn with_a_timeline() -> Figure {
     }
 }
 
-/// Seconds of a program of so many messages, under `gridloom chares run`.
+/// Seconds of a program with that many messages, under `gridloom chares run`.
 fn seconds_of(options: &[&str], messages: u32) -> f64 {
     let own = std::env::current_exe().expect("this program");
     let mut command = Command::new(gridloom::program_path(None));
@@ -215,7 +215,7 @@ fn million() -> Figure {
         assert_eq!(ended.expect("it ends").value, Value::from(MILLION as i64));
         let (made_s, bytes) = *made.lock().expect("one thread");
         all_ns.push((began.elapsed().as_secs_f64() - made_s) * 1e9 / MILLION as f64);
-        // Later rounds have the memory of earlier ones.
+        // Later rounds reuse the memory of earlier ones.
         bytes_each = f64::max(bytes_each, bytes);
         seconds.push(made_s);
     }

@@ -1,4 +1,4 @@
-//! GridRPC as a program in C calls it: through the variadic functions of the library.
+//! GridRPC as called from C: through the variadic functions of the library.
 
 #![allow(unsafe_code, reason = "the functions are C's")]
 
@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
 use std::time::Instant;
 
-// Its functions are found by their names.
+// Linked for its functions, which are found by name.
 use gridloom_capi as _;
 
 use crate::{CALLS, Figure, ROUNDS, against_ping_pong, one_by_one};
@@ -26,7 +26,7 @@ type Handle = [u64; 2];
 /// Calls that are outstanding at once.
 const OUTSTANDING: usize = 100_000;
 
-/// A session with one server of the kernels, and a handle of the function that does nothing.
+/// A session with one server of the kernels, and a handle of the null function.
 struct Session(Handle);
 
 impl Session {
@@ -36,7 +36,7 @@ impl Session {
         std::fs::write(&file, text).expect("out/bench is writable");
         let file = CString::new(file.to_string_lossy().into_owned()).expect("a path without NUL");
         let mut handle = Handle::default();
-        // SAFETY: texts, and a place for a handle.
+        // SAFETY: the arguments are texts and memory for a handle.
         unsafe {
             must(grpc_initialize(file.as_ptr()));
             must(grpc_function_handle_default(&raw mut handle, c"bench/null".as_ptr()));
@@ -47,7 +47,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: nothing is under way.
+        // SAFETY: no call is in progress.
         must(unsafe { grpc_finalize() });
     }
 }
@@ -56,7 +56,7 @@ fn must(code: c_int) {
     assert_eq!(code, 0, "a function of GridRPC failed");
 }
 
-/// One call after the other.
+/// Calls one after the other.
 pub(crate) fn null_call(out: &Path, name: &'static str) -> Figure {
     let mut session = Session::begin(out);
     // SAFETY: a handle of a function without arguments.
@@ -64,17 +64,17 @@ pub(crate) fn null_call(out: &Path, name: &'static str) -> Figure {
     against_ping_pong(name, || one_by_one(&mut call, CALLS))
 }
 
-/// Very many calls that do not wait, and a wait for all of them.
+/// Very many asynchronous calls, and a wait for all of them.
 pub(crate) fn outstanding(out: &Path) -> Figure {
     let mut session = Session::begin(out);
     let mut round = || {
         let start = Instant::now();
         for _ in 0..OUTSTANDING {
             let mut id = 0;
-            // SAFETY: a handle of a function without arguments, and a place for an id.
+            // SAFETY: the handle is of a function without arguments, and `id` is memory for an id.
             must(unsafe { grpc_call_async(&raw mut session.0, &raw mut id) });
         }
-        // SAFETY: it takes nothing.
+        // SAFETY: it has no arguments.
         must(unsafe { grpc_wait_all() });
         OUTSTANDING as f64 / start.elapsed().as_secs_f64()
     };

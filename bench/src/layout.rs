@@ -1,7 +1,7 @@
-//! Typed messages: the message by which a node of the Pastry overlay network welcomes another with rows of its routing
-//! table, as GRAS's report measures it. 84 bytes on i386 without rows, and 196 bytes a row.
+//! Typed messages: the message with which a node of the Pastry overlay network welcomes another with rows of its routing
+//! table, as measured in GRAS's report. 84 bytes on i386 without rows, and 196 bytes per row.
 //!
-//! Beside each figure, in the same round: a copy of the same bytes, and the same values with serde_json.
+//! Measured in the same round for comparison: a copy of the same bytes, and the same values with serde_json.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub fn figures() -> Vec<Figure> {
     ROWS.into_iter().flat_map(with_rows).collect()
 }
 
-/// The memory of a program on that machine that holds a welcome message, and where its struct stands.
+/// The memory of a program on that machine that contains a welcome message, and the address of its struct.
 fn memory(machine: &str, rows: usize) -> (Form, Vec<u8>, u64) {
     let schema = Arc::new(parse(DECLARATION, "pastry.h").expect("it is right").schema("Welcome").expect("declared"));
     let abi = Abi::from_name(machine).expect("known");
@@ -59,7 +59,7 @@ fn values(rows: usize) -> Value {
 }
 
 /// The lines of `bench/pastry/run.py`: microseconds to write a message here, and to read one into new memory that was
-/// written here, or by a machine of the other byte order or another word size.
+/// written here, or by a machine with the other byte order or another word size.
 pub fn print_frames() {
     for rows in ROWS {
         let (native, own_memory, root) = memory("x86-64", rows);
@@ -159,7 +159,7 @@ fn as_json(rows: usize) -> Welcome {
     Welcome { id: 77, time_sent: 12.5, rows: (0..rows).map(row).collect(), leaves }
 }
 
-/// Seconds of one.
+/// Seconds of one run.
 fn time(repeats: usize, mut run: impl FnMut()) -> f64 {
     let start = Instant::now();
     (0..repeats).for_each(|_| run());

@@ -1,5 +1,5 @@
-//! The speed of blocking sockets on this machine, as the limit beside each figure. The other end is a process of its own, as
-//! a server is.
+//! The speed of blocking sockets on this machine, as the limit beside each figure. The other end is a separate process, like
+//! a server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 const MESSAGE_BYTES: usize = 64;
 
-/// A peer process that echoes on one connection and swallows bulk on another.
+/// A peer process that echoes on one connection and discards bulk data on another.
 pub struct Peer {
     child: Child,
     echo: TcpStream,
@@ -43,7 +43,7 @@ impl Peer {
             .collect()
     }
 
-    /// Seconds to send `bytes` and have their receipt confirmed.
+    /// Seconds to send `bytes` and receive a confirmation.
     pub fn send(&mut self, bytes: &[u8]) -> f64 {
         let start = Instant::now();
         self.bulk.write_all(&(bytes.len() as u64).to_le_bytes()).expect("the peer lives");

@@ -1,10 +1,11 @@
-//! Gridloom's figures beside the limits of the machine, measured in one run: `make bench`.
+//! Gridloom's figures compared with the limits of the machine, measured in one run: `make bench`.
 //!
-//! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `chares`, `sim`), those figures only; `pipelined`, `sim-long` and `sim-big`
-//! only if named.
+//! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `chares`, `sim`), only those
+//! figures; `pipelined`,
+//! `sim-long` and `sim-big` only if named.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
-//! is measured too; the spread is that from the least to the greatest of the rounds' ratios.
+//! is measured too; the spread is the range from the smallest to the largest of the rounds' ratios.
 
 mod chares;
 mod grpc;
@@ -71,8 +72,9 @@ fn main() {
         let mut one = rustix::thread::CpuSet::new();
         let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
         one.set(first.expect("this thread has processors"));
-        // Processes inherit what this thread may use. On one processor the scheduler has no choice to make, so ours and
-        // the limit can be compared; with all, each may be put differently.
+        // Processes inherit the processors that this thread may use. On one processor the scheduler has no choice to
+        // make, so ours and
+        // the limit can be compared; on several, each may be placed differently.
         rustix::thread::sched_setaffinity(None, &one).expect("the processor was just listed");
         if wanted("grpc") {
             figures.push(grpc::null_call(&out, "null grpc_call from C, one core, p50, us"));
@@ -113,7 +115,7 @@ fn main() {
     for figure in &figures {
         let ratios = Samples::new(figure.ratios.clone());
         let (least, middle, most) = (ratios.quantile(0.0), ratios.median(), ratios.quantile(1.0));
-        // Not a number where there is nothing to compare with.
+        // NaN if there is nothing to compare with.
         let known = !middle.is_nan();
         let ratio = if known { format!("{middle:.2} ({least:.2}..{most:.2})") } else { String::new() };
         println!("{:<46} {:>22} {:>22} {ratio:>16}  {}", figure.name, figure.ours, figure.limit, figure.aim);
@@ -193,7 +195,7 @@ fn null_call(config: &LocalConfig, name: &'static str) -> Figure {
     against_ping_pong(name, || one_by_one(|| drop(null.call(&[]).expect("it runs")), CALLS))
 }
 
-/// The median of what `round` measures, in microseconds, beside a ping-pong over TCP.
+/// The median of the times that `round` measures, in microseconds, compared with a ping-pong over TCP.
 fn against_ping_pong(name: &'static str, mut round: impl FnMut() -> Vec<f64>) -> Figure {
     let mut peer = Peer::start();
     let (mut ours, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -310,7 +312,7 @@ fn under_bulk(grid: &Grid, null: &Function) -> f64 {
     p99
 }
 
-/// An array from client to server: GiB/s from the call to its return, less a null call's time.
+/// An array from client to server: GiB/s from the call to its return, minus a null call's time.
 fn bulk(config: &LocalConfig, shared_memory: bool) -> Figure {
     let grid = local(&LocalConfig { shared_memory, ..config.clone() });
     let touch = grid.function("bench/touch").expect("offered");
@@ -330,7 +332,7 @@ fn bulk(config: &LocalConfig, shared_memory: bool) -> Figure {
         let start = Instant::now();
         touch.call(&[value.into()]).expect("it runs");
         let rate = gib / start.elapsed().as_secs_f64();
-        // The first round warms the receiving memory, as the limit's was.
+        // The first round warms the receiving memory, like the limit's.
         if round > 0 {
             ours.push(rate);
             limits.push(limit);
@@ -349,7 +351,7 @@ fn bulk(config: &LocalConfig, shared_memory: bool) -> Figure {
     }
 }
 
-/// A result that moves between servers over TCP, from the report's measured transfers.
+/// A result that is sent from server to server over TCP, from the report's measured transfers.
 fn server_to_server(config: &LocalConfig) -> Figure {
     let grid = local(&LocalConfig { servers: 2, shared_memory: false, ..config.clone() });
     let keep = grid.function("bench/keep").expect("offered");
@@ -386,7 +388,7 @@ fn server_to_server(config: &LocalConfig) -> Figure {
     }
 }
 
-/// A layered graph of 10,000 tasks onto 16 servers by heft.
+/// Maps a layered graph of 10,000 tasks onto 16 servers by heft.
 fn mapping() -> Figure {
     let (tasks, servers) = (10_000u32, 16u64);
     let mut outline = Outline { functions: vec!["m/f".into()], ..Outline::default() };

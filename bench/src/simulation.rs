@@ -1,10 +1,10 @@
-//! The simulator's models under load, one process a case: CPU seconds, events per second, peak memory.
+//! The simulator's models under load, one process per case: CPU seconds, events per second, peak memory.
 //!
 //! `sim` runs the cases that SimGrid 4.1 was measured with, in the same shapes: transfers of random sizes between random
-//! pairs of hosts, all at once or so many at a time, and a master that hands tasks to workers. `sim-long` starts 30,000 and
+//! pairs of hosts, all at once or a fixed number at a time, and a master that sends tasks to workers. `sim-long` starts 30,000 and
 //! 100,000 at once, `sim-big` has 100,000 hosts and 1,000,000 transfers. An event is the end of a latency, a transfer or an
-//! execution. SimGrid's seconds are its CPU time on the same machine, with the same platforms and sizes, in runs of their
-//! own; 10,000 at once and the master with its workers are from another run on a like machine.
+//! execution. SimGrid's seconds are its CPU time on the same machine, with the same platforms and sizes, in separate
+//! runs; 10,000 at once and the master with its workers are from another run on a similar machine.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ const ROUNDS: usize = 3;
 
 struct Case {
     name: &'static str,
-    /// Which selection it belongs to.
+    /// The selection that it belongs to.
     part: &'static str,
     /// A platform file.
     platform: fn() -> String,
@@ -34,9 +34,9 @@ struct Case {
 
 #[derive(Clone, Copy)]
 enum Load {
-    /// So many transfers, so many of them at a time.
+    /// `count` transfers, `at_a_time` of them concurrently.
     Transfers { count: usize, at_a_time: usize },
-    /// A master sends so many tasks to the workers in turn.
+    /// A master sends `count` tasks to the workers in turn.
     Tasks { count: usize },
 }
 
@@ -188,7 +188,7 @@ fn fat_tree_1024() -> String {
     cluster(1_024, r#"topology="FAT_TREE" topo_parameters="2;32,32;1,32;1,1""#)
 }
 
-/// Three levels of switches: 48 hosts a switch, 64 of these under 8, 32 of those under 8.
+/// Three levels of switches: 48 hosts per switch, 64 of these under 8, 32 of those under 8.
 fn fat_tree_98304() -> String {
     cluster(98_304, r#"topology="FAT_TREE" topo_parameters="3;48,64,32;1,8,8;1,1,1""#)
 }
@@ -201,7 +201,7 @@ fn cluster(hosts: usize, more: &str) -> String {
     )
 }
 
-/// The figures of the parts that are wanted.
+/// The figures of the wanted parts.
 pub(super) fn figures(wanted: impl Fn(&str) -> bool) -> Vec<Figure> {
     let wanted = CASES.iter().enumerate().filter(|(_, case)| wanted(case.part));
     wanted.map(|(number, case)| figure(number, case)).collect()
@@ -231,7 +231,7 @@ fn in_a_process(number: usize) -> Value {
     serde_json::from_slice(&output.stdout).expect("the child's figures")
 }
 
-/// Runs one case and prints its figures: what the child process does.
+/// Runs one case and prints its figures, in the child process.
 pub(super) fn child(number: &str) {
     let case = &CASES[number.parse::<usize>().expect("the number of a case")];
     let mut grid = Grid::new(&(case.platform)());
@@ -269,7 +269,7 @@ impl Grid {
         Grid { platform, engine, links: Vec::new(), way_back: Vec::new(), random: 42 }
     }
 
-    /// The number of events.
+    /// Runs the transfers; returns the number of events.
     fn transfers(&mut self, count: usize, at_a_time: usize) -> usize {
         let mut started = 0;
         let mut completed: Vec<Completion> = Vec::new();
@@ -299,7 +299,8 @@ impl Grid {
         2 * count
     }
 
-    /// The first host sends tasks to the others in turn, one after another, each when its worker is idle.
+    /// The first host sends tasks to the others in turn, one after another, each when its worker is idle. Returns the
+    /// number of events.
     fn tasks(&mut self, count: usize) -> usize {
         let workers = self.platform.hosts().len() - 1;
         let (mut sent, mut done) = (0, 0);
@@ -351,7 +352,7 @@ impl Grid {
         self.engine.start_transfer(&Transfer { way_back: &self.way_back, ..transfer })
     }
 
-    /// A number below `end` (SplitMix64).
+    /// Draws a number below `end` (SplitMix64).
     fn draw(&mut self, end: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
@@ -366,9 +367,9 @@ fn cpu_s() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9
 }
 
-/// The most memory that this process ever had.
+/// The peak memory of this process.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux reports it");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }

@@ -10,7 +10,7 @@ impl Samples {
         Samples(samples)
     }
 
-    /// The value below which that part of the samples lies.
+    /// The value below which that fraction of the samples is.
     pub fn quantile(&self, part: f64) -> f64 {
         self.0[((self.0.len() - 1) as f64 * part).round() as usize]
     }

@@ -1,5 +1,5 @@
-//! Gives the shared library the name that programs ask for at run time, and compiles the variadic functions, which have to
-//! be C. `-fexceptions`, so that a simulated process that goes on after its end is unwound through them.
+//! Sets the name by which programs find the shared library at run time, and compiles the variadic functions, which
+//! must be in C. With `-fexceptions`, a simulated process that continues after its end is unwound through them.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

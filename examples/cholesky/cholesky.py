@@ -2,9 +2,9 @@
 
     python examples/cholesky/cholesky.py [--tiles 6] [--size 256] [--heuristic auto]
 
-The matrix is cut into tiles of size × size; each step factors a diagonal tile, solves for those below it and updates what is left
-(Buttari, Langou, Kurzak, Dongarra, Parallel Computing 35, 2009, algorithm 2). Only the tiles of the factor come back. Runs as it is on an embedded
-local grid, under ``gridloom simulate`` and under ``gridloom testbed run``.
+The matrix is cut into tiles of size × size; each step factors a diagonal tile, solves for those below it and updates the rest
+(Buttari, Langou, Kurzak, Dongarra, Parallel Computing 35, 2009, algorithm 2). Only the tiles of the factor are returned. It runs unchanged
+on an embedded local grid, under ``gridloom simulate`` and under ``gridloom testbed run``.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def factor(grid, a, size):
 
 
 def assemble(tiles):
-    """Fetch the tiles and make them one lower triangle."""
+    """Fetch the tiles and assemble them into one lower triangle."""
     for tile in tiles.values():
         tile.prefetch()
     count = max(row for row, _ in tiles) + 1

@@ -5,7 +5,7 @@
 
 Writes ``out/demo/report.json``, the enhanced picture and a timeline for each program.
 
-Under ``gridloom simulate`` all three ways take virtual time, and results are zeros unless the bodies of functions are run
+Under ``gridloom simulate`` all three methods take virtual time, and results are zeros unless the bodies of functions are run
 (``--execute``): then there is nothing to compare, and no picture.
 """
 
@@ -24,10 +24,11 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 HALO = 3
-#: Of the plans that end within 5 % of the best, `auto` takes the one that moves least: speeds are not known more precisely.
+#: Among the plans that end within 5 % of the best, `auto` takes the one that moves least: speeds are not known more
+#: precisely.
 HEURISTIC = "auto"
-#: Largest relative difference between the three ways. The same library with the same number of threads gives the same
-#: bits; another build of it may not.
+#: Largest relative difference between the three methods. The same library with the same number of threads gives the
+#: same bits; another build of it may not.
 TOLERANCE = 1e-12
 
 
@@ -36,7 +37,7 @@ def digest(array):
 
 
 def is_skipped(grid):
-    """Whether the simulation skips the functions: then results are zeros."""
+    """True if the simulation skips the functions: then results are zeros."""
     one = np.ones((1, 1))
     return grid.simulated and not np.any(grid.function("demo/dgemm")(one, one))
 
@@ -54,7 +55,7 @@ def work_of(outline):
 
 
 def check(name, results):
-    """All ways must give the same result."""
+    """Check that all methods return the same result."""
     reference = results["local"]
     for way, result in results.items():
         difference = np.max(np.abs(result - reference)) / np.max(np.abs(reference))
@@ -63,7 +64,7 @@ def check(name, results):
 
 
 class Row:
-    """One way of one program: what was predicted before it began, and what was measured."""
+    """One method of one program: the prediction made before it began, and the measurement."""
 
     def __init__(self, grid, predicted=None):
         self.grid, self.predicted = grid, predicted
@@ -93,7 +94,7 @@ class Row:
 
 
 def how(grid):
-    """How the times of a run were found."""
+    """How the times of a run were obtained."""
     return "simulated" if grid.simulated else "measured"
 
 
@@ -188,7 +189,7 @@ def chain(grid, n, out, skipped):
 
 
 def freivalds(product, matrices):
-    """The product is right: checked against matrix-vector products (Freivalds)."""
+    """Check the product with matrix-vector products (Freivalds)."""
     n = product.shape[0]
     for x in np.random.default_rng(3).standard_normal((3, n)):
         y = x
@@ -206,7 +207,7 @@ def photograph():
     """The retina of scikit-image (CC0), as brightness in 0..255."""
     spec = importlib.util.find_spec("skimage")
     if spec is None:
-        raise SystemExit("the photograph comes with the package scikit-image: pip install scikit-image")
+        raise SystemExit("the photograph is part of the package scikit-image: pip install scikit-image")
     from PIL import Image
 
     path = pathlib.Path(spec.submodule_search_locations[0]) / "data" / "retina.jpg"
@@ -224,7 +225,7 @@ def pieces(image, strips):
 
 
 def enhance_with(call, image, strips):
-    """The program. ``call(function name, argument lists)`` makes a wave of calls and gives their results."""
+    """The program. ``call(function name, argument lists)`` makes a wave of calls and returns their results."""
     parts = list(pieces(image, strips))
     fine = call("laplacian", [(f, top, bottom) for f, top, bottom in parts])
     # The gradient keeps two of the three halo rows, which the mean over 5 x 5 pixels then uses.
@@ -305,7 +306,8 @@ def table(programs, simulated):
             row = ways[way]
             makespan = row["measured_makespan_seconds"]
             predicted = row["predicted_seconds"]
-            # The client's own computing is not predicted in simulation: it takes what its host's speed says.
+            # The client's own computing is not predicted in simulation: it takes the time that its host's speed
+            # gives.
             predicted = "-" if predicted is None else f"{predicted:.3f}"
             print(
                 f"{name:<14} {way:<6} {row['seconds']:>8.3f} {row['client_bytes'] / 1e6:>10.1f} "

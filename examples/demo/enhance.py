@@ -1,8 +1,8 @@
 """Combined spatial enhancement of an image (Gonzalez & Woods, *Digital Image Processing*, chapter 3), as functions.
 
-Every function works on whole images and on horizontal strips alike. A strip comes with halo rows of its neighbours;
-``top`` and ``bottom`` say how many rows of the input to leave out of the result. Edges of the image are replicated, in
-the order of operations that is the same for each pixel wherever it lies, so strips give the whole image's bits.
+Every function works on whole images and on horizontal strips alike. A strip includes halo rows of its neighbours;
+``top`` and ``bottom`` are the numbers of input rows to leave out of the result. Edges of the image are replicated, and
+the order of operations is the same for each pixel at any position, so strips give the whole image's bits.
 """
 
 import gridloom as gl

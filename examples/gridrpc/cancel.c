@@ -12,7 +12,7 @@ int main(int argc, char **argv) {
     MUST(grpc_function_handle_default(&search, "examples/search"));
     MUST(grpc_function_handle_default(&trial, "examples/pi_trial"));
 
-    /* Two ways to solve one problem: the program takes the first result and cancels the other call. */
+    /* Two attempts at one problem: the program takes the first result and cancels the other call. */
     MUST(grpc_call_async(&search, &ids[0], 1, &found));
     MUST(grpc_call_async(&trial, &ids[1], 1, 1000L, &hits));
     MUST(grpc_wait_or(ids, 2, &id));

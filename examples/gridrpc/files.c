@@ -1,4 +1,4 @@
-/* A function takes a file and makes a file. The contents travel; the program chooses the names.
+/* A function reads a file and writes a file. The contents are transferred; the program chooses the names.
  *
  *   files CONFIGURATION PATTERN TEXT HITS */
 #include "example.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The random number at that place of a sequence (splitmix64): the same on every machine, in any order of calls. */
+/* The random number at that position of a sequence (splitmix64): the same on every machine, in any order of calls. */
 static uint64_t random_at(uint64_t place) {
     uint64_t z = (place + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -1,4 +1,4 @@
-/* Objects keep the pieces of a matrix on servers, and only vectors travel: the power method for the largest eigenvalue.
+/* Objects keep the pieces of a matrix on servers, and only vectors are sent: the power method for the largest eigenvalue.
  *
  *   objects CONFIGURATION */
 #include "example.h"

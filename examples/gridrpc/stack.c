@@ -12,7 +12,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < n; i++) x[i] = atof(argv[i + 2]);
     MUST(grpc_initialize(argc > 1 ? argv[1] : NULL));
     MUST(grpc_function_handle_default(&handle, "examples/mean"));
-    /* Scalars go by pointer too. */
+    /* Scalars are passed by pointer too. */
     grpc_arg_stack_push_arg(stack, &n);
     grpc_arg_stack_push_arg(stack, x);
     grpc_arg_stack_push_arg(stack, &mean);

@@ -1,15 +1,15 @@
-"""Forces in a protein in water, on cells and pairs of cells as LeanMD has them, in Python. 6 x 6 x 6 cells have 3,024 pairs.
+"""Forces in a protein in water, on cells and pairs of cells in the style of LeanMD, in Python. 6 x 6 x 6 cells have 3,024 pairs.
 
     pip download ParmEd==4.3.1 --no-deps --no-binary :all: && tar xzf parmed-4.3.1.tar.gz       # has such a box: DHFR, 30,581 sites
     cd parmed-4.3.1/examples/gromacs
     gridloom chares run -n 2 -- python box.py --gro dhfr_pme.gro --top dhfr_pme.top --check
     gridloom chares run -n 2 --sites 2 --latency 32ms -- python box.py --gro dhfr_pme.gro --top dhfr_pme.top
 
-Forces are those of Lennard-Jones, shifted to be 0 at the cutoff, and of charges: q q' 332.0636 / r (1 - r / cutoff)². There are none of bonds,
-so the sites stay where they are, and each step has the same forces again: what counts is the time of a step. The forces have the same bits
+Forces are those of Lennard-Jones, shifted to be 0 at the cutoff, and of charges: q q' 332.0636 / r (1 - r / cutoff)². There are no bonded
+forces, so the sites do not move, and each step has the same forces again: only the time of a step matters. The forces have the same bits
 for any number of elements, any placement and any latency; ``--check`` compares with a serial loop.
 
-A pair of cells at two sites waits for positions from afar, and a cell afar waits for its forces. So such pairs run before others.
+A pair of cells at two sites waits for remote positions, and the remote cell waits for its forces. So such pairs run before others.
 """
 
 import argparse
@@ -22,26 +22,26 @@ import molecules
 import numpy as np
 from gridloom import chares
 
-#: kcal/mol Å of two elementary charges.
+#: Coulomb energy of two elementary charges at 1 Å, kcal/mol.
 COULOMB = 332.0636
-#: Where the second cell of a pair is: half of the 26 around the first.
+#: Relative positions of the second cell of a pair: half of the 26 around the first.
 NEIGHBOURS = [by for by in itertools.product((-1, 0, 1), repeat=3) if by > (0, 0, 0)]
-#: Floating-point operations of two sites whose distance is looked at, and of two within the cutoff beside; and of a force that is added to a
-#: site's. They count in simulation, and what takes no others has one.
+#: Floating-point operations per pair of sites whose distance is computed, additionally per pair within the cutoff,
+#: and per force that is added to a site's. They count in simulation, where other work counts as one operation.
 LOOKED_AT, ACTING, ADDED = 12, 60, 3
 OWN_PAIRS = 1 + len(NEIGHBOURS)
 PAIRS = OWN_PAIRS + len(NEIGHBOURS)
-#: On which of so many elements the first cell's chares are, then the second's, of so many cells.
+#: Element of a cell's chares, by the cell, the number of cells and the number of elements.
 PLACEMENTS = {
     "blocks": lambda cell, cells, elements: cell * elements // cells,
     "round-robin": lambda cell, cells, elements: cell % elements,
 }
-#: Lower ones run first.
+#: Lower priorities run first.
 FIRST, USUAL = -1, 0
 
 
 class Box:
-    """A cube of cells, with the same cube again on each side."""
+    """A periodic cube of cells: the same cube follows on each side."""
 
     def __init__(self, sites, cells, cutoff):
         edge = sites.length / cells
@@ -62,7 +62,7 @@ class Box:
         return np.array([cell // self.cells**2, cell // self.cells % self.cells, cell % self.cells])
 
     def moved(self, cell, by):
-        """The number of a cell beside that one, and what is added to positions there."""
+        """The number of a neighbouring cell, and the offset to add to its positions."""
         there = self.index(cell) + by
         x, y, z = there % self.cells
         return int((x * self.cells + y) * self.cells + z), there // self.cells * self.sites.length
@@ -73,7 +73,7 @@ class Box:
         return first, [(self.moved(cell, -np.array(by))[0], 1 + at) for at, by in enumerate(NEIGHBOURS)]
 
     def priority(self, cell, number):
-        """That of the messages of a pair."""
+        """The priority of the messages of a pair."""
         other = cell if number == 0 else self.moved(cell, NEIGHBOURS[number - 1])[0]
         return USUAL if self.sites_of_cells[cell] == self.sites_of_cells[other] else FIRST
 
@@ -99,7 +99,7 @@ class Box:
         return on_first, on_second, np.array([*energies, len(a)])
 
     def law(self, one, other, distance):
-        """Energies of these pairs of sites in sum, and the force of each by its distance."""
+        """Sum of the energies of these pairs of sites, and the force of each by its distance."""
         sites, cutoff = self.sites, self.cutoff
         factors = sites.factors(one, other)
         sixth = (0.5 * (sites.sigma[one] + sites.sigma[other])) ** 6
@@ -175,7 +175,7 @@ class Cell(chares.Chare):
 
 
 class Pair(chares.Chare):
-    """The forces between two cells, or in one."""
+    """The forces between two cells, or within one."""
 
     def __init__(self, box):
         self.box, (self.cell, self.number) = box, self.index
@@ -222,7 +222,7 @@ def main():
 
     def program(job):
         count, place = box.cells**3, PLACEMENTS[options.placement]
-        # A pair is where its first cell is.
+        # A pair is on the element of its first cell.
         with_cell = lambda index, elements: place(index[0], count, elements)  # noqa: E731
         box.sites_of_cells = [job.sites[place(cell, count, job.elements)] for cell in range(count)]
         Cell.array_of_all = job.array(Cell, count, (box, max(options.steps, 1)), placement=with_cell)

@@ -1,6 +1,6 @@
-//! The fluid of Lennard-Jones, in cells: its atoms, their forces, and the serial program.
+//! The Lennard-Jones fluid in cells: its atoms, their forces, and the serial program.
 
-/// Where the second cell of a pair is, seen from the first: half of the 26 around it.
+/// Relative positions of the second cell of a pair: half of the 26 around the first.
 pub const NEIGHBOURS: [[i32; 3]; 13] = [
     [0, 0, 1],
     [0, 1, -1],
@@ -16,15 +16,15 @@ pub const NEIGHBOURS: [[i32; 3]; 13] = [
     [1, 1, 0],
     [1, 1, 1],
 ];
-/// All around a cell.
+/// Number of cells around a cell.
 pub const AROUND: usize = 26;
-/// Atoms in a unit of volume.
+/// Number of atoms per unit of volume.
 const DENSITY: f64 = 0.8442;
 const TEMPERATURE: f64 = 0.722;
-/// Farther atoms do not act on one another.
+/// Atoms farther apart do not act on one another.
 pub const CUTOFF: f64 = 2.5;
 
-/// The atoms of a cell, in the order of their numbers: three values of each for an atom.
+/// The atoms of a cell, in the order of their numbers: three values of each kind per atom.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Atoms {
     pub ids: Vec<u32>,
@@ -34,7 +34,7 @@ pub struct Atoms {
 }
 
 impl Atoms {
-    /// Half of a step with these forces.
+    /// Applies half a step of these forces to the velocities.
     pub fn kick(&mut self, dt: f64) {
         self.velocity.iter_mut().zip(&self.force).for_each(|(velocity, force)| *velocity += force * (0.5 * dt));
     }
@@ -47,7 +47,7 @@ impl Atoms {
         0.5 * self.velocity.iter().map(|velocity| velocity * velocity).sum::<f64>()
     }
 
-    /// Sums up the bits of positions and velocities. The sum of several cells is that of all atoms.
+    /// Sums the bits of positions and velocities. The sum of several cells is that of all atoms.
     pub fn checksum(&self) -> i64 {
         let mixed = |(number, value): (u64, f64)| {
             let mixed = (value.to_bits() ^ number.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -72,7 +72,7 @@ impl Atoms {
         (self.ids[place], [of(&self.at), of(&self.velocity), of(&self.force)])
     }
 
-    /// These and others, in order.
+    /// Merges two sets of atoms, in order.
     pub fn joined(self, others: Atoms) -> Atoms {
         let mut all: Vec<_> =
             [&self, &others].into_iter().flat_map(|of| (0..of.ids.len()).map(|at| of.get(at))).collect();
@@ -83,23 +83,23 @@ impl Atoms {
     }
 }
 
-/// A cube of cells, with the same cube again on each side of it.
+/// A periodic cube of cells: the same cube follows on each side.
 #[derive(Clone, Debug)]
 pub struct Fluid {
-    /// Along a side.
+    /// Number of cells along a side.
     cells: i32,
-    /// Atoms along the side of a cell, at the beginning.
+    /// Initial number of atoms along the side of a cell.
     lattice: i32,
     /// Length of a cell.
     edge: f64,
-    /// What is taken from the drawn velocities, and what they are multiplied with.
+    /// Offset that is subtracted from the drawn velocities, and the factor that they are multiplied by.
     mean: [f64; 3],
     scale: f64,
 }
 
 impl Fluid {
     /// # Errors
-    /// If atoms would act on others in cells that are no neighbours.
+    /// If atoms would act on others in cells that are not neighbours.
     pub fn new(cells: usize, lattice: usize) -> Result<Fluid, String> {
         let edge = lattice as f64 / DENSITY.cbrt();
         if edge < CUTOFF + 0.5 || !(3..=32).contains(&cells) || lattice > 16 {
@@ -137,14 +137,15 @@ impl Fluid {
         std::array::from_fn(|axis| index[axis] + by[axis])
     }
 
-    /// The second cell of a pair of that cell, and what is added to positions there: the cubes beside this one are its images.
+    /// Returns the second cell of a pair of that cell, and the offset to add to its positions: the cubes around this
+    /// one are its images.
     pub fn second(&self, cell: usize, neighbour: usize) -> (usize, [f64; 3]) {
         let index = self.moved(cell, NEIGHBOURS[neighbour]);
         let length = f64::from(self.cells) * self.edge;
         (self.number(index), index.map(|at| f64::from(at.div_euclid(self.cells)) * length))
     }
 
-    /// The cell whose pair with that neighbour has this one as its second.
+    /// Returns the cell whose pair with that neighbour has this one as its second cell.
     pub fn first(&self, cell: usize, neighbour: usize) -> usize {
         self.number(self.moved(cell, NEIGHBOURS[neighbour].map(|by| -by)))
     }
@@ -153,7 +154,7 @@ impl Fluid {
         std::array::from_fn(|axis| (drawn(id, axis) - self.mean[axis]) * self.scale)
     }
 
-    /// The atoms of a cell at the beginning: on a cubic lattice.
+    /// Returns the initial atoms of a cell, on a cubic lattice.
     pub fn atoms(&self, cell: usize) -> Atoms {
         let (lattice, side, spacing) = (self.lattice, self.cells * self.lattice, self.edge / f64::from(self.lattice));
         let index = self.index(cell);
@@ -168,7 +169,7 @@ impl Fluid {
         atoms
     }
 
-    /// Takes out the atoms that have left a cell: for each of the 26 around it its number, and what goes there.
+    /// Removes the atoms that have left a cell; returns, for each of the 26 around it, its number and the atoms that move there.
     pub fn leaving(&self, cell: usize, atoms: &mut Atoms) -> Vec<(usize, Atoms)> {
         let around = NEIGHBOURS.into_iter().chain(NEIGHBOURS.map(|by| by.map(|by| -by)));
         let mut leaving: Vec<([i32; 3], Atoms)> = around.map(|by| (by, Atoms::default())).collect();
@@ -192,7 +193,7 @@ impl Fluid {
     }
 }
 
-/// A number of the normal distribution, by Box and Muller's method.
+/// Draws a number of the normal distribution by the Box-Muller method.
 fn drawn(id: u32, axis: usize) -> f64 {
     let uniform = |which: u64| {
         let mut mixed = (u64::from(id) * 6 + axis as u64 * 2 + which + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -203,7 +204,7 @@ fn drawn(id: u32, axis: usize) -> f64 {
     (-2.0 * (1.0 - uniform(0)).ln()).sqrt() * (std::f64::consts::TAU * uniform(1)).cos()
 }
 
-/// The energy of two atoms at that square of a distance, and their force divided by the distance.
+/// Returns the energy of two atoms at that square of a distance, and their force divided by the distance.
 fn law(square: f64) -> (f64, f64) {
     // Both are 0 at the cutoff: V(r) - V(c) + (r - c) F(c), and F(r) - F(c).
     let at = |square: f64| {
@@ -215,7 +216,8 @@ fn law(square: f64) -> (f64, f64) {
     (energy - cut_energy + (distance - CUTOFF) * cut_force, force - cut_force / distance)
 }
 
-/// Half of the energy of two cells' atoms, and the forces on the first and on the second; `shift` is added to the second's positions.
+/// Returns half of the energy of two cells' atoms, and the forces on the first and on the second; `shift` is added to the second's
+/// positions.
 pub fn between(first: &[f64], second: &[f64], shift: [f64; 3]) -> (f64, Vec<f64>, Vec<f64>) {
     let (mut energy, mut on_first, mut on_second) = (0.0, vec![0.0; first.len()], vec![0.0; second.len()]);
     let second: Vec<f64> = second.iter().enumerate().map(|(place, at)| at + shift[place % 3]).collect();
@@ -227,7 +229,7 @@ pub fn between(first: &[f64], second: &[f64], shift: [f64; 3]) -> (f64, Vec<f64>
     (0.5 * energy, on_first, on_second)
 }
 
-/// The energy of a cell's atoms, and their forces.
+/// Returns the energy of a cell's atoms, and their forces.
 pub fn within(at: &[f64]) -> (f64, Vec<f64>) {
     let (mut energy, mut force) = (0.0, vec![0.0; at.len()]);
     for a in (0..at.len()).step_by(3) {
@@ -265,7 +267,7 @@ impl Serial {
         Serial { fluid, cells }
     }
 
-    /// Gives the checksum, and the energy at the beginning and after each step.
+    /// Returns the checksum, and the energy at the beginning and after each step.
     pub fn run(&mut self, steps: u32, dt: f64, exchange_steps: u32) -> (i64, Vec<f64>) {
         let mut energies = vec![self.forces()];
         for step in 1..=steps {
@@ -286,7 +288,7 @@ impl Serial {
         self.forces_then(|_| ())
     }
 
-    /// New forces, and then the energy.
+    /// Computes new forces, applies `then` to all atoms, and returns the energy.
     fn forces_then(&mut self, then: impl Fn(&mut Atoms)) -> f64 {
         let positions: Vec<&[f64]> = self.cells.iter().map(|atoms| &atoms.at[..]).collect();
         let mut potential = vec![0.0; self.cells.len()];

@@ -1,20 +1,23 @@
-//! Molecular dynamics on message-driven objects, as LeanMD does it: an array of cells with atoms, and one chare for each pair of
+//! Molecular dynamics on message-driven objects, in the style of LeanMD: an array of cells with atoms, and one chare
+//! for each pair of
 //! neighbouring cells. 6 x 6 x 6 cells have 216 x 14 = 3,024 pairs.
 //!
 //! ```sh
 //! cargo build --release -p gridloom --example leanmd
 //! gridloom chares run -n 2 -- target/release/examples/leanmd --steps 100 --check
 //! ```
-//! In each step a cell sends the positions of its atoms to its 27 pairs, which send forces back. It adds them up in the order of its
+//! In each step a cell sends the positions of its atoms to its 27 pairs, which return forces. It adds them up in the order of its
 //! pairs, so positions have the same bits for any number of elements and any placement; `--check` compares with a serial program.
-//! Every ten steps atoms that have left their cell go to the cells that they are in.
+//! Every ten steps, atoms that have left their cell move to the cells that they are in.
 //!
-//! A pair of cells at two sites waits for positions from afar, and a cell afar waits for its forces. So such pairs run before others.
+//! A pair of cells at two sites waits for remote positions, and the remote cell waits for its forces. So such pairs
+//! run before others.
 //!
-//! The fluid is that of Lennard-Jones in reduced units, with forces that are shifted to be 0 at the cutoff: density 0.8442, temperature
-//! 0.722, cutoff 2.5. Atoms begin on a cubic lattice. They move by the velocity form of Verlet's method.
+//! The fluid is a Lennard-Jones fluid in reduced units, with forces that are shifted to be 0 at the cutoff: density 0.8442,
+//! temperature 0.722, cutoff 2.5. Atoms begin on a cubic lattice. They are integrated by the velocity form of Verlet's method.
 //!
-//! Source: L. V. Kalé et al., *NAMD2: greater scalability for parallel molecular dynamics*, J. Comput. Phys. 151 (1999), for cells and
+//! Source: L. V. Kalé et al., *NAMD2: greater scalability for parallel molecular dynamics*, J. Comput. Phys. 151
+//! (1999), for cells and
 //! pairs; S. Toxvaerd, J. C. Dyre, J. Chem. Phys. 134, 081102 (2011), for shifted forces.
 
 mod fluid;
@@ -29,25 +32,25 @@ use gridloom::{Error, Message};
 const USAGE: &str =
     "leanmd [--cells 6] [--atoms 4] [--steps 100] [--dt 0.004] [--placement blocks|round-robin|by-site] [--check]";
 
-/// The pairs that bear a cell's number: that with itself comes first, then those with its neighbours on one side.
+/// The pairs indexed by a cell's number: the pair with itself is first, then those with its neighbours on one side.
 const OWN_PAIRS: usize = NEIGHBOURS.len() + 1;
 /// All pairs of a cell.
 const PAIRS: usize = OWN_PAIRS + NEIGHBOURS.len();
-/// Meanwhile atoms move by a small part of what a cell is longer than the cutoff.
+/// Steps between exchanges of atoms. In this time atoms move by a small fraction of a cell's length beyond the cutoff.
 const EXCHANGE_STEPS: u32 = 10;
 
-/// What cells are told.
+/// Messages to cells.
 #[derive(Clone, Message)]
 enum ToCell {
-    /// All arrays are there.
+    /// All arrays exist.
     Begin,
     /// The forces of a pair on the atoms of this cell, and this cell's part of the energy.
     Forces { pair: u8, energy: f64, forces: Vec<f64> },
-    /// Atoms that a neighbour had, and that are in this cell now.
+    /// Atoms of a neighbour that are in this cell now.
     Come { ids: Vec<u32>, at: Vec<f64>, velocity: Vec<f64>, force: Vec<f64> },
 }
 
-/// What pairs are told.
+/// Messages to pairs.
 #[derive(Clone, Message)]
 enum ToPair {
     /// Positions of the first cell's atoms, or of the second's.
@@ -59,26 +62,26 @@ const READY: u32 = 0;
 const ENERGY: u32 = 1;
 const DONE: u32 = 2;
 
-/// What cells know of pairs once these are made.
+/// Pairs as cells address them, available once the pairs are created.
 struct Pairs {
     array: Proxy<Pair>,
     /// By cell.
     groups: Vec<[Group; 4]>,
 }
 
-/// Pairs that a cell sends to, those of two sites before others.
+/// Pairs that a cell sends to, grouped so that those of two sites precede others.
 struct Group {
     priority: Priority,
-    /// Whether it is their first cell.
+    /// True if the cell is their first.
     is_first: bool,
     pairs: Vec<[usize; 2]>,
 }
 
-/// Of pairs with cells at two sites, and of others.
+/// Priorities of pairs with cells at two sites, and of others.
 const PRIORITIES: [Priority; 2] = [Priority(-1), Priority(0)];
 
 impl Pairs {
-    /// `site` says where a cell begins.
+    /// `site` returns the initial site of a cell.
     fn new(array: Proxy<Pair>, fluid: &Fluid, site: impl Fn(usize) -> u32) -> Pairs {
         let priority = |[cell, pair]: [usize; 2]| priority_of(fluid, cell, pair, &site);
         let groups = |cell| {
@@ -110,12 +113,12 @@ struct Cell {
     step: u32,
     /// Energies and forces of this step, by pair.
     forces: [Option<(f64, Vec<f64>)>; PAIRS],
-    /// What has come from neighbours, and from how many.
+    /// Atoms received from neighbours, and the number of neighbours that have sent theirs.
     come: Atoms,
     heard: usize,
     is_exchanging: bool,
     began: f64,
-    /// Of the whole fluid, after each step: at the first cell.
+    /// Energies of the whole fluid after each step, at the first cell.
     energies: Vec<f64>,
 }
 
@@ -144,7 +147,7 @@ impl Cell {
         self.send_positions(cx);
     }
 
-    /// All forces of a step are there.
+    /// Called when all forces of a step have been received.
     fn end_step(&mut self, cx: &mut Context<'_, Cell>) {
         let (mut potential, mut force) = (0.0, vec![0.0; self.atoms.at.len()]);
         for (energy, forces) in self.forces.iter_mut().filter_map(Option::take) {
@@ -176,7 +179,7 @@ impl Cell {
         self.end_exchange(cx);
     }
 
-    /// Neighbours may have sent their atoms before this cell has all forces.
+    /// Ends an exchange. Neighbours may have sent their atoms before this cell has all forces.
     fn end_exchange(&mut self, cx: &mut Context<'_, Cell>) {
         if self.is_exchanging && self.heard == AROUND {
             (self.is_exchanging, self.heard) = (false, 0);
@@ -230,7 +233,7 @@ struct Pair {
     cells: Proxy<Cell>,
     fluid: Fluid,
     cell: usize,
-    /// 0 for the cell with itself, else one more than that of the neighbour.
+    /// 0 for the pair of the cell with itself, else one more than the number of the neighbour.
     number: usize,
     priority: Priority,
     first: Option<Vec<f64>>,
@@ -262,7 +265,7 @@ impl Chare for Pair {
     }
 }
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Clone)]
 struct Options {
     fluid: Fluid,
@@ -303,7 +306,7 @@ fn options() -> Result<Options, String> {
     Ok(Options { fluid: Fluid::new(cells, atoms)?, steps, dt, placement, check })
 }
 
-/// What came of a run: checksum, number of atoms, nanoseconds, energies.
+/// The result of a run: checksum, number of atoms, nanoseconds, energies.
 struct Outcome {
     checksum: i64,
     atoms: i64,
@@ -311,12 +314,12 @@ struct Outcome {
     energies: Vec<f64>,
 }
 
-/// Runs it; nothing is told on elements other than the first.
+/// Runs the program. Returns a result on the first element only.
 fn run(options: Options) -> Result<Option<Outcome>, Error> {
     let ended = chares::run(move |job| {
         let Options { fluid, placement, .. } = &options;
         let side = fluid.index(fluid.count() - 1)[0] as usize + 1;
-        // Known once the pairs are made, which know the cells.
+        // Set once the pairs are created, which need to know the cells.
         let pairs = Rc::new(OnceCell::new());
         let cell = |index| Cell::new(options.clone(), pairs.clone(), index);
         let cells = job.array((side, side, side), placement.clone(), cell)?;

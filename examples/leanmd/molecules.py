@@ -1,4 +1,4 @@
-"""A protein in water, read from files of GROMACS: where its sites are, what charges they have, and which of them do not act on one another.
+"""A protein in water, read from files of GROMACS: the positions and charges of its sites, and which of them do not act on one another.
 
 The force field is amber99sb-ildn with water of TIP4P-Ew: each water has four sites, the last of which has the charge of the oxygen.
 """
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Distance at which the energy of two alike atoms is 0, in Å, and depth of its well, in kJ/mol, of the protein's types of atoms. A file
-#: `ffnonbonded.itp` of amber99sb-ildn has them in nm.
+#: By type of the protein's atoms: distance at which the energy of two such atoms is 0, in Å, and depth of its well,
+#: in kJ/mol. The file `ffnonbonded.itp` of amber99sb-ildn has the distances in nm.
 TYPES = {
     **dict.fromkeys(("C", "CA", "CW", "CV", "CR", "CN", "CC", "CB", "C*"), (3.39966950842, 0.359824)),
     **dict.fromkeys(("N", "N2", "N3", "NA", "NB"), (3.24999852378, 0.71128)),
@@ -26,41 +26,42 @@ TYPES = {
     "H4": (2.51055258772, 0.06276),
     "H5": (2.42146271591, 0.06276),
 }
-#: Of the sites of a water, in their order: distance, depth, charge. Horn et al., J. Chem. Phys. 120, 9665 (2004).
+#: Sites of a water molecule, in order: distance, depth, charge. Horn et al., J. Chem. Phys. 120, 9665 (2004).
 WATER = ((3.16435, 0.680946, 0.0), (0.0, 0.0, 0.52422), (0.0, 0.0, 0.52422), (0.0, 0.0, -1.04844))
 KJ_IN_KCAL = 4.184
-#: Parts of the two energies of atoms that three bonds join: van der Waals, Coulomb.
+#: Factors of the two energies of atoms that three bonds join: van der Waals, Coulomb.
 THREE_BONDS = (0.5, 1 / 1.2)
 
 
 class FilesError(Exception):
-    """The files are not what this program reads."""
+    """The files are not in the format that this program reads."""
 
 
 @dataclass
 class Molecules:
     """All sites, in the order of the files."""
 
-    #: Å, within the cube: (sites, 3).
+    #: Positions within the cube, Å: (sites, 3).
     at: np.ndarray
     #: Side of the cube, Å.
     length: float
-    #: Elementary charges.
+    #: Charges in elementary charges.
     charge: np.ndarray
-    #: Å.
+    #: Distances at which the energy is 0, Å.
     sigma: np.ndarray
-    #: kcal/mol.
+    #: Depths of the wells, kcal/mol.
     depth: np.ndarray
-    #: The molecule of each site: those of one water do not act on one another.
+    #: The molecule of each site: sites of one water molecule do not act on one another.
     molecule: np.ndarray
-    #: Sites of the protein, which is one molecule and comes first.
+    #: Number of sites of the protein, which is one molecule and is first.
     protein: int
-    #: Pairs of the protein's sites that bonds join, as ``lower * protein + higher``, ascending; and what part of their energies counts.
+    #: Pairs of the protein's sites that bonds join, as ``lower * protein + higher``, ascending, and the factors of
+    #: their energies.
     joined: np.ndarray
     parts: np.ndarray
 
     def factors(self, one, other):
-        """What part of van der Waals and Coulomb energy counts between these sites: (pairs, 2)."""
+        """Factors of van der Waals and Coulomb energy between these sites: (pairs, 2)."""
         factors = np.ones((len(one), 2))
         factors[(self.molecule[one] == self.molecule[other]) & (one >= self.protein)] = 0.0
         inside = np.flatnonzero((one < self.protein) & (other < self.protein))
@@ -81,12 +82,12 @@ def read(gro, top):
     gro : path
         Positions. The box is a cube.
     top : path
-        The protein's atoms, bonds and pairs. It comes first in the box, and all else is water.
+        The protein's atoms, bonds and pairs. It is first in the box, and everything else is water.
 
     Raises
     ------
     FilesError
-        If the files are something else, with the file and what is wrong there.
+        If the files have another format, with the file and the mistake.
     """
     at, length = _positions(gro)
     sections = _sections(top)
@@ -111,7 +112,7 @@ def _positions(gro):
     lines = open(gro).read().splitlines()
     try:
         count = int(lines[1])
-        # Numbers may have any count of digits, and residue and atom may touch.
+        # Numbers may have any number of digits, and residue and atom may have no space between them.
         at = np.array([line.split()[-3:] for line in lines[2 : 2 + count]], float)
         box = np.array(lines[2 + count].split(), float)
     except (IndexError, ValueError) as error:

@@ -3,7 +3,7 @@
     gridloom mpirun -n 16 examples/mpi/jacobi.py --check
     gridloom mpirun -n 64 --sites 2 --latency 4ms examples/mpi/jacobi.py
 
-It knows nothing of Gridloom: `mpiexec -n 4 python examples/mpi/jacobi.py` runs it on an MPI library.
+It does not depend on Gridloom: `mpiexec -n 4 python examples/mpi/jacobi.py` runs it on an MPI library.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def initial(size):
 
 
 def step(cells):
-    """Each cell becomes the mean of its four neighbours; gives the largest change, too."""
+    """Set each cell to the mean of its four neighbours; return the largest change, too."""
     after = cells.copy()
     after[1:-1, 1:-1] = 0.25 * (cells[:-2, 1:-1] + cells[2:, 1:-1] + cells[1:-1, :-2] + cells[1:-1, 2:])
     return after, np.abs(after - cells).max()

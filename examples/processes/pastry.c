@@ -30,10 +30,10 @@ GRIDLOOM_MESSAGE(Welcome,
         int leaves[LEAVES];
     });
 
-/* An entry of a node's routing table: the node to ask for an identifier with this prefix. */
+/* An entry of a node's routing table: the node to contact for an identifier with this prefix. */
 static int route(int id, int row, int column, int way) { return id * 1000 + row * 100 + column * ROUTES + way; }
 
-/* The node through which others join. Its argument is the number of nodes that join. */
+/* The node that others join. Its argument is the number of nodes that join. */
 GRIDLOOM_PROCESS(node) {
     if (gridloom_listen(PORT) < 0) return gridloom_fail(1, "%s", gridloom_last_error());
     for (int guests = argc > 1 ? atoi(argv[1]) : 1; guests > 0; guests--) {
@@ -56,7 +56,7 @@ GRIDLOOM_PROCESS(node) {
     return 0;
 }
 
-/* A node that joins. Arguments: the host through which it joins, its identifier, the number of rows that it wants. */
+/* A node that joins. Arguments: the host that it joins, its identifier, the number of rows that it wants. */
 GRIDLOOM_PROCESS(guest) {
     if (argc != 4) return gridloom_fail(2, "expected a host, an identifier and a number of rows");
     struct Join join = {atoi(argv[2]), atoi(argv[3])};

@@ -43,13 +43,13 @@ struct Welcome {
     leaves: [i32; 16],
 }
 
-/// A node's routing table: for each prefix of an identifier, the node to ask.
+/// A row of a node's routing table: for each prefix of an identifier, the node to contact.
 fn row(id: i32, which: i32) -> Row {
     let route = |column: usize, way: usize| id * 1000 + which * 100 + (column * 3 + way) as i32;
     Row { which_row: which, row: std::array::from_fn(|column| std::array::from_fn(|way| route(column, way))) }
 }
 
-/// The node through which others join. Its argument is the number of nodes that join.
+/// The node that others join. Its argument is the number of nodes that join.
 fn node(mut me: Process) -> Result<(), Error> {
     me.listen(PORT)?;
     let guests = me.spec().arguments.first().and_then(|count| count.parse().ok()).unwrap_or(1);
@@ -62,7 +62,7 @@ fn node(mut me: Process) -> Result<(), Error> {
     Ok(())
 }
 
-/// A node that joins. Arguments: the host through which it joins, its identifier, the number of rows that it wants.
+/// A node that joins. Arguments: the host that it joins, its identifier, the number of rows that it wants.
 fn guest(mut me: Process) -> Result<(), Error> {
     let arguments = me.spec().arguments.clone();
     let [host, id, rows] = arguments.as_slice() else {

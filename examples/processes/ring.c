@@ -1,4 +1,4 @@
-/* A token goes round a ring of processes; ring.rs and ring.py are the same in Rust and in Python.
+/* A token is passed around a ring of processes; ring.rs and ring.py are the same in Rust and in Python.
  *
  *   gridloom simulate -p examples/two-sites.toml -d examples/processes/ring.toml -- ./ring
  *   gridloom deploy -d examples/processes/ring.toml -- ./ring
@@ -13,7 +13,7 @@ GRIDLOOM_LOG_CATEGORY(ring);
 
 GRIDLOOM_MESSAGE(token, struct token { int round; long steps; });
 
-/* How often the token passed this process. Each simulated process has its own copy. */
+/* Number of times that the token passed this process. Each simulated process has its own copy. */
 static int seen;
 
 GRIDLOOM_PROCESS(member) {

@@ -1,4 +1,4 @@
-"""A token goes round a ring of processes; `ring.c` and `ring.rs` are the same in C and in Rust.
+"""A token is passed around a ring of processes; `ring.c` and `ring.rs` are the same in C and in Rust.
 
     gridloom simulate -p examples/two-sites.toml -d examples/processes/ring.toml -- python examples/processes/ring.py
     gridloom deploy -d examples/processes/ring.toml -- python examples/processes/ring.py

@@ -1,4 +1,4 @@
-//! A token goes round a ring of processes; `ring.c` and `ring.py` are the same in C and in Python.
+//! A token is passed around a ring of processes; `ring.c` and `ring.py` are the same in C and in Python.
 //!
 //! ```text
 //! cargo build --release -p gridloom --example ring

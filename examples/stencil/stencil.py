@@ -4,7 +4,7 @@
     gridloom chares run -n 2 -- python examples/stencil/stencil.py --chares 16 --check
     gridloom chares run -n 2 --sites 2 --latency 16ms -- python examples/stencil/stencil.py --chares 64
 
-The mesh has the same bits for any number of chares and elements, and any placement, also if chares move and if the program goes on from a checkpoint.
+The mesh has the same bits for any number of chares and elements, and any placement, also if chares move and if the program restarts from a checkpoint.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def mesh(size, rows, columns):
 
 
 def step(cells):
-    """Each cell becomes the mean of its four neighbours."""
+    """Set each cell to the mean of its four neighbours."""
     after = cells.copy()
     after[1:-1, 1:-1] = 0.25 * (cells[:-2, 1:-1] + cells[2:, 1:-1] + cells[1:-1, :-2] + cells[1:-1, 2:])
     return after
@@ -36,9 +36,9 @@ class Block(chares.Chare):
     """A square of the mesh."""
 
     edge = chares.Mailbox()
-    #: Of the command line: the same on all elements.
+    #: Options of the command line: the same on all elements.
     steps = move_every = checkpoint_every = 0
-    #: By step: how many elements there are after it.
+    #: By step: number of elements after it.
     resizes: dict[int, int] = {}
 
     def __init__(self, size, blocks):
@@ -58,18 +58,18 @@ class Block(chares.Chare):
         for number in range(first, self.steps):
             self.number = number
             if number > first and self.checkpoint_every and number % self.checkpoint_every == 0:
-                # All blocks end here, so that all is quiet, and go on when they are saved.
+                # All blocks stop here, so that no message is in flight, and continue when they are saved.
                 self.contribute(callback=self.array[0, 0].save)
                 return
             if number > first and self.move_every and number % self.move_every == 0:
-                # A chare cannot move while an entry method waits: this one ends, and goes on there.
+                # A chare cannot move while an entry method waits: this one ends, and the chare continues there.
                 self.migrate_to((self.element + 1) % self.elements)
                 self.this.go_on()
                 return
             cells = self.cells
             own = {"above": cells[1, 1:-1], "below": cells[-2, 1:-1], "left": cells[1:-1, 1], "right": cells[1:-1, -2]}
             for side, neighbour in self.neighbours.items():
-                # What comes from another site comes late: chares that wait for it must not wait for others, too.
+                # Messages from another site arrive late: chares that wait for them must not wait for others, too.
                 neighbour.edge.with_priority(-1 if neighbour.is_at_border else 0)(number, OPPOSITE[side], own[side].copy())
             frame = {"above": cells[0, 1:-1], "below": cells[-1, 1:-1], "left": cells[1:-1, 0], "right": cells[1:-1, -1]}
             for _ in self.neighbours:
@@ -94,9 +94,9 @@ def main():
     parser.add_argument("--chares", type=int, default=16)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--placement", default="blocks")
-    parser.add_argument("--move-every", type=int, default=0, help="each chare moves to the next element after so many steps")
-    parser.add_argument("--checkpoint-every", type=int, default=0, help="all are saved after so many steps, with gridloom chares run --checkpoint DIR")
-    parser.add_argument("--resize", action="append", default=[], metavar="STEP:ELEMENTS", help="have so many elements after the checkpoint of that step")
+    parser.add_argument("--move-every", type=int, default=0, help="number of steps after which each chare moves to the next element")
+    parser.add_argument("--checkpoint-every", type=int, default=0, help="number of steps after which all are saved, with gridloom chares run --checkpoint DIR")
+    parser.add_argument("--resize", action="append", default=[], metavar="STEP:ELEMENTS", help="number of elements after the checkpoint of a step")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     size, blocks, steps = options.size, math.isqrt(options.chares), options.steps

@@ -1,5 +1,5 @@
 //! A five-point stencil (Jacobi) on message-driven objects: an array of chares, each with a block of the mesh. A chare computes
-//! its next step once the edges of its four neighbours are there; while it waits for far ones, other chares compute.
+//! its next step once the edges of its four neighbours have arrived; while it waits for remote ones, other chares compute.
 //!
 //! ```sh
 //! cargo build --release -p gridloom --example stencil
@@ -7,13 +7,18 @@
 //! gridloom chares run -n 2 --sites 2 --latency 16ms -- target/release/examples/stencil --chares 64
 //! ```
 //! Every cell is computed by the same operations in the same order as in the serial program. So the mesh has the same bits for any
-//! number of chares and elements, and any placement; `--check` compares. With `--move-every 5` each chare moves to the next element
-//! after every fifth step. With `--skew 4` the upper quarter of the mesh takes four times as long; `gridloom chares run --balance refine`
-//! evens that out. With `--checkpoint-every 10` all chares are saved after every tenth step, if `gridloom chares run --checkpoint DIR` says
-//! where. With `--resize 20:4` the mesh is on four elements after step 20, if there is a checkpoint then; the option may be repeated.
+//! number of chares and elements, and any placement; `--check` compares. With `--move-every 5` each chare moves to the
+//! next element
+//! after every fifth step. With `--skew 4` the upper quarter of the mesh takes four times as long; `gridloom chares
+//! run --balance refine`
+//! evens that out. With `--checkpoint-every 10` all chares are saved after every tenth step, in the folder given by
+//! `gridloom chares run --checkpoint DIR`. With `--resize 20:4` the mesh is on four elements after step 20, if there
+//! is a checkpoint
+//! at that time; the option may be repeated.
 //!
-//! In simulation a step takes the time that it takes on this machine, or with `--cell-ns 2` so many nanoseconds a cell on hosts of
-//! 1 Gflop/s, so that two runs are the same.
+//! In simulation a step takes the time that it takes on this machine, or with `--cell-ns 2` that many nanoseconds per
+//! cell on hosts
+//! of 1 Gflop/s, which makes runs reproducible.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -22,27 +27,27 @@ use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Migr
 use gridloom::{Error, Message};
 use serde::{Deserialize, Serialize};
 
-/// What `--help` would say.
+/// Text of `--help`.
 const USAGE: &str = "stencil [--size 2048] [--chares 16] [--steps 50] [--placement blocks|round-robin|by-site|by-communication] [--check] \
      [--cell-ns 0] [--move-every 0] [--skew 1] \
      [--checkpoint-every 0] [--resize STEP:ELEMENTS]";
 
-/// What blocks send one another.
+/// Messages between blocks.
 #[derive(Clone, Message)]
 enum Ask {
-    /// All arrays are there.
+    /// All arrays exist.
     Begin,
     /// The edge of a neighbour, before its step of that number.
     Edge { step: u32, side: u8, cells: Vec<f64> },
 }
 
-/// The sides of a block, with the step to the neighbour there. That of number `side` lies on this block's side `side ^ 1` for it.
+/// The sides of a block, as the offset of the neighbour there. For the neighbour at `side`, this block is at its side `side ^ 1`.
 const SIDES: [(i32, i32); 4] = [(-1, 0), (1, 0), (0, -1), (0, 1)];
 
 /// The cells beside a block, by side.
 type Edges = [Vec<f64>; 4];
 
-/// What an entry method takes beside the cells, nanoseconds: in simulation with `--cell-ns`.
+/// Time of an entry method in addition to the cells, nanoseconds: in simulation with `--cell-ns`.
 const ENTRY_NS: f64 = 200.0;
 
 /// Tags of results.
@@ -51,7 +56,7 @@ const DONE: u32 = 1;
 const AT_CHECKPOINT: u32 = 2;
 const SAVED: u32 = 3;
 
-/// A rectangle of cells. A step changes it in place, so that it passes the caches once.
+/// A rectangle of cells. A step changes it in place, so that it passes through the caches once.
 #[derive(Clone)]
 struct Mesh {
     rows: usize,
@@ -59,7 +64,7 @@ struct Mesh {
     cells: Vec<f64>,
 }
 
-/// Each cell of a row becomes the mean of its four neighbours, where `old` is the row before the step.
+/// Sets each cell of a row to the mean of its four neighbours; `old` is the row before the step.
 #[inline(never)]
 fn step_row(row: &mut [f64], [above, old, below]: [&[f64]; 3], left: f64, right: f64) {
     let last = row.len() - 1;
@@ -75,7 +80,7 @@ fn step_row(row: &mut [f64], [above, old, below]: [&[f64]; 3], left: f64, right:
 }
 
 impl Mesh {
-    /// The part with so many rows and columns of a mesh of `size` by `size` cells that begins at that row and column.
+    /// Creates the part with that many rows and columns of a mesh of `size` by `size` cells, starting at that row and column.
     fn new(size: usize, (rows, columns): (usize, usize), (row, column): (usize, usize)) -> Mesh {
         let wave = |at: usize| (std::f64::consts::PI * (at + 1) as f64 / (size + 1) as f64).sin();
         let down: Vec<f64> = (0..rows).map(|at| wave(row + at)).collect();
@@ -86,7 +91,7 @@ impl Mesh {
         Mesh { rows, columns, cells }
     }
 
-    /// Each cell becomes the mean of its four neighbours, of which those outside are `edges`.
+    /// Sets each cell to the mean of its four neighbours; those outside are `edges`.
     fn step(&mut self, edges: &Edges) {
         let columns = self.columns;
         // The row above, and the row itself, before the step.
@@ -104,7 +109,7 @@ impl Mesh {
         }
     }
 
-    /// The cells at the rim on that side become those of `rim`.
+    /// Copies the cells at the rim on that side to `rim`.
     fn copy_rim(&self, side: usize, rim: &mut Vec<f64>) {
         let columns = self.columns;
         rim.clear();
@@ -116,12 +121,12 @@ impl Mesh {
         }
     }
 
-    /// Outside of the whole mesh all is zero.
+    /// Returns edges of zeros: outside of the whole mesh all cells are zero.
     fn nothing_outside(&self) -> Edges {
         [self.columns, self.columns, self.rows, self.rows].map(|length| vec![0.0; length])
     }
 
-    /// Sums up the bits of all cells and where they are. The sum of several blocks is that of the whole mesh.
+    /// Sums the bits and positions of all cells. The sum of several blocks is that of the whole mesh.
     fn checksum(&self, size: usize, (row, column): (usize, usize)) -> i64 {
         let cell = |(i, j): (usize, usize)| {
             let at = ((row + i) * size + column + j) as u64;
@@ -133,8 +138,8 @@ impl Mesh {
     }
 }
 
-/// A step of the whole mesh, from one array into another: rows as long as these leave the first cache before a step in place has done with
-/// them, and take longer so.
+/// Computes a step of the whole mesh from one array into another. Rows of this length leave the first-level cache before a step in
+/// place has finished with them, so a step in place would take longer.
 fn serial_step(cells: &mut Vec<f64>, next: &mut Vec<f64>, outside: &[f64]) {
     let columns = outside.len();
     let row_at = |row: Option<usize>| row.and_then(|row| cells.get(row * columns..)).filter(|row| !row.is_empty());
@@ -145,7 +150,7 @@ fn serial_step(cells: &mut Vec<f64>, next: &mut Vec<f64>, outside: &[f64]) {
     std::mem::swap(cells, next);
 }
 
-/// What comes of so many steps of the whole mesh, and how long they take.
+/// Returns the checksum after that many steps of the whole mesh, and their duration.
 fn serial(size: usize, steps: u32) -> (i64, Duration) {
     let mut mesh = Mesh::new(size, (size, size), (0, 0));
     let (mut next, outside) = (mesh.cells.clone(), vec![0.0; size]);
@@ -163,21 +168,21 @@ struct Block {
     progress: Progress,
 }
 
-/// Where a block is in its steps.
+/// The progress of a block.
 #[derive(Clone, Serialize, Deserialize)]
 struct Progress {
-    /// Whether all blocks have begun. Edges of neighbours that know it earlier may come before.
+    /// True once all blocks have begun. Edges of neighbours that learn this earlier may arrive before.
     is_ready: bool,
     step: u32,
-    /// The edges of neighbours for this step, and how many of them are there.
+    /// The edges of neighbours for this step, and how many of them have arrived.
     edges: Edges,
     there: usize,
-    /// Those for the next step: a neighbour may be one step ahead.
+    /// Edges for the next step: a neighbour may be one step ahead.
     early: [Option<Vec<f64>>; 4],
     began: f64,
 }
 
-/// What goes along when a block moves.
+/// The state that moves with a block.
 #[derive(Serialize, Deserialize)]
 struct Moving {
     cells: Vec<f64>,
@@ -193,7 +198,7 @@ impl Migrate for Block {
 }
 
 impl Block {
-    /// A block that begins, or one that comes from another element.
+    /// Creates a new block, or one that arrives from another element.
     fn new(options: Rc<Options>, at: Index, moving: Option<Moving>) -> Block {
         let (rows, columns) = options.cells_of_block();
         let (mesh, progress) = match moving {
@@ -207,7 +212,7 @@ impl Block {
         Block { options, at, mesh, progress }
     }
 
-    /// The sides on which there are neighbours, and their indices.
+    /// The sides with neighbours, and the indices of these.
     fn neighbours(&self) -> impl Iterator<Item = (usize, Index)> + use<> {
         let (at, (down, across)) = (self.at, self.options.blocks);
         let (rows, columns) = (down as i32, across as i32);
@@ -221,16 +226,16 @@ impl Block {
     fn send_rim(&mut self, cx: &mut Context<'_, Block>) {
         let step = self.progress.step;
         for (side, neighbour) in self.neighbours() {
-            // The edges of the step before are done with, and their memory is in the caches.
+            // The edges of the last step are no longer needed, and their memory is in the caches.
             let mut cells = std::mem::take(&mut self.progress.edges[side]);
             self.mesh.copy_rim(side, &mut cells);
-            // What comes from another site comes late: chares that wait for it must not wait for others, too.
+            // Messages from another site arrive late: chares that wait for them must not wait for others, too.
             let priority = if cx.is_at_border(neighbour) { Priority(-1) } else { Priority(0) };
             cx.send_with(priority, cx.array().at(neighbour), Ask::Edge { step, side: (side ^ 1) as u8, cells });
         }
     }
 
-    /// Takes in the edges of this step that came before the rim was sent.
+    /// Uses the edges of this step that arrived before the rim was sent.
     fn take_early(&mut self) {
         let progress = &mut self.progress;
         progress.there = 0;
@@ -242,7 +247,7 @@ impl Block {
         }
     }
 
-    /// Computes while the edges of a step are there.
+    /// Computes as long as the edges of a step have arrived.
     fn go_on(&mut self, cx: &mut Context<'_, Block>) {
         let (steps, neighbours) = (self.options.steps, self.neighbours().count());
         while self.progress.is_ready && self.progress.step < steps && self.progress.there == neighbours {
@@ -257,7 +262,7 @@ impl Block {
                 return self.contribute_checksum(cx);
             }
             if self.options.checkpoint_every > 0 && self.progress.step.is_multiple_of(self.options.checkpoint_every) {
-                // Nothing is on its way once all have come here, so the blocks are all that there is to save.
+                // No message is in flight once all blocks are here, so only the blocks have to be saved.
                 (self.progress.is_ready, self.progress.there) = (false, 0);
                 return cx
                     .contribute(Contribution::barrier(), Callback::to(cx.array().at((0, 0))).tagged(AT_CHECKPOINT));
@@ -285,11 +290,11 @@ impl Chare for Block {
         }
         match message {
             Ask::Begin => {
-                // Not before, so that the cells of all blocks lie side by side in memory.
+                // Not before, so that the cells of all blocks are contiguous in memory.
                 self.progress.edges = self.mesh.nothing_outside();
                 cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
             }
-            // The rim goes out in the memory of the edges before, so what comes sooner stays apart.
+            // The rim is sent in the memory of the last edges, so edges that arrive earlier are stored separately.
             Ask::Edge { step, side, cells } if step == self.progress.step && self.progress.is_ready => {
                 self.progress.edges[usize::from(side)] = cells;
                 self.progress.there += 1;
@@ -324,29 +329,29 @@ impl Block {
     }
 }
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Clone)]
 struct Options {
     size: usize,
-    /// Blocks of a column, and of a row.
+    /// Number of blocks per column, and per row.
     blocks: (usize, usize),
     steps: u32,
     placement: Placement,
     check: bool,
-    /// What a cell takes in simulation; 0 for what it takes here.
+    /// Time of a cell in simulation, nanoseconds; 0 for the time measured here.
     cell_ns: f64,
-    /// Each chare moves to the next element after so many steps; never if 0.
+    /// Each chare moves to the next element after this many steps; never if 0.
     move_every: u32,
-    /// So many times the work for blocks of the upper quarter.
+    /// Factor of the work for blocks of the upper quarter.
     skew: u32,
-    /// All chares are saved after so many steps; never if 0.
+    /// All chares are saved after this many steps; never if 0.
     checkpoint_every: u32,
-    /// After which step the mesh is on how many elements.
+    /// Steps after which the mesh is resized, and the number of elements.
     resizes: Vec<(u32, u32)>,
 }
 
 impl Options {
-    /// Without a word on the command line.
+    /// Default options.
     fn usual() -> Options {
         Options {
             size: 2048,
@@ -362,12 +367,12 @@ impl Options {
         }
     }
 
-    /// The rows and columns of a block.
+    /// Number of rows and columns of a block.
     fn cells_of_block(&self) -> (usize, usize) {
         (self.size / self.blocks.0, self.size / self.blocks.1)
     }
 
-    /// The row and the column where the block of that index begins.
+    /// First row and column of the block of that index.
     fn begin_of(&self, at: Index) -> (usize, usize) {
         let (rows, columns) = self.cells_of_block();
         (at[0] as usize * rows, at[1] as usize * columns)
@@ -387,7 +392,7 @@ impl Options {
     }
 }
 
-/// So many blocks in rows and columns, as square as they can be, no fewer columns than rows.
+/// Numbers of blocks per column and row, as square as possible, with at least as many columns as rows.
 fn blocks_of(chares: usize) -> (usize, usize) {
     let down = (1..=chares.isqrt()).rev().find(|down| chares.is_multiple_of(*down)).unwrap_or(0);
     (down, chares.checked_div(down).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Orders of letters that the program must bear.
+//! Orders of messages that the program must handle.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ fn element(me: Pe, elements: &Arc<Elements>, options: &Rc<Options>) -> Element {
     element
 }
 
-/// The first element tells when all have begun, and when all are saved. Its letters to the last one come after all else, so the edges of
-/// the block between come sooner than that word.
+/// The first element reports when all have begun, and when all are saved. Its batches to the last one arrive after everything
+/// else, so the edges of the block between arrive before that report.
 #[test]
 fn an_edge_may_come_before_its_block_knows_that_all_have_begun() {
     let options = Options { size: 12, blocks: (1, 3), steps: 7, checkpoint_every: 2, ..Options::usual() };

@@ -1,4 +1,4 @@
-"""The graphs of Task Bench, as graph.rs has them: so many points, so many steps, and a pattern that says which outputs a task takes."""
+"""The graphs of Task Bench, as in graph.rs: a number of points, a number of steps, and a pattern that defines which outputs a task takes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ NONE = range(0)
 
 
 def around(at, stride, width):
-    """`at - stride`, `at`, `at + stride`, as far as there are that many points."""
+    """`at - stride`, `at`, `at + stride`, without points outside the graph."""
     first = at - stride if at >= stride else at
     last = at + stride if at + stride < width else at
     return range(first, last + 1, stride)
@@ -15,18 +15,18 @@ def around(at, stride, width):
 
 @dataclass(frozen=True)
 class Graph:
-    """A pattern over so many points."""
+    """A pattern over a number of points."""
 
     pattern: str
     width: int
 
     @property
     def period(self):
-        """After so many steps tasks take the outputs of the same points again."""
+        """Number of steps after which tasks take the outputs of the same points again."""
         return max((self.width - 1).bit_length(), 1) if self.pattern == "fft" else 1
 
     def width_at(self, step):
-        """How many points have a task at that step."""
+        """Number of points with a task at that step."""
         return min(1 << min(step, self.width), self.width) if self.pattern == "tree" else self.width
 
     def first_step(self, at):
@@ -34,13 +34,13 @@ class Graph:
         return at.bit_length() if self.pattern == "tree" else 0
 
     def inputs(self, step, at):
-        """The points with outputs of the step before that the task of that point takes."""
+        """The points whose outputs of the step before are inputs of that point's task."""
         if step == 0 or self.pattern == "none":
             return NONE
         return range(at // 2, at // 2 + 1) if self.pattern == "tree" else self._partners(step, at)
 
     def outputs(self, step, at):
-        """The points that take the output of that task at the next step."""
+        """The points whose tasks take that output at the next step."""
         if self.pattern == "none":
             return NONE
         if self.pattern == "tree":
@@ -48,21 +48,21 @@ class Graph:
         return self._partners(step + 1, at)
 
     def _partners(self, step, at):
-        """Where each takes the output of the other."""
+        """Points that take one another's outputs."""
         if self.pattern == "all-to-all":
             return range(self.width)
         return around(at, 1 << (step - 1) % self.period, self.width)
 
     def is_end(self, step, at, steps):
-        """Whether no task of so many steps takes the output of that one."""
+        """True if no task within that number of steps takes that output."""
         return step == steps - 1 or not self.outputs(step, at)
 
     def tasks(self, steps):
-        """How many tasks there are in so many steps."""
+        """Number of tasks in that many steps."""
         return sum(self.width_at(step) for step in range(steps))
 
     def inputs_of_all(self, steps):
-        """How many inputs they take together."""
+        """Total number of their inputs."""
         return sum(len(self.inputs(step, at)) for step in range(steps) for at in range(self.width_at(step)))
 
     def check(self, step, at, outputs):

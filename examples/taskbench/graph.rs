@@ -1,4 +1,5 @@
-//! The graphs of Task Bench: so many points, so many steps, and a pattern that says which outputs of the step before a task takes.
+//! The graphs of Task Bench: a number of points, a number of steps, and a pattern that defines the inputs of each task among the
+//! outputs of the step before.
 //!
 //! | pattern | points at step `t` | inputs of task `(t, i)`: the outputs at step `t - 1` of |
 //! |---|---|---|
@@ -8,12 +9,13 @@
 //! | `fft` | all | `i - d`, `i`, `i + d` with `d = 2^((t - 1) mod log2(width))`, the logarithm rounded up |
 //! | `all-to-all` | all | all points |
 //!
-//! Points outside are left out. Source: E. Slaughter et al., *Task Bench: A Parameterized Benchmark for Evaluating Parallel Runtime
-//! Performance*, SC 2020, table 2.
+//! Points outside the graph are omitted. Source: E. Slaughter et al., *Task Bench: A Parameterized Benchmark for
+//! Evaluating Parallel
+//! Runtime Performance*, SC 2020, table 2.
 
 use std::collections::VecDeque;
 
-/// Which outputs tasks take.
+/// The inputs of tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
     None,
@@ -32,10 +34,10 @@ pub const PATTERNS: [(&str, Pattern); 5] = [
     ("all-to-all", Pattern::AllToAll),
 ];
 
-/// Most points: a task's inputs are noted in a word of so many bits.
+/// Maximum number of points: a task's inputs are stored as bits of one word.
 pub const WIDTH_MAX: u32 = 128;
 
-/// A pattern over so many points.
+/// A pattern over a number of points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Graph {
     pub pattern: Pattern,
@@ -53,7 +55,7 @@ pub struct Points {
 impl Points {
     const NONE: Points = Points { first: 0, stride: 1, count: 0 };
 
-    /// `at - stride`, `at`, `at + stride`, as far as there are that many points.
+    /// `at - stride`, `at`, `at + stride`, without points outside the graph.
     fn around(at: u32, stride: u32, width: u32) -> Points {
         let first = if at >= stride { at - stride } else { at };
         let last = if at + stride < width { at + stride } else { at };
@@ -68,7 +70,7 @@ impl Points {
         (0..self.count).map(move |number| self.first + number * self.stride)
     }
 
-    /// The how-manieth that point is.
+    /// Index of that point.
     fn position(self, point: u32) -> Option<u32> {
         let distance = point.checked_sub(self.first)?;
         let number = distance / self.stride;
@@ -77,7 +79,7 @@ impl Points {
 }
 
 impl Graph {
-    /// How many points have a task at that step.
+    /// Number of points with a task at that step.
     pub fn width_at(self, step: u32) -> u32 {
         match self.pattern {
             Pattern::Tree => 1_u32.checked_shl(step).map_or(self.width, |width| width.min(self.width)),
@@ -93,7 +95,7 @@ impl Graph {
         }
     }
 
-    /// The points with outputs of the step before that the task of that point takes.
+    /// The points whose outputs of the step before are inputs of that point's task.
     pub fn inputs(self, step: u32, at: u32) -> Points {
         match self.pattern {
             _ if step == 0 => Points::NONE,
@@ -103,7 +105,7 @@ impl Graph {
         }
     }
 
-    /// Which points take the output of that task at the next step.
+    /// The points whose tasks take that output at the next step.
     pub fn outputs(self, step: u32, at: u32) -> Points {
         match self.pattern {
             Pattern::None => Points::NONE,
@@ -114,7 +116,7 @@ impl Graph {
         }
     }
 
-    /// Where each takes the output of the other.
+    /// Points that take one another's outputs.
     fn partners(self, step: u32, at: u32) -> Points {
         match self.pattern {
             Pattern::AllToAll => Points { first: 0, stride: 1, count: self.width },
@@ -126,22 +128,22 @@ impl Graph {
         }
     }
 
-    /// How many tasks there are in so many steps, and how many inputs all of them take.
+    /// Number of tasks in that many steps, and total number of their inputs.
     pub fn totals(self, steps: u32) -> (u64, u64) {
         let inputs = |step: u32| (0..self.width_at(step)).map(|at| u64::from(self.inputs(step, at).len())).sum::<u64>();
         (0..steps).fold((0, 0), |(tasks, all), step| (tasks + u64::from(self.width_at(step)), all + inputs(step)))
     }
 }
 
-/// The inputs of a point's next tasks. A point may be many steps behind those from which it takes outputs.
+/// The inputs of a point's next tasks. A point may be many steps behind those whose outputs it takes.
 ///
-/// **Promise:** a task is ready when each of its inputs has come once, and never with another.
+/// **Promise:** a task is ready when each of its inputs has arrived once, and never with any other input.
 pub struct Inputs {
     graph: Graph,
     at: u32,
     /// The step of the next task.
     pub step: u32,
-    /// By step, from that one on: which of the inputs are there.
+    /// By step, from that one on: the inputs that have arrived.
     there: VecDeque<u128>,
 }
 
@@ -150,10 +152,10 @@ impl Inputs {
         Inputs { graph, at, step: graph.first_step(at), there: VecDeque::new() }
     }
 
-    /// The output of that task has come.
+    /// Adds the output of a task.
     ///
     /// # Errors
-    /// If no task that has not run takes it, or it was there already.
+    /// If no task that has yet to run takes it, or it had arrived already.
     pub fn take(&mut self, step: u32, point: u32) -> Result<(), String> {
         let mine = step + 1;
         let wrong =
@@ -170,7 +172,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// Whether all inputs of the next task are there. It is the one after it then.
+    /// Advances to the next task if all inputs of the present one have arrived; returns whether they had.
     pub fn next(&mut self) -> bool {
         let there = self.there.front().copied().unwrap_or(0);
         if there.count_ones() < self.graph.inputs(self.step, self.at).len() {

@@ -1,4 +1,4 @@
-/* The kernel of Task Bench's tasks, for programs in C: so many times a product and a sum of each of 64 cells, as in
+/* The kernel of Task Bench's tasks, for programs in C: the given number of times a product and a sum of each of 64 cells, as in
    taskbench.rs. */
 __attribute__((noinline)) void compute(double *cells, long iterations) {
     for (long i = 0; i < iterations; i++) {

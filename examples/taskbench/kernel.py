@@ -1,4 +1,4 @@
-"""The kernel of Task Bench's tasks, compiled from kernel.c, and what the programs in Python are told."""
+"""The kernel of Task Bench's tasks, compiled from kernel.c, and the common options and output of the Python programs."""
 
 import argparse
 import ctypes
@@ -11,11 +11,11 @@ CELLS = 64
 
 
 class Kernel:
-    """So many times a product and a sum of each of 64 cells."""
+    """The given number of times a product and a sum of each of 64 cells."""
 
     def __init__(self, path):
         self._memory = ctypes.create_string_buffer(8 * CELLS + 64)
-        # The time of an iteration depends on where the cells lie.
+        # The time of an iteration depends on the alignment of the cells.
         start = -(-ctypes.addressof(self._memory) // 64) * 64
         (ctypes.c_double * CELLS).from_address(start)[:] = [1.0] * CELLS
         self._cells = ctypes.c_void_p(start)
@@ -40,7 +40,7 @@ def task(graph, library, iterations, step, at, *inputs):
 
 
 def options(doc):
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", required=True, help="kernel.c as a shared library")
     parser.add_argument("--processors", type=int, default=2, help="of the cluster, where the program starts one")
@@ -54,7 +54,7 @@ def options(doc):
 
 
 def tell(options, seconds):
-    """Print what bench/taskbench.py reads."""
+    """Print the output that bench/taskbench.py reads."""
     rounds = [
         {"iterations": iterations, "steps": steps, "tasks": options.graph.tasks(steps), "seconds": took}
         for (iterations, steps), took in zip(options.rounds, seconds, strict=True)

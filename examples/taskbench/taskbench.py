@@ -3,7 +3,7 @@
     cc -O3 -shared -fPIC kernel.c -o kernel.so
     gridloom chares run -n 2 -- python taskbench.py --kernel kernel.so --pattern stencil --width 32 --rounds 0:1000,1000:500
 
-A task computes in C, so what is measured is the system and the Python around it.
+A task computes in C, so this measures the system and the Python code around it.
 """
 
 from time import perf_counter
@@ -18,7 +18,7 @@ class Point(chares.Chare):
     def __init__(self, options):
         self.options, self.graph, self.at = options, options.graph, self.index[0]
         self.compute = Kernel(options.kernel)
-        # What recurs with the steps: entry methods, and the bit of each input beside those of all.
+        # Values that repeat with the steps: entry methods, and the bit of each input next to the bits of all.
         period = self.period = self.graph.period
         later = self.graph.first_step(self.at) + 1
         steps = range(later * period, (later + 1) * period)
@@ -40,11 +40,11 @@ class Point(chares.Chare):
         if self.step < self.steps:
             self.go_on()
         else:
-            # A tree that does not reach this point in so few steps.
+            # A tree that does not reach this point within that number of steps.
             self.finish()
 
     def output(self, step, point):
-        """The output of a task has come."""
+        """Receive the output of a task."""
         mine, there = step + 1, self.there.get(step + 1, 0)
         bit = self.bits[mine % self.period].get(point, 0)
         if mine < self.step or not bit or there & bit:
@@ -55,7 +55,7 @@ class Point(chares.Chare):
             self.go_on()
 
     def go_on(self):
-        """Run tasks while their inputs are there."""
+        """Run tasks as long as their inputs have arrived."""
         step = self.step
         while step < self.steps and self.there.get(step, 0) == (self.all_bits[step % self.period] if step else 0):
             self.there.pop(step, None)

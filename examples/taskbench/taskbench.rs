@@ -1,16 +1,17 @@
 //! Task Bench on message-driven objects: a chare for each point of a graph of tasks. A task computes for a given time once the
-//! outputs that its pattern names are there, and sends its own to the tasks that take it.
+//! outputs required by its pattern have arrived, and sends its own output to the tasks that take it.
 //!
 //! ```sh
 //! cargo build --release -p gridloom --example taskbench
 //! gridloom chares run -n 2 -- target/release/examples/taskbench --pattern stencil --width 32 --rounds 0:1000,100:1000
 //! ```
-//! `--rounds 0:1000,100:500` runs the graph with 0 iterations of the kernel in each task for 1,000 steps, and then with 100 for 500.
-//! It prints the time of an iteration and of each round in JSON, from which `bench/taskbench.py` finds how small tasks may be.
+//! `--rounds 0:1000,100:500` runs the graph with 0 iterations of the kernel in each task for 1,000 steps, and then
+//! with 100 for 500.
+//! It prints the time of an iteration and of each round in JSON, from which `bench/taskbench.py` computes how small tasks may be.
 //!
-//! An output is the step and the point of its task, so that each task knows whether it got those that it takes (`graph`). An input too
-//! many or of another task ends the program with an error, and so does one that is missing: the chares wait then, and nothing is on
-//! its way. `--spoil lost`, `--spoil twice` and `--spoil wrong` show it.
+//! An output consists of the step and the point of its task, so that each task can check its inputs (`graph`). An additional or
+//! wrong input ends the program with an error, and so does a missing one: the chares then wait while no message is in
+//! flight. `--spoil lost`, `--spoil twice` and `--spoil wrong` demonstrate this.
 
 mod graph;
 
@@ -22,38 +23,38 @@ use gridloom::{Error, Message};
 
 use graph::{Graph, Inputs, PATTERNS, Pattern, WIDTH_MAX};
 
-/// What `--help` would say.
+/// Text of `--help`.
 const USAGE: &str = "taskbench [--pattern none|stencil|tree|fft|all-to-all] [--width 32] [--rounds ITERATIONS:STEPS,…] \
      [--spoil lost|twice|wrong]";
 
-/// Numbers on which the kernel works.
+/// Number of values that the kernel works on.
 const CELLS: usize = 64;
-/// The kernel's time is the least of so many measurements of so many iterations.
+/// The kernel's time is the minimum of `CALIBRATIONS` measurements of `CALIBRATION_ITERATIONS` iterations.
 const CALIBRATIONS: u32 = 20;
 const CALIBRATION_ITERATIONS: u32 = 10_000;
-/// At this step a point spoils its output.
+/// Step at which a point spoils its output.
 const SPOILED_STEP: u32 = 3;
 
 /// Tags of results.
 const READY: u32 = 0;
 const DONE: u32 = 1;
 
-/// What the kernel works on. Aligned, as the time of an iteration depends on that.
+/// The kernel's data. They are aligned, since the time of an iteration depends on it.
 #[repr(align(64))]
 struct Cells([f64; CELLS]);
 
-/// What points send one another.
+/// Messages between points.
 #[derive(Clone, Message)]
 enum Ask {
-    /// That round begins, once all points know it.
+    /// Starts that round. Sent to all points.
     Begin { round: u32 },
     /// The output of a task.
     Output { step: u32, point: u32 },
-    /// To itself, where tasks take no inputs: the next one.
+    /// Sent to itself if tasks take no inputs: starts the next one.
     Next { step: u32 },
 }
 
-/// What is done with one output.
+/// What to do with one output, for tests of the checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spoil {
     Lost,
@@ -66,12 +67,12 @@ struct Point {
     options: Options,
     at: u32,
     round: usize,
-    /// Whether all points have begun the round. Outputs of points that know it earlier may come before.
+    /// True once all points have begun the round. Outputs of points that learn this earlier may arrive before.
     is_ready: bool,
     inputs: Inputs,
     taken: u64,
     cells: Cells,
-    /// At the first point: when the round began, and how long those before it took.
+    /// At the first point: start of the round, and durations of earlier ones.
     began: f64,
     rounds_ns: Vec<i64>,
 }
@@ -92,7 +93,7 @@ impl Point {
         }
     }
 
-    /// Runs tasks while their inputs are there.
+    /// Runs tasks as long as their inputs have arrived.
     fn go_on(&mut self, cx: &mut Context<'_, Point>) {
         let (iterations, steps) = self.options.rounds[self.round];
         while self.is_ready && self.inputs.step < steps && self.inputs.next() {
@@ -126,7 +127,7 @@ impl Point {
         }
     }
 
-    /// All tasks of the round have run here.
+    /// Called when all tasks of the round have run here.
     fn finish(&self, cx: &mut Context<'_, Point>) {
         let (_, steps) = self.options.rounds[self.round];
         let tasks = steps.saturating_sub(self.options.graph.first_step(self.at));
@@ -142,7 +143,7 @@ impl Point {
         cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
     }
 
-    /// At the first point: the round is done. The next one begins, or the program ends with the nanoseconds of all.
+    /// At the first point: ends the round. The next one begins, or the program ends with the nanoseconds of all rounds.
     fn end_round(&mut self, sums: Value, cx: &mut Context<'_, Point>) {
         self.rounds_ns.push(((cx.now() - self.began) * 1e9) as i64);
         let due = self.options.graph.totals(self.options.rounds[self.round].1);
@@ -171,7 +172,9 @@ impl Chare for Point {
                 }
             }
             Ask::Next { step } if step == self.inputs.step => self.go_on(cx),
-            Ask::Next { step } => cx.fail(format!("task {step} of point {} came before {}", self.at, self.inputs.step)),
+            Ask::Next { step } => {
+                cx.fail(format!("task {step} of point {} arrived before {}", self.at, self.inputs.step))
+            }
         }
     }
 
@@ -183,13 +186,13 @@ impl Chare for Point {
         self.is_ready = true;
         match self.inputs.step < self.options.rounds[self.round].1 {
             true => self.go_on(cx),
-            // A tree that does not reach this point in so few steps.
+            // A tree that does not reach this point within that number of steps.
             false => self.finish(cx),
         }
     }
 }
 
-/// The kernel: so many times a product and a sum of each cell. They stay near 2.
+/// The kernel: `iterations` times a product and a sum of each cell. The values stay near 2.
 #[inline(never)]
 fn compute(cells: &mut Cells, iterations: u32) {
     for _ in 0..iterations {
@@ -200,7 +203,7 @@ fn compute(cells: &mut Cells, iterations: u32) {
     }
 }
 
-/// What an iteration of the kernel takes, nanoseconds.
+/// Time of an iteration of the kernel, nanoseconds.
 fn iteration_ns() -> f64 {
     let mut cells = Cells([1.0; CELLS]);
     let once = |_| {
@@ -211,7 +214,7 @@ fn iteration_ns() -> f64 {
     (0..CALIBRATIONS).map(once).fold(f64::INFINITY, f64::min)
 }
 
-/// What the command line says.
+/// Options of the command line.
 #[derive(Clone)]
 struct Options {
     graph: Graph,

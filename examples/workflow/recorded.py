@@ -1,11 +1,11 @@
-"""Recorded workflows: those of WfCommons (WfFormat 1.5), and the form that `gridloom map` reads."""
+"""Recorded workflows: those of WfCommons (WfFormat 1.5), and the format of `gridloom map`."""
 
 import json
 import pathlib
 
 
 def read(path, scale=1.0):
-    """The workflow in the form of `gridloom map`, with its times and sizes scaled: tasks after those whose files they read."""
+    """The workflow in the format of `gridloom map`, with scaled times and sizes: tasks after those whose files they read."""
     found = json.loads(pathlib.Path(path).read_text())
     workflow = _compact(found["workflow"]) if "workflow" in found else found
     files = {name: round(size * scale) for name, size in workflow["files"].items()}
@@ -23,7 +23,7 @@ def read(path, scale=1.0):
 
 
 def final_files(workflow):
-    """Files that a task makes and none reads."""
+    """Files that a task makes and no task reads."""
     read_files = {name for task in workflow["tasks"] for name in task["inputs"]}
     return [name for task in workflow["tasks"] for name in task["outputs"] if name not in read_files]
 

@@ -2,8 +2,8 @@
 
     WORKFLOW=examples/workflow/small.json SCALE=0.01 python examples/workflow/run.py [--plan PLAN]
 
-PLAN is what `gridloom map --json` printed for the workflow, with the `speed` of the servers: it is kept then, and the times are divided by the
-speeds. Server 0 of the plan is the first by name. Without it, the grid makes the plan.
+PLAN is the output of `gridloom map --json` for the workflow, with the `speed` of the servers: the plan is kept then, and the times are
+divided by the speeds. Server 0 of the plan is the first by name. Without PLAN, the grid makes the plan.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import recorded  # noqa: E402
 
 
 def record(grid, workflow, seconds):
-    """The calls of all tasks; gives the files that nothing reads."""
+    """Record the calls of all tasks; return the files that no task reads."""
     made_here = {name for task in workflow["tasks"] for name in task["outputs"]}
     files = {name: bytes(size) for name, size in workflow["files"].items() if name not in made_here}
     for task in workflow["tasks"]:
@@ -33,7 +33,7 @@ def record(grid, workflow, seconds):
 
 
 def planned(plan, workflow):
-    """Tasks in the order in which the plan starts them, and a heuristic that maps as it does."""
+    """Tasks in the order in which the plan starts them, and a heuristic that maps them to the plan's servers."""
     starts = plan["start_seconds"]
     tasks = sorted(workflow["tasks"], key=lambda task: starts[task["id"]])
     servers = [plan["assignment"][task["id"]] for task in tasks]
@@ -44,7 +44,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--plan", type=pathlib.Path)
     parser.add_argument("--servers", type=int, default=2, help="of a grid on this machine")
-    parser.add_argument("--rounds", type=int, default=1, help="how often it runs: a grid learns the times of stand-ins")
+    parser.add_argument("--rounds", type=int, default=1, help="number of runs: a grid learns the times of stand-ins")
     options = parser.parse_args()
     workflow = recorded.read(os.environ["WORKFLOW"], float(os.environ.get("SCALE", "1")))
     seconds, heuristic, predicted = {task["id"]: task["work_seconds"] for task in workflow["tasks"]}, "auto", None

@@ -1,6 +1,6 @@
-"""Stand-ins for the programs of a recorded workflow, for `gridloom serve`: each waits as long as the task took, and writes files as large.
+"""Stand-ins for the programs of a recorded workflow, for `gridloom serve`: each waits as long as the task took, and writes files of the same sizes.
 
-WORKFLOW names the recorded workflow, and SCALE the part of its times and sizes that is kept.
+WORKFLOW names the recorded workflow, and SCALE is the factor of its times and sizes.
 """
 
 import os
@@ -14,15 +14,15 @@ import recorded  # noqa: E402
 
 gl_module = "workflow"
 
-# The shell itself writes small files: a process for each would take longer than many of the tasks.
+# The shell itself writes small files, since a process for each would take longer than many of the tasks.
 WRITES = 'if [ "$2" -le 1000000 ]; then printf "%$2s" "" > "$1"; else head -c "$2" /dev/zero > "$1"; fi'
 WAITS_AND_WRITES = f'sleep "$1"; shift; while [ $# -gt 0 ]; do {WRITES}; shift 2; done'
-# A function has no more parameters; one is the time.
+# Maximum number of files: the limit of a function's parameters, minus one for the time.
 FILES_MAX = 127
 
 
 def stand_in(task, files):
-    """A function with the files of a task. Its work is the time that the call says: 1 s at 1 Gflop/s."""
+    """A function with the files of a task. Its work is the time stated in the call: 1 s at 1 Gflop/s."""
     count = len(task["inputs"]) + len(task["outputs"])
     if count > FILES_MAX:
         raise SystemExit(f"task {task['id']} has {count} files, and a function takes {FILES_MAX} at most: take another workflow")

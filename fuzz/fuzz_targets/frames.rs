@@ -1,5 +1,6 @@
-//! Control connections: no bytes make the decoder panic, and messages that it takes are written and read again the same. Both as between
-//! nodes of now, and as with a peer of the oldest version that is spoken.
+//! Control connections: no bytes make the decoder panic, and messages that it accepts are unchanged when written and
+//! read again. Tested
+//! with the current protocol version, as between nodes, and with the oldest supported version, as with an old peer.
 
 #![no_main]
 
@@ -37,7 +38,7 @@ fn message(body: &[u8], dialect: Dialect) {
         let (frame, _) =
             Decoder::default().next(&written, Limits::CONTROL).expect("it is a frame").expect("it is whole");
         let again = parse::<Message>(frame.body, dialect).expect("it was written");
-        // Compared as text: not a number is not equal to itself.
+        // Compared as text, since NaN is not equal to itself.
         assert_eq!(format!("{again:?}"), format!("{message:?}"));
     }
 }

@@ -1,4 +1,5 @@
-//! Interface descriptions: no text makes the parser panic, and what it reads is checked, printed and read again the same.
+//! Interface descriptions: no text makes the parser panic, and accepted definitions are valid and unchanged when
+//! printed and read again.
 
 #![no_main]
 
@@ -11,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     file.build.c_source(&file.definitions, "t.idl");
     file.classes.iter().for_each(|class| drop(file.build.class_source(class, "t.idl")));
     for definition in &file.definitions {
-        definition.signature.check().expect("what is read is valid");
+        definition.signature.check().expect("accepted definitions are valid");
         let _ = definition.signature.c_prototype();
         let _ = (definition.signature.to_string(), definition.signature.hash());
         let printed = definition.to_string();

@@ -1,9 +1,9 @@
-//! The machines of agent, server and client: whatever their peers say, and whenever, they do not panic, what must hold of them
-//! holds, and when all peers are gone nothing of theirs is left. A client's program asks for what programs may ask for, and has one
-//! answer to each question about a name.
+//! The state machines of agent, server and client: whatever their peers send, and whenever, they do not panic, their invariants
+//! hold, and when all peers are gone nothing of the peers' is left. A client's program makes only allowed requests, and receives
+//! exactly one answer to each query about a name.
 //!
-//! Most messages are read from the input. Those about names and shared data are made from it, of data that the machine has named:
-//! nobody guesses their numbers.
+//! Most messages are read from the input. Those about names and shared data are made from it, of data that the machine has named,
+//! because a fuzzer cannot guess their numbers.
 
 #![no_main]
 
@@ -29,7 +29,7 @@ use gridloom_idl::Signature;
 use gridloom_map::Stop;
 use libfuzzer_sys::fuzz_target;
 
-/// Peers have small numbers, so that messages meet.
+/// Peers have small numbers, so that messages refer to the same ones.
 const AGENT: NodeId = NodeId(1);
 const SELF: NodeId = NodeId(2);
 const PEERS: [(NodeId, Role); 4] =
@@ -87,7 +87,7 @@ enum Node {
     Client(Box<Client>),
 }
 
-/// A machine with its world, which keeps the world's promises.
+/// A machine with its environment, which keeps the environment's guarantees.
 struct Play {
     node: Node,
     now: Time,
@@ -96,22 +96,22 @@ struct Play {
     hashes: BTreeMap<String, u64>,
     /// Shared data that were named to the machine or by it.
     shared: Vec<Named>,
-    /// Shared data that the machine, a server, has told its agent of when it registered last.
+    /// Shared data that the machine, a server, reported to its agent when it last registered.
     kept: Vec<DatumId>,
-    /// Addresses that the machine has dialled. It hears at the next heartbeat that nobody answers.
+    /// Addresses that the machine has dialled. At the next heartbeat it is notified that nobody answers.
     dials: Vec<String>,
     program: Program,
 }
 
-/// What a client's program has asked for.
+/// The requests of a client's program.
 #[derive(Default)]
 struct Program {
     next: u64,
-    /// Questions about names that are not answered.
+    /// Unanswered queries about names.
     asks: BTreeSet<u64>,
-    /// Data that it holds, and how often.
+    /// Data that it holds, with reference counts.
     held: BTreeMap<DatumId, u64>,
-    /// Data that it puts, by question.
+    /// Data that it puts, by query.
     lent: BTreeMap<u64, DatumId>,
     tasks: Vec<TaskId>,
 }
@@ -140,7 +140,7 @@ impl Play {
             rest = self.one(*what, after);
         }
         self.release_all();
-        // All go: nothing of theirs is left.
+        // All peers leave: nothing of theirs is left.
         self.up.clone().into_iter().for_each(|peer| self.peer_lost(peer));
         while let Some((task, _)) = self.started.pop_first() {
             self.ended(task, Err(TaskError::Cancelled));
@@ -148,11 +148,11 @@ impl Play {
         (0..60).for_each(|_| self.beat(SECOND_NS));
         self.release_all();
         self.release_shared();
-        // What was sent for that had to be dialled for.
+        // Messages that waited for a connection.
         (0..60).for_each(|_| self.beat(SECOND_NS));
-        assert!(self.program.asks.is_empty(), "questions without an answer: {:?}", self.program.asks);
+        assert!(self.program.asks.is_empty(), "queries without an answer: {:?}", self.program.asks);
         let left = match &self.node {
-            // Names outlive those that put them.
+            // Names outlive the clients that put them.
             Node::Agent(agent) => {
                 agent.leftovers().into_iter().filter(|(what, _)| !what.starts_with("versions")).collect()
             }
@@ -186,7 +186,7 @@ impl Play {
             }
             4 => {
                 let Ok(((datum, meta), rest)) = postcard::take_from_bytes::<(DatumId, Meta)>(rest) else { return &[] };
-                // The store takes in what its bound allows, and of a client what is its own.
+                // The store accepts data up to its limit and, from a client, only the client's own data.
                 let fits = meta.checked_size_bytes().is_some_and(|size_bytes| size_bytes <= 1 << 10);
                 if fits && self.up.contains(&peer) && role.may_send(peer, datum) {
                     self.input(Input::DatumArrived { from: peer, datum, meta, took_ns: 1 });
@@ -223,7 +223,7 @@ impl Play {
         rest
     }
 
-    /// Puts the right hashes into calls: no fuzzer guesses them.
+    /// Puts the right hashes into calls, which no fuzzer guesses.
     fn sign(&self, message: &mut Message) {
         let Message::Task(TaskMessage::ToServer(message)) = message else { return };
         let tasks = match message {
@@ -257,7 +257,7 @@ impl Play {
 
     fn beat(&mut self, after_ns: u64) {
         self.now = self.now + after_ns;
-        // Whom they reach comes by itself.
+        // Peers that can be reached connect on their own.
         for address in std::mem::take(&mut self.dials) {
             self.input(Input::DialFailed { address, why: "so".into(), connected: None });
         }
@@ -276,7 +276,7 @@ impl Play {
         self.input(Input::TaskEnded { task, outcome, run_ns: 1_000_000 });
     }
 
-    /// Handles it, and what follows from that in the world.
+    /// Handles an input and its consequences in the environment.
     fn input(&mut self, input: Input) {
         let mut effects = Vec::new();
         let is_traced = std::env::var_os("GRIDLOOM_TRACE").is_some();
@@ -335,7 +335,8 @@ impl Play {
 
     // ---- names
 
-    /// A server keeps what is shared for an agent that comes back. One comes, hears of all of it, and gives it up.
+    /// A server keeps shared data for an agent that returns. Here an agent returns, receives the list of all of it,
+    /// and releases it.
     fn release_shared(&mut self) {
         if !matches!(self.node, Node::Server(_)) {
             return;
@@ -348,12 +349,12 @@ impl Play {
         self.peer_lost(AGENT);
     }
 
-    /// A client has servers for peers, and the others have clients.
+    /// The peers of a client are servers, and those of the others are clients.
     fn role(&self, role: Role) -> Role {
         if matches!(self.node, Node::Client(_)) && role == Role::Client { Role::Server } else { role }
     }
 
-    /// A server is registered with its agent; at an agent there is one.
+    /// Registers a server with its agent, or, at an agent, registers a server.
     fn register(&mut self) {
         let message: Message = match self.node {
             Node::Server(_) => DirectoryToServer::Registered { peers: Vec::new(), differences: Vec::new() }.into(),
@@ -377,7 +378,7 @@ impl Play {
         self.input(Input::Received { from, message });
     }
 
-    /// What a client's program asks for.
+    /// Issues a request of a client's program.
     fn command(&mut self, what: u8, which: u8) {
         if !matches!(self.node, Node::Client(_)) || self.program.next > 200 {
             return;
@@ -404,7 +405,7 @@ impl Play {
                 let waiting = self.program.asks.first().copied();
                 let Some(ask) = waiting else { return };
                 self.input(Input::Command(Command::Name { ask, command: NameCommand::Forget }));
-                // Of a put that is forgotten no more is heard.
+                // There is no answer to a put that was abandoned.
                 if let Some(datum) = self.program.lent.remove(&ask) {
                     self.program.asks.remove(&ask);
                     *self.program.held.entry(datum).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Typed messages of processes, whatever machine they say they are from, and declarations in C.
+//! Typed messages of processes, from whatever machine they claim to be, and declarations in C.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Signatures from the wire: what is taken is bounded, and its expressions have values or say why not, whatever the sizes are.
+//! Signatures from the wire: accepted ones are bounded, and their expressions have values or return errors, whatever
+//! the sizes are.
 
 #![no_main]
 
@@ -13,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     let _ = (definition.to_string(), signature.to_string(), signature.hash(), signature.c_prototype());
-    // Scalars take their bytes from what is left over.
+    // Scalars take their bytes from the rest of the input.
     let mut bytes = rest.iter().copied().chain(std::iter::repeat(0));
     let mut scalar = |param: &Param| match param.base {
         BaseType::Number(dtype) if !param.is_array && param.is_input() => {

@@ -1,4 +1,4 @@
-//! Where the targets begin: `seeds ROOT` writes `ROOT/fuzz/corpus/` from the interface descriptions and recorded messages
+//! Initial inputs of the targets: `seeds ROOT` writes `ROOT/fuzz/corpus/` from the interface descriptions and recorded messages
 //! of the repository at `ROOT`.
 
 use std::fs;
@@ -20,7 +20,7 @@ fn main() {
     for (at, file) in files(&root, "idl").into_iter().enumerate() {
         let text = fs::read_to_string(&file).expect("it can be read");
         write("idl", &format!("file-{at}"), text.as_bytes());
-        // Templates are no descriptions yet.
+        // Templates are not complete descriptions and are skipped.
         for (number, definition) in parse(&text, "t.idl").into_iter().flatten().enumerate() {
             write("idl", &format!("definition-{at}-{number}"), definition.to_string().as_bytes());
             let bytes = postcard::to_stdvec(&definition).expect("a definition is written");
@@ -34,7 +34,7 @@ fn main() {
         }
     }
     for (at, steps) in conversations().into_iter().enumerate() {
-        // With a server.
+        // With a server as the machine.
         let bytes = std::iter::once(0).chain(steps.iter().flat_map(Step::bytes));
         write("machines", &format!("conversation-{at}"), &bytes.collect::<Vec<u8>>());
     }
@@ -50,13 +50,13 @@ fn main() {
     }
 }
 
-/// What happens to a server, in the numbers of the target `machines`.
+/// An event at a server, encoded for the target `machines`.
 enum Step {
-    /// Its first client says so.
+    /// Its first client sends this message.
     Says(Message),
     /// A datum of that client arrives.
     Arrives(DatumId, Meta),
-    /// The agent says that the client puts a shared datum here; the client has its datum 1 become that one.
+    /// The agent announces that the client puts a shared datum here; the client's datum 1 becomes the shared one.
     IsToBePut,
     IsPut,
 }
@@ -76,7 +76,7 @@ impl Step {
     }
 }
 
-/// What clients say to servers.
+/// Sequences of messages from clients to servers.
 fn conversations() -> Vec<Vec<Step>> {
     let client = NodeId(3);
     let datum = |serial| DatumId { client, serial };
@@ -117,7 +117,7 @@ fn conversations() -> Vec<Vec<Step>> {
     ]
 }
 
-/// The files of the sources with that ending, in order.
+/// The source files with that ending, in order.
 fn files(root: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = ["bench", "crates", "examples", "tests"].map(|name| root.join(name)).into();

@@ -1,4 +1,5 @@
-/* A block of steps one after another, of which the server becomes slow: says how many ran on each server, and what the report says.
+/* A block of consecutive steps during which the server becomes slow. Prints how many steps ran on each server, and
+ * the report.
  *
  *   again CONFIGURATION HEURISTIC */
 #include "../../examples/gridrpc/example.h"

@@ -1,4 +1,4 @@
-/* What is passed (reference, 1.2). */
+/* Passing of arguments (reference, 1.2). */
 #include "suite.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static void scalars_by_value(void) {
 }
 
 static void scalars_by_pointer(void) {
-    /* Each with a neighbour that must stay. */
+    /* Each has a neighbour that must not change. */
     signed char c[2] = {9, 9};
     short s[2] = {9, 9};
     int i[2] = {41, 9};
@@ -55,7 +55,7 @@ static void arrays_row_by_row(void) {
         for (int j = 0; j < 3; j++) EQUAL(a[i][j], b[j][i]);
 }
 
-/* To Fortran, memory goes as it is. */
+/* Fortran gets the memory unchanged. */
 static void arrays_column_by_column(void) {
     double a[6] = {1, 2, 3, 4, 5, 6}, element = 0;
     BEGIN();
@@ -112,7 +112,7 @@ static void texts(void) {
     EQUAL(0, length);
 }
 
-/* It has a place among the arguments, and what stands there is not looked at. */
+/* A scratch argument has a place among the arguments, and the value in it is ignored. */
 static void scratch_has_a_place(void) {
     int x[4] = {1, 2, 3, 4}, y[4];
     BEGIN();
@@ -141,7 +141,7 @@ static void inputs_may_be_changed_at_once(void) {
     for (int k = 0; k < 8; k++) EQUAL((double)k * COUNT, sums[k]);
 }
 
-/* Results come where the pointers of the call led to, when their session is waited for. */
+/* Results are stored through the pointers of the call when its session is waited for. */
 static void results_come_with_the_wait(void) {
     double x[2] = {1, 1}, first[2] = {1, 1}, second[2] = {10, 10};
     grpc_sessionid_t ids[2];
@@ -174,7 +174,7 @@ static void inputs_stay_if_a_call_fails(void) {
     EQUAL(2, y[1]);
 }
 
-/* Beyond what 32 bits count, in bytes. */
+/* More bytes than 32 bits can count. */
 static void large_arrays(void) {
     const long count = (1L << 29) + 3;
     double sum = 0;

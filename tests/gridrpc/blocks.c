@@ -1,4 +1,4 @@
-/* Blocks of calls in detail: which of them have a place in the plan, and what their report says. */
+/* Blocks of calls in detail: which calls are part of the plan, and what the report contains. */
 #include "suite.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { N = 1000, REPORT = 8192 };
     HANDLE(sum, "sum");                                                                                                \
     (void)sum
 
-/* The report of the last block. */
+/* Returns the report of the last block. */
 static const char *report(void) {
     static char text[REPORT];
     const char *name = "blocks.txt";
@@ -31,7 +31,7 @@ static const char *report(void) {
     return text;
 }
 
-/* From server to server, one bound and one not, in the order of the data. */
+/* From server to server, with one bound handle and one unbound, in the order of the data. */
 static void bound_and_late_handles(void) {
     grpc_function_handle_t first, second;
     grpc_sessionid_t id;
@@ -52,14 +52,14 @@ static void bound_and_late_handles(void) {
     EQUAL(113.0 * N, total);
     OK(grpc_session_details_get_np(id, &info));
     TEXT(suite_server(), info.server);
-    /* x, y and z go out, y and z come back, and what is between does not come here. */
+    /* x, y and z are sent, y and z are returned, and intermediate values are not. */
     CHECK(strstr(report(), "4 calls on") != NULL);
-    /* y goes straight; where links were measured on a machine that was busy, the plan may have it come by the client. */
+    /* y is sent directly; if links were measured on a busy machine, the plan may send it through the client. */
     CHECK(strstr(report(), "server-1 -> server-2: 8.0 kB") != NULL || strstr(report(), "client -> server-2: 16.0 kB") != NULL);
     CHECK(strstr(report(), "server-2 -> client") != NULL);
 }
 
-/* Every call of the block is bound to the server that a heuristic would not take for all of them. */
+/* Every call of the block is bound to a server that a heuristic would not choose for all of them. */
 static void all_calls_are_bound(void) {
     grpc_function_handle_t bound;
     static const char *heuristics[] = {"auto", "heft", "min-min", "random"};
@@ -75,7 +75,7 @@ static void all_calls_are_bound(void) {
     CHECK(suite_is_all(z, N, 100 + 4 * 3));
 }
 
-/* The second run has another handle than the first. */
+/* The second run uses another handle than the first. */
 static void a_call_that_is_bound_otherwise(void) {
     grpc_function_handle_t bound;
     BUFFERS();
@@ -86,7 +86,7 @@ static void a_call_that_is_bound_otherwise(void) {
     CHECK(suite_is_all(y, N, 11));
 }
 
-/* What transpose() makes of the first is read in three other shapes; only as it is at the end it comes here. */
+/* The first result of transpose() is read in three other shapes; only its last value is sent to the client. */
 static void results_in_another_shape(void) {
     static float a[N], b[N], c[N], d[N];
     for (int i = 0; i < N; i++) a[i] = (float)i;
@@ -102,11 +102,11 @@ static void results_in_another_shape(void) {
         int in_c = i % 5 * (N / 5) + i / 5, in_b = in_c % 4 * (N / 4) + in_c / 4, in_a = in_b % 2 * (N / 2) + in_b / 2;
         EQUAL(in_a, d[i]);
     }
-    /* The first goes out, and three results come back. */
+    /* One array is sent, and three results are returned. */
     CHECK(strstr(report(), "moved: 16.0 kB over client links") != NULL);
 }
 
-/* A routine by columns: in memory its result is by rows, and turned where it is made. */
+/* A routine with arrays by columns: its result is by rows in memory, and is transposed where it is made. */
 static void results_by_columns_in_another_shape(void) {
     double a[6], b[6];
     float c[6], d[6];
@@ -129,7 +129,7 @@ static void results_by_columns_in_another_shape(void) {
     }
 }
 
-/* What stays remote is read in another shape, by a later block and by a plain call. */
+/* A remote result is read in another shape, by a later block and by a plain call. */
 static void staying_results_in_another_shape(void) {
     static float a[N], b[N], c[N], d[N];
     for (int i = 0; i < N; i++) a[i] = (float)i;
@@ -154,7 +154,7 @@ static void staying_results_in_another_shape(void) {
     OK(grpc_forget_np(b));
 }
 
-/* A call that fails at the latest after a fifth of a second. */
+/* A call that fails after a fifth of a second at the latest. */
 #define STALLS(stalls)                                                                                                 \
     HANDLE(stalls, "stalls");                                                                                          \
     OK(grpc_function_handle_set_timeout_np(&stalls, 0.2))
@@ -169,7 +169,8 @@ static void failed_calls_change_nothing(void) {
     CHECK(suite_is_all(y, N, 11));
 }
 
-/* The same in a block, though what was there before was never here; who reads it within fails. */
+/* The same in a block. The previous value was never at the client, and calls in the block that read the failed one
+ * fail. */
 static void failed_calls_of_a_block_change_nothing(void) {
     grpc_sessionid_t id;
     BUFFERS();
@@ -190,7 +191,7 @@ static void failed_calls_of_a_block_change_nothing(void) {
     CHECK(suite_is_all(z, N, 101));
 }
 
-/* The rest of what was there before is fetched before the block's end. */
+/* The rest of the previous value is fetched before the block's end. */
 static void failed_calls_on_a_part(void) {
     double last = 0;
     BUFFERS();
@@ -210,7 +211,7 @@ static void tell(int *round, double *x) { (void)round, (void)x; }
 
 static void ask(double *factor, int *calls) { *factor = 1, ++*calls; }
 
-/* Calls without a place in the plan, on what was made elsewhere. */
+/* Calls outside of the plan that use results made on servers. */
 static void failed_calls_outside_of_the_plan(void) {
     grpc_sessionid_t id;
     double other = 0;
@@ -228,7 +229,7 @@ static void failed_calls_outside_of_the_plan(void) {
     EQUAL(N, other);
 }
 
-/* Of parts that others have written since nothing is put back. */
+/* Parts that others have written since then are not restored. */
 static void failed_calls_that_were_written_over(void) {
     BUFFERS();
     HANDLE(refuses, "refuses");
@@ -236,7 +237,7 @@ static void failed_calls_that_were_written_over(void) {
     grpc_map("auto") {
         grpc_call(&axpy, N, 1.0, x, y);
         grpc_call(&refuses, N, y);
-        /* It reads what was not made. */
+        /* It reads a value that was not made. */
         grpc_call(&axpy, N / 2, 1.0, x, y);
         grpc_call(&axpy, N, 1.0, x, z);
         grpc_call(&refuses, N, z);
@@ -250,7 +251,7 @@ static void failed_calls_that_were_written_over(void) {
     CHECK(suite_is_all(z + 20, N - 20, 101));
 }
 
-/* What stays remote, in a block that gives it another value in vain, and in a plain call. */
+/* A remote result in a block whose call for a new value fails, and in a plain call. */
 static void failed_calls_on_what_stays_remote(void) {
     grpc_sessionid_t id;
     BUFFERS();
@@ -289,8 +290,8 @@ static void mapped_again_when_asked(void) {
     CHECK(suite_is_all(y, N, 11));
     CHECK(suite_is_all(z, N, 111));
     EQUAL(111.0 * N, total);
-    CHECK(strstr(report(), "what was left was mapped again: 1 time\n") != NULL);
-    /* Of no calls that were mapped together. */
+    CHECK(strstr(report(), "the rest was mapped again: 1 time\n") != NULL);
+    /* No calls were mapped together. */
     grpc_map("no such heuristic") {
         grpc_call(&axpy, N, 1.0, x, y);
         EXPECT(grpc_map_phase_np() == 1 ? GRPC_NO_ERROR : GRPC_OTHER_ERROR_CODE, grpc_map_again_np());
@@ -299,7 +300,7 @@ static void mapped_again_when_asked(void) {
     CHECK(suite_is_all(y, N, 12));
 }
 
-/* Results that lie on servers, and those that are still being made. */
+/* Results that are on servers, and results that are still being computed. */
 static void mapped_again_while_calls_run(void) {
     grpc_sessionid_t ids[3];
     BUFFERS();

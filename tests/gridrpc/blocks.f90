@@ -1,4 +1,5 @@
-! Blocks and data that stay on servers, as the modules of grpc.f90 have them: blocks CONFIGURATION. Prints a line a case.
+! Blocks and data that stay on servers, through the modules of grpc.f90: blocks CONFIGURATION. Prints a line for each
+! case.
 program blocks
     use grpc
     use suite
@@ -61,7 +62,7 @@ contains
         call tell("its report")
     end subroutine
 
-    ! Whether a file has these words.
+    ! Whether a file contains these words.
     logical function has(file, words)
         character(len=*), intent(in) :: file, words
         character(len=500) :: line
@@ -125,7 +126,7 @@ contains
         call tell("outside of a block")
     end subroutine
 
-    ! The procedure that has the block's variable leaves the loop, and ends.
+    ! The procedure that has the block's variable leaves the loop, and returns.
     subroutine leaves(in_run)
         integer, intent(in) :: in_run
         type(grpc_mapped_np) :: block
@@ -212,7 +213,7 @@ contains
         call tell("a plan of a file")
     end subroutine
 
-    ! The second call on the last server; and says by its result if something is not as it should be.
+    ! Puts the second call on the last server. Its result reports unexpected input.
     integer(c_int) function spreads(problem, servers, order, context) bind(c)
         type(grpc_problem_np), intent(in) :: problem
         integer(c_int), intent(inout) :: servers(*), order(*)
@@ -399,7 +400,7 @@ contains
         call tell("a file is deleted")
     end subroutine
 
-    ! Dimensions are those of Fortran: b(2, 3) is what the function knows as b[3][2].
+    ! Dimensions are those of Fortran: b(2, 3) is b[3][2] for the function.
     subroutine a_matrix()
         type(grpc_function_handle_t) :: transposes
         type(grpc_data_t), target :: turned

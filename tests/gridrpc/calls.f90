@@ -1,4 +1,4 @@
-! The module grpc, function by function: calls CONFIGURATION SERVER. Prints a line a case.
+! The module grpc, function by function: calls CONFIGURATION SERVER. Prints a line for each case.
 program calls
     use grpc
     use suite
@@ -69,7 +69,7 @@ contains
         call tell("which ends, too")
     end subroutine
 
-    ! Of a function in Fortran a(m, n) is a(m, n), of one in C it is a(n, m).
+    ! In a Fortran function a(m, n) is a(m, n), in a C function it is a(n, m).
     subroutine matrices()
         type(grpc_function_handle_t) :: pick, by_rows, outer, shift
         real(c_double), target :: a(2, 3), turned(3, 2), value, x(2), y(3)
@@ -189,7 +189,7 @@ contains
         call tell("another function's arguments")
     end subroutine
 
-    ! Mistakes that the module sees.
+    ! Mistakes that the module detects.
     subroutine refused()
         type(grpc_function_handle_t) :: handle
         real(c_double), target :: a(4, 4), value

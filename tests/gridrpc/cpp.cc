@@ -1,4 +1,4 @@
-// The C++ header: calls, results, errors, remote data, objects, a group that is left by return.
+// The C++ header: calls, results, errors, remote data, objects, and a group that is left by return.
 //
 //   cpp CONFIGURATION
 #include <grpc.hpp>

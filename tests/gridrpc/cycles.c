@@ -1,10 +1,11 @@
-/* Sessions that begin and end, many times, and calls in one session: what they leave behind.
+/* Sessions that begin and end many times, and many calls in one session: checks that they leave nothing behind.
  *
  *   cycles SESSIONS CALLS [LEAK]
  *
- * After the first third, which fills what is kept warm, neither memory nor descriptors nor threads may grow with their
- * number. What ends beside the program may take its time, so a few of these are no growth. Memory is what the allocator
- * has given away, to the byte, where it says so; LEAK bytes a round are lost on purpose, to see that this is seen. */
+ * The first third fills caches. After it, neither memory nor descriptors nor threads may grow with the number of
+ * rounds. Some resources are released in the background, so a small surplus does not count as growth. Memory is
+ * counted by the allocator, to the byte, if it supports this; LEAK bytes per round are leaked on purpose, to check
+ * that the test detects it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include "../../examples/gridrpc/example.h"
@@ -17,8 +18,8 @@
 #include <malloc.h>
 #endif
 
-/* So much may come and go: bytes a round that the allocator has given away, and what the system has given it for good;
- * descriptors and threads with connections that end. */
+/* Allowed growth: allocated bytes per round, and memory that the system has assigned permanently; descriptors and
+ * threads of connections that end. */
 enum { SLACK_BYTES = 256, SLACK_KIB = 4096, SLACK_FILES = 64, SLACK_THREADS = 32, SMALLEST = 100 };
 
 static grpc_function_handle_t shared, wrong;
@@ -49,7 +50,7 @@ static void once(void) {
     MUST(grpc_finalize());
 }
 
-/* A number of /proc/self/status. */
+/* Returns a number from /proc/self/status. */
 static long status(const char *name) {
     char line[256];
     long value = -1;
@@ -61,7 +62,7 @@ static long status(const char *name) {
     return value;
 }
 
-/* Bytes that are given away now; 0 where nobody can say. */
+/* Returns the number of allocated bytes; 0 if it is unknown. */
 static long given(void) {
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
     struct mallinfo2 info = mallinfo2();
@@ -80,7 +81,7 @@ static long descriptors(void) {
     return count;
 }
 
-/* A call that waits and one that does not, ten at a time outstanding, one of which fails before it is sent. */
+/* A call that waits and calls that do not, up to ten of them outstanding, one of which fails before it is sent. */
 static void calls(void) {
     grpc_sessionid_t ids[10], id;
     int y[10];
@@ -93,7 +94,7 @@ static void calls(void) {
     MUST(grpc_wait_all());
 }
 
-/* Calls whose results stay on the server, by handles and as data that are managed. */
+/* Calls whose results stay on the server, through handles and as managed data. */
 static void remotes(void) {
     double x[8] = {1}, y[8] = {0}, sum = 0;
     const char *from[] = {"memory:x", NULL};
@@ -112,14 +113,14 @@ static void remotes(void) {
     MUST(grpc_remote_free_np(a));
 }
 
-/* Waits until no more threads are left than were at some time; those that end beside the program hold memory
- * meanwhile. */
+/* Waits until there are no more threads than at an earlier time; threads that end in the background hold memory until
+ * then. */
 static void settle(long threads) {
     struct timespec pause = {0, 1000000};
     for (int i = 0; i < 5000 && status("Threads:") > threads; i++) nanosleep(&pause, NULL);
 }
 
-/* Runs it so often; whether something has grown. */
+/* Runs it `count` times. Returns whether something has grown. */
 static int grows(const char *what, void (*run)(void), int count) {
     long bytes = 0, memory = 0, files = 0, threads = 0, fewest = LONG_MAX;
     int warm = count / 3;

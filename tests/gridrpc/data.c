@@ -1,4 +1,4 @@
-/* Data management after GFD.186 (grpc_data.h). */
+/* Data management as in GFD.186 (grpc_data.h). */
 #include "suite.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ enum { N = 3000 };
 static double x[N], y[N], z[N];
 static const size_t extents[] = {N, 0};
 
-/* Lists of the text of a URI, and none. */
+/* A list of URIs, ended by NULL. */
 #define URIS(name, ...) const char *name[] = {__VA_ARGS__, NULL}
 
 static void fill(void) {
@@ -37,7 +37,7 @@ static void memory_in_and_out(void) {
     OK(grpc_data_init(&out, from, to, GRPC_DOUBLE, extents, modes));
     OK(grpc_call(&axpy, N, 2.0, &in, &out));
     for (int i = 0; i < N; i++) EQUAL(3.0 * i, z[i]);
-    /* It stays besides. */
+    /* A copy also stays on the server. */
     double sum = 0;
     OK(mynetsl("sum", (long)N, &out, &sum));
     EQUAL(1.5 * N * (N - 1), sum);
@@ -71,7 +71,7 @@ static void files_in_and_out(void) {
     EQUAL(N - 1, z[N - 1]);
     OK(mynetsl("sum", (long)N, &copy, &sum));
     EQUAL(0.5 * N * (N - 1), sum);
-    /* Only what was made is deleted. */
+    /* Only data that exist are deleted. */
     OK(grpc_data_free(&copy, NULL));
     FILE *left = fopen("data.bin", "rb");
     CHECK(left != NULL);
@@ -80,7 +80,7 @@ static void files_in_and_out(void) {
     CHECK(fopen("data.bin", "rb") == NULL);
 }
 
-/* What a session makes is put where it has to be when the session is waited for. */
+/* The outputs of a session are put in their places when the session is waited for. */
 static void outputs_of_sessions(void) {
     grpc_data_t a, b;
     grpc_sessionid_t first, second;
@@ -96,7 +96,7 @@ static void outputs_of_sessions(void) {
     EXPECT(GRPC_INVALID_DATA_NP, grpc_call_async(&axpy, &first, N, 1.0, x, &a));
     grpc_function_handle_t transpose;
     OK(grpc_function_handle_default(&transpose, "gridrpc/transpose"));
-    /* Two floats to a double: memory is what it is. */
+    /* Two floats in the place of a double: memory is not converted. */
     OK(grpc_call_async(&transpose, &first, 2 * N, 1, x, &a));
     OK(grpc_call_async(&transpose, &second, 1, 2 * N, &a, &b));
     OK(grpc_data_wait(both, GRPC_WAIT_ANY, &ended));

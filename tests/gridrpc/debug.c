@@ -1,4 +1,5 @@
-/* The debug mode of blocks: memory whose value is elsewhere shows it, and reads of whole pages of it are found out. */
+/* The debug mode of blocks: memory whose value is elsewhere has a pattern, and reads of whole pages of it are
+ * detected. */
 #include "suite.h"
 
 #include <dirent.h>
@@ -13,23 +14,23 @@
 
 extern char **environ;
 
-/* Of doubles: of more than four pages, and of less than one. */
+/* Numbers of doubles: more than four pages, and less than one. */
 enum { LARGE = 4096, SMALL = 100 };
 
-/* Memory whose value is elsewhere. */
+/* Returns the pattern of memory whose value is elsewhere. */
 static double pattern(void) {
     double value;
     memset(&value, 0xFB, sizeof value);
     return value;
 }
 
-/* Under valgrind memory is filled, and that is all: a program does not go on precisely where a fault was. */
+/* Under valgrind memory is only filled: a program does not continue precisely at the faulting instruction. */
 static int finds_reads(void) {
     const char *loaded = getenv("LD_PRELOAD");
     return loaded == NULL || strstr(loaded, "/vgpreload_") == NULL;
 }
 
-/* Whole pages. */
+/* Returns memory of whole pages. */
 static double *pages(void) {
     static double *memory;
     void *made = NULL;
@@ -53,7 +54,8 @@ static double *pages(void) {
     HANDLE(sum, "sum");                                                                                                \
     (void)sum
 
-/* A block's error and report say which result was read, which call made it, and what should have been said. */
+/* A block's error and report name the result that was read, the call that made it, and what the program should have
+ * declared. */
 static void reads_are_told(void) {
     char text[8192] = "";
     double again = 0;
@@ -103,7 +105,7 @@ static void reads_that_are_said_are_not_told(void) {
     EQUAL(13, y[LARGE / 2]);
 }
 
-/* What the program writes without a word is its own value, as it would be without the debug mode. */
+/* A value that the program writes without declaring it is its own, as it would be without the debug mode. */
 static void writes_are_told(void) {
     BUFFERS();
     grpc_map("auto") {
@@ -133,7 +135,7 @@ static void writes_that_are_said_are_not_told(void) {
     CHECK(suite_is_all(z, LARGE, 105));
 }
 
-/* Less than a page, and pages that others have a share in: they are filled only. */
+/* Memory of less than a page, and pages that other data share, are filled only. */
 static void pages_with_other_data_are_left_alone(void) {
     double small[SMALL];
     double before = 0, first = 0, last = 0, after = 0;
@@ -160,7 +162,7 @@ static void pages_with_other_data_are_left_alone(void) {
     CHECK(suite_is_all(y + 2, LARGE - 4, 11));
 }
 
-/* Parts of one result, between which another lies. */
+/* Parts of one result, with another result between them. */
 static void parts_are_brought_together(void) {
     BUFFERS();
     HANDLE(steps, "steps");
@@ -192,7 +194,7 @@ typedef struct reader {
 
 enum { READERS = 4, HUGE_PART = 1 << 19 };
 
-/* The system tells of closed memory without a fault: what it reads there first has to be the value. */
+/* A system call reports closed memory without a fault: the first value that it reads there must be the right one. */
 static void *reads_when_open(void *data) {
     reader *own = data;
     const double *last = own->values + own->n - 1;
@@ -210,7 +212,7 @@ static void *reads_at_once(void *data) {
     return NULL;
 }
 
-/* Each sees the value or waits for it, whoever was the first. */
+/* Each thread sees the value or waits for it, whichever reads first. */
 static void threads_read_values(void) {
     reader readers[READERS];
     pthread_t threads[READERS];
@@ -240,7 +242,7 @@ static void threads_read_values(void) {
     if (finds_reads()) EXPECT(GRPC_MAP_DIFFERS_NP, grpc_map_error_np());
 }
 
-/* It cannot be written while it is closed: other threads may have read what it was filled with. */
+/* It cannot be written while it is closed: other threads may have read the pattern. */
 static void shared_memory_is_told(void) {
     BUFFERS();
     FILE *file = tmpfile();
@@ -267,7 +269,7 @@ static void tell(int *round, double *value) { (void)round, (void)value; }
 
 static void ask(double *factor, int *calls) { *factor = 1, ++*calls; }
 
-/* Of a result that is brought, a part that calls without a place in the plan were to write over, and did not. */
+/* Part of a fetched result that calls outside of the plan should have overwritten, but did not. */
 static void parts_that_are_put_back_are_brought(void) {
     grpc_sessionid_t id;
     BUFFERS();
@@ -299,7 +301,7 @@ static void failed_calls_change_nothing(void) {
     CHECK(suite_is_all(z, LARGE, 100));
 }
 
-/* The memory is given up, left by return, or its block's session has ended: nothing is closed any more. */
+/* The memory is freed, the block is left by return, or its session has ended: nothing remains closed. */
 static double leaves(grpc_function_handle_t *axpy, double *x, double *y) {
     grpc_map("auto") {
         grpc_call(axpy, LARGE, 1.0, x, y);
@@ -321,7 +323,7 @@ static void nothing_stays_closed(void) {
     }
     OK(grpc_map_error_np());
     CHECK(suite_is_all(z, LARGE, 3));
-    /* It stays remote, and is filled. */
+    /* It stays remote, and its memory is filled. */
     EQUAL(pattern(), y[LARGE / 2]);
     OK(grpc_fetch(y));
     CHECK(suite_is_all(y, LARGE, 12));
@@ -332,7 +334,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     _exit(number == SIGSEGV && info->si_addr == (void *)24 ? 42 : 43);
 }
 
-/* In a process of its own: reads what is closed, and then what is no memory. */
+/* In a child process: reads closed memory, and then an invalid address. */
 static void has_a_fault(int has_handler) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
@@ -408,7 +410,7 @@ static void late_faults_are_not_passed_on(void) {
     CHECK(!finds_reads() || (action.sa_flags & SA_SIGINFO) != 0);
 }
 
-/* Whether the thread that sees to faults takes no other signals; -1 if there is no such thread. */
+/* Returns whether the thread that handles faults blocks all other signals; -1 if there is no such thread. */
 static int takes_no_signals(void) {
     char path[300], line[300] = "";
     DIR *threads = opendir("/proc/self/task");
@@ -430,7 +432,7 @@ static int takes_no_signals(void) {
     return takes_none;
 }
 
-/* Where a block's read is found out, and the value is right. */
+/* Returns whether a block's read is detected, and the value is right. */
 static int finds_a_read(double *x, double *y) {
     grpc_function_handle_t axpy;
     double seen = 0;
@@ -446,7 +448,8 @@ static int finds_a_read(double *x, double *y) {
     return (is_told || !finds_reads()) && suite_is_all(y, LARGE, 11) && grpc_finalize() == GRPC_NO_ERROR;
 }
 
-/* Its own thread sees to its faults. As it ends by a signal, what watches memory looks at its parent. */
+/* A child's own thread handles its faults. It ends by a signal, so that tools which check memory look at its parent
+ * only. */
 static void a_child_has_its_own(void) {
     int ends[2];
     char answer = 'n';

@@ -47,7 +47,7 @@ static void the_last_error(void) {
     CHECK(strstr(grpc_last_error_text_np(), "-1") != NULL);
 }
 
-/* A text that is not UTF-8 is shown as far as it is, and the error that was to be told stays. */
+/* A text that is not UTF-8 is shown as far as possible, and the original error is kept. */
 static void an_error_is_told_whatever_the_text(void) {
     grpc_error_t last;
     EXPECT(GRPC_NOT_INITIALIZED, grpc_wait(1));

@@ -1,4 +1,4 @@
-/* What functions.idl describes. cc -shared -fPIC -O1 -o libgridrpc.so functions.c */
+/* The functions that functions.idl describes. cc -shared -fPIC -O1 -o libgridrpc.so functions.c */
 #include <ctype.h>
 #include <stdio.h>
 #include <math.h>
@@ -161,7 +161,7 @@ void gridrpc_stalls(int n, double *y) {
     for (;;) pause();
 }
 
-/* A library's own state: that of its process. */
+/* A library's own state, which belongs to its process. */
 int gridrpc_next(void) {
     static int number;
     return ++number;

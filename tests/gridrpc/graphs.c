@@ -1,4 +1,4 @@
-/* Described graphs: what grpc_graph.h promises. */
+/* Declared graphs: tests of what grpc_graph.h promises. */
 #include "suite.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static void fill(void) {
     total = -1;
 }
 
-/* A loop that ends by its results. */
+/* A loop whose end depends on its results. */
 #define DESCRIBE(name)                                                                                                 \
     grpc_describe(name) {                                                                                              \
         for (int step = 0; step < STEPS; step++) {                                                                     \
@@ -56,7 +56,7 @@ static void a_loop_that_ends_by_its_results(void) {
     OK(grpc_plan_get_np(&plan));
     CHECK(strstr(plan, "\"heuristic\": \"heft\"") != NULL);
     free(plan);
-    /* As often as one likes. */
+    /* It can be followed any number of times. */
     fill();
     grpc_follow("steps", NULL) {
         OK(grpc_call(&axpy, N, 1.0, x, y));
@@ -70,7 +70,7 @@ static void differences_are_told(void) {
     fill();
     HANDLES();
     DESCRIBE("steps");
-    /* More than was described, and other than. */
+    /* More calls than were declared, and different ones. */
     grpc_follow("steps", "auto") {
         OK(grpc_call(&axpy, N, 1.0, x, y));
         OK(grpc_call(&sum, (long)N, y, &total));
@@ -81,7 +81,7 @@ static void differences_are_told(void) {
     EQUAL(11.0 * N, total);
     EQUAL(12, y[0]);
     EQUAL(11, y[N - 1]);
-    /* The first step has to come. */
+    /* The first step must occur. */
     fill();
     grpc_follow("steps", "auto") OK(grpc_call(&axpy, N, 1.0, x, y));
     EXPECT(GRPC_MAP_DIFFERS_NP, grpc_map_error_np());
@@ -151,7 +151,7 @@ static void mistakes(void) {
     HANDLES();
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_describe_optional_np(1));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_graph_get_np("none", &text));
-    CHECK(strstr(grpc_last_error_text_np(), "'none'; none was described") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "'none'; none was declared") != NULL);
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_graph_define_np("g", "{}"));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_graph_define_np("file:g", NULL));
     grpc_describe("") runs++;
@@ -159,7 +159,7 @@ static void mistakes(void) {
     grpc_describe(NULL) runs++;
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_map_error_np());
     EQUAL(0, runs);
-    /* Without its graph a block is run, call by call. */
+    /* Without its graph a block runs call by call. */
     grpc_follow("none", "auto") OK(grpc_call(&axpy, N, 1.0, x, y));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_map_error_np());
     CHECK(suite_is_all(y, N, 11));
@@ -195,7 +195,7 @@ static void a_return_ends_it(void) {
     OK(grpc_map_error_np());
     EQUAL(0, grpc_map_phase_np());
     CHECK(suite_is_all(y, N, 11));
-    /* Within another block it is a part of that. */
+    /* Inside another block it becomes a part of that block. */
     (void)sum;
     grpc_map("auto") {
         grpc_follow("one", "heft") grpc_call(&axpy, N, 1.0, x, y);

@@ -1,4 +1,4 @@
-/* Heuristics of the program's own: what grpc_heuristic.h promises. */
+/* Heuristics defined by the program: tests of what grpc_heuristic.h promises. */
 #include "suite.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static void fill(void) {
     for (int call = 0; call < CALLS; call++) suite_fill(y[call], N, call);
 }
 
-/* A block with calls that need nothing of one another; and whether it was right. */
+/* A block of independent calls; and whether its results are right. */
 #define STEP(axpy)                                                                                                     \
     do {                                                                                                               \
         for (int call = 0; call < CALLS; call++) grpc_call(&axpy, N, 1.0, x, y[call]);                                 \
@@ -25,7 +25,7 @@ static int is_right(void) {
     return 1;
 }
 
-/* The call's server in the plan of the last block, as its number; -1 if there is none. */
+/* Returns the number of the call's server in the plan of the last block; -1 if there is none. */
 static int on(size_t call) {
     char *plan, name[64];
     int length;
@@ -35,13 +35,13 @@ static int on(size_t call) {
     return length > 0 ? name[length - 1] - '1' : -1;
 }
 
-/* What heuristics are told to do, and tell. */
+/* Settings of the heuristics, and what they report. */
 typedef struct asked {
     int runs;
     int first;  /* the server of the first call; the others follow in turn */
-    int result; /* what it returns */
+    int result; /* the result of the heuristic */
     int is_reversed, is_doubled;
-    int wrong;  /* the line of the first thing that was not as it should be */
+    int wrong;  /* line number of the first failed check */
     grpc_problem_np seen;
     grpc_error_t called;
 } asked;
@@ -72,7 +72,7 @@ static void by_a_function_of_the_program(void) {
     EQUAL(CALLS, what.seen.calls_count);
     EQUAL(4, what.seen.servers_count);
     for (int call = 0; call < CALLS; call++) EQUAL((2 + call) % 4, on(call));
-    /* The same name by another function's rules. */
+    /* The same name with another function. */
     what.first = 0;
     what.is_reversed = 1;
     grpc_plan("in-turn") STEP(axpy);
@@ -91,7 +91,7 @@ static void by_a_function_of_the_program(void) {
         if (!(is_so) && what->wrong == 0) what->wrong = __LINE__;                                                      \
     } while (0)
 
-/* Two calls, of which the second reads what the first makes. */
+/* Two calls; the second reads the result of the first. */
 static int looks(const grpc_problem_np *problem, int *servers, int *order, void *context) {
     asked *what = context;
     int client = (int)problem->servers_count;
@@ -159,10 +159,10 @@ static void what_it_gives_is_checked(void) {
     what.is_doubled = 1;
     grpc_plan("own") STEP(axpy);
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_map_error_np());
-    CHECK(strstr(grpc_last_error_text_np(), "an order that has not each call once") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "an order that does not contain each call exactly once") != NULL);
 }
 
-/* An order in which a call stands before one that it reads. */
+/* An order in which a call precedes one whose result it reads. */
 static void an_order_that_cannot_be(void) {
     asked what = {0};
     fill();
@@ -184,7 +184,7 @@ typedef struct gate {
     int is_open, is_left;
 } gate;
 
-/* Waits until it may go on, and says that it has. */
+/* Waits until it may continue, and reports that it has. */
 static int waits(const grpc_problem_np *problem, int *servers, int *order, void *context) {
     gate *own = context;
     (void)problem;

@@ -1,4 +1,5 @@
-/* Parameters of every kind beyond numbers and whole arrays: files, strings, slices, arrays of unknown size, callbacks. */
+/* Parameters of all kinds other than numbers and whole arrays: files, strings, slices, arrays of unknown size,
+ * callbacks. */
 #include "suite.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static int write_file(const char *path, const char *text) {
     return fclose(file) == 0;
 }
 
-/* The content of a file, in memory of the suite's; null if there is none. */
+/* Returns the content of a file in memory that belongs to the suite; null if there is none. */
 static const char *file_text(const char *path) {
     static char text[4096];
     FILE *file = fopen(path, "r");
@@ -150,7 +151,7 @@ static void slices_with_zeros(void) {
     for (int i = 0; i < 10; i++) EQUAL((i >= 2 && i < 5) || i == 7 ? 3.0 * (i + 1) : -1, y[i]);
 }
 
-/* Only with Shrink is the part alone sent. The function has the whole array each time. */
+/* Only with Shrink is just the part sent. The function has the whole array each time. */
 static void slices_of_matrices(void) {
     const char *functions[] = {"gridrpc/whole", "gridrpc/block"};
     BEGIN();
@@ -166,7 +167,7 @@ static void slices_of_matrices(void) {
     }
 }
 
-/* The leading dimension of BLAS: columns lie apart. */
+/* The leading dimension of BLAS: columns are not contiguous. */
 static void slices_by_columns(void) {
     double a[3 * 4];
     BEGIN();
@@ -176,7 +177,7 @@ static void slices_by_columns(void) {
     for (int i = 0; i < 12; i++) EQUAL(i % 4 < 2 ? -i : i, a[i]);
 }
 
-/* Two calls write into one array, each its part. */
+/* Two calls write different parts of one array. */
 static void slices_beside_one_another(void) {
     enum { COUNT = 20000 };
     static double x[COUNT], y[COUNT];
@@ -229,7 +230,7 @@ static void large_arrays_of_unknown_size(void) {
     free(x);
 }
 
-/* What the callbacks of "report" note. */
+/* Records of the callbacks of "report". */
 static struct {
     int rounds, inside, most_inside;
     double last;
@@ -294,7 +295,7 @@ static void call_and_wait(void) {
     waited = grpc_wait(own);
 }
 
-/* A callback may call, and must not wait for the session that waits for it. */
+/* A callback may make calls, but must not wait for the session that waits for it. */
 static void callbacks_that_call(void) {
     double sum = 0;
     BEGIN();
@@ -310,7 +311,7 @@ static void callbacks_that_call(void) {
     EQUAL(2.5, sum);
 }
 
-/* Both on one server of one slot: who waits for its callback keeps the slot from nobody. */
+/* Both are on one server with one slot: a call that waits for its callback does not occupy the slot. */
 static void callbacks_that_call_their_server(void) {
     double sum = 0;
     BEGIN();

@@ -1,8 +1,9 @@
 /* Time limits of transfers.
  *
  *   late            in simulation: calls with large arguments and with large results, within their limits of a second
- *   late slow       likewise on slow links, where a second is not enough
- *   late stopped    for real: says when its server is to be stopped, and when to go on, and waits for a line each time */
+ *   late slow       the same on slow links, where a second is not enough
+ *   late stopped    in the real world: prints when its server has to be stopped and when to be continued, and waits
+ *   for a line each time */
 #include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static int set(grpc_session_attr_name_t_np name, int seconds) {
 static const grpc_session_attr_name_t_np names[] = {GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_ARGUMENT,
                                                     GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_RESULT};
 
-/* A limit of one transfer says nothing of the other, nor of the time that the function takes. */
+/* A limit of one transfer applies neither to the other transfer nor to the function's run time. */
 static int in_virtual_time(grpc_error_t late) {
     grpc_sessionid_t id;
     double total = 0;
@@ -54,7 +55,7 @@ static int told(const char *what) {
     return getchar() == '\n';
 }
 
-/* Limits of a minute are kept by a server that runs; a server that is stopped keeps none. */
+/* A running server meets limits of a minute; a stopped server does not. */
 static int with_a_stopped_server(void) {
     double total = 0;
     int length = 0;

@@ -2,8 +2,8 @@
  *
  *   lost CONFIGURATION
  *
- * Says which server made it. Goes on with the next line of its input; "SECONDS" first lets so much time pass, for a
- * simulation. Then reads the datum twice: at the client, and by a call. */
+ * Prints which server made it. Continues when it gets the next line of its input; "SECONDS" first lets this much time
+ * pass, for a simulation. Then reads the datum twice: at the client, and by a call. */
 #include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 #include <stdlib.h>

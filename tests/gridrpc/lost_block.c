@@ -1,4 +1,5 @@
-/* A block whose server is lost in the middle, with a result that only it had: says which, waits for a line, and goes on.
+/* A block whose server is lost while it runs, with a result that only this server had. Prints which server, waits for
+ * a line, and continues.
  *
  *   lost_block CONFIGURATION */
 #include "../../examples/gridrpc/example.h"

@@ -1,4 +1,4 @@
-/* A block with calls that are bound to a server, which is lost: says which, waits for a line, and goes on.
+/* A block with calls that are bound to a server, which is lost. Prints which server, waits for a line, and continues.
  *
  *   lost_bound SERVER */
 #include "../../examples/gridrpc/example.h"
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_map_error_np());
     for (int i = 0; i < N; i++)
         if (z[i] != 3.0 * i) return printf("z[%d] is %g\n", i, z[i]), 1;
-    /* Nor does it go elsewhere now. */
+    /* A plain call does not use another server now either. */
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_call(&bound, N, 1.0, x, y));
     return grpc_finalize();
 }

@@ -1,7 +1,7 @@
 /* Data that outlive their client.
  *
- *   lost_client make   makes a datum, puts it to a file of server-1 and its description beside it
- *   lost_client        finds both, in another process, and says what it found */
+ *   lost_client make   makes a datum, and puts it with its description into files of server-1
+ *   lost_client        finds both, in another process, and prints what it found */
 #include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
         MUST(grpc_data_load(&data, description));
         MUST(mynetsl("sum", (long)N, &data, &sum));
         printf("%g\n", sum);
-        /* A loaded datum's files are not its own: they stay. */
+        /* The files of a loaded datum do not belong to it: they are kept. */
         MUST(grpc_data_free(&data, NULL));
     }
     MUST(grpc_finalize());

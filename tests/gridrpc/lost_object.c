@@ -2,7 +2,8 @@
  *
  *   lost_object CONFIGURATION
  *
- * Says where it lives. Goes on with the next line of its input: calls it once more, makes another, and calls that. */
+ * Prints the object's server. Continues when it gets the next line of its input: calls the object again, makes
+ * another one, and calls that. */
 #include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 

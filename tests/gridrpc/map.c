@@ -1,4 +1,4 @@
-/* Groups that are mapped together: what grpc_map.h promises. */
+/* Groups that are mapped together: tests of what grpc_map.h promises. */
 #include "suite.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static void calls_that_do_not_wait(void) {
     CHECK(is_all(z, 115));
 }
 
-/* One reads what an earlier one makes, and nobody waits; the sessions are waited for outside. */
+/* A call reads the result of an earlier one, and nobody waits in the block; the sessions are waited for after it. */
 static void servers_run_ahead(void) {
     grpc_sessionid_t id;
     int came = 0;
@@ -309,7 +309,7 @@ static void what_reads_a_failed_result(void) {
     EQUAL(N, total);
 }
 
-/* A variable of a function that the block calls: its result is given up before it ends. */
+/* A variable of a function that the block calls: its result is discarded before the block ends. */
 static grpc_error_t two_steps(grpc_function_handle_t *axpy, double *in, double *out) {
     double between[N];
     fill(between, 0);

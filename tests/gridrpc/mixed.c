@@ -1,4 +1,4 @@
-/* One program against functions of both kinds: a native library's, and Python's, whose sizes come last of the inputs.
+/* One program that calls functions of both kinds: a native library's, and Python's, whose sizes are the last inputs.
  *
  *   mixed CONFIGURATION */
 #include "../../examples/gridrpc/example.h"

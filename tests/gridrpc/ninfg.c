@@ -1,4 +1,4 @@
-/* What programs of Ninf-G, OmniRPC and Ninf do, in the words of their manuals (ninfg.idl). */
+/* Usage patterns of Ninf-G, OmniRPC and Ninf programs, as their manuals describe them (ninfg.idl). */
 #define _GNU_SOURCE
 #include "suite.h"
 
@@ -15,7 +15,7 @@ static int write_text(const char *path, const char *text) {
     return file != NULL && fputs(text, file) >= 0 && fclose(file) == 0;
 }
 
-/* The content of a file, in memory of the suite's; "" if there is none. */
+/* Returns the content of a file in memory that belongs to the suite; "" if there is none. */
 static const char *text_of(const char *path) {
     static char text[4][256];
     static int next;
@@ -181,7 +181,7 @@ static void bodies_ask_whether_they_are_cancelled(void) {
     EQUAL(0, canceled);
 }
 
-/* Waits until a file is there, and removes it. */
+/* Waits until a file exists, and removes it. */
 static void await_file(const char *path, const char *end) {
     char name[600];
     struct timespec pause = {0, 1000000};
@@ -190,7 +190,7 @@ static void await_file(const char *path, const char *end) {
     remove(name);
 }
 
-/* They may end by themselves then; one that goes on is ended. The worker goes on with other calls. */
+/* They can then end by themselves; a body that continues is ended. The worker continues with other calls. */
 static void bodies_see_that_they_are_cancelled(void) {
     char path[500], runs[510];
     grpc_sessionid_t id;
@@ -210,7 +210,7 @@ static void bodies_see_that_they_are_cancelled(void) {
         EXPECT(GRPC_CANCELED_NP, grpc_get_error(id));
     }
     OK(grpc_function_handle_set_timeout_np(&handle, 0.2));
-    /* Until one has begun before its time was over. */
+    /* Until a call has begun before its time limit ended. */
     strcpy(runs, path);
     strcat(runs, ".runs");
     do EXPECT(GRPC_TIMEOUT_NP, grpc_call(&handle, path, 0, &rounds));
@@ -426,13 +426,13 @@ static void *call_endless(void *begun) {
     return NULL;
 }
 
-/* grpc_call has no id: only this ends it. */
+/* grpc_call has no id: this is the only method to end it. */
 static void calls_of_other_threads_are_cancelled(void) {
     pthread_t thread;
     pthread_barrier_t begun;
     struct timespec pause = {0, 20000000};
     int over = 0;
-    /* Simulated, a body never ends that waits for its cancellation. */
+    /* In simulation, a body that waits for its cancellation never ends. */
     if (getenv("GRIDLOOM_SIMULATE") != NULL) return;
     BEGIN();
     OK(grpc_function_handle_default(&endless, "gridrpc/loop"));

@@ -1,2 +1,2 @@
-/* A constant of the descriptions of ninfg.idl, which includes this outside of Globals. */
+/* A constant for the descriptions in ninfg.idl, which includes this file outside of Globals. */
 #define FACTOR 2

@@ -39,7 +39,7 @@ static void state_is_each_objects_own(void) {
     OK(grpc_object_handle_destruct_np(&b));
 }
 
-/* By a library's functions: its variables are the object's, too. */
+/* By a library's functions: the library's variables belong to the object, too. */
 static void methods_of_a_library(void) {
     grpc_object_handle_t_np objects[2];
     int number = 0;
@@ -54,7 +54,7 @@ static void methods_of_a_library(void) {
     EXPECT(GRPC_INVALID_OBJECT_HANDLE_NP, grpc_invoke_np(&objects[1], "next", &number));
 }
 
-/* None is waited for before the next is called; large arguments come later than small ones. */
+/* The calls do not wait for each other; large arguments arrive later than small ones. */
 static void methods_run_in_order(void) {
     enum { CALLS = 30 };
     grpc_sessionid_t ids[3 * CALLS];
@@ -209,7 +209,7 @@ static void what_waits_can_be_cancelled(void) {
     OK(grpc_invoke_async_np(&a, "add", &waits, 1, &sum, &count));
     STOP(waits);
     EXPECT(GRPC_CANCELED_NP, grpc_get_error(waits));
-    /* What runs is stopped with its process. */
+    /* The running method is stopped together with its process. */
     OK(grpc_invoke_async_np(&a, "add", &waits, 1, &sum, &count));
     STOP(runs);
     EXPECT(GRPC_CANCELED_NP, grpc_get_error(runs));
@@ -272,7 +272,8 @@ static void remote_data_are_read(void) {
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_invoke_np(&a, "scale", 0.5, N, r));
 }
 
-/* One that is there, and one that is made in the block; both have been called once for each call when it ends. */
+/* An existing object, and one that is made in the block; when the block ends, both have been called once for each
+ * call. */
 static void in_a_mapped_block(void) {
     long sum = 0, own = 0, count = 0, last = 0;
     fill();

@@ -1,5 +1,5 @@
-! Objects, attributes of handles and sessions, and what sessions were, as the modules of grpc.f90 have them: objects CONFIGURATION.
-! Prints a line a case.
+! Objects, attributes of handles and sessions, and records of ended sessions, through the modules of grpc.f90: objects
+! CONFIGURATION. Prints a line for each case.
 module counted
     use, intrinsic :: iso_c_binding
     implicit none
@@ -39,7 +39,7 @@ program objects
     call tell("finalize")
     call leave()
 contains
-    ! The server that ran a session.
+    ! Returns the server that ran a session.
     function server_of(id) result(name)
         integer(c_int), intent(in) :: id
         character(len=:), allocatable :: name

@@ -1,4 +1,4 @@
-/* The 50 cases by the groups of the OGF interoperability test of GridRPC systems, written anew (reference, 1.8):
+/* The 50 cases in the groups of the OGF interoperability test of GridRPC systems, rewritten (reference, 1.8):
  * initialize 2, finalize 2, handles 9, call 4, wait 13, probe 8, cancel 5, errors 7. */
 #include "suite.h"
 
@@ -124,7 +124,7 @@ static void call_async_uninitialized(void) {
 
 enum { COUNT = 4 };
 
-/* Begins COUNT calls of add, each through a handle of its own. */
+/* Starts COUNT calls of add, each through a handle of its own. */
 static int begin_all(grpc_function_handle_t *handles, grpc_sessionid_t *ids, int *results) {
     for (int i = 0; i < COUNT; i++) {
         if (grpc_function_handle_default(&handles[i], "gridrpc/add") != GRPC_NO_ERROR) return 0;
@@ -176,7 +176,7 @@ static void wait_and_uninitialized(void) {
     EXPECT(GRPC_NOT_INITIALIZED, grpc_wait_and(ids, 1));
 }
 
-/* It would hang if it waited: a loop is among them. */
+/* It would hang if it waited: a call that loops is among them. */
 static void wait_and_with_a_bad_id(void) {
     grpc_sessionid_t ids[2];
     BEGIN();

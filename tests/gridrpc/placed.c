@@ -1,4 +1,5 @@
-/* Data on servers of the program's choice, the five modes, and what is no datum any more (grpc_data.h, grpc_remote.h). */
+/* Data on servers that the program chooses, the five modes, and uses of a datum that no longer exists (grpc_data.h,
+ * grpc_remote.h). */
 #include "suite.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static int lies_at(grpc_data_t *data, const char *places) {
     return is_so;
 }
 
-/* Sums it up on whatever server is chosen, which has to be that one. */
+/* Sums it up on whichever server is chosen, which must be that one. */
 static void sums_there(grpc_data_t *data, const char *server) {
     grpc_sessionid_t id;
     grpc_session_details_np info;
@@ -47,7 +48,7 @@ static void sums_there(grpc_data_t *data, const char *server) {
     OK(grpc_data_memory_mapping_set("x", x));                                                                          \
     OK(grpc_data_memory_mapping_set("z", z))
 
-/* A result of which there are copies on two servers besides; each may be given up. */
+/* A result with additional copies on two servers; each copy may be deleted. */
 static void copies_on_named_servers(void) {
     grpc_data_t data;
     grpc_data_t *all[] = {&data, NULL};
@@ -98,7 +99,7 @@ static void memory_to_a_server(void) {
     OK(grpc_data_free(&data, NULL));
 }
 
-/* One copy, on one server: what reads it runs there, and nothing takes it elsewhere. */
+/* One copy on one server: calls that read it run there, and it is not copied elsewhere. */
 static void unique_where_it_was_made(void) {
     grpc_data_t data, out;
     grpc_data_t *all[] = {&data, NULL};
@@ -125,7 +126,7 @@ static void unique_where_it_was_made(void) {
     OK(grpc_data_transfer(&data, NULL, other, NULL));
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_data_wait(all, GRPC_WAIT_ALL, NULL));
     CHECK(lies_at(&data, "server-2"));
-    /* Two that are on different servers cannot be read by one call. */
+    /* One call cannot read two such data on different servers. */
     MODES(unique, GRPC_UNIQUE_STICKY);
     HANDLE(axpy, "axpy");
     OK(grpc_data_init(&out, NULL, other, GRPC_DOUBLE, extents, unique));
@@ -137,7 +138,7 @@ static void unique_where_it_was_made(void) {
     sums_there(&out, "server-1");
 }
 
-/* The same of what the program has: it goes to its server, and the library keeps nothing of it. */
+/* The same with memory of the program: it is sent to its server, and the library keeps no copy. */
 static void unique_from_memory(void) {
     grpc_data_t data;
     grpc_data_t *all[] = {&data, NULL};
@@ -158,7 +159,7 @@ static void unique_from_memory(void) {
     EXPECT(GRPC_INVALID_DATA_NP, grpc_data_init(&data, from, two, GRPC_DOUBLE, extents, both));
 }
 
-/* Read once, where it is, and gone: also for calls that fail, and however it was made. */
+/* Read once, where it is, and then deleted: also for calls that fail, and however it was made. */
 static void strictly_volatile(void) {
     grpc_data_t made, put;
     URIS(from, "memory:x");
@@ -177,7 +178,7 @@ static void strictly_volatile(void) {
     OK(grpc_data_getinfo(&made, GRPC_STATUS, NULL, &text));
     TEXT("undefined", text);
     free(text);
-    /* A result of it that stays, and is of use after it. */
+    /* A result of it that stays and can be used after it. */
     grpc_remote_t kept;
     OK(grpc_data_init(&put, from, stays, GRPC_DOUBLE, extents, modes));
     OK(grpc_remote_new_np(&kept, NULL));
@@ -187,7 +188,7 @@ static void strictly_volatile(void) {
     EQUAL(total, sum);
 }
 
-/* Files of servers: the content goes from there to where it is used, and back. */
+/* Files of servers: the content is sent from there to where it is used, and back. */
 static void files_of_servers(void) {
     grpc_data_t data, again, ints, wrong;
     grpc_data_t *all[] = {&data, NULL};
@@ -218,7 +219,7 @@ static void files_of_servers(void) {
     OK(grpc_data_transfer(&wrong, NULL, NULL, NULL));
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_data_wait(all, GRPC_WAIT_ALL, NULL));
     CHECK(strstr(grpc_last_error_text_np(), "Permission denied") != NULL);
-    /* A result goes there from where it was made. */
+    /* A result is sent there from where it was made. */
     URIS(made, "file://server-2/placed/made.bin");
     HANDLE(transpose, "transpose");
     OK(grpc_data_init(&ints, NULL, made, GRPC_DOUBLE, extents, NULL));
@@ -232,7 +233,7 @@ static void files_of_servers(void) {
     EXPECT(GRPC_INVALID_DATA_NP, mynetsl("sum", (long)N, &wrong, &sum));
 }
 
-/* What a later session finds of it: its description, and its content where it was put. */
+/* What a later session finds of it: its description, and its content in the file. */
 static void found_by_another_session(void) {
     grpc_data_t data, found;
     URIS(from, "memory:x");
@@ -256,7 +257,7 @@ static void found_by_another_session(void) {
     EXPECT(GRPC_INVALID_DATA_NP, grpc_data_load(&found, "file://server-1/placed/kept.bin"));
 }
 
-/* What stands for no datum any more is not read as memory. */
+/* A handle that no longer represents a datum is not read as memory. */
 static void what_was_freed_or_copied(void) {
     grpc_data_t data, copy;
     grpc_remote_t remote;
@@ -283,7 +284,7 @@ static void what_was_freed_or_copied(void) {
     OK(grpc_data_unbind(&data));
     REFUSED(mynetsl("sum", (long)N, &data, &sum), "freed");
     REFUSED(grpc_data_free(&data, NULL), "freed");
-    /* What is only written to is memory: another variable may lie where a datum was. */
+    /* An output argument is memory: another variable may be where a datum was. */
     union {
         grpc_data_t data;
         float y[2 * N];
@@ -291,7 +292,7 @@ static void what_was_freed_or_copied(void) {
     OK(grpc_data_init(&place.data, from, NULL, GRPC_DOUBLE, extents, NULL));
     OK(grpc_data_unbind(&place.data));
     OK(grpc_call(&transpose, 2 * N, 1, x, place.y));
-    /* It is memory again as soon as something else is there, and a datum once it is described. */
+    /* It is memory again when something else is stored there, and a datum when it is initialised again. */
     memset(&data, 0, sizeof data);
     OK(mynetsl("sum", 2L, &data, &sum));
     OK(grpc_data_init(&data, from, NULL, GRPC_DOUBLE, extents, NULL));
@@ -313,7 +314,7 @@ static void files_are_as_described(void) {
     OK(grpc_data_init(&data, file, NULL, GRPC_DOUBLE, extents, NULL));
     REFUSED(mynetsl("sum", (long)N, &data, &sum), "'file:short.bin' has 23992 bytes");
     CHECK(strstr(grpc_last_error_text_np(), "3000 of GRPC_DOUBLE, 24000 bytes") != NULL);
-    /* Of one without extents the file says its size. */
+    /* For a datum without extents the size of the file counts. */
     OK(grpc_data_init(&data, file, NULL, GRPC_DOUBLE, any, NULL));
     OK(mynetsl("sum", (long)N - 1, &data, &sum));
     EQUAL(total - (N - 1), sum);

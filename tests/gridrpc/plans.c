@@ -1,4 +1,4 @@
-/* Plans of blocks: what grpc_plan.h promises. */
+/* Plans of blocks: tests of what grpc_plan.h promises. */
 #include "suite.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static void fill(void) {
     suite_fill(z, N, 100);
 }
 
-/* A block with two calls that have a place in a plan, and what it gives. */
+/* A block with two calls that are part of a plan, and its results. */
 #define STEP(axpy)                                                                                                     \
     do {                                                                                                               \
         grpc_call(&axpy, N, 2.0, x, y);                                                                                \
@@ -22,13 +22,13 @@ static void fill(void) {
     } while (0)
 #define RIGHT() (suite_is_all(y, N, 12) && suite_is_all(z, N, 112))
 
-/* Whether the plan has the call on that server. */
+/* Returns whether the plan has the call on that server. */
 static int is_on(const char *plan, size_t call, const char *server) {
     char name[NAME];
     return grpc_plan_server_np(plan, call, name, sizeof name) > 0 && strcmp(name, server) == 0;
 }
 
-/* The content of a file; NULL if there is none. */
+/* Returns the content of a file; NULL if there is none. */
 static char *content(const char *name) {
     FILE *file = fopen(name, "r");
     char *text;
@@ -69,7 +69,7 @@ static void planned_and_not_called(void) {
     EQUAL(2, calls);
     CHECK(strstr(plan, "\"heuristic\": \"heft\"") != NULL && strstr(plan, "\"problem\": ") != NULL);
     free(plan);
-    /* The plan in words. */
+    /* The plan as text. */
     OK(grpc_map_report_np("plan.txt"));
     char *words = content("plan.txt");
     CHECK(words != NULL && strstr(words, "plan by heft: 2 tasks on") == words);
@@ -100,7 +100,7 @@ static void saved_edited_and_run(void) {
     free(ran);
     free(moved);
     free(plan);
-    /* The file is as it was, and does as well. */
+    /* The file is unchanged, and can be used as well. */
     fill();
     grpc_map("file:plan.json") STEP(axpy);
     OK(grpc_map_error_np());
@@ -121,7 +121,7 @@ static void the_plan_of_a_block_that_ran(void) {
     grpc_map("again") STEP(axpy);
     OK(grpc_map_error_np());
     CHECK(RIGHT());
-    /* Of arguments only the kinds count. */
+    /* Only the types of arguments count. */
     fill();
     grpc_map("again") {
         grpc_call(&axpy, N, 5.0, x, z);
@@ -136,7 +136,7 @@ static void the_plan_of_a_block_that_ran(void) {
     free(plan);
 }
 
-/* Each call is by itself then, and right. */
+/* Each call runs by itself then, and its results are right. */
 static void a_plan_that_does_not_fit(void) {
     char *plan = NULL;
     fill();
@@ -167,7 +167,7 @@ static void mistakes(void) {
     BEGIN();
     HANDLE(axpy, "axpy");
     fill();
-    /* What has no place in a plan. */
+    /* Calls that are not part of a plan. */
     grpc_plan("auto") {}
     OK(grpc_map_error_np());
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_plan_get_np(&plan));
@@ -208,7 +208,7 @@ static void in_a_block_it_is_refused(void) {
     OK(grpc_map_error_np());
     EQUAL(0, runs);
     CHECK(RIGHT());
-    /* The other way round the inner one joins. */
+    /* In the opposite case the inner block joins. */
     grpc_plan("auto") {
         runs++;
         grpc_map("heft") STEP(axpy);
@@ -228,7 +228,7 @@ static void without_a_session(void) {
     EXPECT(GRPC_NOT_INITIALIZED, grpc_plan_define_np("a", NULL));
 }
 
-/* Behind the block the function goes on. */
+/* The function continues after the block. */
 static int leaves(grpc_function_handle_t *axpy) {
     grpc_plan("auto") {
         grpc_call(axpy, N, 2.0, x, y);

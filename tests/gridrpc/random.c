@@ -1,11 +1,11 @@
-/* Random programs, made call after call and made in blocks of grpc_map: both leave the same bytes in memory. */
+/* Random programs, run call by call and in blocks of grpc_map: both leave the same bytes in memory. */
 #include "suite.h"
 
 #include <stdlib.h>
 
 enum { POOL = 64, STEPS = 40, LOG = 2 * STEPS, PROGRAMS = 100 };
 
-/* What a program works on. */
+/* The data of a program. */
 typedef struct world {
     double pool[POOL];
     double log[LOG];
@@ -13,7 +13,7 @@ typedef struct world {
     grpc_sessionid_t outstanding[STEPS];
     int sessions;
     int n, x;   /* the range that was used last */
-    int unsaid; /* the program changed what it did not say */
+    int unsaid; /* the program changed data without declaring it */
 } world;
 
 typedef struct handles {
@@ -27,7 +27,7 @@ static int draw(int below) {
     return (int)((state >> 33) % (uint64_t)below);
 }
 
-/* A range of `n` elements that do not overlap with those from `x`. */
+/* Draws a range of `n` elements that does not overlap with the range at `x`. */
 static int draw_other(int n, int x) {
     int y;
     do y = draw(POOL - n + 1);
@@ -35,7 +35,7 @@ static int draw_other(int n, int x) {
     return y;
 }
 
-/* Without a block all calls wait, so that each sees what those before it have made. */
+/* Without a block all calls wait, so that each sees the results of the calls before it. */
 static grpc_error_t make(world *w, int is_mapped, grpc_function_handle_t *handle, int n, int x, int y) {
     int waits = draw(2);
     if (!is_mapped || waits) return grpc_call(handle, n, 0.5, w->pool + x, w->pool + y);
@@ -49,7 +49,7 @@ static void wait_for_one(world *w) {
     w->outstanding[one] = w->outstanding[--w->sessions];
 }
 
-/* The program's own work: reads a range, and changes it in every other case. */
+/* The program's own work: reads a range, and changes it in every second case. */
 static void work(world *w, int is_mapped, int n, int x) {
     int changes = draw(2), says = draw(2);
     for (int i = x; i < x + n; i++) OK(grpc_fetch(w->pool + i));
@@ -62,7 +62,7 @@ static void work(world *w, int is_mapped, int n, int x) {
     }
 }
 
-/* Ranges are often the one that was used last, so that results are read as they were made, and in parts. */
+/* The range that was used last is often used again, so that results are read whole and in parts. */
 static void step(world *w, handles *h, int is_mapped) {
     int is_last = draw(2), n = is_last ? w->n : draw(12);
     int x = is_last ? w->x : draw(POOL - n + 1), y = draw_other(n, x);
@@ -103,7 +103,7 @@ static void random_programs(void) {
     OK(grpc_function_handle_default(&h.axpy, "gridrpc/axpy"));
     OK(grpc_function_handle_default(&h.sum, "gridrpc/sum"));
     OK(grpc_function_handle_default(&h.transpose, "gridrpc/transpose"));
-    /* Where servers may be lost, calls that are bound to one would fail. */
+    /* If servers may be lost, calls that are bound to one would fail. */
     if (getenv("GRIDRPC_SERVERS_FAIL") != NULL)
         OK(grpc_function_handle_default(&h.bound, "gridrpc/axpy"));
     else

@@ -1,4 +1,4 @@
-/* Data that stay where they are made (grpc_remote.h). */
+/* Data that stay on the servers where they are made (grpc_remote.h). */
 #include "suite.h"
 
 enum { N = 5000 };
@@ -13,7 +13,7 @@ static void fill(void) {
     }
 }
 
-/* y := 2 y + y, four times over, without a value at the client in between. */
+/* y := 2 y + y, four times, without a value at the client in between. */
 static void a_chain_of_calls(void) {
     grpc_remote_t a;
     grpc_sessionid_t ids[4];
@@ -42,7 +42,7 @@ static void both_ways_in_one_call(void) {
     HANDLE(kinds, "kinds");
     OK(grpc_remote_new_np(&total, "total"));
     OK(grpc_remote_new_np(&sums, "sums"));
-    /* A scalar and an array that stay, beside others that come. */
+    /* A scalar and an array that stay on the server, beside others that are returned. */
     OK(grpc_call(&sum, (long)N, x, total));
     OK(grpc_remote_get_np(total, &got, sizeof got));
     EQUAL(N * (N - 1) / 2.0, got);
@@ -77,7 +77,7 @@ static void scalars_that_are_changed(void) {
     EQUAL(4.5, f);
 }
 
-/* As it lies in memory: an array of two rows is one of three, and bytes are what a call takes them for. */
+/* Shapes do not matter in memory: an array of two rows can be one of three, and bytes are whatever the call declares. */
 static void other_views(void) {
     grpc_remote_t a;
     float in[6] = {1, 2, 3, 4, 5, 6}, out[6] = {0};
@@ -121,7 +121,7 @@ static void by_a_stack_and_a_bound_handle(void) {
     TEXT(suite_server(), info.server);
     OK(grpc_remote_get_np(a, z, sizeof z));
     EQUAL(3.0 * (N - 1) + 1, z[N - 1]);
-    /* What is passed by value, if not by a stack, is none. */
+    /* An argument that is passed by value, other than by a stack, cannot be remote. */
     popArg(stack);
     pushArg(stack, z);
     destructArgStack(stack);
@@ -141,7 +141,7 @@ static void what_failed_is_told(void) {
     CHECK(strstr(grpc_last_error_text_np(), "'A'") != NULL);
     EXPECT(GRPC_INVALID_DATA_NP, grpc_remote_wait_np(a));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_remote_put_np(a, NULL, 8));
-    /* Refused by the server: no such number of elements. */
+    /* Refused by the server: a negative number of elements. */
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_call(&total, -1L, a, &sum));
     OK(grpc_remote_free_np(a));
     EXPECT(GRPC_INVALID_DATA_NP, grpc_remote_free_np(a));
@@ -160,7 +160,7 @@ static void what_failed_is_told(void) {
     EQUAL(id, failed);
 }
 
-/* A call that makes a remote result is probed, cancelled and waited for as any. */
+/* A call that makes a remote result is probed, cancelled and waited for like any other. */
 static void sessions_are_the_same(void) {
     grpc_remote_t a;
     grpc_sessionid_t id;
@@ -183,7 +183,7 @@ static void sessions_are_the_same(void) {
     OK(grpc_wait(id));
 }
 
-/* The routine has it by columns; programs in C have it by rows, wherever it is. */
+/* The routine uses columns; programs in C use rows, wherever the array is. */
 static void routines_by_columns(void) {
     double rows[6] = {0}, brought[6] = {0}, total = 0;
     grpc_remote_t a;
@@ -196,7 +196,7 @@ static void routines_by_columns(void) {
     OK(grpc_call(&steps, 2, 3, a));
     OK(grpc_remote_get_np(a, brought, sizeof brought));
     CHECK(memcmp(rows, brought, sizeof rows) == 0);
-    /* As another array, of as many elements: the first four in the program's memory. */
+    /* As another array with as many elements: the first four in the program's memory. */
     HANDLE(axpy, "axpy");
     OK(grpc_call(&axpy, 6, 1.0, a, brought));
     EQUAL(20, brought[3]);

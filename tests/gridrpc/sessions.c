@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- 1.1: what each function says -------------------------------------------------------------------------------- */
+/* ---- 1.1: return values of each function ------------------------------------------------------------------------- */
 
 static void initialize_twice(void) {
     int y = 0;
@@ -352,8 +352,8 @@ static void a_time_limit(void) {
     EXPECT(GRPC_TIMEOUT_NP, grpc_get_error(id));
 }
 
-/* The child answers by a pipe, as checks of a case are the parent's, and is then killed: a tool that watches memory
- * looks at the parent's. */
+/* The child answers through a pipe, because only the parent checks a case, and is then killed, so that tools which
+ * check memory look at the parent only. */
 static void a_child_has_no_session(void) {
     grpc_sessionid_t id;
     int y = 0, ends[2];
@@ -378,7 +378,7 @@ static void a_child_has_no_session(void) {
     EQUAL(2, y);
 }
 
-/* How many are very many: fewer for tools that make a program slow. */
+/* Returns a large number of calls: smaller for tools that make a program slow. */
 static int very_many(void) {
     const char *said = getenv("GRIDRPC_SESSIONS");
     return said == NULL ? 100000 : atoi(said);
@@ -400,7 +400,7 @@ static void very_many_sessions(void) {
     free(results);
 }
 
-/* A program that takes one after the other out of its array, whichever has ended. */
+/* A program that removes sessions from its array one by one, in the order in which they end. */
 static void many_are_drained(void) {
     int left = very_many() / 20, wrong = 0;
     const int count = left;
@@ -426,7 +426,7 @@ static void many_are_drained(void) {
     free(results);
 }
 
-/* The time of a session ends with its task, whenever the program asks. */
+/* The duration of a session ends with its task, whenever the program asks. */
 static void a_session_ends_when_its_task_does(void) {
     grpc_session_details_np first, second;
     grpc_sessionid_t id;

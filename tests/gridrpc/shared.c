@@ -1,4 +1,4 @@
-/* Shared data (grpc_shared.h), and the faces of OmniStorage and OmniRPC (omst.h, OmniRpc.h). */
+/* Shared data (grpc_shared.h), and the APIs of OmniStorage and OmniRPC (omst.h, OmniRpc.h). */
 #include "suite.h"
 
 #include <OmniRpc.h>
@@ -45,7 +45,7 @@ static void puts_gets_and_deletes(void) {
     CHECK(memcmp("words", y, 5) == 0);
     OK(grpc_shared_get_part_np("words", 10, NULL, 0, 0));
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_part_np("words", 6, y, 5, 0));
-    CHECK(strstr(grpc_last_error_text_np(), "'words' has 4 bytes from byte 6 on, and the place for them 5") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "'words' has 4 bytes from byte 6 on, and the memory for them 5") != NULL);
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_get_part_np("words", 5, NULL, 5, 0));
     EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_get_part_np("word", 5, y, 5, 0));
     OK(grpc_shared_put_np("nothing", NULL, 0, 0));
@@ -60,7 +60,7 @@ static void a_size_that_differs(void) {
     BEGIN();
     OK(grpc_shared_put_np("three", three, sizeof three, 0));
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_np("three", place, 2 * sizeof *place, 0));
-    CHECK(strstr(grpc_last_error_text_np(), "'three' has 12 bytes, and the place for it 8") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "'three' has 12 bytes, and the memory for it 8") != NULL);
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_np("three", place, sizeof place, 0));
     EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstGetData("three", place, 0));
     EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstGetData("three", place, 11));
@@ -90,7 +90,7 @@ static void what_is_no_name(void) {
         EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_place_np(wrong[i], NULL));
         EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_delete_np(wrong[i]));
         EQUAL(-GRPC_INVALID_NAME_NP, OmstGetData(wrong[i], &exists, 4));
-        /* What the grid refuses, the wait tells. */
+        /* The wait reports what the grid refuses. */
         request = OmstPutData(wrong[i], "", 1, OMST_POINT2POINT);
         EQUAL(-GRPC_INVALID_NAME_NP, request == NULL ? -grpc_last_error_get_np() : OmstWait(request));
     }
@@ -146,7 +146,7 @@ static void copies_on_servers(void) {
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_place_np("placed", none));
 }
 
-/* A result becomes shared, and what is shared an argument: the program sees neither. */
+/* A result becomes shared, and a shared datum becomes an argument: neither passes through the program. */
 static void arguments_of_calls(void) {
     grpc_remote_t made, found, bytes, nothing;
     double total = 0, back[4];
@@ -169,7 +169,7 @@ static void arguments_of_calls(void) {
     EQUAL(1.5 * N * (N - 1.0), total);
     OK(grpc_shared_get_np("made", y, sizeof y, 0));
     EQUAL(3, y[1]);
-    /* Its version stays; bytes are an argument, too. */
+    /* Its version stays; bytes can be an argument, too. */
     OK(grpc_shared_put_np("made", x, 4 * sizeof *x, 1));
     OK(grpc_call(&sum, (long)N, found, &total));
     EQUAL(1.5 * N * (N - 1.0), total);
@@ -244,7 +244,7 @@ static void begun_puts(void) {
         EXPECT(GRPC_OTHER_ERROR_CODE, grpc_last_error_get_np());
     }
     CHECK(OmstPutData("hinted", NULL, 1, 0) == NULL);
-    /* One that is not waited for, nor is its end: the session ends first. */
+    /* A request that is not waited for and does not end: the session ends first. */
     CHECK(OmstPutData("late", x, sizeof x, 0) != NULL);
 }
 
@@ -254,7 +254,7 @@ static void begun_gets_puts_and_waits(void) {
     char name[32];
     fill();
     BEGIN();
-    /* Everything begins before anything is there. */
+    /* All requests begin before anything is available. */
     for (int i = 0; i < PARTS; i++) {
         snprintf(name, sizeof name, "begun %d", i);
         OK(grpc_shared_begin_wait_np(&waits[i], name, GRPC_FOR_EVER_NP));
@@ -283,7 +283,7 @@ static void begun_gets_puts_and_waits(void) {
     EXPECT(GRPC_INVALID_SESSION_ID, grpc_shared_cancel_np(gets[0]));
     EXPECT(GRPC_INVALID_SESSION_ID, grpc_shared_finish_np(NULL, 0));
     EXPECT(GRPC_INVALID_SESSION_ID, grpc_shared_finish_np(&other, 0));
-    /* A request of omst.h is one, too, and the other way. */
+    /* A request of omst.h can be used here, too, and vice versa. */
     OK(grpc_shared_finish_np(OmstPutData("of omst.h", x, 8, OMST_POINT2POINT), GRPC_FOR_EVER_NP));
     OK(grpc_shared_begin_put_np(&other, "for omst.h", x, 8, 0, 1));
     EQUAL(0, OmstWait(other));
@@ -304,7 +304,7 @@ static void what_fails_after_it_has_begun(void) {
     EXPECT(GRPC_NO_ROOM_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
     OK(grpc_shared_begin_get_np(&request, "mydat", place, sizeof place, 0));
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
-    CHECK(strstr(grpc_last_error_text_np(), "'mydat' has 8 bytes, and the place for it 16") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "'mydat' has 8 bytes, and the memory for it 16") != NULL);
     EQUAL(7, place[0]);
     OK(grpc_shared_begin_get_np(&request, "mydata", place, 8, 0.05));
     EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
@@ -334,7 +334,7 @@ static void what_fails_after_it_has_begun(void) {
     CHECK(request == first);
 }
 
-/* Of servers for real, none has a folder for them; those in simulation have disks. */
+/* Real servers have no folder for durable data; those in simulation have disks. */
 static void durable_data(void) {
     grpc_error_t first, second;
     double got = 0;
@@ -393,7 +393,7 @@ static void calls_after_omnirpc(void) {
     EXPECT(GRPC_FUNCTION_NOT_FOUND, grpc_last_error_get_np());
     CHECK(OmniRpcCallAsync("no_such_entry", 1) == NULL);
     CHECK(OmniRpcCallAsync(NULL) == NULL);
-    /* A call that fails: its place is told all the same. */
+    /* The index of a call that fails is reported all the same. */
     requests[0] = NULL;
     requests[1] = OmniRpcCallAsync("gridrpc/exit", 3);
     EQUAL(1, OmniRpcWaitAny(2, requests));
@@ -412,7 +412,7 @@ static void options_of_omnirpc(void) {
     EQUAL(4, argc);
     TEXT("1", argv[1]);
     TEXT("--size", argv[2]);
-    /* Without a file behind it, it is the program's. */
+    /* Without a file after it, the option belongs to the program. */
     TEXT("--hostfile", argv[3]);
     CHECK(argv[4] == NULL);
     OmniRpcFinalize();

@@ -2,7 +2,7 @@
  *
  *   suite CONFIGURATION SERVER [WORDS]     all cases, or those whose text contains WORDS
  *
- * Cases wait for events and never for a time; one that hangs is ended, with the suite, after two minutes. */
+ * Cases wait for events and never for a time; a case that hangs is ended after two minutes, together with the suite. */
 #include "suite.h"
 
 #include <math.h>
@@ -63,7 +63,7 @@ int suite_is_all(const double *values, int n, double expected) {
 
 const char *suite_server(void) { return server; }
 
-/* In a handler of a signal: only write() is safe. */
+/* Runs in a signal handler, where only write() is safe. */
 static void hangs(int signal) {
     static const char text[] = "\nBail out! this case hangs: ";
     (void)signal;
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
     suite_config = argv[1];
     server = argv[2];
     signal(SIGALRM, hangs);
-    /* For files of servers, of which this is the folder that they offer. */
+    /* For files of servers, which offer this folder. */
     setenv("GRIDLOOM_FILES", ".", 0);
     for (size_t group = 0; group < sizeof groups / sizeof *groups; group++)
         for (const test_case *one = groups[group]; one->run != NULL; one++)

@@ -1,4 +1,5 @@
-! What the programs in Fortran have in common: a case is what gives and holds said since the case before, told in a line.
+! Common parts of the Fortran programs: a case consists of the checks (gives, holds) since the previous case, and is
+! reported in a line.
 module suite
     use, intrinsic :: iso_c_binding, only: c_int
     use grpc
@@ -11,7 +12,7 @@ module suite
 
 contains
 
-    ! Each in a statement of its own: operands of .and. need not be evaluated.
+    ! In separate statements, because all operands of .and. may be evaluated.
     subroutine gives(error, expected)
         integer(c_int), intent(in) :: error, expected
         if (error == expected) return
@@ -31,7 +32,7 @@ contains
         is_right = .true.
     end subroutine
 
-    ! With an error if a case failed.
+    ! Ends with an error if a case failed.
     subroutine leave()
         if (failed > 0) error stop 1
     end subroutine

@@ -1,4 +1,4 @@
-/* Runs cases one after the other and says how each went, as the Test Anything Protocol has it. */
+/* Runs cases one after the other and reports each result in the Test Anything Protocol. */
 #ifndef SUITE_H
 #define SUITE_H
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A case: what it shows, which begins with its place in the reference (OGF group, or rule), and how. */
+/* A case: its title, which begins with its place in the reference (OGF group, or rule), and its function. */
 typedef struct test_case {
     const char *shows;
     void (*run)(void);
@@ -17,15 +17,16 @@ extern const test_case ogf_cases[], session_cases[], argument_cases[], error_cas
     kind_cases[], ninfg_cases[], object_cases[], remote_cases[], shared_cases[], data_cases[], placed_cases[], map_cases[], block_cases[], plan_cases[], heuristic_cases[], graph_cases[], debug_cases[],
     random_cases[];
 
-/* The current case cannot be run, for this reason. */
+/* Skips the current case, for this reason. */
 void suite_skip(const char *why);
 
-/* The configuration that the suite was started with. */
+/* The configuration with which the suite was started. */
 extern const char *suite_config;
-/* The suite itself, by its path. */
+/* The path of the suite itself. */
 extern const char *suite_program;
 
-/* A check of the current case; where one fails the case ends. All macros do: their functions say why and give 0. */
+/* Checks of the current case; the case ends at the first that fails. So do all macros: their functions print the
+ * reason and return 0. */
 int suite_code(grpc_error_t expected, grpc_error_t got, const char *call, const char *file, int line);
 int suite_true(int is_true, const char *what, const char *file, int line);
 int suite_equal(double expected, double got, const char *what, const char *file, int line);
@@ -49,23 +50,23 @@ int suite_text(const char *expected, const char *got, const char *what, const ch
         if (!suite_text((expected), (got), #got, __FILE__, __LINE__)) return;                                          \
     } while (0)
 
-/* A handle of one of the suite's functions, "add"; and the beginning of every case that has a session. */
+/* The beginning of every case that has a session; and a handle of one of the suite's functions, such as "add". */
 #define BEGIN() OK(grpc_initialize(suite_config))
 #define HANDLE(handle, function)                                                                                       \
     grpc_function_handle_t handle;                                                                                     \
     OK(grpc_function_handle_default(&handle, "gridrpc/" function))
-/* What a session says last that was cancelled, or never begun. */
+/* Cancels a session, whose last status must then be an error. */
 #define STOP(id)                                                                                                       \
     do {                                                                                                               \
         OK(grpc_cancel(id));                                                                                           \
         EXPECT(GRPC_SESSION_FAILED, grpc_wait(id));                                                                    \
     } while (0)
 
-/* What cases begin with and look for: all values are that one. */
+/* Fills an array with one value, or checks that all its values are that one. */
 void suite_fill(double *values, int n, double value);
 int suite_is_all(const double *values, int n, double expected);
 
-/* The name of a server of the grid; the suite's own copy. */
+/* Returns the name of a server of the grid; the string belongs to the suite. */
 const char *suite_server(void);
 
 #endif

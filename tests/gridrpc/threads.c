@@ -1,4 +1,4 @@
-/* What threads may do (reference, 1.5): everything at once but initialize and finalize. */
+/* Concurrency that threads may use (reference, 1.5): all functions at the same time, except initialize and finalize. */
 #include "suite.h"
 
 #include <dirent.h>
@@ -10,14 +10,14 @@
 
 enum { THREADS = 8, CALLS = 200 };
 
-/* A thread's share of the work; `wrong` is the line at which it went wrong, or 0. */
+/* A thread's share of the work; `wrong` is the line of the first failed check, or 0. */
 typedef struct part {
     grpc_function_handle_t *shared;
     int number;
     int wrong;
 } part;
 
-/* Runs a thread for each part; the first line at which one went wrong. */
+/* Runs a thread for each part. Returns the line of the first failed check. */
 static int run_all(void *(*body)(void *), grpc_function_handle_t *shared) {
     pthread_t threads[THREADS];
     part parts[THREADS];
@@ -75,7 +75,7 @@ static grpc_sessionid_t contended;
 static int contended_result;
 static atomic_int winners;
 
-/* One of all threads gets the session; when the others are told so, its result is there. */
+/* One of all threads gets the session; when the others return, its result is there. */
 static void *contends(void *argument) {
     part *own = argument;
     grpc_error_t error = grpc_wait(contended);
@@ -130,7 +130,7 @@ static void threads_have_their_own_errors(void) {
     EQUAL(0, run_all(fails_differently, NULL));
 }
 
-/* Of a thread of this process: the signals that it does not take. */
+/* Returns the signals that a thread of this process blocks. */
 static unsigned long long blocked(const char *thread) {
     char name[300], line[200];
     unsigned long long mask = 0;
@@ -143,7 +143,7 @@ static unsigned long long blocked(const char *thread) {
     return mask;
 }
 
-/* Whether the system has begun to remove a thread: it lists one that has ended for a moment longer. */
+/* True if the system has begun to remove a thread: it lists an ended thread for a moment longer. */
 static int is_leaving(const char *thread) {
     enum { EXITING = 4 };
     char name[300], line[1024], *rest;
@@ -151,14 +151,14 @@ static int is_leaving(const char *thread) {
     FILE *file;
     snprintf(name, sizeof name, "/proc/self/task/%s/stat", thread);
     if ((file = fopen(name, "r")) == NULL) return 1;
-    /* Behind its name: its state, five numbers, the flags. */
+    /* After its name: its state, five numbers, the flags. */
     if (fgets(line, sizeof line, file) != NULL && (rest = strrchr(line, ')')) != NULL)
         sscanf(rest, ") %*c %*d %*d %*d %*d %*d %u", &flags);
     fclose(file);
     return (flags & EXITING) != 0;
 }
 
-/* How many threads there are, and how many of them take one of a program's usual signals. */
+/* Counts the threads, and those that accept one of a program's usual signals. */
 static int count_threads(int *taking) {
     static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
     int count = 0;
@@ -178,7 +178,8 @@ static int count_threads(int *taking) {
     return count;
 }
 
-/* Its threads take no signals, so that handlers run on the program's; and they end with grpc_finalize. */
+/* The library's threads accept no signals, so that handlers run on the program's threads; and they end with
+ * grpc_finalize. */
 static void the_librarys_own_threads(void) {
     int taking, before, during, y = 0;
     grpc_sessionid_t id;

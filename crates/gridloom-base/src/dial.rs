@@ -1,25 +1,25 @@
-//! Why a dial failed. The dialling side reports the reason as text. These are the beginnings of its sentences, by which
-//! a node decides what to do next.
+//! Reasons why opening a connection failed. The connecting side reports the reason as text. These are the beginnings
+//! of the texts, by which a node decides what to do next.
 
-/// The name cannot be resolved.
+/// The host name cannot be resolved.
 pub const UNRESOLVED: &str = "the name cannot be resolved";
-/// The host answers that nothing is there.
-pub const NOBODY_LISTENS: &str = "nobody listens there";
-/// Nothing came back.
+/// The host refuses the connection: no program listens on the port.
+pub const NOBODY_LISTENS: &str = "no program listens there";
+/// The host does not answer.
 pub const NO_ANSWER: &str = "no answer";
-/// A program listens there, but does not speak Gridloom's protocol.
-pub const NO_NODE: &str = "what answers there is no Gridloom node";
-/// A node of a grid listens and does not let this one in: another secret, another version, the node itself.
+/// A program listens on the port, but does not use Gridloom's protocol.
+pub const NO_NODE: &str = "the program that answers there is not a Gridloom node";
+/// The node refuses the connection: it has another secret or version, or the node tried to connect to itself.
 pub const REFUSED: &str = "refused: ";
-/// It was connected before.
-pub const GONE: &str = "it was connected and is gone";
+/// The node was connected before.
+pub const GONE: &str = "the connection was lost";
 
-/// Whether trying again cannot help: what stands against it are the settings of the two.
+/// True if a retry cannot help, because the settings of the two nodes do not match.
 pub fn is_lasting(why: &str) -> bool {
     why.contains(REFUSED)
 }
 
-/// What to do about an agent that cannot be had, as the end of a sentence.
+/// Returns the remedy for an agent that cannot be reached, as the end of a sentence.
 pub fn agent_remedy(why: &str) -> &'static str {
     let is = |kinds: &[&str]| kinds.iter().any(|kind| why.starts_with(kind));
     match () {

@@ -1,4 +1,4 @@
-//! Why a task did not give its result. Travels from server to client; the texts name value, limit and remedy.
+//! Why a task failed. The error travels from server to client. Each text names the value, the limit and the remedy.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -10,12 +10,14 @@ use super::id::{DatumId, TaskId};
 #[derive(Clone, PartialEq, Debug, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// The worker process died under the function.
-    #[error("function '{function}' crashed its worker process on server '{server}' ({how}); the server lives on")]
+    /// The worker process died while it ran the function.
+    #[error(
+        "function '{function}' crashed its worker process on server '{server}' ({how}); the server is still running"
+    )]
     Crashed {
         function: String,
         server: String,
-        /// Signal or exit status, in words.
+        /// The signal or exit status as text.
         how: String,
     },
     /// The function raised an exception.
@@ -23,25 +25,25 @@ pub enum TaskError {
     Raised {
         function: String,
         server: String,
-        /// Class of the exception.
+        /// Class name of the exception.
         kind: String,
         message: String,
-        /// Where it was raised, empty or starting with a line break.
+        /// The traceback: empty, or starts with a line break.
         traceback: String,
     },
-    /// A Python function returned something else than its signature says.
+    /// The type of a Python function's return value differs from its signature.
     #[error("function '{function}' on server '{server}' returned a wrong result: {why}")]
     WrongResult {
         function: String,
         server: String,
-        /// What was expected and got.
+        /// The expected and the actual value.
         why: String,
     },
     /// No server offers the function.
     #[error("no server offers function '{function}'{near}")]
     NoSuchFunction {
         function: String,
-        /// Names like it, empty or starting with a semicolon.
+        /// Suggestions of similar names: empty, or starts with a semicolon.
         near: String,
     },
     /// The function's worker could not be started.
@@ -49,23 +51,23 @@ pub enum TaskError {
     CannotRun {
         function: String,
         server: String,
-        /// What is missing.
+        /// What is missing on the server.
         why: String,
     },
-    /// A task needs more room than the server's store has.
+    /// A task needs more memory than the server's store can free for it.
     #[error("{}", store_full(.function, .server, *.needed, *.held, *.limit))]
     StoreFull {
         function: String,
         server: String,
         task: TaskId,
-        /// Bytes its arguments and results take.
+        /// Bytes of its arguments and results.
         needed: u64,
-        /// Bytes that cannot be given up now.
+        /// Bytes in the store that cannot be evicted now.
         held: u64,
         limit: u64,
     },
-    /// A call that was to be measured met other work, before which it gave way.
-    #[error("server '{server}' has other work: a call of '{function}' that was to be measured gave way to it")]
+    /// A measuring call was preempted by other work.
+    #[error("server '{server}' has other work, which preempted a measuring call of '{function}'")]
     GaveWay { function: String, server: String },
     /// The caller cancelled the call.
     #[error("the call was cancelled")]
@@ -73,86 +75,85 @@ pub enum TaskError {
     /// The call's time limit ran out.
     #[error("the call exceeded its time limit of {limit_seconds} s")]
     DeadlineExceeded { limit_seconds: f64 },
-    /// The server was lost and no other could take over.
+    /// The server was lost and no other server could run the task.
     #[error("server '{server}' was lost ({why}) and {}", why_nowhere_else(.function, .server, *.is_bound))]
     ServerLost {
         function: String,
         server: String,
-        /// How the loss was noticed.
+        /// How the loss was detected.
         why: String,
-        /// The program has bound the call to it.
+        /// True if the program bound the call to this server.
         is_bound: bool,
     },
-    /// A datum that the task needs is gone and cannot be computed again.
+    /// A datum that the task needs is lost and cannot be recomputed.
     #[error("data are lost: {why}")]
     DatumLost {
         datum: DatumId,
         /// How it was lost.
         why: String,
     },
-    /// A node has no memory for a datum that it needs.
+    /// A node has not enough memory for a datum that it needs.
     #[error(
-        "there is no memory for {datum} {place}: {why}; free memory there, release results that are no longer needed, or take fewer \
+        "not enough memory for {datum} {place}: {why}; free memory there, release results that are no longer needed, or fetch fewer \
          at a time"
     )]
     OutOfMemory {
         datum: DatumId,
-        /// Where, in words: "in this program", "on server 'x'".
+        /// The place as text: "in this program", "on server 'x'".
         place: String,
-        /// What the system says.
+        /// The operating system's error text.
         why: String,
     },
-    /// A task that it depends on failed.
+    /// A task that this one depends on failed.
     #[error("a call that it depends on failed: {why}")]
     DependencyFailed {
         /// The task that failed first.
         task: TaskId,
-        /// Its error, in words.
+        /// Its error as text.
         why: String,
     },
     /// The group could not be mapped.
     #[error("the group could not be mapped: {why}")]
     NotMapped {
-        /// What stands against it.
+        /// What prevented the mapping.
         why: String,
     },
     /// The agent cannot be reached.
     #[error("cannot use the agent at {address}: {why}{}", agent_remedy(why))]
     AgentLost {
-        /// Where it was.
         address: String,
-        /// How the loss was noticed.
+        /// How the loss was detected.
         why: String,
     },
-    /// The call does not fit the signature that the server has.
+    /// The call does not match the server's signature of the function.
     #[error("server '{server}' refused the call of '{function}': {why}")]
     Refused {
         function: String,
         server: String,
-        /// What was expected and got.
+        /// The expected and the actual value.
         why: String,
     },
-    /// The object of the method call is not there, or not any more.
-    #[error("server '{server}' has no such object to run '{function}' on: {why}")]
+    /// The object of the method call does not exist, or no longer exists.
+    #[error("server '{server}' does not have the object to run '{function}' on: {why}")]
     ObjectLost {
         /// The method.
         function: String,
         server: String,
-        /// How it was lost.
+        /// How the object was lost.
         why: String,
     },
-    /// A transfer of the call's ran out of its time limit.
-    #[error("the {what} of the call were not there within their time limit of {limit_seconds} s")]
+    /// A transfer of the call's arguments or results exceeded its time limit.
+    #[error("the {what} of the call did not arrive within their time limit of {limit_seconds} s")]
     TransferLate {
         /// `arguments` or `results`.
         what: String,
         limit_seconds: f64,
     },
-    /// The server cannot keep a shared datum: its disk is full, say. Another may.
-    #[error("server '{server}' cannot keep the data: {why}")]
+    /// The server cannot store a shared datum, for example because its disk is full. Another server may be able to.
+    #[error("server '{server}' cannot store the data: {why}")]
     NotKept {
         server: String,
-        /// What failed, with its place.
+        /// What failed, and where.
         why: String,
     },
 }
@@ -160,28 +161,28 @@ pub enum TaskError {
 fn store_full(function: &str, server: &str, needed: u64, held: u64, limit: u64) -> String {
     if needed > limit {
         return format!(
-            "a call of '{function}' needs {needed} bytes for what it reads and makes, more than the {limit} bytes of the store of server \
-             '{server}'; pass less at a time, or start the server with a larger --memory"
+            "a call of '{function}' needs {needed} bytes for its arguments and results, more than the {limit} bytes of the store of server \
+             '{server}'; pass less data at a time, or start the server with a larger --memory"
         );
     }
     format!(
-        "store of server '{server}' is full: a call of '{function}' needs {needed} bytes for what it reads and makes, {held} of \
-         {limit} bytes are held; release results that are no longer needed, or start the server with a larger --memory"
+        "store of server '{server}' is full: a call of '{function}' needs {needed} bytes for its arguments and results, {held} of \
+         {limit} bytes are in use; release results that are no longer needed, or start the server with a larger --memory"
     )
 }
 
 fn why_nowhere_else(function: &str, server: &str, is_bound: bool) -> String {
     match is_bound {
-        true => format!("the call of '{function}' is bound to it, as by on('{server}')"),
+        true => format!("the call of '{function}' is bound to it, for example by on('{server}')"),
         false => format!("no other server could run function '{function}'"),
     }
 }
 
-/// What Python raises where a module is not installed.
+/// The exception that Python raises if a module is not installed.
 const NO_MODULE: &str = "ModuleNotFoundError";
 
 impl TaskError {
-    /// Whether the server lacks what the function needs: the task may run on another one.
+    /// True if the server lacks something that the function needs, so that the task may succeed on another server.
     pub fn is_of_server(&self) -> bool {
         match self {
             TaskError::CannotRun { .. } => true,
@@ -190,7 +191,8 @@ impl TaskError {
         }
     }
 
-    /// The same error, naming that function and that server: the code that runs a task need not know them.
+    /// Returns the error with the function's and the server's names filled in. The code that runs a task need not
+    /// know them.
     pub fn named(mut self, its_function: &str, its_server: &str) -> TaskError {
         if let TaskError::Crashed { function, server, .. }
         | TaskError::Raised { function, server, .. }

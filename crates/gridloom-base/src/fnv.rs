@@ -1,9 +1,9 @@
 //! The 64-bit FNV-1a hash, for fingerprints that must be the same on every machine and in every release. It does not
-//! withstand forgery.
+//! protect against forgery.
 //!
 //! Source: Fowler, Noll, Vo, Eastlake, *The FNV Non-Cryptographic Hash Algorithm*, IETF draft-eastlake-fnv.
 
-/// A hash under way.
+/// A hash computation in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Fnv(pub u64);
 
@@ -18,12 +18,12 @@ impl Fnv {
         self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
 
-    /// Takes in a number as eight bytes, the least significant first.
+    /// Hashes a number as eight bytes, the least significant first.
     pub fn number(&mut self, number: u64) {
         number.to_le_bytes().into_iter().for_each(|byte| self.byte(byte));
     }
 
-    /// Takes in a text behind its length.
+    /// Hashes the length of a text, then the text.
     pub fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
         text.bytes().for_each(|byte| self.byte(byte));

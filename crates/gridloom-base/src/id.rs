@@ -1,21 +1,21 @@
-//! Identifiers. A client names its tasks, data and groups by its own identifier and a serial number. So it need not ask
-//! a server or the agent for a name, and a crash of theirs touches no name.
+//! Identifiers. A client names its tasks, data and groups by its own identifier and a serial number. So it need not
+//! request names from a server or the agent, and names stay valid if one of these crashes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// An agent, a server or a client. Drawn at random by the real world, numbered by the simulated one.
+/// An agent, a server or a client. The real world draws the identifier at random; the simulated world counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
 impl NodeId {
-    /// Stands for the catalog, wherever it runs: the owner of data with shared names. No node has this identifier.
+    /// The catalog, wherever it runs: the owner of data with shared names. No node has this identifier.
     pub const CATALOG: NodeId = NodeId(u64::MAX);
 }
 
-/// A folder that several servers share. Drawn at random by the real world.
+/// A folder that several servers share. The real world draws the identifier at random.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct StorageId(pub u64);
 
@@ -30,9 +30,9 @@ macro_rules! client_named {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         pub struct $name {
-            /// The client that made it.
+            /// The client that created it.
             pub client: NodeId,
-            /// Its number among those the client made.
+            /// Serial number at that client.
             pub serial: u64,
         }
 
@@ -45,7 +45,7 @@ macro_rules! client_named {
         impl FromStr for $name {
             type Err = String;
 
-            /// Reads what it is printed as.
+            /// Parses the `Display` form.
             fn from_str(text: &str) -> Result<$name, String> {
                 let parts = || {
                     let (serial, client) = text.strip_prefix($letter)?.split_once("@n")?;
@@ -53,7 +53,7 @@ macro_rules! client_named {
                     Some($name { client, serial: serial.parse().ok()? })
                 };
                 parts().ok_or_else(|| {
-                    format!(concat!("'{}' is no name such as ", $letter, "17@n2f3a90"), text)
+                    format!(concat!("'{}' is not a name such as ", $letter, "17@n2f3a90"), text)
                 })
             }
         }
@@ -61,12 +61,12 @@ macro_rules! client_named {
 }
 
 client_named!(
-    /// One value, immutable: an in-place update makes a new datum.
+    /// One immutable value. An update in place creates a new datum.
     DatumId,
     "d"
 );
 impl DatumId {
-    /// Whether it has a shared name: it belongs to the catalog and to no client.
+    /// True if the datum has a shared name: it belongs to the catalog and not to a client.
     pub fn is_shared(self) -> bool {
         self.client == NodeId::CATALOG
     }
@@ -78,12 +78,12 @@ client_named!(
     "t"
 );
 client_named!(
-    /// An object of a class: state on a server that methods share.
+    /// An object of a class: state on a server that its methods share.
     ObjectId,
     "o"
 );
 client_named!(
-    /// Calls that are mapped together.
+    /// A group of calls that are mapped together.
     GroupId,
     "g"
 );
@@ -97,7 +97,7 @@ mod tests {
         let task = TaskId { client: NodeId(0x2f_3a90), serial: 17 };
         assert_eq!((task.to_string(), task.to_string().parse()), ("t17@n2f3a90".to_string(), Ok(task)));
         for wrong in ["", "t17", "d17@n2f", "t17@n", "tx@n1", "t1@nxyz", "t1@2f"] {
-            assert!(wrong.parse::<TaskId>().unwrap_err().starts_with(&format!("'{wrong}' is no name such as t17@")));
+            assert!(wrong.parse::<TaskId>().unwrap_err().starts_with(&format!("'{wrong}' is not a name such as t17@")));
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Reads JSON files that people write. Errors are in the words of JSON, with line and column. A name that stands twice in
-//! an object is refused, as one of its two values would be ignored. So is a list in place of an object.
+//! Reads JSON files that people write. Error messages use JSON's terms and have a line and column. A name that appears
+//! twice in an object is refused, since one of the two values would be ignored. A list in place of an object is
+//! refused too.
 
 mod named;
 
@@ -12,24 +13,24 @@ use thiserror::Error;
 
 use named::Named;
 
-/// What is wrong with a text that was to be JSON of a given shape.
+/// An error in a text that should be JSON of a given shape.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("line {line}, column {column}: {why}")]
 pub struct JsonError {
-    /// Where, counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// See `line`.
+    /// The column, counted from 1.
     pub column: usize,
     pub why: String,
 }
 
-/// Reads a text as JSON.
+/// Parses a text as JSON.
 ///
 /// # Errors
-/// If it is no JSON, has a name twice in an object, or is not of that shape.
+/// If it is not JSON, repeats a name in an object, or does not have the expected shape.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     serde_json::from_str::<Unique>(text).map_err(|error| wrong(&error, no_json))?;
-    // It is JSON: whatever is wrong from here on is its shape.
+    // The text is valid JSON: any further error concerns its shape.
     let mut reader = serde_json::Deserializer::from_str(text);
     T::deserialize(Named(&mut reader)).map_err(|error| wrong(&error, another_shape))
 }
@@ -38,28 +39,28 @@ fn wrong(error: &serde_json::Error, in_words: fn(&str) -> String) -> JsonError {
     let (line, column) = (error.line(), error.column());
     let why = error.to_string();
     let why = why.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&why);
-    // Before a line's first character it says 0.
+    // serde_json reports column 0 before the first character of a line.
     JsonError { line, column: column.max(1), why: in_words(why) }
 }
 
-/// The names at the top of a text that is an object, whatever else is wrong with it.
+/// Returns the names at the top level of a text that is an object, even if the object has other errors.
 pub fn names(text: &str) -> Option<BTreeSet<String>> {
     let object: BTreeMap<String, serde::de::IgnoredAny> = serde_json::from_str(text).ok()?;
     Some(object.into_keys().collect())
 }
 
-/// Whether the text is an object with that name at its top.
+/// True if the text is an object with that name at its top level.
 pub fn has(text: &str, name: &str) -> bool {
     names(text).is_some_and(|names| names.contains(name))
 }
 
-/// The text under that name at the top of an object, if it is one.
+/// Returns the string under that name at the top level of an object, if it is a string.
 pub fn text_of(text: &str, name: &str) -> Option<String> {
     let mut names: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).ok()?;
     names.remove(name).and_then(|value| value.as_str().map(str::to_string))
 }
 
-/// Anything in which no object has a name twice.
+/// Any value in which no object repeats a name.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {
@@ -110,7 +111,7 @@ impl<'de> Visitor<'de> for Anything {
         let mut names = BTreeSet::new();
         while let Some(name) = object.next_key::<String>()? {
             if names.contains(&name) {
-                return Err(A::Error::custom(format!("'{name}' stands twice in one object; leave one of them out")));
+                return Err(A::Error::custom(format!("'{name}' appears twice in one object; remove one of them")));
             }
             object.next_value::<Unique>()?;
             names.insert(name);
@@ -119,26 +120,26 @@ impl<'de> Visitor<'de> for Anything {
     }
 }
 
-/// Why a text is no JSON, or has a name twice. The library's words are of the program's types: not so what is said here.
+/// Rewords why a text is not JSON or repeats a name. The library's messages refer to the program's types; these do not.
 fn no_json(why: &str) -> String {
     match why {
         "EOF while parsing a value" | "EOF while parsing a list" | "EOF while parsing an object" => {
             "the file ends in the middle of its JSON".into()
         }
-        "EOF while parsing a string" => "the file ends in the middle of a text".into(),
+        "EOF while parsing a string" => "the file ends in the middle of a string".into(),
         "number out of range" => "the number is out of range".into(),
         "recursion limit exceeded" => "lists and objects are nested too deeply".into(),
         _ if is_own(why) => why.to_string(),
-        _ => format!("it is no JSON: {}", quoted(why)),
+        _ => format!("invalid JSON: {}", quoted(why)),
     }
 }
 
-/// Whether our readers of values wrote that text, and not the JSON library.
+/// True if the text was written by our own deserializers and not by the JSON library.
 fn is_own(why: &str) -> bool {
     why.starts_with('\'')
 }
 
-/// Why JSON is not of the shape that is wanted.
+/// Rewords why JSON does not have the expected shape.
 fn another_shape(why: &str) -> String {
     if let Some(field) = why.strip_prefix("missing field ") {
         return format!("{} is missing", quoted(field));
@@ -149,36 +150,36 @@ fn another_shape(why: &str) -> String {
         }
     }
     if let Some(what) = why.strip_prefix("duplicate field ") {
-        return format!("{} stands twice in one object; leave one of them out", quoted(what));
+        return format!("{} appears twice in one object; remove one of them", quoted(what));
     }
     if let Some((length, expected)) = why.strip_prefix("invalid length ").and_then(|why| why.split_once(", expected "))
     {
         let many = if length == "1" { "value" } else { "values" };
-        return format!("a list of {length} {many} stands where {} is expected", expected_words(expected));
+        return format!("expected {}, found a list of {length} {many}", expected_words(expected));
     }
     for kind in ["invalid type: ", "invalid value: "] {
         if let Some((found, expected)) = why.strip_prefix(kind).and_then(|rest| rest.rsplit_once(", expected ")) {
-            return format!("{} stands where {} is expected", found_words(found), expected_words(expected));
+            return format!("expected {}, found {}", expected_words(expected), found_words(found));
         }
     }
     match why {
-        // Where it expects the name of a variant.
-        "expected value" => "one of the words that are known here is expected, as a text".into(),
-        "trailing characters" => "a list has more values than are expected there".into(),
-        "invalid value: expected key to be a number in quotes" => "a name that is a whole number is expected".into(),
+        // The library's message where it expects the name of a variant.
+        "expected value" => "expected one of the known words, as a string".into(),
+        "trailing characters" => "the list has more values than expected".into(),
+        "invalid value: expected key to be a number in quotes" => "expected a name that is a whole number".into(),
         _ => quoted(why),
     }
 }
 
-/// A name that is not among those that are known.
+/// Rewords the error for an unknown name.
 fn unknown(why: &str) -> String {
     match why.rsplit_once(", expected ") {
         Some((name, known)) => {
             let known = known.strip_prefix("one of ").unwrap_or(known);
-            format!("{} is not known here; there are {}", quoted(name), quoted(known))
+            format!("{} is unknown here; known are {}", quoted(name), quoted(known))
         }
         None => {
-            format!("{} is not known here", quoted(why.rsplit_once(", there are no ").map_or(why, |(name, _)| name)))
+            format!("{} is unknown here", quoted(why.rsplit_once(", there are no ").map_or(why, |(name, _)| name)))
         }
     }
 }
@@ -191,7 +192,7 @@ fn found_words(found: &str) -> String {
     let (kind, value) = found.split_once(' ').unwrap_or((found, ""));
     let value = value.trim_start_matches("point ").replace('`', "");
     match kind {
-        "string" => format!("the text {value}"),
+        "string" => format!("the string {value}"),
         "integer" | "floating" => format!("the number {value}"),
         "boolean" => value,
         "map" => "an object".into(),
@@ -207,13 +208,13 @@ fn expected_words(expected: &str) -> String {
         "u64" | "u32" | "usize" | "u16" | "u8" | "a nonnegative integer" => "a whole number from 0".into(),
         "i64" | "i32" => "a whole number".into(),
         "a JSON number" => "a number".into(),
-        "a string" | "a borrowed string" | "string" => "a text".into(),
+        "a string" | "a borrowed string" | "string" => "a string".into(),
         "a boolean" => "true or false".into(),
         "a sequence" => "a list".into(),
         "a map" => "an object".into(),
         "unit" => "null".into(),
         _ if expected.starts_with("struct ") => "an object".into(),
-        _ if expected.starts_with("enum ") => "one of the words that are known here".into(),
+        _ if expected.starts_with("enum ") => "one of the known words".into(),
         _ if expected.starts_with("tuple struct ") || expected.starts_with("tuple variant ") => {
             expected.split_once(" with ").map_or("a list".into(), |(_, count)| format!("a list of {count}"))
         }
@@ -272,23 +273,20 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_words_of_json() {
         for (text, why) in [
-            (r#"{"name": 3, "sizes": {}}"#, "the number 3 stands where a text is expected"),
-            (r#"{"name": "a", "sizes": {"x": "long"}}"#, "the text \"long\" stands where a number is expected"),
-            (r#"{"name": "a", "sizes": []}"#, "a list stands where an object is expected"),
-            (r#"{"name": "a", "sizes": {}, "many": {}}"#, "an object stands where a list is expected"),
-            (
-                r#"{"name": "a", "sizes": {}, "many": [-1]}"#,
-                "the number -1 stands where a whole number from 0 is expected",
-            ),
-            (r#"{"name": "a", "sizes": {}, "many": [1.5]}"#, "the number 1.5 stands where a whole number from 0"),
-            (r#"{"name": null, "sizes": {}}"#, "null stands where a text is expected"),
+            (r#"{"name": 3, "sizes": {}}"#, "expected a string, found the number 3"),
+            (r#"{"name": "a", "sizes": {"x": "long"}}"#, "expected a number, found the string \"long\""),
+            (r#"{"name": "a", "sizes": []}"#, "expected an object, found a list"),
+            (r#"{"name": "a", "sizes": {}, "many": {}}"#, "expected a list, found an object"),
+            (r#"{"name": "a", "sizes": {}, "many": [-1]}"#, "expected a whole number from 0, found the number -1"),
+            (r#"{"name": "a", "sizes": {}, "many": [1.5]}"#, "expected a whole number from 0, found the number 1.5"),
+            (r#"{"name": null, "sizes": {}}"#, "expected a string, found null"),
             (r#"{"name": "a"}"#, "'sizes' is missing"),
-            (r#"{"name": "a", "siezs": {}}"#, "'siezs' is not known here; there are 'name', 'sizes', 'many'"),
-            (r#"{"name": "a", "name": "b", "sizes": {}}"#, "'name' stands twice in one object; leave one of them out"),
-            (r#"{"name": "a", "sizes": {"x": 1, "x": 2}}"#, "'x' stands twice in one object"),
-            (r#""text""#, "the text \"text\" stands where an object is expected"),
+            (r#"{"name": "a", "siezs": {}}"#, "'siezs' is unknown here; known are 'name', 'sizes', 'many'"),
+            (r#"{"name": "a", "name": "b", "sizes": {}}"#, "'name' appears twice in one object; remove one of them"),
+            (r#"{"name": "a", "sizes": {"x": 1, "x": 2}}"#, "'x' appears twice in one object"),
+            (r#""text""#, "expected an object, found the string \"text\""),
             (r#"{"name": "a""#, "the file ends in the middle of its JSON"),
-            (r#"{"name" "a"}"#, "it is no JSON: expected ':'"),
+            (r#"{"name" "a"}"#, "invalid JSON: expected ':'"),
             (r#"{"name": "a", "sizes": {"x": 1e999}}"#, "the number is out of range"),
         ] {
             let said = read::<Shape>(text).unwrap_err();
@@ -302,25 +300,25 @@ mod tests {
     #[test]
     fn what_is_json_is_never_called_none() {
         for (text, why) in [
-            (r#""pairs": [["a"]]"#, "the text \"a\" stands where a whole number from 0 is expected"),
-            (r#""pairs": [[1]]"#, "a list of 1 value stands where a list of 2 values is expected"),
-            (r#""pairs": [[]]"#, "a list of 0 values stands where a list of 2 values is expected"),
-            (r#""pairs": [[1, {"a": 1}, 3]]"#, "a list has more values than are expected there"),
+            (r#""pairs": [["a"]]"#, "expected a whole number from 0, found the string \"a\""),
+            (r#""pairs": [[1]]"#, "expected a list of 2 values, found a list of 1 value"),
+            (r#""pairs": [[]]"#, "expected a list of 2 values, found a list of 0 values"),
+            (r#""pairs": [[1, {"a": 1}, 3]]"#, "the list has more values than expected"),
             (r#""pairs": [[1, {"b": 1}]]"#, "'a' is missing"),
-            (r#""pairs": {"a": 1}"#, "an object stands where a list is expected"),
-            (r#""order": "Heaps""#, "'Heaps' is not known here; there are 'Rows', 'Columns', 'Tiles'"),
-            (r#""order": 3"#, "one of the words that are known here is expected, as a text"),
-            (r#""order": {"Rows": 3}"#, "the number 3 stands where null is expected"),
-            (r#""by_number": {"x": 1}"#, "a name that is a whole number is expected"),
-            // Lists by position, at any depth.
-            (r#""pairs": [[1, [2, 3]]]"#, "a list stands where an object is expected"),
-            (r#""order": {"Tiles": [3]}"#, "a list stands where an object is expected"),
+            (r#""pairs": {"a": 1}"#, "expected a list, found an object"),
+            (r#""order": "Heaps""#, "'Heaps' is unknown here; known are 'Rows', 'Columns', 'Tiles'"),
+            (r#""order": 3"#, "expected one of the known words, as a string"),
+            (r#""order": {"Rows": 3}"#, "expected null, found the number 3"),
+            (r#""by_number": {"x": 1}"#, "expected a name that is a whole number"),
+            // Structs as lists by position, at any depth.
+            (r#""pairs": [[1, [2, 3]]]"#, "expected an object, found a list"),
+            (r#""order": {"Tiles": [3]}"#, "expected an object, found a list"),
         ] {
             let said = read::<Shape>(&format!(r#"{{"name": "a", "sizes": {{}}, {text}}}"#)).unwrap_err();
             assert_eq!(said.why, why, "{text}");
         }
         let said = read::<Shape>(r#"["a", {}, [1], [], null, {}]"#).unwrap_err();
-        assert_eq!(said.to_string(), "line 1, column 1: a list stands where an object is expected");
+        assert_eq!(said.to_string(), "line 1, column 1: expected an object, found a list");
         let good = r#"{"name": "a", "sizes": {}, "many": [1], "pairs": [[1, {"a": 2}]], "by_number": {"4": 5},
             "order": {"Tiles": {"size": 3}}}"#;
         let shape: Shape = read(good).unwrap();

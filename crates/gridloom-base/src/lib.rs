@@ -1,4 +1,4 @@
-//! What every layer speaks of: identifiers, time, values, limits, errors and the machine trait.
+//! Types that every layer uses: identifiers, time, values, limits, errors and the machine trait.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,22 @@
-//! What a process prints, as lines. One that grows too long comes in parts, so that a process that never ends its line fills no memory.
+//! Splits the output of a process into lines. A line that is too long is delivered in parts, so that a process that
+//! never ends its line cannot fill the memory.
 
 use std::io::{BufRead, Read};
 
-/// Reads to the end, and gives each line without its end. A part of a longer line has at most so many bytes, and ends with a whole
-/// character. Bytes that are no UTF-8 are replaced.
+/// Reads to the end and passes each line to `each` without its line break. A part of a longer line has at most
+/// `bytes_max` bytes and ends with a complete character. Bytes that are not UTF-8 are replaced.
 pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(&str)) {
     let (mut part, mut is_rest) = (Vec::new(), false);
     loop {
         let room = bytes_max.saturating_sub(part.len()).max(1);
-        // What cannot be read has ended.
+        // A read error is treated as the end.
         let came = from.by_ref().take(room as u64).read_until(b'\n', &mut part).unwrap_or(0);
         if part.is_empty() {
             return;
         }
         let is_line = part.last() == Some(&b'\n');
         if came > 0 && !is_line && part.len() < bytes_max {
-            // The end is near, and belongs to this part.
+            // The input ends soon, and the rest belongs to this part.
             continue;
         }
         let end = if is_line || came == 0 { part.len() } else { whole_characters(&part) };
@@ -31,7 +32,8 @@ pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(
     }
 }
 
-/// So many bytes at the beginning end with a whole character: all of them if they do not end with the beginning of one.
+/// Returns the length of the longest prefix that ends with a complete character, or the full length if the bytes do
+/// not end inside one.
 fn whole_characters(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_begun = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
@@ -61,7 +63,7 @@ mod tests {
     fn long_lines_come_in_parts_of_whole_characters() {
         assert_eq!(lines(b"abcdefgh\nij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(lines("aäöü\n".as_bytes(), 4), ["aä", "öü"]);
-        // Also behind bytes that are no UTF-8.
+        // Also after bytes that are not UTF-8.
         assert_eq!(lines(b"\xffab\xc3\xa4\n", 4), ["\u{fffd}ab", "ä"]);
         assert_eq!(lines("aß".as_bytes(), 1), ["a", "\u{fffd}", "\u{fffd}"]);
         assert_eq!(lines(b"a\xffb\xc3", 8), ["a\u{fffd}b\u{fffd}"]);

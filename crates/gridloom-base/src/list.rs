@@ -1,9 +1,10 @@
-//! Lists of strings or contents of files as the bytes of one value, the same on every machine: the number of items, and
-//! for each its length and its bytes. Numbers are `u64`, little-endian; a length of 2⁶⁴−1 is that of an item that is missing.
+//! Encodes lists of strings or file contents as the bytes of one value, the same on every machine: the number of
+//! items, then for each item its length and its bytes. Numbers are `u64`, little-endian. The length 2⁶⁴−1 marks a
+//! missing item.
 
 use std::io::{self, Read};
 
-/// The bytes of a list.
+/// Returns the encoded list.
 pub fn pack<'a>(items: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Vec<u8> {
     let mut packed = (items.len() as u64).to_le_bytes().to_vec();
     for item in items {
@@ -13,10 +14,11 @@ pub fn pack<'a>(items: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Vec<u
     packed
 }
 
-/// The bytes of a list of what these files and the like hold: each is read into its place, and dropped.
+/// Returns the encoded list of the contents of files or other readers. Each is read directly into the result and then
+/// dropped.
 ///
 /// # Errors
-/// If one cannot be read.
+/// If an item cannot be read.
 pub fn pack_read(items: impl ExactSizeIterator<Item = impl Read>) -> io::Result<Vec<u8>> {
     let mut packed = (items.len() as u64).to_le_bytes().to_vec();
     for mut item in items {
@@ -28,10 +30,10 @@ pub fn pack_read(items: impl ExactSizeIterator<Item = impl Read>) -> io::Result<
     Ok(packed)
 }
 
-/// The items of a list; `None` if the bytes are none.
+/// Returns the items of a list, or `None` if the bytes do not encode one.
 pub fn unpack(packed: &[u8]) -> Option<Vec<Option<&[u8]>>> {
     let (count, mut rest) = number(packed)?;
-    // Each item has its length, at least.
+    // Each item takes at least the bytes of its length.
     let count = usize::try_from(count).ok().filter(|count| *count <= rest.len() / 8)?;
     let mut items = Vec::with_capacity(count);
     for _ in 0..count {

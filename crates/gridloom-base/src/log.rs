@@ -1,14 +1,14 @@
-//! Levels of the log, and which lines of it are wanted: by category and level.
+//! Log levels, and the selection of log lines by category and level.
 //!
-//! The same words hold for the logs of agent, servers and testbeds (categories `gridloom.…`) and for the categories of
-//! programs of processes.
+//! The logs of agents, servers and testbeds (categories `gridloom.…`) and the categories of process programs use the
+//! same syntax.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a line of the log matters.
+/// Severity of a log line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Level {
     /// For debugging.
@@ -32,11 +32,11 @@ impl fmt::Display for Level {
     }
 }
 
-/// Which lines are wanted. No level means none.
+/// The lines to log. `None` in place of a level turns a category off.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Levels {
     least: Option<Level>,
-    /// By category, which counts for those below it too.
+    /// Levels by category. Each also applies to subcategories.
     of: BTreeMap<String, Option<Level>>,
 }
 
@@ -47,13 +47,13 @@ impl Default for Levels {
 }
 
 impl Levels {
-    /// What is wanted if nothing is said.
+    /// The default selection.
     pub const EVERYDAY: Levels = Levels { least: Some(Level::Info), of: BTreeMap::new() };
 
-    /// Reads `warning,matmul=debug`.
+    /// Parses `warning,matmul=debug`.
     ///
     /// # Errors
-    /// If a level is none.
+    /// If a level is unknown.
     pub fn read(text: &str) -> Result<Levels, String> {
         let mut levels = Levels::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -67,17 +67,17 @@ impl Levels {
         Ok(levels)
     }
 
-    /// The level from which on lines of no named category are wanted.
+    /// Returns the lowest level that is logged for categories without a level of their own.
     pub fn least(&self) -> Option<Level> {
         self.least
     }
 
-    /// The named categories, and the level from which on their lines are wanted.
+    /// Returns the named categories, each with the lowest level that is logged.
     pub fn categories(&self) -> impl Iterator<Item = (&str, Option<Level>)> {
         self.of.iter().map(|(category, level)| (category.as_str(), *level))
     }
 
-    /// Whether a line of that category is wanted.
+    /// True if a line of that category and level is logged.
     pub fn wants(&self, level: Level, category: &str) -> bool {
         let mut name = category;
         let least = loop {
@@ -100,7 +100,7 @@ fn read_level(text: &str) -> Result<Option<Level>, String> {
         "warning" | "warn" => Some(Level::Warning),
         "error" => Some(Level::Error),
         "off" => None,
-        _ => return Err(format!("'{text}' is no level of the log; levels are debug, info, warning, error, off")),
+        _ => return Err(format!("'{text}' is not a log level; levels are debug, info, warning, error, off")),
     })
 }
 

@@ -2,15 +2,15 @@
 
 use super::time::Time;
 
-/// State plus one entry point. A machine has no clock, socket, thread, file, lock or entropy of its own: what it
-/// knows of the outside comes as an input, and what it wants of the outside goes out as an effect. The same machine
-/// therefore runs on sockets and in virtual time, and its conversations can be recorded and replayed.
+/// State plus one entry point. A machine has no clock, socket, thread, file, lock or source of entropy of its own. It
+/// receives inputs from the outside and requests actions by returning effects. The same machine therefore runs on
+/// sockets and in virtual time, and its conversations can be recorded and replayed.
 pub trait Machine {
-    /// What can happen to the machine.
+    /// An event that the machine handles.
     type Input;
-    /// What the machine can ask for.
+    /// An action that the machine requests.
     type Effect;
 
-    /// Handles one input at time `now` and appends what shall be done to `effects`, in order.
+    /// Handles one input at time `now` and appends the requested actions to `effects`, in order.
     fn handle(&mut self, now: Time, input: Self::Input, effects: &mut Vec<Self::Effect>);
 }

@@ -1,4 +1,4 @@
-//! Methods of transfer: how a shared datum gets to the servers that read it.
+//! Transfer methods: how a shared datum is sent to the servers that read it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::near::{did_you_mean, near_names};
 
-/// How a shared datum gets to the servers that read it.
+/// How a shared datum is sent to the servers that read it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub enum Method {
-    /// The one that takes the least time, by what is known of size, readers and links.
+    /// The method with the least predicted time for the size, readers and links.
     #[default]
     Auto,
-    /// From servers that have it, and from no others.
+    /// Only from servers that have the complete datum.
     Direct,
-    /// Also from servers that it comes to: along a chain or a tree, part by part.
+    /// Also from servers that are still receiving it: along a chain or a tree, part by part.
     Tree,
-    /// In two slices, each along a tree of its own. Each server passes on one of them.
+    /// In two slices, each along a tree of its own. Each server forwards one of them.
     Swarm,
-    /// Through a folder that servers share: one writes it there, and the others read it.
+    /// Through a folder that servers share: one server writes the file and the others read it.
     Storage,
 }
 
-/// A method with its name and what it does.
+/// A method with its name and a description.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodEntry {
     pub method: Method,
@@ -33,17 +33,17 @@ pub struct MethodEntry {
 
 /// All methods.
 pub const METHODS: [MethodEntry; 5] = [
-    MethodEntry { method: Method::Auto, name: "auto", about: "the one that takes the least time, as predicted" },
-    MethodEntry { method: Method::Direct, name: "direct", about: "from servers that have it, and from no others" },
+    MethodEntry { method: Method::Auto, name: "auto", about: "the method with the least predicted time" },
+    MethodEntry { method: Method::Direct, name: "direct", about: "only from servers that have it" },
     MethodEntry {
         method: Method::Tree,
         name: "tree",
-        about: "also from servers that it comes to, along a chain or a tree, part by part",
+        about: "also from servers that are still receiving it, along a chain or a tree, part by part",
     },
     MethodEntry {
         method: Method::Swarm,
         name: "swarm",
-        about: "in two slices, each along a tree of its own; each server passes on one of them",
+        about: "in two slices, each along a tree of its own; each server forwards one of them",
     },
     MethodEntry {
         method: Method::Storage,
@@ -67,13 +67,13 @@ impl fmt::Display for Method {
 impl FromStr for Method {
     type Err = String;
 
-    /// Reads what it is printed as.
+    /// Parses the `Display` form.
     fn from_str(text: &str) -> Result<Method, String> {
         let found = METHODS.iter().find(|entry| entry.name == text);
         found.map(|entry| entry.method).ok_or_else(|| {
             let known: Vec<&str> = METHODS.iter().map(|entry| entry.name).collect();
             let near = did_you_mean(&near_names(text, known.iter().copied()));
-            format!("'{text}' is no method of transfer{near}; there are {}", known.join(", "))
+            format!("'{text}' is not a transfer method{near}; methods are {}", known.join(", "))
         })
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         let error = "sworm".parse::<Method>().unwrap_err();
         assert_eq!(
             error,
-            "'sworm' is no method of transfer; did you mean 'swarm'?; there are auto, direct, tree, swarm, storage"
+            "'sworm' is not a transfer method; did you mean 'swarm'?; methods are auto, direct, tree, swarm, storage"
         );
     }
 }

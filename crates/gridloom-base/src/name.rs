@@ -1,4 +1,4 @@
-//! Names of shared data: what is one, and why an operation on one failed.
+//! Names of shared data: which texts are valid names, and why an operation on a name failed.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -11,76 +11,77 @@ use crate::{DatumId, Meta, Method, TaskId};
 pub struct Named {
     pub datum: DatumId,
     pub name: String,
-    /// Rises with each put of the name.
+    /// Increases with each put of the name.
     pub version: u64,
     pub meta: Meta,
-    /// So many servers keep it.
+    /// Number of servers that store it.
     pub replicas: u16,
-    /// They keep it also when they end, until it is deleted.
+    /// True if the servers keep it across restarts, until it is deleted.
     pub is_durable: bool,
-    /// How it gets to the servers that read it.
+    /// How it is sent to the servers that read it.
     pub method: Method,
-    /// Which call has put it, if a function did.
+    /// The call that put it, if a function did.
     pub made_by: Option<Maker>,
 }
 
-/// A call that has put a datum, and a digest of what. If it runs again, it may put the same once more.
+/// The call that put a datum, and a digest of the data. If the call runs again, it may put the same data again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Maker {
     pub task: TaskId,
-    /// BLAKE3, of description and bytes.
+    /// BLAKE3 hash of description and bytes.
     pub digest: [u8; 32],
 }
 
-/// Why a named datum was not put, found or deleted.
+/// Why a put, lookup or deletion of a named datum failed.
 #[derive(Clone, PartialEq, Debug, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NameError {
-    /// It is taken.
+    /// The name is taken.
     #[error("shared data named '{name}' exist already; put them with replace, or under another name")]
     Exists { name: String },
-    /// Another program puts it at the moment.
+    /// Another program is putting this name.
     #[error("shared data named '{name}' are being put by another program; wait for them, or choose another name")]
     BeingPut { name: String },
-    /// A call that runs again puts other data than before.
+    /// A call that runs again puts data that differ from those of its first run.
     #[error(
-        "the call that has put '{name}' runs again, and puts other data; have its function give the same each time, or put with \
+        "the call that put '{name}' was restarted and puts other data; make its function return the same data each time, or put with \
          replace"
     )]
     Differs { name: String },
-    /// Nobody has put it.
+    /// The name does not exist.
     #[error("no shared data are named '{name}'{}", near_text(near))]
     Unknown {
         name: String,
-        /// Names that look like it.
+        /// Similar names.
         near: Vec<String>,
     },
-    /// All servers that had it are gone.
+    /// All servers that stored it are lost.
     #[error("the data named '{name}' are lost: {why}; put them again")]
     Lost { name: String, why: String },
-    /// No server can take it.
-    #[error("no server can keep '{name}' of {size_bytes} bytes: {why}")]
+    /// No server has room for it.
+    #[error("no server can store the {size_bytes} bytes of '{name}': {why}")]
     NoRoom { name: String, size_bytes: u64, why: String },
-    /// It is no name.
+    /// The text is not a valid name.
     #[error("{name:?} cannot name shared data: {why}")]
     NotAName { name: String, why: String },
-    /// A bound on their number is reached.
+    /// A limit on the number of names or requests is reached.
     #[error("the agent lists {limit} {what}, which is its limit; delete some, or wait until others have ended")]
     TooMany { what: String, limit: usize },
-    /// The agent, which knows the names, is not there.
-    #[error("shared names need an agent, and none is there ({why})")]
+    /// The agent, which knows the names, cannot be reached.
+    #[error("shared names need an agent, and none is connected ({why})")]
     NoAgent { why: String },
-    /// It was to come to its server, and did not.
-    #[error("'{name}' did not get to server '{server}': {why}")]
+    /// The transfer to the server that should store it failed.
+    #[error("'{name}' did not arrive at server '{server}': {why}")]
     NotStored { name: String, server: String, why: String },
-    /// The agent was lost each time that it got this. Clients find that themselves; it is in no message.
+    /// The connection to the agent was lost each time after this request was sent. Clients detect this themselves; no
+    /// message carries it.
     #[error(
         "the agent at {address} closed the connection {times} times when it was asked {asked} ({why}): compare the releases of agent \
          and program (`gridloom status`), or see the agent's log"
     )]
     AgentCloses {
         address: String,
-        /// As "for 'mesh'".
+        /// The request as text, such as "for 'mesh'".
         asked: String,
         times: u32,
         why: String,
@@ -91,10 +92,10 @@ fn near_text(near: &[String]) -> String {
     if near.is_empty() { String::new() } else { format!("; did you mean '{}'?", near.join("' or '")) }
 }
 
-/// Whether a text can name shared data: 1 to 1,024 bytes without control characters.
+/// Checks that a text can name shared data: 1 to 1,024 bytes without control characters.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it cannot.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let why = if name.is_empty() {
         "it is empty".to_string()

@@ -1,8 +1,8 @@
-//! Finds known names that are similar to a wrong one, for "did you mean".
+//! Finds known names that are similar to an unknown one, for "did you mean".
 
 use strsim::osa_distance;
 
-/// Up to three of the `known` names that `name` may have meant, nearest first. Case does not count; `dgemm` and
+/// Returns up to three of the `known` names that `name` may have meant, nearest first. Case is ignored. `dgemm` and
 /// `other/dgemm` also find `linalg/dgemm`.
 pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let compared = |text: &str| text.to_lowercase().chars().take(LENGTH_MAX).collect::<String>();
@@ -27,7 +27,7 @@ pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<S
     near.into_iter().take(NEAR_NAMES_MAX).map(|(_, candidate)| candidate.to_string()).collect()
 }
 
-/// `; did you mean 'a' or 'b'?`, or nothing.
+/// Returns `; did you mean 'a' or 'b'?`, or an empty text.
 pub fn did_you_mean(near: &[String]) -> String {
     if near.is_empty() {
         return String::new();
@@ -36,9 +36,9 @@ pub fn did_you_mean(near: &[String]) -> String {
     format!("; did you mean {}?", quoted.join(" or "))
 }
 
-/// More would not be read.
+/// Suggestions per error. Users would not read more.
 const NEAR_NAMES_MAX: usize = 3;
-/// The beginnings of longer names are compared: the time grows with the product of both lengths.
+/// Only this many characters of each name are compared, since the time grows with the product of both lengths.
 const LENGTH_MAX: usize = 255;
 
 #[cfg(test)]

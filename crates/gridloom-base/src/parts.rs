@@ -1,19 +1,20 @@
-//! Parts in which large data are read and written: what has come whole of a datum, its receiver may pass on.
+//! Parts in which large data are read and written. A receiver may forward the parts that it has received completely.
 
-/// How large parts are.
+/// Bounds on the size of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub least_bytes: u64,
     pub most_bytes: u64,
 }
 
-/// Parts of a datum, between the bounds: each server of a chain is a part behind the one before it.
+/// Number of parts of a datum, if the bounds on their size allow it. Each server of a chain is one part behind its
+/// predecessor.
 const PARTS: u64 = 256;
-/// Parts of the least size that a datum has, if it is passed on while it comes.
+/// Smallest number of parts, of the least size, of a datum that is forwarded while it is received.
 const PARTS_MIN: u64 = 64;
 
 impl Parts {
-    /// Of a datum of that size.
+    /// Returns the size of the parts of a datum of `size_bytes`, in bytes.
     pub const fn of(self, size_bytes: u64) -> u64 {
         let part_bytes = size_bytes / PARTS;
         // `clamp` is not const.
@@ -26,12 +27,13 @@ impl Parts {
         }
     }
 
-    /// Whether a datum of that size is passed on while it comes. A smaller one would gain less than the messages cost.
+    /// True if a datum of that size is forwarded while it is received. A smaller one would gain less than the
+    /// messages cost.
     pub const fn passes_on(self, size_bytes: u64) -> bool {
         size_bytes >= self.passed_on_bytes_min()
     }
 
-    /// The size from which on data are passed on while they come.
+    /// Returns the smallest size of data that are forwarded while they are received.
     pub const fn passed_on_bytes_min(self) -> u64 {
         PARTS_MIN * self.least_bytes
     }

@@ -1,6 +1,6 @@
-//! Random numbers from a seed: the same seed gives the same numbers.
+//! Random numbers from a seed: the same seed yields the same numbers.
 
-/// A small generator of random numbers: Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014.
+/// A small random number generator: Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014.
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,
@@ -11,7 +11,7 @@ impl SplitMix64 {
         SplitMix64 { state: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -20,12 +20,13 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0, by multiplication (Lemire): the bias is below `bound` / 2⁶⁴.
+    /// Returns a number below `bound`, which must not be 0, by multiplication (Lemire). The bias is below `bound` /
+    /// 2⁶⁴.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from 0 to below 1.
+    /// Returns a number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }

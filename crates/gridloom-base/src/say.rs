@@ -1,13 +1,13 @@
-//! Writes what a command or a simulated run answers to standard error, for the crates that touch the outside. It is no log.
+//! Writes the output of a command or a simulated run to standard error, for crates that do I/O. It is not a log.
 
 /// Writes a line to standard error. A closed stream is no error; `eprintln!` would panic.
 ///
-/// This is text that the calling crate is made with: the core itself says nothing.
+/// The macro expands in the calling crate; the core itself prints nothing.
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => {{
         use ::std::io::Write as _;
-        // The reader of standard error has gone, and there is nowhere else to tell it.
+        // The reader of standard error is gone, and there is nowhere else to report that.
         let _ = ::std::writeln!(::std::io::stderr().lock(), $($words)*);
     }};
 }

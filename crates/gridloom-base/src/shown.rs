@@ -1,9 +1,10 @@
-//! Text of others on a terminal: names in files, messages of peers.
+//! Displays untrusted text on a terminal: names in files, messages of peers.
 
 use std::fmt::{self, Write};
 
-/// Shows a text with its control characters escaped, but for line breaks and tabs. A terminal takes them for commands, which may
-/// change its title, hide lines or type for the user; marks of text direction make a line read as another one.
+/// Displays a text with its control characters escaped, except line breaks and tabs. A terminal interprets control
+/// characters as commands, which may change its title, hide lines or type for the user. Text direction marks can make
+/// a line read like another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(pub &'a str);
 

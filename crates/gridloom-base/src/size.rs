@@ -1,6 +1,6 @@
 //! Sizes in bytes, as text with units.
 
-/// A size with its unit, and the bytes if that is rounded: `128 GiB`, `1.50 MiB (1572865 bytes)`.
+/// Returns a size with its unit, followed by the exact bytes if it is rounded: `128 GiB`, `1.50 MiB (1572865 bytes)`.
 pub fn size_text(size_bytes: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.into_iter().find(|(unit, _)| size_bytes >= *unit) {

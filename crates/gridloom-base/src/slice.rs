@@ -1,31 +1,32 @@
-//! Slices of shared data: a large one can come to a server in two, each from another server, at the same time.
+//! Slices of shared data. A large datum can be sent to a server in two slices at the same time, each from a different
+//! server.
 //!
-//! A slice has an identifier of its own, made of that of the whole. To most code it is one more datum.
+//! A slice has an identifier that is derived from that of the whole datum. Most code treats it like any other datum.
 
 use std::ops::Range;
 
 use crate::DatumId;
 
-/// Slices of a datum.
+/// Number of slices of a datum.
 pub const SLICES: usize = 2;
-/// The identifier's upper bits are the slice's number, from 1; those of a whole datum are 0.
+/// Position of the slice number in the identifier's upper bits. Slices are numbered from 1 there; 0 is the whole datum.
 const SHIFT: u32 = 62;
-/// A slice begins at a page.
+/// Slices start at page boundaries.
 const PAGE_BYTES: u64 = 4096;
 
 impl DatumId {
-    /// The identifier of a shared datum of that number.
+    /// Returns the identifier of the shared datum with that number.
     pub fn shared(number: u64) -> DatumId {
         DatumId { client: crate::NodeId::CATALOG, serial: number & (u64::MAX >> (64 - SHIFT)) }
     }
 
-    /// The number of a slice, from 0. `None` of what is whole.
+    /// Returns the number of the slice, from 0, or `None` for a whole datum.
     pub fn slice(self) -> Option<usize> {
         let number = (self.serial >> SHIFT) as usize;
         (self.is_shared() && (1..=SLICES).contains(&number)).then(|| number - 1)
     }
 
-    /// What a slice is of, or itself.
+    /// Returns the datum that this is a slice of, or the datum itself if it is whole.
     pub fn whole(self) -> DatumId {
         match self.slice() {
             Some(_) => DatumId::shared(self.serial),
@@ -33,14 +34,14 @@ impl DatumId {
         }
     }
 
-    /// The slices of a shared datum.
+    /// Returns the slices of a shared datum.
     pub fn slices(self) -> [DatumId; SLICES] {
         let whole = self.whole();
         std::array::from_fn(|number| DatumId { serial: whole.serial | (number as u64 + 1) << SHIFT, ..whole })
     }
 }
 
-/// The bytes of a datum of that size which are in a slice.
+/// Returns the byte range of a slice in a datum of that size.
 pub fn slice_bytes(size_bytes: u64, number: usize) -> Range<u64> {
     let each = size_bytes.div_ceil(SLICES as u64).next_multiple_of(PAGE_BYTES);
     let bound = |number: usize| (number as u64).saturating_mul(each).min(size_bytes);

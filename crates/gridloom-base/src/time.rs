@@ -1,11 +1,11 @@
-//! Time at the boundary between machines and worlds: unsigned nanoseconds.
+//! Time as machines and worlds exchange it: unsigned nanoseconds.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since the world's epoch (the Unix epoch for real, 0 in simulation).
+/// Nanoseconds since the world's epoch (the Unix epoch in the real world, 0 in simulation).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Time(pub u64);
 
@@ -14,7 +14,7 @@ pub const MILLISECOND_NS: u64 = 1_000_000;
 
 impl Time {
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens.
+    /// Later than any event.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// Seconds since the epoch.
@@ -22,13 +22,13 @@ impl Time {
         self.0 as f64 / SECOND_NS as f64
     }
 
-    /// Nanoseconds from `earlier` to `self`, 0 when `earlier` is later.
+    /// Returns the nanoseconds from `earlier` to `self`, or 0 if `earlier` is later.
     pub fn since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// Seconds as whole nanoseconds, rounded; negative and NaN become 0, too large saturates.
+/// Converts seconds to whole nanoseconds, rounded. Negative values and NaN become 0; too large values saturate.
 pub fn seconds_to_ns(seconds: f64) -> u64 {
     (seconds * SECOND_NS as f64).round() as u64
 }

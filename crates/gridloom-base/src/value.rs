@@ -1,4 +1,5 @@
-//! The description of a value: its element type, order and shape. The worlds move and keep the bytes themselves.
+//! The description of a value: its element type, order and shape. The bytes themselves are stored and moved by the
+//! worlds.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,7 +23,7 @@ pub enum Dtype {
     Float16,
     Float32,
     Float64,
-    /// The platform's `long double` in 16 bytes: carried as it is, not convertible between platforms.
+    /// The platform's `long double` in 16 bytes. It is transferred unchanged and cannot be converted between platforms.
     LongDouble,
     Complex64,
     Complex128,
@@ -31,7 +32,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// All of them, in declaration order.
+    /// All element types, in declaration order.
     pub const ALL: [Dtype; 16] = [
         Dtype::Bool,
         Dtype::Int8,
@@ -62,7 +63,7 @@ impl Dtype {
         }
     }
 
-    /// Bytes of the unit that is reversed when the byte order changes (half of a complex element).
+    /// Returns the size of the unit whose bytes are reversed when the byte order changes (half of a complex element).
     pub fn swap_bytes(self) -> u64 {
         match self {
             Dtype::Complex64 | Dtype::Complex128 | Dtype::ComplexLongDouble => self.size_bytes() / 2,
@@ -70,17 +71,17 @@ impl Dtype {
         }
     }
 
-    /// Whether it is a real type with values that can be read here (not `longdouble`).
+    /// True for a real type with values that can be read here (not `longdouble`).
     pub fn is_real(self) -> bool {
         matches!(self, Dtype::Float16 | Dtype::Float32 | Dtype::Float64)
     }
 
-    /// Whether it is a signed or unsigned integer.
+    /// True for a signed or unsigned integer type.
     pub fn is_integer(self) -> bool {
         self >= Dtype::Int8 && self <= Dtype::Uint64
     }
 
-    /// NumPy's name.
+    /// Returns NumPy's name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Dtype::Bool => "bool",
@@ -102,14 +103,14 @@ impl Dtype {
         }
     }
 
-    /// The element type of that NumPy name.
+    /// Returns the element type with that NumPy name.
     pub fn from_name(name: &str) -> Option<Dtype> {
         Dtype::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 }
 
 impl Dtype {
-    /// One number of it in words, such as `an int64 number`.
+    /// Returns the text for one number of the type, such as `an int64 number`.
     pub fn number(self) -> String {
         let article = if self.name().starts_with('i') { "an" } else { "a" };
         format!("{article} {self} number")
@@ -122,7 +123,8 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// Byte order of multi-byte elements. Data are sent in the sender's; the receiver converts if it must.
+/// Byte order of multi-byte elements. Data are sent in the sender's byte order; the receiver converts them if
+/// necessary.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ByteOrder {
@@ -131,7 +133,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// This machine's.
+    /// The byte order of this machine.
     pub const NATIVE: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 }
 
@@ -144,7 +146,7 @@ pub enum Order {
     F,
 }
 
-/// Description of a value. None that was read from the outside has a size that overflows.
+/// Description of a value. Deserialization rejects descriptions whose size overflows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub enum Meta {
     Scalar {
@@ -162,24 +164,24 @@ pub enum Meta {
         /// Length in bytes.
         size_bytes: u64,
     },
-    /// A contiguous n-dimensional array; 0 dimensions is one element.
+    /// A contiguous n-dimensional array. With 0 dimensions it has one element.
     Array {
         dtype: Dtype,
         /// Byte order of the payload.
         byte_order: ByteOrder,
         /// Memory order of the payload.
         order: Order,
-        /// Extents, outermost index first whatever the memory order.
+        /// Extents, outermost index first, independent of the memory order.
         shape: Vec<u64>,
     },
-    /// Strings, or contents of files, each of which may be missing ([`crate::list`]).
+    /// Strings or file contents, each of which may be missing ([`crate::list`]).
     List {
         /// Length in bytes.
         size_bytes: u64,
     },
 }
 
-/// A description as it was read: with the variants of [`Meta`], in its order.
+/// A deserialized description before its size is checked. Has the variants of [`Meta`] in the same order.
 #[derive(Deserialize)]
 enum ReadMeta {
     Scalar { dtype: Dtype, byte_order: ByteOrder },
@@ -206,17 +208,17 @@ impl<'de> Deserialize<'de> for Meta {
 }
 
 impl Meta {
-    /// A scalar in this machine's byte order.
+    /// Returns the description of a scalar in this machine's byte order.
     pub fn scalar(dtype: Dtype) -> Meta {
         Meta::Scalar { dtype, byte_order: ByteOrder::NATIVE }
     }
 
-    /// A row-major array in this machine's byte order.
+    /// Returns the description of a row-major array in this machine's byte order.
     pub fn array(dtype: Dtype, shape: &[u64]) -> Meta {
         Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order: Order::C, shape: shape.to_vec() }
     }
 
-    /// Bytes of the payload, or `None` past 2⁶⁴.
+    /// Returns the size of the payload in bytes, or `None` if it exceeds 2⁶⁴.
     pub fn checked_size_bytes(&self) -> Option<u64> {
         match self {
             Meta::Scalar { dtype, .. } => Some(dtype.size_bytes()),
@@ -230,15 +232,16 @@ impl Meta {
         }
     }
 
-    /// How many rows it has that lie one behind the other: those of an array along its first index, bytes of bytes.
+    /// Returns the number of rows that are contiguous in memory: along the first index of an array, or the bytes of a
+    /// byte string.
     ///
     /// # Errors
-    /// Why it has none, to be put behind "it".
+    /// The reason why the value has no such rows, as the predicate of a sentence with the subject "it".
     pub fn rows(&self) -> Result<u64, &'static str> {
         match self {
             Meta::Bytes { size_bytes } => Ok(*size_bytes),
             Meta::Array { order: Order::F, shape, .. } if shape.len() > 1 => {
-                Err("lies in memory column by column; put it row by row (C order)")
+                Err("is stored column by column; put it row by row (C order)")
             }
             Meta::Array { shape, .. } => shape.first().copied().ok_or("is one element, and has no rows"),
             Meta::Scalar { .. } => Err("is a number, and has no rows"),
@@ -247,10 +250,10 @@ impl Meta {
         }
     }
 
-    /// These of its rows, as far as it has them: the first of their bytes, and their description.
+    /// Returns the offset of the first byte and the description of these rows, clipped to the rows that exist.
     ///
     /// # Errors
-    /// As [`Meta::rows`].
+    /// See [`Meta::rows`].
     pub fn part(&self, rows: Range<u64>) -> Result<(u64, Meta), &'static str> {
         let count = self.rows()?;
         let from = rows.start.min(count);
@@ -265,10 +268,11 @@ impl Meta {
         Ok((from * row_bytes, part))
     }
 
-    /// Bytes of the payload.
+    /// Returns the size of the payload in bytes.
     ///
     /// # Panics
-    /// Past 2⁶⁴ bytes: what comes from outside is checked with [`Meta::checked_size_bytes`] before it gets here.
+    /// If it exceeds 2⁶⁴ bytes. Descriptions from outside are checked with [`Meta::checked_size_bytes`] before they
+    /// get here.
     pub fn size_bytes(&self) -> u64 {
         self.checked_size_bytes().expect("a value's size was checked when it entered")
     }

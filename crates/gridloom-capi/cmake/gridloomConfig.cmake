@@ -1,7 +1,7 @@
 # For programs in C, C++ and Fortran:
 #   find_package(gridloom REQUIRED)
 #   target_link_libraries(program gridloom::gridloom)     or gridloom::static
-# It goes with the folder that it lies in.
+# It can be moved together with its folder.
 get_filename_component(gridloom_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
 if(NOT TARGET gridloom::gridloom)
@@ -17,7 +17,7 @@ if(NOT TARGET gridloom::gridloom)
     INTERFACE_LINK_LIBRARIES "pthread;m;dl;gcc_s")
 endif()
 
-# The Fortran module's source, compiled with the program, since module files are the compiler's own:
+# The Fortran module's source, compiled with the program, since each compiler has its own format of module files:
 #   add_executable(program program.f90 ${gridloom_FORTRAN})
 set(gridloom_FORTRAN "${gridloom_PREFIX}/include/grpc.f90")
 

@@ -1,5 +1,5 @@
 set(PACKAGE_VERSION "0.1.0")
-# Before 1.0, another minor version may be another interface.
+# Before 1.0, another minor version may have another interface.
 set(PACKAGE_VERSION_COMPATIBLE FALSE)
 if(PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION)
   if(PACKAGE_FIND_VERSION_COUNT LESS 2 OR PACKAGE_FIND_VERSION VERSION_GREATER_EQUAL "0.1")

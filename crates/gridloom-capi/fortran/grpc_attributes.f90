@@ -1,4 +1,4 @@
-! Attributes of handles and of sessions, and calls with them: that part of grpc_ninfg.h for Fortran.
+! Attributes of handles and of sessions, and calls with them: these parts of grpc_ninfg.h for Fortran.
 !
 !   type(grpc_handle_attr_t_np) :: made_with
 !   type(grpc_session_attr_t_np) :: called_with
@@ -10,9 +10,10 @@
 !   called_with%gsa_timeout = 30
 !   error = grpc_call_with_attr_np(dot, called_with, n, x, y, sum)
 !
-! - grpc_handle_attr_get_np and its companion give values, not copies that have to be released.
-! - A value has the type of its attribute, a text or an integer(c_int). Another one is GRPC_OTHER_ERROR_CODE.
-! - Attributes of a handle have texts of the library's: use no copies of them once one was destructed.
+! - grpc_handle_attr_get_np and grpc_session_attr_get_np return values, not copies that must be released.
+! - A value has the type of its attribute, a string or an integer(c_int). Another type is GRPC_OTHER_ERROR_CODE.
+! - The strings in a handle's attributes belong to the library: do not use copies of the attributes after one was
+!   destructed.
 module grpc_attributes
     use, intrinsic :: iso_c_binding
     use grpc_texts
@@ -59,7 +60,7 @@ module grpc_attributes
         integer(c_int) :: ranks = 0
     end type
 
-    ! Likewise. Times are in seconds; 0 is none.
+    ! The same. Times are in seconds; 0 is none.
     type, bind(c), public :: grpc_session_attr_t_np
         integer(c_int) :: gsa_waitArgTransfer = GRPC_ARGUMENT_TRANSFER_WAIT
         integer(c_int) :: gsa_timeout = 0
@@ -85,12 +86,12 @@ module grpc_attributes
         procedure :: set_text, set_number
     end interface
 
-    ! A text that is not there is "".
+    ! A string that is not set is "".
     interface grpc_handle_attr_get_np
         procedure :: get_text, get_number
     end interface
 
-    ! What the functions of C take as they are.
+    ! Functions of C that are used unchanged.
     interface
         integer(c_int) function grpc_handle_attr_initialize_np(attr) bind(c)
             import
@@ -142,7 +143,7 @@ module grpc_attributes
         end function
     end interface
 
-    ! What is given another form below.
+    ! Functions that get another form below.
     interface
         integer(c_int) function c_set(attr, name, value) bind(c, name="grpc_handle_attr_set_np")
             import
@@ -260,8 +261,8 @@ contains
         if (get_number == GRPC_NO_ERROR) value = taken_number(copy)
     end function
 
-    ! Whether an attribute of handles has another type than the value; that is noted as an error then. The library knows those
-    ! that do not exist.
+    ! Whether an attribute of handles has another type than the value; this is recorded as an error. The library
+    ! reports attributes that do not exist.
     logical function is_of_another_type(name, is_text)
         integer(c_int), intent(in) :: name
         logical, intent(in) :: is_text
@@ -318,7 +319,7 @@ contains
 
     ! ---- Calls
 
-    ! As grpc_call, with these attributes.
+    ! The same as grpc_call, with these attributes.
     integer(c_int) function grpc_call_with_attr_np(handle, attr, &
         a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
@@ -340,7 +341,7 @@ contains
         grpc_call_async_with_attr_np = code_of(session_id)
     end function
 
-    ! Calls with the arguments of a stack. A code.
+    ! Calls with the arguments of a stack. Returns a code.
     integer(c_int) function grpc_call_arg_stack_with_attr_np(handle, attr, stack) result(given)
         type(grpc_function_handle_t), intent(in), target :: handle
         type(grpc_session_attr_t_np), intent(in) :: attr
@@ -350,7 +351,7 @@ contains
         call destruct(passed)
     end function
 
-    ! The same without waiting. The session id, or GRPC_SESSIONID_VOID on an error.
+    ! The same without waiting. Returns the session id, or GRPC_SESSIONID_VOID on an error.
     integer(c_int) function grpc_call_arg_stack_async_with_attr_np(handle, attr, stack) result(given)
         type(grpc_function_handle_t), intent(in), target :: handle
         type(grpc_session_attr_t_np), intent(in) :: attr
@@ -359,7 +360,7 @@ contains
         call destruct(passed)
     end function
 
-    ! As grpc_invoke_np, with these attributes.
+    ! The same as grpc_invoke_np, with these attributes.
     integer(c_int) function grpc_invoke_with_attr_np(handle, method_name, attr, &
         a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
@@ -383,7 +384,7 @@ contains
         grpc_invoke_async_with_attr_np = code_of(session_id)
     end function
 
-    ! Calls with the arguments of a stack. A code.
+    ! Calls with the arguments of a stack. Returns a code.
     integer(c_int) function grpc_invoke_arg_stack_with_attr_np(handle, method_name, attr, stack) result(given)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
@@ -394,7 +395,7 @@ contains
         call destruct(passed)
     end function
 
-    ! The same without waiting. The session id, or GRPC_SESSIONID_VOID on an error.
+    ! The same without waiting. Returns the session id, or GRPC_SESSIONID_VOID on an error.
     integer(c_int) function grpc_invoke_arg_stack_async_with_attr_np(handle, method_name, attr, stack) result(given)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name

@@ -12,19 +12,19 @@
 !   end do
 !   error = grpc_map_error_np()
 !
-! The loop runs twice, as grpc_map.h says: first its calls are discovered, then they are made.
-! - It is left by its end alone: cycle goes there; exit, return and goto must not leave it. If they do, calls after it belong
-!   to it until its variable is used again or ends. Then grpc_map_error_np gives GRPC_OTHER_ERROR_CODE.
-! - Arrays that its calls read or write are variables, not expressions, and have the TARGET and ASYNCHRONOUS attributes:
-!   they are read and written until the loop ends. Scalars may be expressions.
-! - Buffers are named to grpc_local_reads, grpc_local_writes and grpc_stays_remote by themselves, up to eight at once.
+! The loop runs twice, as described in grpc_map.h: first its calls are discovered, then they are made.
+! - It must be left only by its end, to which cycle goes; exit, return and goto must not leave it. If they do, later
+!   calls belong to it until its variable is used again or ends. Then grpc_map_error_np returns GRPC_OTHER_ERROR_CODE.
+! - Arrays that its calls read or write are variables, not expressions, and have the TARGET and ASYNCHRONOUS
+!   attributes: they are read and written until the loop ends. Scalars may be expressions.
+! - grpc_local_reads, grpc_local_writes and grpc_stays_remote accept up to eight buffers at once.
 module grpc_blocks
     use, intrinsic :: iso_c_binding
     use grpc_texts
     implicit none
     private
 
-    ! As the library sees it.
+    ! The form that the library uses.
     type, bind(c) :: c_mapped
         integer(c_int64_t) :: number = 0
         integer(c_int) :: phase = 0
@@ -117,12 +117,13 @@ module grpc_blocks
         end function
     end interface
 
-    ! How grpc_map_leave_np is told that a block was left: it may run again, or the program cannot go back.
+    ! Arguments by which grpc_map_leave_np learns that a block was left: it may run again, or the program cannot
+    ! return to it.
     integer(c_int), parameter :: MAY_GO_BACK = 0, CANNOT_GO_BACK = 2
 
 contains
 
-    ! A block begins; without a heuristic it is the configuration's.
+    ! Begins a block; without a heuristic the configuration's is used.
     subroutine grpc_map(block, heuristic)
         type(grpc_mapped_np), intent(inout) :: block
         character(len=*), intent(in), optional :: heuristic
@@ -143,13 +144,13 @@ contains
         call begin(block, c_begin_describing, name)
     end subroutine
 
-    ! Whether calls that are described from now on may stay away.
+    ! Makes calls that are described from now on optional, or required.
     integer(c_int) function grpc_describe_optional_np(is_optional)
         logical, intent(in) :: is_optional
         grpc_describe_optional_np = c_describe_optional(merge(1_c_int, 0_c_int, is_optional))
     end function
 
-    ! Maps the described graph of that name. The loop runs once, and its calls are made in the plan.
+    ! Maps the declared graph of that name. The loop runs once, and its calls are made in the plan.
     subroutine grpc_follow(block, name, heuristic)
         type(grpc_mapped_np), intent(inout) :: block
         character(len=*), intent(in) :: name
@@ -185,7 +186,7 @@ contains
         grpc_map_next_np = c_next(block%of_c) /= 0
     end function
 
-    ! It was left otherwise than by its end.
+    ! It was not left by its end.
     subroutine end_of_block(block)
         type(grpc_mapped_np), intent(inout) :: block
         if (c_leave(block%of_c, MAY_GO_BACK) == 0) return
@@ -197,34 +198,34 @@ contains
         grpc_local = c_local() /= 0
     end function
 
-    ! Brings the values of these buffers, for the program's own work that follows.
+    ! Fetches the values of these buffers for the program's own work that follows.
     integer(c_int) function grpc_local_reads(b1, b2, b3, b4, b5, b6, b7, b8)
         type(*), dimension(..), target, asynchronous :: b1
         type(*), dimension(..), optional, target, asynchronous :: b2, b3, b4, b5, b6, b7, b8
         grpc_local_reads = c_fetch_all(addresses(b1, b2, b3, b4, b5, b6, b7, b8))
     end function
 
-    ! The program's own work that follows changes these buffers.
+    ! Declares that the program's own work that follows changes these buffers.
     integer(c_int) function grpc_local_writes(b1, b2, b3, b4, b5, b6, b7, b8)
         type(*), dimension(..), target, asynchronous :: b1
         type(*), dimension(..), optional, target, asynchronous :: b2, b3, b4, b5, b6, b7, b8
         grpc_local_writes = c_written(addresses(b1, b2, b3, b4, b5, b6, b7, b8))
     end function
 
-    ! Results in these buffers stay where they are made when the block ends.
+    ! Keeps results in these buffers on their servers when the block ends.
     integer(c_int) function grpc_stays_remote(b1, b2, b3, b4, b5, b6, b7, b8)
         type(*), dimension(..), target, asynchronous :: b1
         type(*), dimension(..), optional, target, asynchronous :: b2, b3, b4, b5, b6, b7, b8
         grpc_stays_remote = c_stays_remote(addresses(b1, b2, b3, b4, b5, b6, b7, b8))
     end function
 
-    ! Brings the value that a buffer has by now.
+    ! Fetches the current value of a buffer.
     integer(c_int) function grpc_fetch(buffer)
         type(*), dimension(..), target, asynchronous :: buffer
         grpc_fetch = c_fetch_all([c_loc(buffer), c_null_ptr])
     end function
 
-    ! Forgets results in a buffer; without one, all that stay remote.
+    ! Drops results in a buffer; without one, all that stay remote.
     integer(c_int) function grpc_forget_np(buffer)
         type(*), dimension(..), optional, target, asynchronous :: buffer
         type(c_ptr) :: address
@@ -233,7 +234,7 @@ contains
         grpc_forget_np = c_forget(address)
     end function
 
-    ! What the last block cost, to a file; without a name to standard error.
+    ! Writes the cost of the last block to a file; without a name to standard error.
     integer(c_int) function grpc_map_report_np(file_name)
         character(len=*), intent(in), optional :: file_name
         character(kind=c_char, len=:), allocatable, target :: text
@@ -245,7 +246,7 @@ contains
         end if
     end function
 
-    ! A list of those that are there, which ends with a null pointer.
+    ! Returns a list of the given ones, which ends with a null pointer.
     function addresses(b1, b2, b3, b4, b5, b6, b7, b8) result(list)
         type(*), dimension(..), target, asynchronous :: b1
         type(*), dimension(..), optional, target, asynchronous :: b2, b3, b4, b5, b6, b7, b8

@@ -8,7 +8,7 @@ module grpc_calls
     private
 
     integer(c_int), parameter, public :: GRPC_SESSIONID_VOID = -1
-    ! As in grpc.h: named by copies, too. Before a handle is made it is none.
+    ! As in grpc.h: copies refer to the same handle. It is invalid until it is made.
     type, bind(c), public :: grpc_function_handle_t
         private
         integer(c_int64_t) :: mark_np = 0, number_np = 0
@@ -33,7 +33,7 @@ module grpc_calls
     public :: grpc_function_handle_array_default_np, grpc_function_handle_array_init_np
     public :: grpc_function_handle_array_destruct_np
 
-    ! What the functions of C take as they are.
+    ! Functions of C that are used unchanged.
     interface
         integer(c_int) function grpc_finalize() bind(c)
             import
@@ -88,7 +88,7 @@ module grpc_calls
         end function
     end interface
 
-    ! What is given another form below.
+    ! Functions that get another form below.
     interface
         integer(c_int) function c_initialize(config_file_name) bind(c, name="grpc_initialize")
             import
@@ -200,7 +200,7 @@ contains
         grpc_function_handle_init = c_handle_init(handle, c_text(server_name), c_text(func_name))
     end function
 
-    ! The handle that was given at the call, which has the TARGET attribute there; null on an error.
+    ! Returns the handle that was passed to the call, which has the TARGET attribute there; null on an error.
     integer(c_int) function grpc_get_handle(handle, session_id)
         type(grpc_function_handle_t), pointer, intent(out) :: handle
         integer(c_int), intent(in) :: session_id
@@ -230,21 +230,21 @@ contains
         grpc_function_handle_array_destruct_np = c_array_destruct(handles, size(handles, kind=c_size_t))
     end function
 
-    ! The signature as text; "" if the handle is none.
+    ! Returns the signature as a string; "" if the handle is invalid.
     function grpc_function_handle_signature_np(handle) result(text)
         type(grpc_function_handle_t), intent(in) :: handle
         character(len=:), allocatable :: text
         text = told(handle, c_signature)
     end function
 
-    ! The call as a program in C makes it; "" if the handle is none.
+    ! Returns the call as a C program makes it; "" if the handle is invalid.
     function grpc_function_handle_prototype_np(handle) result(text)
         type(grpc_function_handle_t), intent(in) :: handle
         character(len=:), allocatable :: text
         text = told(handle, c_prototype)
     end function
 
-    ! What such a function of C writes.
+    ! Returns the text that such a function of C writes.
     function told(handle, tell) result(text)
         type(grpc_function_handle_t), intent(in) :: handle
         procedure(c_signature) :: tell
@@ -263,7 +263,7 @@ contains
 
     ! ---- Calls
 
-    ! Arguments follow as the signature has them.
+    ! The arguments follow in the order of the signature.
     integer(c_int) function grpc_call(handle, &
         a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
@@ -283,17 +283,18 @@ contains
         grpc_call_async = code_of(session_id)
     end function
 
-    ! Calls with the arguments of a stack, which may be used again. A code.
+    ! Calls with the arguments of a stack, which may be used again. Returns a code.
     integer(c_int) function grpc_call_arg_stack(handle, stack) result(given)
         type(grpc_function_handle_t), intent(in), target :: handle
         include "grpc_passed.f90"
         if (c_associated(passed)) given = c_call_stack(handle, passed)
-        ! This one gives its code.
+        ! This function returns its code.
         if (given == -1) given = code_of(given)
         call destruct(passed)
     end function
 
-    ! The same without waiting. The session id, or GRPC_SESSIONID_VOID on an error, which grpc_last_error_get_np gives.
+    ! The same without waiting. Returns the session id, or GRPC_SESSIONID_VOID on an error; see
+    ! grpc_last_error_get_np.
     integer(c_int) function grpc_call_arg_stack_async(handle, stack) result(given)
         type(grpc_function_handle_t), intent(in), target :: handle
         include "grpc_passed.f90"

@@ -6,9 +6,9 @@
 !   error = grpc_data_init(y, GRPC_DOUBLE, shape(buffer), output_uris=[character(len=9) :: "memory:y", "gridloom:"])
 !   error = grpc_call(handle, n, x, y)
 !
-! - A datum has the TARGET attribute where it is declared: it is known by its address. It is not copied. In calls it stands for
-!   its argument.
-! - Lists have no end element here. Dimensions are Fortran's, as shape() gives them: innermost first, c_int each.
+! - A datum has the TARGET attribute in its declaration: it is identified by its address. It must not be copied. In
+!   calls it is passed as an argument.
+! - Lists have no end element here. Dimensions are Fortran's, as returned by shape(): innermost first, c_int each.
 ! - Memory that is named by a key has the TARGET and ASYNCHRONOUS attributes, and is contiguous.
 module grpc_data
     use, intrinsic :: iso_c_binding
@@ -43,11 +43,12 @@ module grpc_data
     integer(c_int), parameter, public :: GRPC_PERSISTENT = 4
     integer(c_int), parameter :: GRPC_END_LIST = 5
 
-    ! For which data a wait is: GRPC_WAIT_ALL and GRPC_WAIT_ANY of C, which Fortran cannot tell from functions.
+    ! For which data a wait is: GRPC_WAIT_ALL and GRPC_WAIT_ANY of C, whose names Fortran cannot distinguish from
+    ! functions.
     integer(c_int), parameter, public :: GRPC_DATA_WAIT_ALL = 0
     integer(c_int), parameter, public :: GRPC_DATA_WAIT_ANY = 1
 
-    ! What can be asked.
+    ! Kinds of information.
     integer(c_int), parameter, public :: GRPC_DATA_HANDLE = 0
     integer(c_int), parameter, public :: GRPC_INPUT_URI = 1
     integer(c_int), parameter, public :: GRPC_OUTPUT_URI = 2
@@ -61,12 +62,12 @@ module grpc_data
     public :: grpc_data_wait, grpc_data_save, grpc_data_load, grpc_data_getinfo
     public :: grpc_data_container_set, grpc_data_container_get, grpc_data_unbind, grpc_data_free
 
-    ! One datum, or the first that is ended of several.
+    ! Waits for one datum, or for the first of several that has ended.
     interface grpc_data_wait
         procedure :: wait_for_one, wait_for_several
     end interface
 
-    ! What the functions of C take as they are.
+    ! Functions of C that are used unchanged.
     interface
         integer(c_int) function grpc_data_container_set(container, rank, data) bind(c)
             import
@@ -84,7 +85,7 @@ module grpc_data
         end function
     end interface
 
-    ! What is given another form below.
+    ! Functions that get another form below.
     interface
         integer(c_int) function c_init(data, input_uris, output_uris, kind, dimensions, modes) bind(c, name="grpc_data_init")
             import
@@ -139,8 +140,8 @@ module grpc_data
 
 contains
 
-    ! Describes a datum. Dimensions are as shape() gives them; without any it is a scalar, or has the size of its input. One
-    ! mode for each output; without any, GRPC_VOLATILE.
+    ! Describes a datum. Dimensions are as returned by shape(); without any it is a scalar, or has the size of its
+    ! input. One mode for each output; without any, GRPC_VOLATILE.
     integer(c_int) function grpc_data_init(data, kind, dimensions, input_uris, output_uris, output_modes)
         type(grpc_data_t), intent(inout), target :: data
         integer(c_int), intent(in) :: kind
@@ -161,7 +162,7 @@ contains
             c_modes(output_modes, modes))
     end function
 
-    ! Gives memory a key for memory: URIs; without memory the key is free again.
+    ! Assigns a key for memory: URIs to memory; without memory the key is removed.
     integer(c_int) function grpc_data_memory_mapping_set(key, data)
         character(len=*), intent(in) :: key
         type(*), dimension(..), optional, target, asynchronous :: data
@@ -171,7 +172,7 @@ contains
         grpc_data_memory_mapping_set = c_set_mapping(c_text(key), address)
     end function
 
-    ! The address of a key, for c_f_pointer.
+    ! Returns the address of a key, for c_f_pointer.
     integer(c_int) function grpc_data_memory_mapping_get(key, data)
         character(len=*), intent(in) :: key
         type(c_ptr), intent(inout) :: data
@@ -197,7 +198,8 @@ contains
         wait_for_one = c_wait([c_loc(data), c_null_ptr], GRPC_DATA_WAIT_ALL, ended)
     end function
 
-    ! Waits for the transfers of all of these, or of any one; `ended` is the place of the first that is ended, 0 for none.
+    ! Waits for the transfers of all of these, or of any one; `ended` is the index of the first that has ended, 0 for
+    ! none.
     integer(c_int) function wait_for_several(data, mode, ended)
         type(grpc_data_t), intent(inout), target, contiguous :: data(:)
         integer(c_int), intent(in) :: mode
@@ -230,7 +232,7 @@ contains
         grpc_data_load = c_load(data, c_text(uri))
     end function
 
-    ! What is known of a datum, on a server or anywhere; "" on an error.
+    ! Returns information about a datum, on a server or anywhere; "" on an error.
     integer(c_int) function grpc_data_getinfo(data, tag, info, server_name)
         type(grpc_data_t), intent(inout), target :: data
         integer(c_int), intent(in) :: tag
@@ -256,7 +258,7 @@ contains
         grpc_data_free = c_data_free(data, c_texts(uris, places))
     end function
 
-    ! A list with its end; null without modes.
+    ! Returns a list with its end; null without modes.
     function c_modes(modes, all) result(list)
         integer(c_int), intent(in), optional :: modes(:)
         integer(c_int), allocatable, target, intent(inout) :: all(:)

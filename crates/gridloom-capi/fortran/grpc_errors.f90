@@ -1,4 +1,4 @@
-! Codes of errors, and errors that are found in Fortran. Of the other modules: refuse, code_of.
+! Codes of errors, and errors that are detected in Fortran. For the other modules: refuse, code_of.
 module grpc_errors
     use, intrinsic :: iso_c_binding
     use grpc_texts
@@ -53,7 +53,7 @@ module grpc_errors
         end function
     end interface
 
-    ! The text of this thread's last error that was found here, and what the library's last error was then.
+    ! The text of this thread's last error that was detected here, and the library's last error at that time.
     character(len=:), allocatable, save :: own_text, text_before
     !$omp threadprivate(own_text, text_before)
 
@@ -87,7 +87,7 @@ contains
         end if
     end function
 
-    ! Notes an error of this thread that the library does not see. Its code is GRPC_OTHER_ERROR_CODE.
+    ! Records an error of this thread that the library does not see. Its code is GRPC_OTHER_ERROR_CODE.
     subroutine refuse(why)
         character(len=*), intent(in) :: why
         own_text = why
@@ -99,7 +99,7 @@ contains
         if (allocated(own_text)) is_own_the_last = text_before == fortran_text(c_last_error_text())
     end function
 
-    ! The code for what a function of C gave that says no more than -1 of an error.
+    ! Returns the code for the result of a C function that reports errors only as -1.
     integer(c_int) function code_of(given)
         integer(c_int), intent(in) :: given
         code_of = GRPC_NO_ERROR

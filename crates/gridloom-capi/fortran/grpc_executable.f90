@@ -1,12 +1,12 @@
-! Whether the call that runs was cancelled: grpc_executable.h for remote functions in Fortran. It is compiled into their library, not
-! with programs that call.
+! Whether the running call was cancelled: grpc_executable.h for remote functions in Fortran. It is compiled into their
+! library, not with programs that call them.
 !
 !   gfortran -shared -fPIC -o libsolver.so target/capi/include/grpc_executable.f90 solver.f90
 !
 !   use grpc_executable
 !   do while (.not. grpc_is_canceled_np())
 !
-! What C's function of this name promises holds here: a function that asks is to return soon once it is told.
+! The promises of C's function of this name apply: a function that checks should return soon after it was cancelled.
 module grpc_executable
     use, intrinsic :: iso_c_binding
     implicit none

@@ -1,4 +1,5 @@
-! Described graphs as texts and files: grpc_graph.h for Fortran. Blocks that describe and follow them are in grpc_blocks.f90:
+! Declared graphs as texts and files: grpc_graph.h for Fortran. Blocks that describe and follow them are in
+! grpc_blocks.f90:
 !
 !   call grpc_describe(block, "steps")
 !   do while (grpc_map_next_np(block))
@@ -49,7 +50,7 @@ module grpc_graphs
 
 contains
 
-    ! A described graph as text; "" on an error.
+    ! Returns a declared graph as text; "" on an error.
     integer(c_int) function grpc_graph_get_np(name, graph)
         character(len=*), intent(in) :: name
         character(len=:), allocatable, intent(out) :: graph
@@ -64,7 +65,7 @@ contains
         grpc_graph_save_np = c_save(c_text(name), c_text(file_name))
     end function
 
-    ! Gives a described graph a name; without a graph the name is forgotten.
+    ! Defines a declared graph from its text; without a text the name is removed.
     integer(c_int) function grpc_graph_define_np(name, graph)
         character(len=*), intent(in) :: name
         character(len=*), intent(in), optional :: graph
@@ -77,7 +78,7 @@ contains
         end if
     end function
 
-    ! The plan of a described graph, as text; "" on an error.
+    ! Returns the plan of a declared graph, as text; "" on an error.
     integer(c_int) function grpc_graph_plan_np(name, heuristic, plan)
         character(len=*), intent(in) :: name, heuristic
         character(len=:), allocatable, intent(out) :: plan

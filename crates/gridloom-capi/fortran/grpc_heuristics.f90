@@ -1,4 +1,4 @@
-! Heuristics of the program's own: grpc_heuristic.h for Fortran.
+! Heuristics defined by the program: grpc_heuristic.h for Fortran.
 !
 !   integer(c_int) function in_turn(problem, servers, order, context) bind(c)
 !       type(grpc_problem_np), intent(in) :: problem
@@ -14,9 +14,9 @@
 !   error = grpc_heuristic_define_np("in-turn", in_turn)
 !   call grpc_map(block, "in-turn")
 !
-! Servers, calls and data are numbered from 0, as in C: servers(i) is the server of call i - 1. The arrays of a problem are reached by
-! c_f_pointer, as in `call c_f_pointer(problem%calls, calls, [problem%calls_count])`. The function has no variables that other
-! threads change: it runs on a thread of its own.
+! Servers, calls and data are numbered from 0, as in C: servers(i) is the server of call i - 1. The arrays of a
+! problem are accessed with c_f_pointer, as in `call c_f_pointer(problem%calls, calls, [problem%calls_count])`. The
+! function must not have variables that other threads change: it runs on a thread of its own.
 module grpc_heuristics
     use, intrinsic :: iso_c_binding
     use grpc_texts
@@ -87,7 +87,7 @@ module grpc_heuristics
 
 contains
 
-    ! Gives a heuristic a name, for grpc_map; without a function the name is forgotten.
+    ! Defines a heuristic with a name, for grpc_map; without a function the name is removed.
     integer(c_int) function grpc_heuristic_define_np(name, heuristic, context, limit_s)
         character(len=*), intent(in) :: name
         procedure(grpc_heuristic_np), optional :: heuristic

@@ -5,8 +5,8 @@
 !   error = grpc_invoke_np(counter, "add", 5_c_int, sum)
 !   error = grpc_object_handle_destruct_np(counter)
 !
-! - Arguments of methods have the kinds of the class's description, as those of grpc_call: here add(IN int n, OUT long *sum), so that
-!   sum is an integer(c_long). An array of handles is as many objects.
+! - Arguments of methods have the kinds of the class's description, like those of grpc_call: here add(IN int n, OUT
+!   long *sum), so that sum is an integer(c_long). An array of handles represents as many objects.
 module grpc_objects
     use, intrinsic :: iso_c_binding
     use grpc_texts
@@ -16,7 +16,7 @@ module grpc_objects
     implicit none
     private
 
-    ! As in grpc_objects.h: named by copies, too. Before it is made it is none.
+    ! As in grpc_objects.h: copies refer to the same handle. It is invalid until it is made.
     type, bind(c), public :: grpc_object_handle_t_np
         private
         integer(c_int64_t) :: mark_np = 0, number_np = 0
@@ -27,7 +27,7 @@ module grpc_objects
     public :: grpc_object_handle_array_destruct_np, grpc_get_object_handle_np
     public :: grpc_invoke_np, grpc_invoke_async_np, grpc_invoke_arg_stack_np, grpc_invoke_arg_stack_async_np
 
-    ! What the functions of C take as they are.
+    ! Functions of C that are used unchanged.
     interface
         integer(c_int) function grpc_object_handle_destruct_np(handle) bind(c)
             import
@@ -35,7 +35,7 @@ module grpc_objects
         end function
     end interface
 
-    ! What is given another form below.
+    ! Functions that get another form below.
     interface
         integer(c_int) function c_object_default(handle, class_name) bind(c, name="grpc_object_handle_default_np")
             import
@@ -120,7 +120,7 @@ contains
         grpc_object_handle_array_destruct_np = c_objects_destruct(handles, size(handles, kind=c_size_t))
     end function
 
-    ! The handle that was given at the call, which has the TARGET attribute there; null on an error.
+    ! Returns the handle that was passed to the call, which has the TARGET attribute there; null on an error.
     integer(c_int) function grpc_get_object_handle_np(handle, session_id)
         type(grpc_object_handle_t_np), pointer, intent(out) :: handle
         integer(c_int), intent(in) :: session_id
@@ -133,7 +133,7 @@ contains
 
     ! ---- Methods
 
-    ! Arguments follow as the method's signature has them.
+    ! The arguments follow in the order of the method's signature.
     integer(c_int) function grpc_invoke_np(handle, method_name, &
         a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
@@ -143,7 +143,7 @@ contains
         grpc_invoke_np = grpc_invoke_arg_stack_np(handle, method_name, all)
     end function
 
-    ! The same without waiting, as grpc_call_async.
+    ! The same without waiting, like grpc_call_async.
     integer(c_int) function grpc_invoke_async_np(handle, method_name, session_id, &
         a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
@@ -155,7 +155,7 @@ contains
         grpc_invoke_async_np = code_of(session_id)
     end function
 
-    ! Calls with the arguments of a stack. A code.
+    ! Calls with the arguments of a stack. Returns a code.
     integer(c_int) function grpc_invoke_arg_stack_np(handle, method_name, stack) result(given)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
@@ -165,7 +165,7 @@ contains
         call destruct(passed)
     end function
 
-    ! The same without waiting. The session id, or GRPC_SESSIONID_VOID on an error.
+    ! The same without waiting. Returns the session id, or GRPC_SESSIONID_VOID on an error.
     integer(c_int) function grpc_invoke_arg_stack_async_np(handle, method_name, stack) result(given)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name

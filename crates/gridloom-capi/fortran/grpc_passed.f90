@@ -1,5 +1,6 @@
-! The arguments on a stack, within a function that calls with them: declared, and made a stack of C, `passed`. Last of the function's
-! declarations; its result is `given`. If they cannot be passed, `passed` is null, and -1 stands for the error. `destruct` ends it.
+! The arguments on a stack, inside a function that calls with them: declares them, and converts them to a C stack,
+! `passed`. Last of the function's declarations; its result is `given`. If they cannot be passed, `passed` is null,
+! and the result is -1. `destruct` ends it.
         type(grpc_arg_stack_t), intent(in), target :: stack
         type(c_ptr) :: passed
         given = -1

@@ -53,7 +53,7 @@ module grpc_plans
 
 contains
 
-    ! The plan of the last block, as text; "" on an error.
+    ! Returns the plan of the last block, as text; "" on an error.
     integer(c_int) function grpc_plan_get_np(plan)
         character(len=:), allocatable, intent(out) :: plan
         type(c_ptr) :: given
@@ -67,7 +67,7 @@ contains
         grpc_plan_save_np = c_save(c_text(file_name))
     end function
 
-    ! Gives a plan a name, for grpc_map; without a plan the name is forgotten.
+    ! Defines a plan with a name, for grpc_map; without a plan the name is removed.
     integer(c_int) function grpc_plan_define_np(name, plan)
         character(len=*), intent(in) :: name
         character(len=*), intent(in), optional :: plan
@@ -80,7 +80,7 @@ contains
         end if
     end function
 
-    ! Another plan, with a call on another server; "" on an error.
+    ! Returns another plan, with a call on another server; "" on an error.
     integer(c_int) function grpc_plan_move_np(plan, number, server_name, moved)
         character(len=*), intent(in) :: plan, server_name
         integer, intent(in) :: number
@@ -91,7 +91,7 @@ contains
         moved = taken_text(given)
     end function
 
-    ! The server of a call in a plan; "" if there is no such call.
+    ! Returns the server of a call in a plan; "" if there is no such call.
     function grpc_plan_server_np(plan, number) result(name)
         character(len=*), intent(in) :: plan
         integer, intent(in) :: number
@@ -103,7 +103,7 @@ contains
         name = fortran_text(c_loc(letters))
     end function
 
-    ! What a plan is predicted to take, in seconds, and how many calls it has.
+    ! Returns the predicted time of a plan, in seconds, and its number of calls.
     integer(c_int) function grpc_plan_predicted_np(plan, seconds, calls)
         character(len=*), intent(in) :: plan
         real(c_double), intent(out) :: seconds

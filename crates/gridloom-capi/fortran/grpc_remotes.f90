@@ -3,10 +3,10 @@
 !   type(grpc_remote_t) :: a
 !   error = grpc_remote_new_np(a, "A")
 !   error = grpc_call(first, n, x, a%value)      the result stays where it is made ...
-!   error = grpc_call(second, n, a%value, y)     ... and goes from there to where the second runs
+!   error = grpc_call(second, n, a%value, y)     ... and is sent from there to where the second runs
 !   error = grpc_remote_free_np(a)
 !
-! `a%value` stands for the argument in calls and on argument stacks: it is a place without memory, and only passed on.
+! `a%value` is passed as the argument in calls and on argument stacks: it has no memory, and can only be passed on.
 module grpc_remotes
     use, intrinsic :: iso_c_binding
     use grpc_texts
@@ -95,7 +95,7 @@ contains
         if (c_associated(found)) call c_f_pointer(found, remote%value)
     end function
 
-    ! Gives it a value: so many bytes of a contiguous array, such as c_sizeof(data), which are copied.
+    ! Sets its value: this many bytes of a contiguous array, such as c_sizeof(data), which are copied.
     integer(c_int) function grpc_remote_put_np(remote, data, size_bytes)
         type(grpc_remote_t), intent(in) :: remote
         type(*), dimension(..), intent(in), target :: data
@@ -103,7 +103,7 @@ contains
         grpc_remote_put_np = c_put(pointer_of(remote), c_loc(data), size_bytes)
     end function
 
-    ! Waits for its value and writes it to a contiguous array of so many bytes.
+    ! Waits for its value and writes it to a contiguous array of this many bytes.
     integer(c_int) function grpc_remote_get_np(remote, data, size_bytes)
         type(grpc_remote_t), intent(in) :: remote
         type(*), dimension(..), target :: data
@@ -123,8 +123,8 @@ contains
         grpc_remote_wait_np = c_wait(pointer_of(remote))
     end function
 
-    ! Puts its value under a name that all programs of the grid find. If replaces is there and true, a name that exists gets a new version;
-    ! if durable is, its server has it again after a restart (gridloom serve --durable).
+    ! Puts its value under a name that all programs of the grid find. If replaces is present and true, an existing
+    ! name gets a new version; if durable is, its server has it again after a restart (gridloom serve --durable).
     integer(c_int) function grpc_remote_share_np(remote, name, replaces, durable)
         type(grpc_remote_t), intent(in) :: remote
         character(len=*), intent(in) :: name
@@ -136,7 +136,8 @@ contains
         grpc_remote_share_np = c_share(pointer_of(remote), c_text(name), flags)
     end function
 
-    ! Its value is what has that name from then on. Waits for so many seconds until it has been put: for ever if they are below 0.
+    ! Makes its value the current version of that name. Waits this many seconds until it has been put: for ever if
+    ! they are below 0.
     integer(c_int) function grpc_remote_find_shared_np(remote, name, seconds)
         type(grpc_remote_t), intent(in) :: remote
         character(len=*), intent(in) :: name

@@ -1,10 +1,10 @@
-! What handles and sessions are, configuration files and signals: the rest of grpc_ninfg.h for Fortran.
+! Records of handles and sessions, configuration files and signals: the rest of grpc_ninfg.h for Fortran.
 !
 !   type(grpc_session_info_t_np) :: info
 !   error = grpc_session_info_get_np(id, info, status)
 !   if (status == GRPC_SESSION_DONE) seconds = grpc_seconds_np(info%gei_measureExecutable%calculationRealTime)
 !
-! - What is known of a session is the program's here: there is nothing to release.
+! - The record of a session belongs to the program here: nothing has to be released.
 module grpc_sessions
     use, intrinsic :: iso_c_binding
     use grpc_texts
@@ -14,19 +14,19 @@ module grpc_sessions
     implicit none
     private
 
-    ! What a session is.
+    ! States of a session.
     integer(c_int), parameter, public :: GRPC_SESSION_DONE = 1
     integer(c_int), parameter, public :: GRPC_SESSION_ARG_IS_NOT_TRANSMITED = 2
     integer(c_int), parameter, public :: GRPC_SESSION_EXECUTING = 3
     integer(c_int), parameter, public :: GRPC_SESSION_DOWN = 4
     integer(c_int), parameter, public :: GRPC_SESSION_UNKNOWN_STATUS = 5
 
-    ! As C's struct timeval.
+    ! The same as C's struct timeval.
     type, bind(c), public :: grpc_timeval_np
         integer(c_long) :: tv_sec = 0, tv_usec = 0
     end type
 
-    ! As in grpc_ninfg.h, which says what of these is known.
+    ! As in grpc_ninfg.h, which describes which of these are known.
     type, bind(c), public :: grpc_exec_info_executable_t_np
         integer(c_int) :: callbackNtimesCalled = 0
         type(grpc_timeval_np) :: transferArgumentToRemoteRealTime, transferArgumentToRemoteCpuTime
@@ -71,7 +71,7 @@ module grpc_sessions
     public :: grpc_session_info_get_np, grpc_get_info_np, grpc_get_last_info_np
     public :: grpc_session_info_set_threshold_np, grpc_signal_handler_set_np
 
-    ! What the functions of C take as they are.
+    ! Functions of C that are used unchanged.
     interface
         integer(c_int) function grpc_function_handle_is_ready_np(handle) bind(c)
             import
@@ -104,7 +104,7 @@ module grpc_sessions
             import
             integer(c_int), value :: count
         end function
-        ! The handler is c_funloc of a subroutine of C's convention with the signal's number by value.
+        ! The handler is c_funloc of a subroutine with C's calling convention and the signal's number by value.
         integer(c_int) function grpc_signal_handler_set_np(signal_number, handler) bind(c)
             import
             integer(c_int), value :: signal_number
@@ -112,7 +112,7 @@ module grpc_sessions
         end function
     end interface
 
-    ! What is given another form below.
+    ! Functions that get another form below.
     interface
         integer(c_int) function c_read(config_file_name) bind(c, name="grpc_config_file_read_np")
             import
@@ -139,14 +139,14 @@ contains
 
     ! ---- Handles
 
-    ! As grpc_get_handle.
+    ! The same as grpc_get_handle.
     integer(c_int) function grpc_function_handle_get_from_session_np(handle, session_id)
         type(grpc_function_handle_t), pointer, intent(out) :: handle
         integer(c_int), intent(in) :: session_id
         grpc_function_handle_get_from_session_np = grpc_get_handle(handle, session_id)
     end function
 
-    ! As grpc_get_object_handle_np.
+    ! The same as grpc_get_object_handle_np.
     integer(c_int) function grpc_object_handle_get_from_session_np(handle, session_id)
         type(grpc_object_handle_t_np), pointer, intent(out) :: handle
         integer(c_int), intent(in) :: session_id
@@ -167,7 +167,7 @@ contains
 
     ! ---- Sessions
 
-    ! What is known of a session, and one of GRPC_SESSION_*.
+    ! Returns the record of a session, and one of GRPC_SESSION_*.
     integer(c_int) function grpc_session_info_get_np(session_id, info, status)
         integer(c_int), intent(in) :: session_id
         type(grpc_session_info_t_np), intent(inout) :: info
@@ -175,7 +175,7 @@ contains
         grpc_session_info_get_np = grpc_get_info_np(session_id, info, status)
     end function
 
-    ! A time in seconds.
+    ! Returns a time in seconds.
     pure real(c_double) function grpc_seconds_np(time)
         type(grpc_timeval_np), intent(in) :: time
         grpc_seconds_np = real(time%tv_sec, c_double) + 1d-6 * real(time%tv_usec, c_double)

@@ -1,4 +1,4 @@
-! Arguments of calls, as addresses one after another. Of the other modules: take_all, as_c, destruct.
+! Arguments of calls, as a sequence of addresses. For the other modules: take_all, as_c, destruct.
 module grpc_stacks
     use, intrinsic :: iso_c_binding
     use grpc_texts
@@ -14,7 +14,7 @@ module grpc_stacks
         integer(c_int8_t), allocatable :: bytes(:)
     end type
 
-    ! Arguments that are pushed one by one. Copies of a stack are stacks of their own.
+    ! Arguments that are pushed one by one. Copies of a stack are separate stacks.
     type, public :: grpc_arg_stack_t
         private
         type(argument), allocatable :: arguments(:)
@@ -24,13 +24,13 @@ module grpc_stacks
         procedure, private :: push_double_complex, push_bool, push_letters, push_pointer
         procedure, private :: value_int8, value_int16, value_int32, value_int64, value_float, value_double
         procedure, private :: value_complex, value_double_complex, value_bool, value_text
-        ! Pushes a variable, scalar or array; or a pointer as it is, of which c_null_ptr is a result that is not wanted.
+        ! Pushes a variable, scalar or array; or a pointer unchanged, where c_null_ptr is a result that is not wanted.
         generic :: push => push_int8, push_int16, push_int32, push_int64, push_float, push_double, push_complex, &
             push_double_complex, push_bool, push_letters, push_pointer
-        ! Pushes a copy of a scalar or a text, for an input.
+        ! Pushes a copy of a scalar or a string, for an input.
         generic :: push_value => value_int8, value_int16, value_int32, value_int64, value_float, value_double, &
             value_complex, value_double_complex, value_bool, value_text
-        ! Takes the last argument off; nothing of an empty stack.
+        ! Removes the last argument; has no effect on an empty stack.
         procedure :: pop => stack_pop
         procedure :: clear => stack_clear
         procedure :: count => stack_count
@@ -196,7 +196,7 @@ contains
         stack_count = stack%used
     end function
 
-    ! An address, or a copy of what lies somewhere.
+    ! An address, or a copy of the data at a place.
     subroutine add(stack, address, is_whole, bytes)
         class(grpc_arg_stack_t), intent(inout) :: stack
         type(c_ptr), intent(in) :: address
@@ -214,7 +214,7 @@ contains
         if (present(bytes)) stack%arguments(stack%used)%bytes = bytes
     end subroutine
 
-    ! All arguments of a call.
+    ! Takes all arguments of a call.
     subroutine take_all(all, &
         a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
@@ -256,7 +256,7 @@ contains
         call take(all, 32, a32)
     end subroutine
 
-    ! The argument at that place of a call, if it is there. What is left out before it stays to be seen.
+    ! Takes the argument at that place of a call, if it is present. Missing arguments before it remain detectable.
     subroutine take(stack, place, x)
         type(grpc_arg_stack_t), intent(inout) :: stack
         integer, intent(in) :: place
@@ -268,7 +268,7 @@ contains
         call add(stack, c_loc(x), is_contiguous(x))
     end subroutine
 
-    ! A stack of C; null if an argument cannot be passed, and the last error says why.
+    ! Returns a C stack; null if an argument cannot be passed, and then the last error has the reason.
     type(c_ptr) function as_c(stack)
         type(grpc_arg_stack_t), intent(in), target :: stack
         integer :: i
@@ -289,14 +289,14 @@ contains
             address = stack%arguments(i)%address
             if (allocated(stack%arguments(i)%bytes)) address = c_loc(stack%arguments(i)%bytes)
             if (c_stack_push(as_c, address) == 0) cycle
-            ! What comes behind it would take its place.
+            ! Otherwise the following argument would take its place.
             call destruct(as_c)
             as_c = c_null_ptr
             return
         end do
     end function
 
-    ! Ends a stack of C, if there is one.
+    ! Ends a C stack, if there is one.
     subroutine destruct(passed)
         type(c_ptr), intent(in) :: passed
         if (.not. c_associated(passed)) return

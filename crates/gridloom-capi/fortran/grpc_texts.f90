@@ -1,11 +1,11 @@
-! Texts of Fortran for C, and of C for Fortran. Of the other modules only: grpc does not give it on.
+! Converts strings between Fortran and C. For the other modules only: grpc does not export it.
 module grpc_texts
     use, intrinsic :: iso_c_binding
     implicit none
     private
     public :: c_text, c_texts, fortran_text, taken_text
 
-    ! Texts of C, and where each lies.
+    ! C strings, and the address of each.
     type, public :: texts_of_c
         type(c_ptr), allocatable :: pointers(:)
         character(kind=c_char), allocatable :: letters(:, :)
@@ -30,7 +30,8 @@ contains
         c_text = trim(text) // c_null_char
     end function
 
-    ! A list that ends with a null pointer; null without texts. What it points to is in `all`.
+    ! Returns a list that ends with a null pointer; null without strings. `all` contains the strings to which it
+    ! points.
     function c_texts(texts, all) result(list)
         character(len=*), intent(in), optional :: texts(:)
         type(texts_of_c), intent(inout), target :: all
@@ -64,7 +65,7 @@ contains
         end do
     end function
 
-    ! The same of a text that is the program's, which ends.
+    ! The same for a string that belongs to the program, and that is freed.
     function taken_text(from) result(text)
         type(c_ptr), intent(in) :: from
         character(len=:), allocatable :: text

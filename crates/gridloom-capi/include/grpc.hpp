@@ -1,4 +1,4 @@
-/* GridRPC for C++: the functions of grpc.h as objects that end by themselves, and errors as exceptions. C++11.
+/* GridRPC for C++: the functions of grpc.h as objects with destructors, and errors as exceptions. C++11.
  *
  *   #include <grpc.hpp>
  *
@@ -10,9 +10,9 @@
  *   gridrpc::call begun = dot.async(3, x, y, gridrpc::out(sum));
  *   begun.wait();
  *
- * Arguments are those of grpc_call, and as little checked against the function's signature: numbers, pointers, strings, and
- * whatever has data(), such as vectors and arrays, are taken, and nothing else. Views of strings are not, as they need not
- * end in a NUL. Results are written as grpc_call writes them: what is passed to async() outlives the wait. */
+ * Arguments are those of grpc_call, and are not checked against the function's signature either. Only numbers,
+ * pointers, strings, and objects with data(), such as vectors and arrays, are accepted. String views are not, because
+ * they need not end in a NUL. Results are written as by grpc_call: the arguments of async() must outlive the wait. */
 #ifndef GRIDLOOM_GRPC_HPP
 #define GRIDLOOM_GRPC_HPP
 
@@ -28,7 +28,7 @@
 
 namespace gridrpc {
 
-/* What a function of grpc.h gave, with its text. */
+/* An error code of grpc.h, with its text. */
 class error : public std::runtime_error {
 public:
     error(grpc_error_t code, const std::string &text)
@@ -39,18 +39,18 @@ private:
     grpc_error_t code_;
 };
 
-/* Throws what is no success. */
+/* Throws any code other than success. */
 inline void check(grpc_error_t code) {
     if (code != GRPC_NO_ERROR) throw error(code, grpc_last_error_text_np());
 }
 
-/* A scalar that the call sets, or sets anew. */
+/* Marks a scalar that the call sets or changes. */
 template <typename Number> Number *out(Number &number) {
     static_assert(std::is_arithmetic<Number>::value, "a result is a number; pass an array as it is");
     return &number;
 }
 
-/* From grpc_initialize to grpc_finalize; one at a time. */
+/* Calls grpc_initialize and grpc_finalize; one object at a time. */
 class grid {
 public:
     explicit grid(const std::string &config_file_name = "") { check(grpc_initialize(config_file_name.c_str())); }
@@ -59,7 +59,8 @@ public:
     grid &operator=(const grid &) = delete;
 };
 
-/* A session. One that was not waited for is cancelled and waited for at its end: results have to go somewhere. */
+/* A session. If it was not waited for, its destructor cancels it and waits for it, because its results are written to
+ * memory of the program. */
 class call {
 public:
     explicit call(grpc_sessionid_t id) noexcept : id_(id) {}
@@ -77,7 +78,7 @@ public:
     }
 
     grpc_sessionid_t id() const noexcept { return id_; }
-    /* Whether it has ended; its results are there then, if it ended well. */
+    /* Reports whether it has ended; if it has ended successfully, its results are available. */
     bool is_done() const {
         grpc_error_t probed = grpc_probe(id_);
         if (probed == GRPC_NOT_COMPLETED) return false;
@@ -85,7 +86,7 @@ public:
         return true;
     }
     void cancel() { check(grpc_cancel(id_)); }
-    /* Throws the session's own error if it failed. Another wait is an error. */
+    /* Throws the session's own error if it failed. Waiting again is an error. */
     void wait() {
         grpc_sessionid_t id = id_;
         grpc_error_t waited = grpc_wait(id);
@@ -123,7 +124,7 @@ private:
     grpc_remote_t remote_;
 };
 
-/* How an argument is passed on: numbers and pointers as they are, strings and containers by their first element. */
+/* How an argument is passed: numbers and pointers unchanged, strings and containers by their first element. */
 namespace passing {
 template <typename Number>
 typename std::enable_if<std::is_arithmetic<Number>::value, Number>::type as(Number number, int) {
@@ -144,7 +145,7 @@ inline grpc_remote_t as(remote &data, int) { return data.handle(); }
 inline void *as(std::nullptr_t, int) { return nullptr; }
 } // namespace passing
 
-/* A handle of a function: on any server, or on the one named. */
+/* A handle of a function: on any server, or on the named one. */
 class function {
 public:
     explicit function(const std::string &name) : owns_(true) {
@@ -164,7 +165,7 @@ public:
     template <typename... Arguments> void operator()(Arguments &&...arguments) {
         check(grpc_call(&handle_, passing::as(arguments, 0)...));
     }
-    /* Begins a call. */
+    /* Starts a call. */
     template <typename... Arguments> call async(Arguments &&...arguments) {
         grpc_sessionid_t id = GRPC_SESSIONID_VOID;
         check(grpc_call_async(&handle_, &id, passing::as(arguments, 0)...));
@@ -179,7 +180,7 @@ private:
     bool owns_;
 };
 
-/* An object of a class: on the server with the most room, or on the one named. Its end waits for its calls. */
+/* An object of a class: on the server with the most room, or on the named one. Its destructor waits for its calls. */
 class object {
 public:
     explicit object(const std::string &class_name) : owns_(true) {
@@ -199,13 +200,13 @@ public:
     template <typename... Arguments> void invoke(const std::string &method, Arguments &&...arguments) {
         check(grpc_invoke_np(&handle_, method.c_str(), passing::as(arguments, 0)...));
     }
-    /* Begins a call of a method, which runs after those before it. */
+    /* Starts a call of a method, which runs after the previous ones. */
     template <typename... Arguments> call async(const std::string &method, Arguments &&...arguments) {
         grpc_sessionid_t id = GRPC_SESSIONID_VOID;
         check(grpc_invoke_async_np(&handle_, method.c_str(), &id, passing::as(arguments, 0)...));
         return call(id);
     }
-    /* Ends it now, and throws what went wrong. */
+    /* Ends it now, and throws an exception if there is an error. */
     void end() {
         owns_ = false;
         check(grpc_object_handle_destruct_np(&handle_));
@@ -217,7 +218,7 @@ private:
     bool owns_;
 };
 
-/* The sessions of all threads. */
+/* Waits for the sessions of all threads. */
 inline void wait_all() { check(grpc_wait_all()); }
 
 } // namespace gridrpc

@@ -1,9 +1,10 @@
-/* What Ninf-G has beyond the standard and grpc_extensions.h: attributes of handles and sessions, what sessions were, handlers
- * of signals, configuration files. Included by grpc.h; programs written for Ninf-G 2, 4 and 5 use these.
+/* Ninf-G's features beyond the standard and grpc_extensions.h: attributes of handles and sessions, records of
+ * sessions, signal handlers, configuration files. Included by grpc.h; programs written for Ninf-G 2, 4 and 5 use
+ * them.
  *
- * Much of it describes how Ninf-G starts a job for each handle and moves arguments. Here servers are running already, and
- * arguments are copied before a call returns. What has no meaning here is kept and given back, and changes nothing; each
- * attribute says whether it does. */
+ * Many of them describe how Ninf-G starts a job for each handle and transfers arguments. Here servers are already
+ * running, and arguments are copied before a call returns. Settings without a meaning here are stored and returned,
+ * and have no effect; the description of each attribute states whether it has one. */
 #ifndef GRIDLOOM_GRPC_NINFG_H
 #define GRIDLOOM_GRPC_NINFG_H
 
@@ -19,22 +20,22 @@ extern "C" {
 /* ---- Configuration files
  * ------------------------------------------------------------------------------------------------------ */
 
-/* Reads a configuration once more, of either form (grpc_initialize), while the session goes on: its servers' names and its
- * time limits count for handles that are made from here on.
+/* Reads another configuration, of either form (grpc_initialize), during the session: its servers' names and its time
+ * limits apply to handles that are made from then on.
  * @return GRPC_CONFIGFILE_NOT_FOUND; GRPC_CONFIGFILE_ERROR. MT-safe. */
 grpc_error_t grpc_config_file_read_np(const char *config_file_name);
 
 /* ---- Attributes of handles
  * ------------------------------------------------------------------------------------------------------- */
 
-/* When grpc_call_async returns. All three come to the same: inputs are copied before it does. */
+/* When grpc_call_async returns. All three have the same effect: inputs are copied before it returns. */
 typedef enum grpc_argument_transfer_e_np {
     GRPC_ARGUMENT_TRANSFER_WAIT = 1,
     GRPC_ARGUMENT_TRANSFER_NOWAIT = 2,
     GRPC_ARGUMENT_TRANSFER_COPY = 3
 } grpc_argument_transfer_t_np;
 
-/* What a handle is made with. Texts are the library's; NULL where there are none. */
+/* Settings with which a handle is made. Strings belong to the library; NULL if there are none. */
 typedef struct grpc_handle_attr_s_np {
     char *gha_remoteHostName;
     int gha_remotePortNo;
@@ -48,7 +49,7 @@ typedef struct grpc_handle_attr_s_np {
     int gha_mpiNcpus;
 } grpc_handle_attr_t_np;
 
-/* Their names, and the type behind the pointer that sets one or gives it. */
+/* Names of the attributes, with the type behind the pointer that sets or returns each of them. */
 typedef enum grpc_handle_attr_name_e_np {
     GRPC_HANDLE_ATTR_HOSTNAME,          /* char *: the server's, as for grpc_function_handle_init */
     GRPC_HANDLE_ATTR_PORT,              /* int *: the server's, if it is not 0 */
@@ -63,20 +64,21 @@ typedef enum grpc_handle_attr_name_e_np {
                                            the server, which is the most */
 } grpc_handle_attr_name_t_np;
 
-/* Sets all attributes to nothing. @return GRPC_OTHER_ERROR_CODE for NULL. MT-safe. */
+/* Clears all attributes. @return GRPC_OTHER_ERROR_CODE for NULL. MT-safe. */
 grpc_error_t grpc_handle_attr_initialize_np(grpc_handle_attr_t_np *attr);
-/* Frees what attributes have. MT-safe. */
+/* Frees the memory of attributes. MT-safe. */
 grpc_error_t grpc_handle_attr_destruct_np(grpc_handle_attr_t_np *attr);
-/* Sets an attribute to a copy of a value. @param value  By its type: a text, or a pointer to a number. MT-safe. */
+/* Sets an attribute to a copy of a value. MT-safe.
+ * @param value  By its type: a string, or a pointer to a number. */
 grpc_error_t grpc_handle_attr_set_np(grpc_handle_attr_t_np *attr, grpc_handle_attr_name_t_np name, void *value);
-/* Gives a copy of an attribute. @param[out] value  By its type; NULL for a text that is not there. It goes to
- * grpc_handle_attr_release_np. MT-safe. */
+/* Returns a copy of an attribute. MT-safe.
+ * @param[out] value  By its type; NULL for a string that is not set. To be freed with grpc_handle_attr_release_np. */
 grpc_error_t grpc_handle_attr_get_np(grpc_handle_attr_t_np *attr, grpc_handle_attr_name_t_np name, void **value);
-/* Frees a copy that grpc_handle_attr_get_np gave. NULL is none. MT-safe. */
+/* Frees a copy that grpc_handle_attr_get_np has returned. NULL is ignored. MT-safe. */
 grpc_error_t grpc_handle_attr_release_np(void *value);
 
-/* Makes a handle of the function, or of an object of the class, that the attributes name, on the server that they name, or on
- * any. Otherwise as without attributes. MT-safe. */
+/* Makes a handle of the function, or of an object of the class, that the attributes name, on the server that they
+ * name, or on any. Otherwise the same as without attributes. MT-safe. */
 grpc_error_t grpc_function_handle_init_with_attr_np(grpc_function_handle_t *handle, grpc_handle_attr_t_np *attr);
 grpc_error_t grpc_function_handle_array_init_with_attr_np(grpc_function_handle_t *handles, size_t count,
                                                           grpc_handle_attr_t_np *attr);
@@ -84,24 +86,25 @@ grpc_error_t grpc_object_handle_init_with_attr_np(grpc_object_handle_t_np *handl
 grpc_error_t grpc_object_handle_array_init_with_attr_np(grpc_object_handle_t_np *handles, size_t count,
                                                         grpc_handle_attr_t_np *attr);
 
-/* The attributes of a handle: its function or class, and its server if it is bound to one.
- * @param[out] attr  Written to; grpc_handle_attr_destruct_np frees what it has. MT-safe. */
+/* Returns the attributes of a handle: its function or class, and its server if it is bound to one. MT-safe.
+ * @param[out] attr  Written to; grpc_handle_attr_destruct_np frees its memory. */
 grpc_error_t grpc_function_handle_get_attr_np(grpc_function_handle_t *handle, grpc_handle_attr_t_np *attr);
 grpc_error_t grpc_object_handle_get_attr_np(grpc_object_handle_t_np *handle, grpc_handle_attr_t_np *attr);
 
 /* ---- Handles
  * ------------------------------------------------------------------------------------------------------------------- */
 
-/* As grpc_get_handle and grpc_get_object_handle_np. MT-safe. */
+/* The same as grpc_get_handle and grpc_get_object_handle_np. MT-safe. */
 grpc_error_t grpc_function_handle_get_from_session_np(grpc_function_handle_t **handle, grpc_sessionid_t session_id);
 grpc_error_t grpc_object_handle_get_from_session_np(grpc_object_handle_t_np **handle, grpc_sessionid_t session_id);
 
-/* Whether calls can be made through a handle now. @return GRPC_NO_ERROR; GRPC_INVALID_FUNCTION_HANDLE or
- * GRPC_INVALID_OBJECT_HANDLE_NP; GRPC_SERVER_NOT_FOUND, if its server is not there. MT-safe. */
+/* Reports whether calls can be made through a handle now.
+ * @return GRPC_NO_ERROR; GRPC_INVALID_FUNCTION_HANDLE or GRPC_INVALID_OBJECT_HANDLE_NP; GRPC_SERVER_NOT_FOUND, if its
+ *          server does not exist. MT-safe. */
 grpc_error_t grpc_function_handle_is_ready_np(grpc_function_handle_t *handle);
 grpc_error_t grpc_object_handle_is_ready_np(grpc_object_handle_t_np *handle);
 
-/* The error of a handle: that of the same question. MT-safe. */
+/* Returns the error of a handle: the same as the function above. MT-safe. */
 grpc_error_t grpc_function_handle_get_error_np(grpc_function_handle_t *handle);
 grpc_error_t grpc_object_handle_get_error_np(grpc_object_handle_t_np *handle);
 /* Writes "TEXT: NAME OF THAT ERROR" to standard error. MT-safe. */
@@ -111,12 +114,13 @@ grpc_error_t grpc_object_handle_perror_np(grpc_object_handle_t_np *handle, const
 /* ---- Attributes of sessions
  * ------------------------------------------------------------------------------------------------------ */
 
-/* What a call is made with. Times are in seconds; 0 is none.
+/* Settings with which a call is made. Times are in seconds; 0 is none.
  *
- * A call of which a transfer takes longer than its limit fails with GRPC_TIMEOUT_NP. The limit of arguments counts from when they are
- * sent, anew on each server that the call goes to, and includes what they wait for room there. It is up to 0.1 s longer, as servers report
- * what has come to them in a while. Arguments up to 32 KiB travel with the call itself and count for nothing. Neither limit holds for
- * calls of a grpc_map block and those with remote data: these have the session's time alone. */
+ * A call with a transfer that takes longer than its limit fails with GRPC_TIMEOUT_NP. The limit of arguments counts
+ * from when they are sent, again for each server to which the call is sent, and includes the time that they wait for
+ * room there. It is up to 0.1 s longer, because servers report received arguments periodically. Arguments up to 32
+ * KiB are sent with the call itself and do not count. Neither limit applies to calls of a grpc_map block and those
+ * with remote data: these have only the limit of the session. */
 typedef struct grpc_session_attr_s_np {
     grpc_argument_transfer_t_np gsa_waitArgTransfer;
     int gsa_timeout;
@@ -130,22 +134,23 @@ typedef enum grpc_session_attr_name_e_np {
     GRPC_SESSION_ATTR_WAIT_ARG_TRANSFER,                  /* grpc_argument_transfer_t_np *; without meaning */
     GRPC_SESSION_ATTR_SESSION_TIMEOUT,                    /* int *: seconds that the call may take */
     GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_ARGUMENT,          /* int *: seconds until the arguments are at the server */
-    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_RESULT,            /* int *: seconds from the function's end until its results are here */
-    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_ARGUMENT, /* int *; without meaning: the session's time counts */
-    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_RESULT    /* likewise */
+    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_RESULT,            /* int *: seconds from the function's end until its results are at the client */
+    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_ARGUMENT, /* int *; without meaning: the session's limit applies */
+    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_RESULT    /* the same */
 } grpc_session_attr_name_t_np;
 
 /* Sets all attributes to those of calls through this handle. MT-safe. */
 grpc_error_t grpc_session_attr_initialize_np(grpc_function_handle_t *handle, grpc_session_attr_t_np *attr);
 grpc_error_t grpc_session_attr_initialize_with_object_handle_np(grpc_object_handle_t_np *handle,
                                                                 grpc_session_attr_t_np *attr);
-/* As for attributes of handles. MT-safe. */
+/* The same as for attributes of handles. MT-safe. */
 grpc_error_t grpc_session_attr_destruct_np(grpc_session_attr_t_np *attr);
 grpc_error_t grpc_session_attr_set_np(grpc_session_attr_t_np *attr, grpc_session_attr_name_t_np name, void *value);
 grpc_error_t grpc_session_attr_get_np(grpc_session_attr_t_np *attr, grpc_session_attr_name_t_np name, void **value);
 grpc_error_t grpc_session_attr_release_np(void *value);
 
-/* Calls with attributes: as grpc_call, grpc_call_async, grpc_call_arg_stack and its companions otherwise. MT-safe. */
+/* Make calls with attributes; otherwise as grpc_call, grpc_call_async, grpc_call_arg_stack and related functions.
+ * MT-safe. */
 grpc_error_t grpc_call_with_attr_np(grpc_function_handle_t *handle, grpc_session_attr_t_np *attr, ...);
 grpc_error_t grpc_call_async_with_attr_np(grpc_function_handle_t *handle, grpc_sessionid_t *session_id,
                                           grpc_session_attr_t_np *attr, ...);
@@ -162,7 +167,7 @@ int grpc_invoke_arg_stack_with_attr_np(grpc_object_handle_t_np *handle, const ch
 int grpc_invoke_arg_stack_async_with_attr_np(grpc_object_handle_t_np *handle, const char *method_name,
                                              grpc_session_attr_t_np *attr, grpc_arg_stack_t *stack);
 
-/* ---- What sessions were
+/* ---- Records of sessions
  * --------------------------------------------------------------------------------------------------------- */
 
 #define GRPC_SESSION_DONE 1
@@ -171,7 +176,7 @@ int grpc_invoke_arg_stack_async_with_attr_np(grpc_object_handle_t_np *handle, co
 #define GRPC_SESSION_DOWN 4 /* it failed */
 #define GRPC_SESSION_UNKNOWN_STATUS 5
 
-/* Measured where the function ran. Of all of these, calculationRealTime is known; the others are 0. */
+/* Measured where the function ran. Only calculationRealTime is known; the others are 0. */
 typedef struct grpc_exec_info_executable_s_np {
     int callbackNtimesCalled;
     struct timeval transferArgumentToRemoteRealTime, transferArgumentToRemoteCpuTime;
@@ -184,7 +189,7 @@ typedef struct grpc_exec_info_executable_s_np {
     struct timeval callbackTransferResultToRemoteRealTime, callbackTransferResultToRemoteCpuTime;
 } grpc_exec_info_executable_t_np;
 
-/* Measured by the client. Of all of these, calculationRealTime is known: from the call to its end. */
+/* Measured by the client. Only calculationRealTime is known: from the call to its end. */
 typedef struct grpc_exec_info_client_s_np {
     int callbackNtimesCalled;
     struct timeval remoteMachineInfoRequestRealTime, remoteMachineInfoRequestCpuTime;
@@ -236,25 +241,28 @@ typedef grpc_session_info_t_np grpc_exec_info_t_np;
 #define clientRealTime calculationRealTime
 #define clientCpuTime calculationCpuTime
 
-/* What is known of a session.
- * @param[out] info  New memory, which goes to grpc_session_info_release_np; NULL if only the status is wanted.
+/* Returns the record of a session.
+ * @param[out] info  New memory, to be freed with grpc_session_info_release_np; NULL if only the status is wanted.
  * @param[out] status  One of the above; may be NULL. GRPC_SESSION_UNKNOWN_STATUS with an error.
  * @return GRPC_INVALID_SESSION_ID, unless it is outstanding or remembered. MT-safe. */
 grpc_error_t grpc_session_info_get_np(grpc_sessionid_t session_id, grpc_session_info_t_np **info, int *status);
-/* Frees what grpc_session_info_get_np gave. MT-safe. */
+/* Frees a record that grpc_session_info_get_np has returned. MT-safe. */
 grpc_error_t grpc_session_info_release_np(grpc_session_info_t_np *info);
-/* The same into memory of the program (earlier versions). @param[out] info, status  May be NULL. MT-safe. */
+/* Writes the same into memory of the program (earlier versions); both pointers may be NULL. MT-safe. */
 grpc_error_t grpc_get_info_np(grpc_sessionid_t session_id, grpc_exec_info_t_np *info, int *status);
-/* Of the session that this thread began last, also of a grpc_call. @return GRPC_INVALID_SESSION_ID if it began none. MT-safe. */
+/* Does this for the session that this thread started last, including a grpc_call.
+ * @return GRPC_INVALID_SESSION_ID if it started none. MT-safe. */
 grpc_error_t grpc_get_last_info_np(grpc_exec_info_t_np *info, int *status);
-/* How many sessions are remembered from here on after they were waited for: save_session_info. Negative: all. MT-safe. */
+/* Sets how many sessions are remembered from then on after they were waited for: save_session_info. Negative: all.
+ * MT-safe. */
 grpc_error_t grpc_session_info_set_threshold_np(int count);
 
 /* ---- Signals
  * ------------------------------------------------------------------------------------------------------------------- */
 
-/* Sets the program's handler of a signal, by sigaction. The library's threads take no signals, so it runs on a thread of the
- * program. @return GRPC_OTHER_ERROR_CODE, if there is no such signal or it cannot be handled. MT-safe. */
+/* Sets the program's handler of a signal, by sigaction. The library's threads block all signals, so it runs on a
+ * thread of the program.
+ * @return GRPC_OTHER_ERROR_CODE, if there is no such signal or it cannot be handled. MT-safe. */
 grpc_error_t grpc_signal_handler_set_np(int signal_number, void (*handler)(int));
 
 #define grpc_get_last_error_np grpc_last_error_get_np

@@ -1,8 +1,8 @@
-"""Reads C headers: sections, comments, and the declarations that each comment is about.
+"""Reads C headers: sections, comments, and the declarations that each comment documents.
 
-A section begins with a comment `/* ---- Title ---`, which may go on with text. A comment is about what follows it up to the
-next comment; what has none of its own belongs to the one before. Names that end in an underscore, and sections "not for
-programs", are left out.
+A section begins with a comment `/* ---- Title ---`, which may continue with text. A comment documents what
+follows it up to the next comment; a declaration without a comment belongs to the previous one. Names that end
+in an underscore, and sections "not for programs", are left out.
 """
 
 import dataclasses
@@ -17,15 +17,15 @@ class Section:
 
 @dataclasses.dataclass
 class Unit:
-    """A comment with what it is about."""
+    """A comment with the code that it documents."""
 
     section: Section
     comment: str
-    #: As a program would read them: prototypes, types, constants.
+    #: In the form that programs see: prototypes, types, constants.
     code: list[str] = dataclasses.field(default_factory=list)
-    #: Functions and macros: what has a page.
+    #: Functions and macros, which have a page.
     names: list[str] = dataclasses.field(default_factory=list)
-    #: The prototypes of those.
+    #: Prototypes of the functions and macros.
     calls: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -44,7 +44,7 @@ FUNCTION = re.compile(r"\b(\w+)\(")
 
 
 def read(name, text):
-    """The header of that name and text."""
+    """Returns the header of that name and text."""
     preamble, rest = None, text
     section, units = Section("", ""), []
     for kind, piece in pieces(rest):
@@ -65,7 +65,7 @@ def read(name, text):
     seen = set()
     for unit in units:
         again = [name for name in unit.names if name in seen]
-        # What is declared above is defined here.
+        # Declared above and defined here.
         unit.code = [code for code in unit.code if not any(f"{name}(" in code for name in again)]
         unit.names = [name for name in unit.names if name not in again]
         seen.update(unit.names)
@@ -73,7 +73,8 @@ def read(name, text):
 
 
 def pieces(text):
-    """Comments, directives and declarations, in their order. What stands behind one in its line belongs to it."""
+    """Returns comments, directives and declarations in order. A comment at the end of a line belongs to the code
+    of the line."""
     at = 0
     while at < len(text):
         if text[at].isspace():
@@ -115,7 +116,7 @@ def end_of_declaration(text, at):
 
 
 def declare(unit, piece):
-    """Takes a declaration or directive into the unit, if programs see it."""
+    """Adds a declaration or directive to the unit, if programs see it."""
     if piece.startswith("#"):
         define = DEFINE.match(piece)
         if define and not define.group(1).endswith("_") and not re.search(r"_H(PP)?$", define.group(1)):
@@ -135,7 +136,7 @@ def declare(unit, piece):
 
 def take_macro(unit, name, parameters, value):
     if name.startswith("GRPC_") and not value.strip():
-        # It only says that a type was defined.
+        # It only marks that a type was defined.
         return
     # Numbers are constants; everything else is used like a function or a declaration.
     if parameters is None and re.match(r"[-(\d]", value):
@@ -148,6 +149,6 @@ def take_macro(unit, name, parameters, value):
 
 
 def plain(comment):
-    """A comment's text, without its marks."""
+    """Returns a comment's text, without its marks."""
     lines = comment.removeprefix("/*").removesuffix("*/").split("\n")
     return "\n".join([lines[0].strip(), *(re.sub(r"^ \* ?", "", line).rstrip() for line in lines[1:])]).strip()

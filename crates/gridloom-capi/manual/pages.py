@@ -1,9 +1,10 @@
-"""Writes manual pages from the comments of C headers, and has the program write its own.
+"""Writes manual pages from the comments of C headers, and lets the program write its own.
 
     pages.py --out FOLDER --version VERSION [--program gridloom] HEADER...
 
-Section 3 has a page for each function, or for those that one comment is about, with links for the others; section 7 an
-overview of GridRPC (grpc*.h, OmniRpc.h, omst.h) and one of everything else; section 1 the program and its commands.
+Section 3 has a page for each function, or for the functions that one comment documents, with links for the
+others; section 7 an overview of GridRPC (grpc*.h, OmniRpc.h, omst.h) and one of everything else; section 1 the
+program and its commands.
 """
 
 import argparse
@@ -16,20 +17,20 @@ import subprocess
 import headers
 import roff
 
-#: A header whose preamble says that everything in it may be called by any threads, unless a function says otherwise.
+#: Headers whose preamble states that any threads may call all functions, unless a function's comment differs.
 MT_SAFE = {"grpc.h"}
 ANY_THREADS = "MT-safe: it may be called by any threads at any time."
 
 
 class Manual:
-    """An overview, and the headers that it is of."""
+    """An overview, and its headers."""
 
     def __init__(self, name, about, read):
         self.name, self.about, self.headers = name, about, read
         self.pages = [unit for header in read for unit in header.units if unit.names]
 
     def parts(self, header, unit):
-        """A unit's comment: what it says, parameters, result, threads."""
+        """Splits a unit's comment: description, parameters, result, threads."""
         said, parameters, result = apart(self.with_references(unit))
         threads = ANY_THREADS if header.name in MT_SAFE else ""
         if found := re.search(r"Not MT-safe: .*", said, re.DOTALL):
@@ -42,12 +43,12 @@ class Manual:
         return whole[0].strip(), parameters, whole[1], threads
 
     def with_references(self, unit):
-        """Its comment, in which the "As above" of a result has a name."""
+        """Returns its comment, with a name in place of the "As above" of a result."""
         before = self.pages[self.pages.index(unit) - 1].names[0]
         return re.sub(r"@return As above\b", f"@return As {before}", unit.comment)
 
     def summary(self, unit):
-        """The first sentence of what is said of it."""
+        """Returns the first sentence of its description."""
         sentence = re.split(r"(?<=\.)\s|(?:^|\s)@", " ".join(unit.comment.split()))[0].rstrip(".").replace("`", "")
         if not sentence or sentence.startswith(("return ", "GRIDLOOM_", "grpc_")):
             return unit.section.title.lower()
@@ -60,7 +61,7 @@ def is_of_calls(header):
 
 
 def apart(comment):
-    """What a comment says, its parameters, and its result."""
+    """Splits a comment into description, parameters, and result."""
     said, parameters, result, goes_on = [], [], [], None
     for line in re.sub(r"(?<=\S) @return", "\n@return", comment).split("\n"):
         parameter = re.match(r"@param(?:\[\w+\])? (\w+) +(.*)", line)
@@ -79,7 +80,7 @@ def apart(comment):
 
 
 def page(manual, header, unit, version):
-    """The page of a unit."""
+    """Returns the page of a unit."""
     said, parameters, result, threads = manual.parts(header, unit)
     out = [title(unit.names[0], 3, version), ".SH NAME"]
     out.append(f"{', '.join(unit.names)} \\- {roff.escaped(manual.summary(unit))}")
@@ -105,7 +106,7 @@ def page(manual, header, unit, version):
 
 
 def whole_result(unit, result):
-    """Functions that give a code list their errors only."""
+    """Comments of functions that return a code list their errors only."""
     is_code = unit.calls[0].startswith("grpc_error_t") and result.startswith(("GRPC_", "As "))
     if is_code and not result.startswith("GRPC_NO_ERROR"):
         return f"GRPC_NO_ERROR; on an error: {result}"
@@ -113,7 +114,7 @@ def whole_result(unit, result):
 
 
 def types_of(manual, unit):
-    """Types that its prototypes name and that have a comment of their own in the same section."""
+    """Returns types that its prototypes name and that have a comment of their own in the same section."""
     words = set(re.findall(r"\w+", " ".join(unit.calls)))
     kinds = [other for header in manual.headers for other in header.units if not other.names and other.section.title]
     return [kind for kind in kinds if kind.section == unit.section and kind is not unit and words & defined(kind)]
@@ -124,7 +125,7 @@ def defined(unit):
 
 
 def see_also(manual, unit):
-    """The others of its section, and the overview."""
+    """Returns the other pages of its section, and the overview."""
     others = [other.names[0] for other in manual.pages if other.section == unit.section and other is not unit]
     known = {name for other in manual.pages for name in other.names}
     named = re.findall(r"\w+", unit.comment)
@@ -134,7 +135,7 @@ def see_also(manual, unit):
 
 
 def overview(manual, version):
-    """The page of the whole: what the headers begin with, and what is in them."""
+    """Returns the overview page: the preambles of the headers, and their content."""
     out = [title(manual.name, 7, version), ".SH NAME", f"{manual.name} \\- {manual.about}"]
     for header in manual.headers:
         out += [".SH " + header.name.upper(), *roff.running(header.preamble)]
@@ -146,7 +147,7 @@ def overview(manual, version):
 
 
 def listed(manual, unit):
-    """A unit in the overview: a line for functions, everything for types and constants."""
+    """Returns a unit in the overview: a line for functions, everything for types and constants."""
     if unit.names:
         names = ", ".join(f"\\fB{name}\\fR(3)" for name in unit.names)
         return [".TP", names, roff.inline(manual.summary(unit))]
@@ -181,7 +182,7 @@ def main():
     read = [headers.read(path.name, path.read_text()) for path in options.headers]
     manuals = [
         Manual("gridrpc", "remote procedure calls from C programs", [h for h in read if is_of_calls(h)]),
-        Manual("gridloom", "processes of C programs that talk by messages",
+        Manual("gridloom", "processes of C programs that communicate by messages",
                [h for h in read if not is_of_calls(h)]),
     ]  # fmt: skip
     for manual in manuals:

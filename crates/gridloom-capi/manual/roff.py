@@ -1,32 +1,33 @@
-"""Comments as text for manual pages: paragraphs, lists, tables and examples, told apart by how they are indented."""
+"""Formats comments as text for manual pages: paragraphs, lists, tables and examples are recognized by their
+indentation."""
 
 import re
 import textwrap
 
 ROW = re.compile(r"(\S.*?) {2,}(\S.*)")
-#: What stands out in a text: code between backticks, names of ours.
+#: Emphasized text: code between backticks, and names of this library.
 WORD = re.compile(r"`([^`]+)`|\b((?:grpc|gridloom)_\w+|GRIDLOOM_\w+|GRPC_\w+)")
 
 
 def escaped(text):
-    """Text that says itself."""
+    """Escapes text, so that it is shown unchanged."""
     text = text.replace("\\", "\\e")
     return re.sub(r"^(?=[.'])", r"\\&", text, flags=re.MULTILINE)
 
 
 def inline(text):
-    """A line of running text; names of functions and code are bold."""
+    """Formats a line of running text; names of functions and code are bold."""
     marked = WORD.sub(lambda found: f"\x01{found.group(1) or found.group(2)}\x02", text)
     return escaped(marked).replace("\x01", "\\fB\\%").replace("\x02", "\\fR")
 
 
 def example(lines):
-    """Lines as they are."""
+    """Formats lines that are shown unchanged."""
     return [".PP", ".RS 4", ".EX", *(escaped(line).replace("-", "\\-") or "" for line in lines), ".EE", ".RE"]
 
 
 def running(text):
-    """A comment's text."""
+    """Formats a comment's text."""
     return tidy(blocks(text.split("\n")))
 
 
@@ -53,7 +54,7 @@ def blocks(lines):
             out += [".TP", f"\\fB{escaped(line)}\\fR", inline(" ".join(piece.strip() for piece in inner))]
             at = below
         else:
-            # Behind a list, a table or an example begins a paragraph.
+            # A paragraph begins after a list, a table or an example.
             if at and (not lines[at - 1] or indent(lines[at - 1]) or lines[at - 1].startswith("- ")):
                 out.append(".PP")
             out.append(inline(line))
@@ -66,7 +67,7 @@ def is_heading(line):
 
 
 def indented(lines, at, out):
-    """A table if its first line is a row of one, else an example."""
+    """Formats a table if its first line is a row of one, else an example."""
     end = at
     while end < len(lines) and (indent(lines[end]) or not lines[end]):
         end += 1
@@ -95,7 +96,7 @@ def dedented(lines):
 
 
 def tidy(lines):
-    """No paragraph begins where one has just begun, or ends with nothing."""
+    """Removes paragraph marks after another paragraph mark, and at the end."""
     out = []
     for line in lines:
         if line == ".PP" and (not out or out[-1].startswith((".PP", ".SS", ".SH"))):
@@ -109,7 +110,7 @@ def tidy(lines):
 
 
 def filled(lines):
-    """The same with running text in lines of a usual length."""
+    """Returns the same with running text in lines of the usual length."""
     out, paragraph, is_as_it_is = [], [], False
 
     def end():
@@ -119,7 +120,7 @@ def filled(lines):
 
     for line in lines:
         is_as_it_is = line in (".EX", ".nf") or (is_as_it_is and line not in (".EE", ".fi"))
-        # What follows a .TP is a line by itself.
+        # The line after a .TP is a line by itself.
         if line.startswith(".") or is_as_it_is or (out and out[-1] == ".TP" and not paragraph):
             end()
             out.append(line)

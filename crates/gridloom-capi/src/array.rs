@@ -1,10 +1,10 @@
-//! Arrays that grow, in the C library's memory: what a program gets it may free itself.
+//! Growing arrays in the C library's memory, so that a program can free them itself.
 
 use std::ffi::c_void;
 
 use crate::current;
 
-/// Whether an address is in a received message: its memory cannot grow.
+/// True if an address is in a received message, whose memory cannot grow.
 fn is_received(data: *const c_void) -> bool {
     let address = data.addr();
     current::context().is_ok_and(|context| {
@@ -22,7 +22,7 @@ pub unsafe extern "C-unwind" fn gridloom_array_grown(
     element_size: usize,
     count: usize,
 ) -> *mut c_void {
-    // SAFETY: the array's field, as the header asks.
+    // SAFETY: the array's field, as the header requires.
     let capacity = unsafe { &mut *capacity };
     if count <= *capacity {
         return data;
@@ -30,11 +30,11 @@ pub unsafe extern "C-unwind" fn gridloom_array_grown(
     let elements = count.max(capacity.saturating_mul(2)).max(4);
     let bytes = elements.saturating_mul(element_size.max(1));
     let is_received = is_received(data);
-    // SAFETY: null, or what the C library gave for this array.
+    // SAFETY: null, or allocated by the C library for this array.
     let grown = unsafe { libc::realloc(if is_received { std::ptr::null_mut() } else { data }, bytes) };
     assert!(!grown.is_null(), "no memory for an array of {elements} elements of {element_size} bytes");
     if is_received {
-        // SAFETY: the array has so many elements, and the new memory is larger.
+        // SAFETY: the array has this many elements, and the new memory is larger.
         unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), grown.cast(), length * element_size) };
     }
     *capacity = elements;
@@ -45,7 +45,7 @@ pub unsafe extern "C-unwind" fn gridloom_array_grown(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_array_drop(data: *mut c_void) {
     if !is_received(data) {
-        // SAFETY: null, or what the C library gave for this array.
+        // SAFETY: null, or allocated by the C library for this array.
         unsafe { libc::free(data) };
     }
 }

@@ -14,11 +14,11 @@ pub type Callback = unsafe extern "C-unwind" fn(*mut CMessage, *mut c_void) -> c
 /// `gridloom_timer_callback`.
 pub type TimerCallback = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
-/// What the program wants back with a callback.
+/// The pointer that the program gets back with a callback.
 #[derive(Clone, Copy)]
 struct UserContext(*mut c_void);
 
-// SAFETY: it is handed back to the program and never followed, on the one thread that runs C code.
+// SAFETY: it is only passed back to the program and never dereferenced, on the one thread that runs C code.
 unsafe impl Send for UserContext {}
 
 impl UserContext {
@@ -32,16 +32,17 @@ impl UserContext {
 pub unsafe extern "C-unwind" fn gridloom_on(kind: *const c_char, callback: Callback, context: *mut c_void) -> c_int {
     let given_back = UserContext(context);
     code_of(|process, _| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let kind = unsafe { given(kind, "the message type") }?;
         process.on_bytes(&kind, move |process, from, letter| {
             let context = current::context().map_err(|failure| ProcessError::Failed(failure.text))?;
             let owned =
                 Owned::new(process, context, from, letter).map_err(|failure| ProcessError::Failed(failure.text))?;
             let message = owned.into_raw();
-            // SAFETY: a callback that the program gave, with a message that stays until it returns.
+            // SAFETY: a callback of the program, with a message that exists until it returns.
             let code = context.run(process, || unsafe { callback(message, given_back.pointer()) });
-            // SAFETY: it was made above, and a callback does not free it, as the header asks; it may say that it will later.
+            // SAFETY: it was made above, and a callback does not free it, as the header requires; it may declare that
+            // it will free it later.
             let owned = unsafe { Owned::from_raw(message) };
             if owned.is_kept {
                 let _is_the_programs = owned.into_raw();
@@ -52,11 +53,11 @@ pub unsafe extern "C-unwind" fn gridloom_on(kind: *const c_char, callback: Callb
     })
 }
 
-/// What a callback returned.
+/// Converts the return value of a callback.
 fn outcome(code: c_int, text: &str) -> Result<(), ProcessError> {
     match code {
         0 => Ok(()),
-        GRIDLOOM_ENDED => Err(ProcessError::Ended { why: "the process was told to end".into() }),
+        GRIDLOOM_ENDED => Err(ProcessError::Ended { why: "the process was asked to end".into() }),
         code => Err(ProcessError::Failed(write_code(code, text))),
     }
 }
@@ -86,7 +87,7 @@ pub unsafe extern "C-unwind" fn gridloom_set_timer(
         let seconds = limit(seconds)?.unwrap_or_default();
         let timer = process.set_timer(seconds, repeat != 0, move |process| {
             let context = current::context().map_err(|failure| ProcessError::Failed(failure.text))?;
-            // SAFETY: a callback that the program gave.
+            // SAFETY: a callback of the program.
             let code = context.run(process, || unsafe { callback(given_back.pointer()) });
             outcome(code, &context.failure.take())
         })?;
@@ -98,7 +99,7 @@ pub unsafe extern "C-unwind" fn gridloom_set_timer(
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn gridloom_cancel_timer(timer: i64) -> c_int {
-    // What is no timer was not set.
+    // An invalid number is that of a timer that was not set.
     with(|process, _| Ok(c_int::from(process.cancel_timer(TimerNumber(timer as u64))))).unwrap_or_else(|code| code)
 }
 
@@ -106,7 +107,7 @@ pub extern "C-unwind" fn gridloom_cancel_timer(timer: i64) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_fail_text(code: c_int, text: *const c_char) -> c_int {
     if let Ok(context) = current::context() {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         *context.failure.borrow_mut() = unsafe { crate::declare::text(text) }.unwrap_or_default();
     }
     code

@@ -1,40 +1,40 @@
-//! Errors as C has them: a number and a text.
+//! Errors in C: a number and a text.
 
 use std::ffi::c_int;
 
 use gridloom_layout::LayoutError;
 use gridloom_process::ProcessError;
 
-/// It went well.
+/// Success.
 pub const GRIDLOOM_OK: c_int = 0;
-/// Nothing came in time.
+/// Nothing arrived in time.
 pub const GRIDLOOM_TIMED_OUT: c_int = -1;
 /// The connection is closed.
 pub const GRIDLOOM_CLOSED: c_int = -2;
-/// The other side failed for a message of this one.
+/// The other side failed because of a message from this one.
 pub const GRIDLOOM_REMOTE: c_int = -3;
-/// Nobody listens there.
+/// Nobody listens at that address.
 pub const GRIDLOOM_CANNOT_CONNECT: c_int = -4;
-/// The port is taken.
+/// The port is in use.
 pub const GRIDLOOM_CANNOT_LISTEN: c_int = -5;
 pub const GRIDLOOM_NO_SUCH_HOST: c_int = -6;
 /// A message exceeds the limit.
 pub const GRIDLOOM_TOO_LARGE: c_int = -7;
-/// The world goes away.
+/// The world ends.
 pub const GRIDLOOM_ENDED: c_int = -8;
-/// What fits nowhere else.
+/// Any other failure.
 pub const GRIDLOOM_FAILED: c_int = -9;
-/// A message is not as declared.
+/// A message does not match its declaration.
 pub const GRIDLOOM_LAYOUT: c_int = -10;
-/// The program's mistake.
+/// A mistake of the program.
 pub const GRIDLOOM_USAGE: c_int = -11;
 
-/// An error on its way to C.
+/// An error that is reported to C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub(crate) code: c_int,
     pub(crate) text: String,
-    /// What the other side's callback returned.
+    /// The return value of the other side's callback.
     pub(crate) remote: c_int,
 }
 
@@ -61,7 +61,7 @@ impl From<ProcessError> for Failure {
             ProcessError::WrongMessage { .. } => GRIDLOOM_LAYOUT,
             ProcessError::Ended { .. } => GRIDLOOM_ENDED,
             ProcessError::WrongNumber { .. } => GRIDLOOM_USAGE,
-            // The enum may grow: a new one is at least a failure with a text.
+            // The enum may grow: a new error is at least a failure with a text.
             _ => GRIDLOOM_FAILED,
         };
         let remote = match &error {
@@ -78,12 +78,12 @@ impl From<LayoutError> for Failure {
     }
 }
 
-/// A callback's code and text as the text that crosses the wire, which programs of other languages show as it is.
+/// Encodes a callback's code and text in the text that is sent; programs in other languages show it unchanged.
 pub(crate) fn write_code(code: c_int, text: &str) -> String {
     if text.is_empty() { format!("code {code}") } else { format!("code {code}: {text}") }
 }
 
-/// The code in such a text, or 0.
+/// Returns the code in such a text, or 0.
 fn read_code(text: &str) -> c_int {
     let Some(rest) = text.strip_prefix("code ") else { return 0 };
     rest.split_once(':').map_or(rest, |(code, _)| code).parse().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Configuration: a file, the environment, the command line; `gridloom::process` reads them for all languages.
+//! Configuration: a file, the environment, and the command line; `gridloom::process` reads them for all languages.
 
 use std::ffi::{c_char, c_int};
 
@@ -13,13 +13,13 @@ pub(crate) fn read(arguments: &[String]) -> Result<(), String> {
     match read_settings(arguments).map_err(|error| error.to_string())?.first() {
         None => Ok(()),
         Some(other) => Err(format!(
-            "'{other}' is no option of this program; options are --set NAME=VALUE, --config FILE and --log LEVELS; \
-             arguments of processes stand in the deployment"
+            "'{other}' is not an option of this program; options are --set NAME=VALUE, --config FILE and --log \
+             LEVELS; the deployment has the arguments of processes"
         )),
     }
 }
 
-/// Whether each simulated process has its own copy of the program's variables.
+/// True if each simulated process has its own copy of the program's variables.
 pub(crate) fn own_globals() -> Result<bool, String> {
     match setting("gridloom.globals").as_deref() {
         None | Some("own") => Ok(true),
@@ -32,7 +32,7 @@ pub(crate) fn own_globals() -> Result<bool, String> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_config(name: *const c_char, otherwise: *const c_char) -> *const c_char {
     let found = with(|_, context| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { given(name, "the value's name") }?;
         let Some(value) = setting(&name) else { return Ok(otherwise) };
         let mut texts = context.texts.borrow_mut();
@@ -41,15 +41,15 @@ pub unsafe extern "C-unwind" fn gridloom_config(name: *const c_char, otherwise: 
     found.unwrap_or(otherwise)
 }
 
-/// Writes a value to `place`, if there is one; as the functions of the header do.
+/// Writes a value to `place`, if the value exists. Returns what the functions of the header return.
 unsafe fn number<T: std::str::FromStr>(name: *const c_char, place: *mut T, what: &str) -> c_int {
     let found = with(|_, _| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { given(name, "the value's name") }?;
         let Some(text) = setting(&name) else { return Ok(0) };
-        let wrong = |_| Failure::usage(format!("the configuration's '{name}' is '{text}'; it has to be {what}"));
+        let wrong = |_| Failure::usage(format!("the configuration's '{name}' is '{text}'; it must be {what}"));
         let number = text.trim().parse().map_err(wrong)?;
-        // SAFETY: a place for a number, as the header asks.
+        // SAFETY: memory for a number, as the header requires.
         unsafe { *place = number };
         Ok(1)
     });
@@ -59,13 +59,13 @@ unsafe fn number<T: std::str::FromStr>(name: *const c_char, place: *mut T, what:
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_config_integer(name: *const c_char, place: *mut i64) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { number(name, place, "an integer") }
 }
 
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_config_number(name: *const c_char, place: *mut f64) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { number(name, place, "a number") }
 }

@@ -1,4 +1,4 @@
-//! Sockets by host and port, and messages through them.
+//! Connections by host and port, and messages sent through them.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -11,13 +11,13 @@ use crate::memory::{Addresses, address_of};
 use crate::message::{CMessage, Owned};
 use crate::types::{self, Kind};
 
-/// A text that must be there.
+/// Returns a string that must not be null.
 pub(crate) unsafe fn given(pointer: *const c_char, what: &str) -> Result<String, Failure> {
-    // SAFETY: null or a text, promised by the caller.
-    unsafe { text(pointer) }.ok_or_else(|| Failure::usage(format!("{what} is NULL; give a text")))
+    // SAFETY: null or a C string, guaranteed by the caller.
+    unsafe { text(pointer) }.ok_or_else(|| Failure::usage(format!("{what} is NULL; pass a string")))
 }
 
-/// A time limit; `None` for none.
+/// Converts a time limit; `None` is no limit.
 pub(crate) fn limit(seconds: f64) -> Result<Option<f64>, Failure> {
     if seconds.is_nan() {
         return Err(Failure::usage("a time of NaN seconds; give a number, or GRIDLOOM_FOREVER"));
@@ -26,7 +26,7 @@ pub(crate) fn limit(seconds: f64) -> Result<Option<f64>, Failure> {
 }
 
 fn port_of(port: c_int) -> Result<u16, Failure> {
-    u16::try_from(port).map_err(|_| Failure::usage(format!("port {port} is none; ports are 0 to 65535")))
+    u16::try_from(port).map_err(|_| Failure::usage(format!("{port} is not a port; ports are 0 to 65535")))
 }
 
 /// See `gridloom.h`.
@@ -39,7 +39,7 @@ pub extern "C-unwind" fn gridloom_listen(port: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_int, patience: f64) -> i64 {
     let connected = with(|process, context| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let host = unsafe { given(host, "the host's name") }?;
         let patience = limit(patience)?.unwrap_or(f64::INFINITY);
         Ok(context.learn(process.connect(&host, port_of(port)?, patience)?))
@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_in
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn gridloom_close(peer: i64) {
-    // An invalid connection needs no closing; `gridloom_last_error` has the text.
+    // An invalid connection need not be closed; `gridloom_last_error` has the text.
     let _ = with(|process, context| {
         process.close(context.peer(peer)?);
         Ok(())
@@ -63,7 +63,7 @@ pub unsafe extern "C-unwind" fn gridloom_describe(peer: i64, text: *mut c_char, 
     let described = with(|process, context| Ok(process.describe(context.peer(peer)?))).unwrap_or_default();
     if size > 0 && !text.is_null() {
         let length = described.len().min(size - 1);
-        // SAFETY: there is room for `size` characters, as the header asks.
+        // SAFETY: there is room for `size` characters, as the header requires.
         unsafe {
             std::ptr::copy_nonoverlapping(described.as_ptr(), text.cast(), length);
             *text.add(length) = 0;
@@ -76,16 +76,16 @@ pub unsafe extern "C-unwind" fn gridloom_describe(peer: i64, text: *mut c_char, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, value: *const c_void) -> c_int {
     code_of(|process, context| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let kind = unsafe { given(kind, "the message type") }?;
         let peer = context.peer(peer)?;
-        // SAFETY: a value of the type, as the header asks.
+        // SAFETY: a value of the type, as the header requires.
         unsafe { send(process, peer, &kind, value) }
     })
 }
 
-/// Sends the message at `value`. The first of its type to a peer carries its declaration, so that a receiver that
-/// declares it differently can say where.
+/// Sends the message at `value`. The first message of its type to a peer carries the type's declaration, so that a
+/// receiver with another declaration can report the difference.
 unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_void) -> Result<(), Failure> {
     let Kind { form, is_signal, .. } = types::types().get(kind)?;
     match (is_signal, value.is_null()) {
@@ -98,7 +98,7 @@ unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_
         }
         (true, true) | (false, false) => {}
     }
-    // SAFETY: the caller's value, or the one byte of a signal, is as its declaration says, and the thread is here.
+    // SAFETY: the caller's value, or the single byte of a signal, matches its declaration, and this thread is in the encoder.
     let memory = unsafe { Addresses::new() };
     let unused = [0u8];
     let address = address_of(if *is_signal { unused.as_ptr().cast() } else { value });
@@ -120,14 +120,14 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
     size: usize,
 ) -> c_int {
     code_of(|process, context| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let kind = unsafe { given(kind, "the message type") }?;
         if bytes.is_null() && size > 0 {
             return Err(Failure::usage(format!("{size} bytes at NULL; give their address")));
         }
         let given = match size {
             0 => &[],
-            // SAFETY: so many bytes are there, as the header asks.
+            // SAFETY: there are `size` bytes, as the header requires.
             _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) },
         };
         let peer = context.peer(peer)?;
@@ -145,17 +145,17 @@ pub unsafe extern "C-unwind" fn gridloom_wait_for(
     seconds: f64,
     message: *mut *mut CMessage,
 ) -> c_int {
-    // SAFETY: a text, as the header asks.
+    // SAFETY: a C string, as the header requires.
     let got = with(|process, context| {
         wait_for(process, context, &unsafe { given(kind, "the message type") }?, from, seconds)
     });
     match got {
         Ok(owned) if !message.is_null() => {
-            // SAFETY: a place for a pointer, as the header asks.
+            // SAFETY: memory for a pointer, as the header requires.
             unsafe { *message = owned.into_raw() };
             GRIDLOOM_OK
         }
-        // A caller without a place for it could not free it.
+        // Without memory for the pointer, the caller could not free the message.
         Ok(_) => GRIDLOOM_OK,
         Err(code) => code,
     }

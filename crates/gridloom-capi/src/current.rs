@@ -1,8 +1,8 @@
-//! The process that runs C code, and what the library keeps for it.
+//! The process that runs C code, and the library's data about it.
 //!
-//! **Invariant:** while C code of a process runs on a thread, [`CURRENT`] of that thread leads to its [`Context`]. The
-//! `process` there is the only way to the `Process` in use. A call into C from within a call of `Process` puts the
-//! reference that it was given there, for as long as C runs.
+//! **Invariant:** while C code of a process runs on a thread, [`CURRENT`] of that thread points to its [`Context`].
+//! Its `process` is the only access to the `Process` in use. A call into C from within a call of `Process` stores the
+//! reference that it was given there while C runs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::code::Failure;
 
 thread_local! {
     static CURRENT: Cell<*const Context> = const { Cell::new(null()) };
-    /// The last error where there is no process.
+    /// The last error when there is no process.
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
@@ -27,15 +27,16 @@ pub struct Context {
     pub(crate) host: CString,
     error: RefCell<CString>,
     pub(crate) remote_code: Cell<c_int>,
-    /// What `gridloom_fail` said, until somebody asks.
+    /// The text passed to `gridloom_fail`, until it is read.
     pub(crate) failure: RefCell<String>,
-    /// Values of the configuration that were handed out.
+    /// Configuration values that were returned to the program.
     pub(crate) texts: RefCell<BTreeMap<String, CString>>,
-    /// How many connections the program may know of; they are numbered from 0.
+    /// Number of connections that the program may know; they are numbered from 0.
     peers: Cell<u64>,
-    /// Memory of received messages: where it begins and ends.
+    /// Memory of received messages: first address, and first address after it.
     pub(crate) arenas: RefCell<BTreeMap<usize, usize>>,
-    /// Memory of messages that the program has freed. A simulated process keeps none: there may be very many.
+    /// Memory of messages that the program has freed, for reuse. A simulated process keeps none, because there may be
+    /// very many processes.
     pub(crate) spares: Option<RefCell<Spares<u64>>>,
 }
 
@@ -56,7 +57,7 @@ impl Context {
         }
     }
 
-    /// Runs C code of this process, with `process` for its calls.
+    /// Runs C code of this process; calls from it use `process`.
     pub(crate) fn run<R>(&self, process: &mut Process, code: impl FnOnce() -> R) -> R {
         let before = Before { current: CURRENT.get(), context: self, process: self.process.get() };
         CURRENT.set(self);
@@ -66,18 +67,20 @@ impl Context {
         result
     }
 
-    /// The program learns of a connection; its number.
+    /// Makes a connection known to the program, and returns its number.
     pub(crate) fn learn(&self, peer: PeerId) -> i64 {
         self.peers.set(self.peers.get().max(peer.0 + 1));
         peer.0 as i64
     }
 
-    /// The connection of that number, if the program can know it.
+    /// Returns the connection of that number, if the program can know it.
     pub(crate) fn peer(&self, number: i64) -> Result<PeerId, Failure> {
         let known = u64::try_from(number).ok().filter(|number| *number < self.peers.get());
         known.map(PeerId).ok_or_else(|| {
-            let why = if number < 0 { "it is the code of a failure" } else { "nothing came from it" };
-            Failure::usage(format!("{number} is no connection of this process: {why}; see what gridloom_connect gave"))
+            let why = if number < 0 { "it is the code of a failure" } else { "it was never returned" };
+            Failure::usage(format!(
+                "{number} is not a connection of this process: {why}; use the result of gridloom_connect"
+            ))
         })
     }
 
@@ -86,7 +89,7 @@ impl Context {
     }
 }
 
-/// Puts everything as it was, also when C code is unwound.
+/// Restores the previous state, also when C code is unwound.
 struct Before<'a> {
     current: *const Context,
     context: &'a Context,
@@ -100,7 +103,7 @@ impl Drop for Before<'_> {
     }
 }
 
-/// Keeps the current process while others run: put in place again when dropped.
+/// Saves the current process while others run, and restores it when dropped.
 pub(crate) struct Kept(*const Context);
 
 impl Kept {
@@ -115,15 +118,15 @@ impl Drop for Kept {
     }
 }
 
-/// The current process's context.
+/// Returns the current process's context.
 pub(crate) fn context<'a>() -> Result<&'a Context, Failure> {
-    // SAFETY: `Context::run` has the context borrowed for as long as its address stands here, and C code, which calls us,
-    // runs within it only. The reference is not kept beyond the call from C that asks for it.
+    // SAFETY: `Context::run` borrows the context while its address is stored here, and C code, which calls this
+    // function, runs within it only. The reference is not kept beyond the call from C that requests it.
     let context = unsafe { CURRENT.get().as_ref() };
-    context.ok_or_else(|| Failure::usage("this can be called by a process only, and by the thread that runs it"))
+    context.ok_or_else(|| Failure::usage("only a process can call this function, from the thread that runs it"))
 }
 
-/// The current process's function and host; allocates nothing, for the handler of a signal.
+/// Returns the current process's function and host. Allocates nothing, so a signal handler can call it.
 pub(crate) fn names<'a>() -> Option<(&'a CStr, &'a CStr)> {
     // SAFETY: as in `context`.
     let context = unsafe { CURRENT.get().as_ref() };
@@ -133,15 +136,15 @@ pub(crate) fn names<'a>() -> Option<(&'a CStr, &'a CStr)> {
 /// Runs a call of the current process.
 pub(crate) fn with<R>(call: impl FnOnce(&mut Process, &Context) -> Result<R, Failure>) -> Result<R, c_int> {
     let outcome = context().and_then(|context| {
-        // SAFETY: `Context::run` put an exclusive reference there, and its owner is waiting for C to return. If
-        // `call` runs C code, it does so by `Context::run`, with a reference that derives from this one.
+        // SAFETY: `Context::run` stored an exclusive reference there, and its owner waits for C to return. If `call`
+        // runs C code, it does so through `Context::run`, with a reference that derives from this one.
         let process = unsafe { &mut *context.process.get() };
         call(process, context)
     });
     outcome.map_err(tell)
 }
 
-/// As [`with`], for a call that gives a code only.
+/// Like [`with`], for a call that returns only a code.
 pub(crate) fn code_of(call: impl FnOnce(&mut Process, &Context) -> Result<(), Failure>) -> c_int {
     match with(call) {
         Ok(()) => crate::code::GRIDLOOM_OK,
@@ -149,7 +152,7 @@ pub(crate) fn code_of(call: impl FnOnce(&mut Process, &Context) -> Result<(), Fa
     }
 }
 
-/// Notes an error for `gridloom_last_error`; its code.
+/// Records an error for `gridloom_last_error`, and returns its code.
 pub(crate) fn tell(failure: Failure) -> c_int {
     match context() {
         Ok(context) => {
@@ -161,7 +164,7 @@ pub(crate) fn tell(failure: Failure) -> c_int {
     failure.code
 }
 
-/// The text of the last error.
+/// Returns the text of the last error.
 pub(crate) fn last_error() -> *const std::ffi::c_char {
     match context() {
         Ok(context) => context.error.borrow().as_ptr(),
@@ -169,7 +172,7 @@ pub(crate) fn last_error() -> *const std::ffi::c_char {
     }
 }
 
-/// A text for C, up to a NUL in it.
+/// Returns a text as a C string, cut at the first NUL.
 pub(crate) fn to_c(text: &str) -> CString {
     let text = text.split('\0').next().unwrap_or_default();
     CString::new(text).expect("it was cut before its first NUL")

@@ -1,10 +1,10 @@
-//! What a program declares before its `main`: processes and message types, one call of a constructor each.
+//! The declarations of a program before its `main`: processes and message types, with one constructor call each.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A process's function in C.
+/// The C function of a process.
 pub type ProcessFunction = unsafe extern "C-unwind" fn(c_int, *mut *mut c_char) -> c_int;
 
 /// `gridloom_declaration`.
@@ -15,21 +15,21 @@ pub struct CDeclaration {
     pub kind: *const c_char,
     /// Its struct, or a constant.
     pub name: *const c_char,
-    /// Declarations, as C.
+    /// Declarations in C.
     pub text: *const c_char,
-    /// Where they stand.
+    /// File of the declaration.
     pub file: *const c_char,
-    /// Where they stand.
+    /// Line of the declaration.
     pub line: c_int,
-    /// Of the struct.
+    /// Size of the struct.
     pub size: usize,
-    /// Of the struct.
+    /// Alignment of the struct.
     pub align: usize,
-    /// Of the constant.
+    /// Value of the constant.
     pub value: i64,
 }
 
-/// A declaration, copied.
+/// A copy of a declaration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Declared {
     pub(crate) kind: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Declared {
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) processes: BTreeMap<String, ProcessFunction>,
-    /// Processes that are declared twice.
+    /// Names of processes that are declared twice.
     pub(crate) twice: Vec<String>,
     pub(crate) declarations: Vec<Declared>,
 }
@@ -61,7 +61,7 @@ pub(crate) fn program() -> MutexGuard<'static, Program> {
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_declare_process(function: *const c_char, body: ProcessFunction) {
-    // SAFETY: a text, as the header asks.
+    // SAFETY: a C string, as the header requires.
     let Some(name) = (unsafe { text(function) }) else { return };
     if program().processes.insert(name.clone(), body).is_some() {
         program().twice.push(name);
@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn gridloom_declare_process(function: *const c_char
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_declare(declaration: *const CDeclaration) {
-    // SAFETY: the texts of the declaration are texts or null, as the header asks.
+    // SAFETY: the strings of the declaration are C strings or null, as the header requires.
     let declared = unsafe {
         let CDeclaration { kind, name, text: declared, file, line, size, align, value } = *declaration;
         let file = text(file).unwrap_or_default();
@@ -81,10 +81,10 @@ pub unsafe extern "C-unwind" fn gridloom_declare(declaration: *const CDeclaratio
     program().declarations.push(declared);
 }
 
-/// A text of C; `None` for null.
+/// Copies a C string; returns `None` for null.
 ///
 /// # Safety
-/// It is null or ends with a NUL.
+/// It is null, or it ends with a NUL.
 pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
     if pointer.is_null() {
         return None;

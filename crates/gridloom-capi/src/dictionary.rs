@@ -1,4 +1,4 @@
-//! Dictionaries: pointers by text, in alphabetical order, so that going through one is the same in every run.
+//! Dictionaries from strings to pointers, in alphabetical order, so that the order of iteration is the same in every run.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -8,10 +8,10 @@ use std::ops::Bound;
 #[derive(Debug, Default)]
 pub struct Dictionary(BTreeMap<CString, *mut c_void>);
 
-/// A key.
+/// Returns a key; null is the empty string.
 ///
 /// # Safety
-/// A text of C.
+/// Null, or a C string.
 unsafe fn key_of<'a>(key: *const c_char) -> &'a CStr {
     // SAFETY: promised by the caller.
     if key.is_null() { c"" } else { unsafe { CStr::from_ptr(key) } }
@@ -27,7 +27,7 @@ pub extern "C-unwind" fn gridloom_dictionary_new() -> *mut Dictionary {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_dictionary_free(dictionary: *mut Dictionary) {
     if !dictionary.is_null() {
-        // SAFETY: made by `gridloom_dictionary_new`, as the header asks.
+        // SAFETY: made by `gridloom_dictionary_new`, as the header requires.
         drop(unsafe { Box::from_raw(dictionary) });
     }
 }
@@ -35,7 +35,7 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_free(dictionary: *mut Dictio
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_dictionary_count(dictionary: *const Dictionary) -> usize {
-    // SAFETY: null or a dictionary, as the header asks.
+    // SAFETY: null or a dictionary, as the header requires.
     unsafe { dictionary.as_ref() }.map_or(0, |dictionary| dictionary.0.len())
 }
 
@@ -46,10 +46,10 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_set(
     key: *const c_char,
     value: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: a dictionary and a text, as the header asks.
+    // SAFETY: a dictionary and a text, as the header requires.
     let (dictionary, key) = unsafe { (&mut *dictionary, key_of(key)) };
     match dictionary.0.get_mut(key) {
-        // The key stays where it is: `gridloom_dictionary_next` may have given it away.
+        // The key is not replaced: `gridloom_dictionary_next` may have returned a pointer to it.
         Some(place) => std::mem::replace(place, value),
         None => {
             dictionary.0.insert(key.to_owned(), value);
@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_get(
     dictionary: *const Dictionary,
     key: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: a dictionary and a text, as the header asks.
+    // SAFETY: a dictionary and a text, as the header requires.
     let (dictionary, key) = unsafe { (dictionary.as_ref(), key_of(key)) };
     dictionary.and_then(|dictionary| dictionary.0.get(key).copied()).unwrap_or(std::ptr::null_mut())
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_remove(
     dictionary: *mut Dictionary,
     key: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: a dictionary and a text, as the header asks.
+    // SAFETY: a dictionary and a text, as the header requires.
     let (dictionary, key) = unsafe { (dictionary.as_mut(), key_of(key)) };
     dictionary.and_then(|dictionary| dictionary.0.remove(key)).unwrap_or(std::ptr::null_mut())
 }
@@ -86,11 +86,11 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_next(
     dictionary: *const Dictionary,
     after: *const c_char,
 ) -> *const c_char {
-    // SAFETY: a dictionary, as the header asks.
+    // SAFETY: a dictionary, as the header requires.
     let Some(dictionary) = (unsafe { dictionary.as_ref() }) else { return std::ptr::null() };
     let from = match after.is_null() {
         true => Bound::Unbounded,
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         false => Bound::Excluded(unsafe { key_of(after) }),
     };
     let next = dictionary.0.range::<CStr, _>((from, Bound::Unbounded)).next();

@@ -1,37 +1,36 @@
 //! A copy of the program's global and static variables for each simulated process.
 //!
-//! All simulated processes run in one program. So its writable memory (`.data` and `.bss`) is saved when another process is
-//! about to run, and that one's is put there. Only the memory of the program itself: what shared libraries keep is theirs and
-//! stays (the C library's buffers must not change under it). Copying is plain, and costs 0.1 µs with 1 KiB, 3 µs with 64 KiB,
-//! 90 µs with 1 MiB. A mapping for each process would cost a system call and page faults each time. Loading the program once
-//! for each process (`dlmopen`) ends at 16 of them.
+//! All simulated processes run in one program. Before another process runs, the program's writable memory (`.data` and
+//! `.bss`) is saved, and that process's copy is loaded. This concerns only the memory of the program itself: the
+//! variables of shared libraries belong to the libraries and are not exchanged (the C library's buffers must not
+//! change). Plain copying costs 0.1 µs for 1 KiB, 3 µs for 64 KiB, 90 µs for 1 MiB. A mapping for each process would
+//! cost a system call and page faults at each switch. Loading the program once for each process (`dlmopen`) is limited
+//! to 16 of them.
 //!
 //! **Invariants**
-//! - While C code of process `n` runs, the program's memory is `n`'s; `loaded` names the process that has its memory
-//!   there.
-//! - Nothing of this library lies in it. A program that holds the library itself (`libgridloom.a`) is refused, for the
-//!   simulator's own state would be exchanged too.
+//! - While C code of process `n` runs, the program's memory is that of `n`; `loaded` names the process whose memory is loaded.
+//! - Nothing of this library is in this memory. A program that contains the library itself (`libgridloom.a`) is
+//!   refused, because the simulator's own state would be exchanged too.
 //!
-//! **Limits:** [`PROCESSES_MAX`], [`BYTES_MAX`]. Thread-local variables and those of shared libraries are shared by all
-//! processes.
+//! **Limits:** [`PROCESSES_MAX`], [`BYTES_MAX`]. Thread-local variables and those of shared libraries are shared by all processes.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-/// Most processes with globals of their own in a simulation.
+/// Maximum number of processes with globals of their own in a simulation.
 pub(crate) const PROCESSES_MAX: usize = 20_000;
-/// Most bytes that their copies take together.
+/// Maximum total size of their copies, in bytes.
 pub(crate) const BYTES_MAX: usize = 4 << 30;
 
-/// How to do without, for errors.
-const REMEDY: &str = "if no process changes global or static variables, say '--set gridloom.globals=shared'";
+/// How to run without copies, for errors.
+const REMEDY: &str = "if no process changes global or static variables, use '--set gridloom.globals=shared'";
 
 /// The program's variables, for each process.
 #[derive(Debug)]
 pub(crate) struct Globals {
     memory: Writable,
-    /// As they were before any process ran.
+    /// The variables before any process ran.
     initial: Vec<u8>,
     images: BTreeMap<usize, Vec<u8>>,
     next: usize,
@@ -48,14 +47,14 @@ struct Writable {
 }
 
 impl Globals {
-    /// Those of the program that runs, as they are now.
+    /// Returns the running program's variables with their current values.
     pub(crate) fn of_program() -> Result<Globals, String> {
         let memory = Writable::of_program();
         let ours = std::ptr::from_ref(&MARK).addr();
         if memory.ranges.iter().any(|range| range.contains(&ours)) {
             return Err(format!(
-                "this program holds the library itself (libgridloom.a), so that in simulation its global variables cannot be \
-                 told apart from the library's; link it with libgridloom.so, or {REMEDY}"
+                "this program contains the library itself (libgridloom.a), so in simulation its global variables \
+                 cannot be distinguished from the library's; link it with libgridloom.so, or {REMEDY}"
             ));
         }
         Ok(Globals::new(memory, PROCESSES_MAX, BYTES_MAX))
@@ -67,15 +66,15 @@ impl Globals {
         Globals { memory, initial, images: BTreeMap::new(), next: 0, loaded: None, processes_max, bytes_max }
     }
 
-    /// A new process's, in place from now on; its number.
+    /// Adds a process, loads its variables, and returns its number.
     pub(crate) fn enter(&mut self) -> Result<usize, String> {
         let (count, bytes) = (self.images.len() + 1, self.memory.bytes);
         let (processes_max, bytes_max) = (self.processes_max, self.bytes_max);
         if count > processes_max || count.saturating_mul(bytes) > bytes_max {
             return Err(format!(
                 "process {count} of this simulation cannot have its own copy of the program's global variables: they take \
-                 {bytes} bytes, and at most {processes_max} processes with {bytes_max} bytes together have one; make them \
-                 smaller (allocate what is large), or {REMEDY}"
+                 {bytes} bytes, and at most {processes_max} processes with {bytes_max} bytes in total can have one; \
+                 make them smaller (allocate large arrays), or {REMEDY}"
             ));
         }
         let number = self.next;
@@ -85,7 +84,7 @@ impl Globals {
         Ok(number)
     }
 
-    /// Puts that process's in place.
+    /// Loads that process's variables.
     pub(crate) fn switch_to(&mut self, number: usize) {
         if self.loaded == Some(number) {
             return;
@@ -96,7 +95,7 @@ impl Globals {
         self.loaded = Some(number);
     }
 
-    /// That process is over.
+    /// Removes a process that has ended.
     pub(crate) fn leave(&mut self, number: usize) {
         self.images.remove(&number);
         if self.loaded == Some(number) {
@@ -104,7 +103,7 @@ impl Globals {
         }
     }
 
-    /// Puts those from before any process ran in place.
+    /// Loads the variables from before any process ran.
     pub(crate) fn restore(&mut self) {
         self.put_away();
         self.memory.load(&self.initial);
@@ -117,31 +116,31 @@ impl Globals {
     }
 }
 
-/// Tells where the library's own variables lie.
+/// A variable that shows where the library's own variables are.
 static MARK: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
 
 impl Writable {
     fn of_program() -> Writable {
         let mut ranges: Vec<Range<usize>> = Vec::new();
-        // SAFETY: the callback gets this very vector, and is called before the function returns only.
+        // SAFETY: the callback gets this vector, and is called only before the function returns.
         unsafe { libc::dl_iterate_phdr(Some(first_object), (&raw mut ranges).cast()) };
         let bytes = ranges.iter().map(ExactSizeIterator::len).sum();
         Writable { ranges, bytes }
     }
 
-    /// Copies it to `image`.
+    /// Copies the memory to `image`.
     fn save(&self, image: &mut [u8]) {
         let mut at = 0;
         for range in &self.ranges {
             let from = std::ptr::with_exposed_provenance::<u8>(range.start);
-            // SAFETY: the range is mapped for as long as the program runs. No Rust variable is in it (`of_program`), and
-            // no C code runs meanwhile: one thread runs it all, and it is here.
+            // SAFETY: the range is mapped as long as the program runs. No Rust variable is in it (`of_program`), and
+            // no C code runs meanwhile: a single thread runs all C code, and it is here.
             unsafe { std::ptr::copy_nonoverlapping(from, image[at..at + range.len()].as_mut_ptr(), range.len()) };
             at += range.len();
         }
     }
 
-    /// Copies `image` to it.
+    /// Copies `image` to the memory.
     fn load(&self, image: &[u8]) {
         let mut at = 0;
         for range in &self.ranges {
@@ -153,18 +152,18 @@ impl Writable {
     }
 }
 
-/// Notes the writable memory of the first loaded object, which is the program.
+/// Records the writable memory of the first loaded object, which is the program.
 unsafe extern "C" fn first_object(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the loader gives a description of an object, and `data` is what `of_program` passed.
+    // SAFETY: the loader passes a description of an object, and `data` is what `of_program` passed.
     let (info, ranges) = unsafe { (&*info, &mut *data.cast::<Vec<Range<usize>>>()) };
-    // SAFETY: the object's table has so many entries.
+    // SAFETY: the object's table has this many entries.
     let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let place = |at: usize, size: usize| {
         let start = (info.dlpi_addr as usize).wrapping_add(at);
         start..start + size
     };
-    // What the loader makes read-only after it has relocated it, in whole pages.
-    // SAFETY: a question about this system.
+    // Excludes memory that the loader makes read-only after relocation, in whole pages.
+    // SAFETY: only queries the system.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("the system has pages");
     let sealed = segments.iter().find(|segment| segment.p_type == libc::PT_GNU_RELRO);
     let sealed = sealed.map(|segment| place(segment.p_vaddr as usize, segment.p_memsz as usize));
@@ -186,7 +185,7 @@ unsafe extern "C" fn first_object(info: *mut libc::dl_phdr_info, _: usize, data:
 mod tests {
     use super::*;
 
-    /// Stands for a program's memory: two pieces of it.
+    /// Two pieces of memory that represent a program's.
     fn memory() -> (&'static [std::cell::Cell<u8>], Writable) {
         let cells = Box::leak(vec![std::cell::Cell::new(7u8); 12].into_boxed_slice());
         let start = std::ptr::from_mut::<[_]>(cells).cast::<u8>().expose_provenance();
@@ -202,7 +201,7 @@ mod tests {
         let one = globals.enter().unwrap();
         set(1);
         let two = globals.enter().unwrap();
-        // What lies between the pieces is everybody's.
+        // The memory between the pieces is shared by all.
         assert_eq!(seen(), [7, 1, 7]);
         set(2);
         globals.switch_to(two);
@@ -232,7 +231,7 @@ mod tests {
         few.enter().unwrap();
         let mut small = Globals::new(memory().1, 10, 15);
         small.enter().unwrap();
-        assert!(small.enter().unwrap_err().contains("with 15 bytes together"));
+        assert!(small.enter().unwrap_err().contains("with 15 bytes in total"));
     }
 
     #[test]
@@ -242,7 +241,7 @@ mod tests {
         let own = (&raw const OWN).addr();
         assert!(memory.ranges.iter().any(|range| range.contains(&own)));
         assert_eq!(memory.bytes, memory.ranges.iter().map(|range| range.end - range.start).sum::<usize>());
-        // A test holds the library itself.
+        // A test contains the library itself.
         assert!(Globals::of_program().unwrap_err().contains("libgridloom.a"));
     }
 }

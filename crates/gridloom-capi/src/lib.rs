@@ -1,35 +1,35 @@
-//! Gridloom for C: what `include/gridloom.h` declares, and GridRPC (`grpc`). The headers document each function for its
-//! callers.
+//! Gridloom for C: the functions of `include/gridloom.h`, and GridRPC (`grpc`). The headers document each function for
+//! its callers.
 //!
 //! ```text
 //!  GRIDLOOM_MESSAGE, GRIDLOOM_PROCESS ──before main──▶ declare ──▶ types: kind ▶ schema, receiver
 //!  gridloom_main ──▶ run ──▶ gridloom::process::run ──▶ a C function on a stack of its own
 //!  gridloom_send, … ──▶ current: which process calls ──▶ gridloom::process::Process ──▶ its world
 //!                                                                                        │ own: before C runs again,
-//!                                                                                        ▼ its globals are in place
+//!                                                                                        ▼ its globals are restored
 //! ```
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `declare` | what a program declares before `main` |
+//! | `declare` | a program's declarations before `main` |
 //! | `types` | its message types |
 //! | `memory` | C's memory, for the layout's encoder |
 //! | `message` | received messages |
-//! | `current` | which process runs, and its last error |
+//! | `current` | the running process, and its last error |
 //! | `code` | errors as numbers |
 //! | `globals` | a copy of the program's variables for each simulated process |
-//! | `own` | a simulated process's world, which puts them in place |
-//! | `overflow` | names the process that ran over its stack |
+//! | `own` | a simulated process's world, which restores them |
+//! | `overflow` | names the process that overflowed its stack |
 //! | `run` | `gridloom_main` |
 //! | `grpc` | GridRPC: `include/grpc.h` |
 //! | `connections`, `callbacks`, `time`, `log`, `config`, `array`, `dictionary` | the functions of the header's sections |
 //!
 //! **Invariants**
-//! - One thread runs C code, and it runs one process at a time; `current` names it and its globals are in place whenever
-//!   C code runs.
-//! - Nothing of the library's own lies in the program's writable memory, or globals are not exchanged (`globals`).
-//! - Functions of the header are `extern "C-unwind"`. A simulated process that goes on after its end is unwound through its C
-//!   frames, which own nothing that a compiler would drop.
+//! - One thread runs C code, and it runs one process at a time; `current` names the process, and its globals are
+//!   loaded whenever C code runs.
+//! - None of the library's own data is in the program's writable memory; otherwise globals are not exchanged (`globals`).
+//! - Functions of the header are `extern "C-unwind"`. A simulated process that continues after its end is unwound
+//!   through its C frames, which own nothing that a compiler would drop.
 
 #![allow(
     clippy::missing_safety_doc,

@@ -19,7 +19,7 @@ fn level_of(level: c_int) -> Level {
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_log_wants(level: c_int, category: *const c_char) -> c_int {
-    // SAFETY: a text, as the header asks.
+    // SAFETY: a C string, as the header requires.
     let category = unsafe { text(category) }.unwrap_or_default();
     c_int::from(log_wants(level_of(level), &category))
 }
@@ -27,9 +27,9 @@ pub unsafe extern "C-unwind" fn gridloom_log_wants(level: c_int, category: *cons
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_log_text(level: c_int, category: *const c_char, line: *const c_char) {
-    // SAFETY: texts, as the header asks.
+    // SAFETY: C strings, as the header requires.
     let (category, line) = unsafe { (text(category).unwrap_or_default(), text(line).unwrap_or_default()) };
-    // Outside of a process there is nobody to name.
+    // Outside of a process there is no process to name.
     let _ = with(|process, _| {
         process.log(level_of(level), &category, &line);
         Ok(())

@@ -5,14 +5,14 @@ use std::slice;
 
 use gridloom_layout::Memory;
 
-/// The memory of this program, for as long as one message is encoded.
+/// The memory of this program, while one message is encoded.
 pub(crate) struct Addresses(());
 
 impl Addresses {
     /// # Safety
-    /// As long as it exists, every pointer of the message is null or leads to what its declaration says, as C would
-    /// read it, and nobody writes there. That is what `gridloom_send` asks of its caller, as `fwrite` does of its own;
-    /// the thread that called it is in the encoder and nowhere else.
+    /// While it exists, every pointer of the message is null or points to what its declaration describes, as C would
+    /// read it, and nobody writes there. `gridloom_send` requires this of its caller, as `fwrite` does; the thread
+    /// that called it is in the encoder and nowhere else.
     pub(crate) unsafe fn new() -> Addresses {
         Addresses(())
     }
@@ -27,9 +27,8 @@ impl Memory for Addresses {
         if start == 0 || isize::try_from(length).is_err() || start.checked_add(length).is_none() {
             return None;
         }
-        // SAFETY: see `Addresses::new`; not null, and the length is no more than a slice may have. Padding that C never
-        // wrote has some value or other by the time that it is read here, since it was C that allocated it, out of this
-        // compiler's sight.
+        // SAFETY: see `Addresses::new`; not null, and the length does not exceed that of a slice. Padding that C never
+        // wrote has some value by the time that it is read here, since C allocated it out of this compiler's sight.
         Some(unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(start), length) })
     }
 
@@ -42,7 +41,7 @@ impl Memory for Addresses {
     }
 }
 
-/// A pointer of C as an address that [`Addresses`] may be asked for.
+/// Returns a pointer of C as an address for [`Addresses`].
 pub(crate) fn address_of(pointer: *const c_void) -> u64 {
     pointer.expose_provenance() as u64
 }
@@ -54,7 +53,7 @@ mod tests {
     #[test]
     fn bytes_and_texts_are_found_and_null_is_not() {
         let text = c"three";
-        // SAFETY: only the text below and nothing else is read.
+        // SAFETY: only the text below is read.
         let memory = unsafe { Addresses::new() };
         let at = address_of(text.as_ptr().cast());
         assert_eq!(memory.bytes(at, 5), Some(&b"three"[..]));

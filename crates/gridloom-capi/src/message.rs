@@ -1,4 +1,4 @@
-//! Received messages: one piece of memory each, that C may read and write until it frees it.
+//! Received messages: each is one block of memory, which C may read and write until it frees it.
 
 use std::ffi::{CString, c_char, c_void};
 
@@ -22,18 +22,18 @@ pub struct CMessage {
     pub size: usize,
 }
 
-/// A message with what it owns. C sees the first field.
+/// A message with its memory. C sees the first field.
 #[repr(C)]
 pub(crate) struct Owned {
     message: CMessage,
     kind: CString,
-    /// Words, since that is the alignment that messages need.
+    /// Words, because messages need their alignment.
     arena: Vec<u64>,
     pub(crate) is_kept: bool,
 }
 
 impl Owned {
-    /// The message in a letter, for that process.
+    /// Decodes a received message for that process.
     pub(crate) fn new(
         process: &mut Process,
         context: &Context,
@@ -58,7 +58,7 @@ impl Owned {
             is_kept: false,
         };
         match types::types().find(&letter.kind) {
-            // Bytes of a program that declares no types, and none.
+            // Bytes from a program that declares no types, which must be empty.
             Some(Kind { is_signal: true, .. }) if letter.payload.is_empty() => {}
             Some(Kind { receiver, is_signal, .. }) => {
                 let mut receiver = types::lock(receiver);
@@ -84,7 +84,7 @@ impl Owned {
         Ok(Box::new(owned))
     }
 
-    /// Memory for so many bytes, which are all to be written.
+    /// Returns memory for `bytes` bytes, all of which must be written.
     fn room(&mut self, context: &Context, bytes: usize) -> &mut [u8] {
         let words = bytes.div_ceil(8);
         self.arena = match &context.spares {
@@ -92,21 +92,21 @@ impl Owned {
             None => vec![0; words],
         };
         self.message.size = bytes;
-        // SAFETY: the bytes of initialised words; the vector is not touched as such any more until it is dropped.
+        // SAFETY: the bytes of initialised words; the vector is not accessed until it is dropped.
         unsafe { std::slice::from_raw_parts_mut(self.arena.as_mut_ptr().cast(), bytes) }
     }
 
-    /// Gives it to C, which frees it with `gridloom_message_free`.
+    /// Passes it to C, which frees it with `gridloom_message_free`.
     pub(crate) fn into_raw(self: Box<Owned>) -> *mut CMessage {
         Box::into_raw(self).cast()
     }
 
-    /// Takes it back.
+    /// Takes it back from C.
     ///
     /// # Safety
-    /// The pointer comes from [`Owned::into_raw`] and was not taken back yet.
+    /// The pointer comes from [`Owned::into_raw`] and has not been taken back yet.
     pub(crate) unsafe fn from_raw(message: *mut CMessage) -> Box<Owned> {
-        // SAFETY: promised by the caller; a message is the first field of what owns it.
+        // SAFETY: promised by the caller; a message is the first field of its owner.
         unsafe { Box::from_raw(message.cast()) }
     }
 }
@@ -126,7 +126,7 @@ impl Drop for Owned {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_message_free(message: *mut CMessage) {
     if !message.is_null() {
-        // SAFETY: a message that is C's, as the header asks.
+        // SAFETY: a message that belongs to C, as the header requires.
         drop(unsafe { Owned::from_raw(message) });
     }
 }
@@ -134,7 +134,7 @@ pub unsafe extern "C-unwind" fn gridloom_message_free(message: *mut CMessage) {
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_message_keep(message: *mut CMessage) -> *mut CMessage {
-    // SAFETY: a message of ours, as the header asks.
+    // SAFETY: a message of this library, as the header requires.
     if let Some(owned) = unsafe { message.cast::<Owned>().as_mut() } {
         owned.is_kept = true;
     }

@@ -1,11 +1,11 @@
-//! A simulated process that ends the program by a signal is named before the program ends. It may run over its stack, follow a
-//! pointer to nowhere, divide by zero, or call `abort`.
+//! Names a simulated process that ends the program by a signal, before the program ends. It may overflow its stack,
+//! follow an invalid pointer, divide by zero, or call `abort`.
 //!
-//! Below a coroutine's stack lies a page that may not be touched. The handler says which process it was, at which time. Then it
-//! lets the fault happen again with the system's own handling, so that debuggers and core files see it where it is. It does not
-//! replace a handler that the program has.
+//! Below a coroutine's stack there is a guard page. The handler prints the process and the time. Then it lets the
+//! fault occur again with the system's own handling, so that debuggers and core files see it at its origin. It does
+//! not replace a handler of the program.
 //!
-//! **Limit:** a frame that is larger than the page and does not touch it may land in another stack, unnoticed
+//! **Limit:** a frame that is larger than the page and does not touch it may reach another stack undetected
 //! (`-fstack-clash-protection` touches it).
 
 use std::ffi::{CStr, c_int, c_void};
@@ -18,11 +18,11 @@ use gridloom_base::Time;
 
 use crate::current;
 
-/// Where the stack of the process that runs begins; 0 if none does.
+/// Start of the running process's stack; 0 if no process runs.
 static TOP: AtomicUsize = AtomicUsize::new(0);
-/// The virtual time of the process that runs.
+/// Virtual time of the running process.
 static NOW_NS: AtomicU64 = AtomicU64::new(0);
-/// The signals, in words.
+/// Descriptions of the signals.
 const SIGNALS: [(c_int, &CStr); 5] = [
     (libc::SIGSEGV, c"segmentation fault"),
     (libc::SIGBUS, c"bus error"),
@@ -30,34 +30,34 @@ const SIGNALS: [(c_int, &CStr); 5] = [
     (libc::SIGILL, c"illegal instruction"),
     (libc::SIGABRT, c"it called abort, or an assertion failed"),
 ];
-/// So far below a stack a fault is still the stack's.
+/// A fault up to this far below a stack is attributed to the stack.
 const REACH_BYTES: usize = 64 << 20;
-/// For the handler: it cannot run on the stack that is full.
+/// Size of the handler's own stack: it cannot run on the stack that is full.
 const HANDLER_STACK_BYTES: usize = 64 << 10;
 
-/// The process that runs now; its stack begins at that address.
+/// Sets the start of the running process's stack.
 pub(crate) fn stands_at(top: usize) {
     TOP.store(top, Ordering::Relaxed);
 }
 
-/// The virtual time of the process that runs now.
+/// Sets the virtual time of the running process.
 pub(crate) fn time_is(now: Time) {
     NOW_NS.store(now.0, Ordering::Relaxed);
 }
 
-/// Tells of overflows from now on, on this thread.
+/// Starts reporting overflows on this thread.
 pub(crate) fn watch() {
-    // It stays as long as the program.
+    // It exists as long as the program.
     let stack = Box::leak(vec![0u8; HANDLER_STACK_BYTES].into_boxed_slice());
     let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: HANDLER_STACK_BYTES };
-    // SAFETY: a handler's stack that is never freed. If it is refused, signals are handled as ever.
+    // SAFETY: a handler's stack that is never freed. If it is refused, signals are handled as before.
     if unsafe { libc::sigaltstack(&raw const stack, null_mut()) } != 0 {
         return;
     }
     for (signal, _) in SIGNALS {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: an action with all fields set or zero, which is none and an empty mask; the handler calls only
-        // what a handler may. Failures leave everything as it was.
+        // SAFETY: an action with all fields set or zero, which is an empty mask without flags; the handler calls only
+        // async-signal-safe functions. If a call fails, everything is as before.
         unsafe {
             let mut before = MaybeUninit::<libc::sigaction>::zeroed();
             let is_known = libc::sigaction(signal, null_mut(), before.as_mut_ptr()) == 0;
@@ -72,8 +72,8 @@ pub(crate) fn watch() {
     }
 }
 
-/// Names the process. The system's own handling is back by then, and the fault comes again; a signal that somebody sent is
-/// sent again.
+/// Names the process. The system's own handling has been restored by then, and the fault occurs again; a signal that
+/// somebody sent is sent again.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     tell(signal, info);
     // SAFETY: the system's description of the signal; `raise` may be called in a handler, and takes effect at its end.
@@ -85,7 +85,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void
 }
 
 fn tell(signal: c_int, info: *mut libc::siginfo_t) {
-    // Outside of processes it is no process's.
+    // Outside of processes there is no process to name.
     let Some((function, host)) = current::names() else { return };
     // SAFETY: the system's description of the fault.
     let address = unsafe { (*info).si_addr() }.addr();
@@ -96,16 +96,16 @@ fn tell(signal: c_int, info: *mut libc::siginfo_t) {
     say(host);
     say(c"' at ");
     say_seconds(NOW_NS.load(Ordering::Relaxed));
-    // The top is known to a few frames only.
+    // The start of the stack is known only to within a few frames.
     if signal == libc::SIGSEGV && (end.saturating_sub(REACH_BYTES)..=end + 16_384).contains(&address) {
-        return say(c" s ran over its stack of 1 MiB; allocate large arrays (malloc), and do not recurse so deep\n");
+        return say(c" s overflowed its stack of 1 MiB; allocate large arrays (malloc), and do not recurse so deep\n");
     }
     say(c" s: ");
     say(SIGNALS.iter().find(|(known, _)| *known == signal).map_or(c"a signal", |(_, text)| text));
     say(c"\n");
 }
 
-/// Writes seconds with six digits behind the point, without memory of the allocator's.
+/// Writes seconds with six digits after the point, without allocating memory.
 fn say_seconds(ns: u64) {
     let mut text = [0u8; 32];
     let (mut rest, mut at) = (ns / 1000, text.len() - 1);
@@ -123,15 +123,15 @@ fn say_seconds(ns: u64) {
     say(CStr::from_bytes_until_nul(&text[at..]).unwrap_or(c"?"));
 }
 
-/// Of a second: microseconds.
+/// Digits of a second: microseconds.
 const DECIMALS: u32 = 6;
 
-/// Writes to standard error, as a handler may.
+/// Writes to standard error; a signal handler may call it.
 fn say(text: &CStr) {
     let bytes = text.to_bytes();
-    // SAFETY: the bytes of a text. What cannot be written cannot be told.
+    // SAFETY: the bytes of a text. If writing fails, there is no place to report it.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-// The text above says it.
+// The text above names this size.
 const _: () = assert!(STACK_BYTES == 1 << 20);

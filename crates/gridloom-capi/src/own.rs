@@ -1,4 +1,4 @@
-//! A simulated process's world: while its code blocks others run, and before it goes on its globals are in place again.
+//! A simulated process's world: while its code blocks, other processes run, and before it continues its globals are restored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,18 +17,18 @@ pub(crate) fn lock(globals: &Arc<Mutex<Globals>>) -> MutexGuard<'_, Globals> {
     globals.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process's place among the others, for as long as its code runs.
+/// A process's place among the others, while its code runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     globals: Shared,
     number: usize,
-    /// Where its stack begins, nearly.
+    /// Approximate start of its stack.
     stack: usize,
     was_told_to_end: Arc<AtomicBool>,
 }
 
 impl Place {
-    /// The place of a new process; its stack begins at that address.
+    /// Returns the place of a new process whose stack starts at that address.
     pub(crate) fn enter(globals: &Shared, stack: usize, now: Time) -> Result<Place, String> {
         let number = globals.as_ref().map_or(Ok(0), |globals| lock(globals).enter())?;
         overflow::stands_at(stack);
@@ -36,7 +36,7 @@ impl Place {
         Ok(Place { globals: globals.clone(), number, stack, was_told_to_end: Arc::default() })
     }
 
-    /// Whether its world goes away, and has said so.
+    /// True if its world ends and has notified it.
     pub(crate) fn was_told_to_end(&self) -> bool {
         self.was_told_to_end.load(Ordering::Relaxed)
     }
@@ -54,7 +54,7 @@ pub(crate) struct Own {
     pub(crate) place: Place,
 }
 
-/// Puts everything of this process in place when dropped: also when the call is unwound, as C frames are above it.
+/// Restores this process when dropped, also when the call is unwound, because its C frames are unwound next.
 struct Back<'a>(&'a Place, #[allow(dead_code, reason = "it acts when dropped")] Kept);
 
 impl Drop for Back<'_> {

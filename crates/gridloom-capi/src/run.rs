@@ -1,4 +1,4 @@
-//! `gridloom_main`: a program's processes, one of them for real or all in simulation.
+//! `gridloom_main`: a program's processes, one of them in the real world or all in simulation.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -21,20 +21,20 @@ use crate::overflow;
 use crate::own::{Own, Place, Shared, lock};
 use crate::types::{self, Types};
 
-/// Exit status of a program that cannot begin.
+/// Exit status of a program that cannot start.
 const CANNOT_BEGIN: c_int = 2;
 
 /// Largest exit status.
 const STATUS_MAX: c_int = 255;
 
-/// What the first process that failed returned.
+/// The return value of the first process that failed.
 static RETURNED: AtomicI32 = AtomicI32::new(0);
 
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_main(argc: c_int, argv: *mut *mut c_char) -> c_int {
     let count = usize::try_from(argc).unwrap_or_default();
-    // SAFETY: arguments as `main` has them.
+    // SAFETY: arguments as for `main`.
     let argument = |index: usize| unsafe { CStr::from_ptr(*argv.add(index)) }.to_string_lossy().into_owned();
     let arguments: Vec<String> = (1..count).map(argument).collect();
     match catch_unwind(AssertUnwindSafe(|| run_program(&arguments))) {
@@ -43,13 +43,13 @@ pub unsafe extern "C-unwind" fn gridloom_main(argc: c_int, argv: *mut *mut c_cha
             complain(&text);
             CANNOT_BEGIN
         }
-        // It was printed where it happened.
+        // It was printed where it occurred.
         Err(_) => 101,
     }
 }
 
 fn complain(text: &str) {
-    // Nobody reads on: there is nowhere to say it.
+    // If standard error is closed, there is no place to report it.
     let _ = writeln!(std::io::stderr(), "gridloom: {text}");
 }
 
@@ -91,7 +91,7 @@ fn run_program(arguments: &[String]) -> Result<c_int, String> {
 fn run_process(process: Process, function: ProcessFunction, globals: &Shared) -> Result<(), Error> {
     let failed = |text: String| Error::Process(ProcessError::Failed(text));
     let is_simulated = process.is_simulated();
-    // A real process has the stack of the program, and the program's own end when it is full.
+    // A real process uses the program's stack, whose overflow the system handles.
     let stack = if is_simulated { std::ptr::from_ref(&is_simulated).addr() } else { 0 };
     let now = Time((process.now() * SECOND_NS as f64) as u64);
     let place = Place::enter(if is_simulated { globals } else { &None }, stack, now).map_err(failed)?;
@@ -105,29 +105,29 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
     let mut argv: Vec<*mut c_char> = bytes.iter_mut().map(|text| text.as_mut_ptr().cast()).collect();
     let argc = c_int::try_from(argv.len()).map_err(|_| failed("it has more arguments than C can count".into()))?;
     argv.push(std::ptr::null_mut());
-    // SAFETY: a function that the program declared as such, with arguments as its `main` would have them.
+    // SAFETY: a function that the program declared as such, with arguments like those of `main`.
     let run = || context.run(&mut process, || unsafe { function(argc, argv.as_mut_ptr()) });
     let code = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(code) => code,
-        // It went on after it was told to end, so its world unwound it.
+        // It continued although it was asked to end, so its world unwound it.
         Err(_) if leaves.0.was_told_to_end() => GRIDLOOM_ENDED,
         Err(panic) => resume_unwind(panic),
     };
     if code == 0 || code == GRIDLOOM_ENDED {
         return Ok(());
     }
-    // The first failure's status is the program's, as it is for real.
+    // The first failure's status is the program's, as in the real world.
     let _ = RETURNED.compare_exchange(0, status_of(code), Ordering::Relaxed, Ordering::Relaxed);
     let why = context.failure.take();
     Err(failed(if why.is_empty() { format!("it returned {code}") } else { format!("it returned {code}: {why}") }))
 }
 
-/// A failure's exit status: the system keeps eight bits of it, and no failure may become a success.
+/// Returns a failure's exit status: the system keeps eight bits of it, and no failure may become a success.
 fn status_of(code: c_int) -> c_int {
     if code > 0 { code.min(STATUS_MAX) } else { 1 }
 }
 
-/// Whatever happens to a process, its globals are dropped.
+/// Drops a process's globals, whatever happens to it.
 struct Leaves(Place);
 
 impl Drop for Leaves {

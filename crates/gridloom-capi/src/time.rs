@@ -50,11 +50,11 @@ pub extern "C-unwind" fn gridloom_compute(flops: f64) -> c_int {
 pub struct CMeasure {
     /// The block's name.
     pub name: *const c_char,
-    /// How: 0 always, 1 once, 2 skipped.
+    /// Mode: 0 always, 1 once, 2 skipped.
     pub how: c_int,
-    /// Whether the block is to be run.
+    /// Nonzero if the block has to be run.
     pub runs: c_int,
-    /// What its end wants to know of its begin.
+    /// Start time, for the end of the measurement.
     pub began_ns: u64,
 }
 
@@ -67,7 +67,7 @@ const SKIP: c_int = 2;
 pub extern "C-unwind" fn gridloom_measure_begin(name: *const c_char, how: c_int, flops: f64) -> CMeasure {
     let mut runs = 1;
     if how == SKIP {
-        // A failure is told by the next call, as the block has no result.
+        // A failure is reported by the next call, because the block has no result.
         let _ = with(|process, _| {
             if process.is_simulated() {
                 runs = 0;
@@ -83,19 +83,19 @@ pub extern "C-unwind" fn gridloom_measure_begin(name: *const c_char, how: c_int,
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_measure_end(measure: *mut CMeasure) {
-    // SAFETY: a measure that has begun, as the header asks.
+    // SAFETY: a measurement that has begun, as the header requires.
     let CMeasure { name, how, began_ns, .. } = unsafe { *measure };
     // SAFETY: as above.
     unsafe { (*measure).runs = 0 };
     let how = match how {
         ONCE => Measure::Once,
         ALWAYS => Measure::Always,
-        // It was run for real, where nothing is charged.
+        // It ran in the real world, where no time is charged.
         _ => Measure::Always,
     };
     // As in `gridloom_measure_begin`.
     let _ = with(|process, _| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { given(name, "the block's name") }?;
         Ok(process.end_block(&name, how, Duration::from_nanos(began_ns))?)
     });

@@ -1,7 +1,7 @@
-//! A program's message types: by the name of the type, the struct that it carries.
+//! A program's message types: the name of each type, and its struct.
 //!
-//! All declarations are read as one text, a line for each, so that one may use what another declares. The line of an error
-//! leads back to the file where it stands.
+//! All declarations are read as one text, with one line each, so that a declaration may use another. The line number
+//! of an error is converted to the declaration's file and line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,16 +25,16 @@ pub(crate) struct Types {
 /// A message type.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// Lays it out for sending.
+    /// Encodes it for sending.
     pub(crate) form: Form,
-    /// Takes it from any machine.
+    /// Decodes it from any machine.
     pub(crate) receiver: Mutex<Receiver>,
-    /// Whether the program sees no data. On its way it has one field that nobody looks at, since a struct has one.
+    /// True if the program sees no data. When sent it has one field that is ignored, because a struct needs one.
     pub(crate) is_signal: bool,
 }
 
 impl Types {
-    /// Reads what a program declares.
+    /// Reads the declarations of a program.
     pub(crate) fn new(declared: &[Declared]) -> Result<Types, String> {
         let declarations = read(declared)?;
         let mut kinds = BTreeMap::new();
@@ -53,12 +53,12 @@ impl Types {
         Ok(Types { kinds })
     }
 
-    /// The message type of that name, if it is declared.
+    /// Returns the message type of that name, if it is declared.
     pub(crate) fn find(&self, kind: &str) -> Option<&Kind> {
         self.kinds.get(kind)
     }
 
-    /// The message type of that name.
+    /// Returns the message type of that name, or an error.
     pub(crate) fn get(&self, kind: &str) -> Result<&Kind, Failure> {
         self.find(kind).ok_or_else(|| {
             let near = did_you_mean(&near_names(kind, self.kinds.keys().map(String::as_str)));
@@ -103,7 +103,7 @@ impl Kind {
     }
 }
 
-/// A message type's struct under the type's own name, as programs of other languages know it.
+/// Returns a message type's struct under the type's name, which programs in other languages use.
 fn renamed(schema: &Schema, kind: &str) -> Result<Schema, SchemaError> {
     let mut declarations = schema.declarations().to_vec();
     if let Some(Declaration::Struct(declared)) = declarations.first_mut() {
@@ -112,12 +112,12 @@ fn renamed(schema: &Schema, kind: &str) -> Result<Schema, SchemaError> {
     Schema::new(&declarations, 0)
 }
 
-/// The types of this program, once they are set.
+/// Returns the types of this program, once they are set.
 pub(crate) fn types() -> &'static Types {
     TYPES.get_or_init(Types::default)
 }
 
-/// Sets them; only the first time counts.
+/// Sets the types; only the first call counts.
 pub(crate) fn set_types(types: Types) {
     let _ = TYPES.set(types);
 }
@@ -130,7 +130,7 @@ fn at(declared: &Declared, message: String) -> String {
     format!("{}:{}: {message}", declared.file, declared.line)
 }
 
-/// All that is declared, each text once.
+/// Parses all declarations, each text once.
 fn read(declared: &[Declared]) -> Result<Declarations, String> {
     let mut lines: Vec<&Declared> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -165,8 +165,8 @@ fn read(declared: &[Declared]) -> Result<Declarations, String> {
         None => Ok(declarations),
         Some(Unmarked { field, line }) => {
             let why = format!(
-                "'{field}' is a pointer to a number, and nothing says to how many; write GRIDLOOM_LENGTH(fields) behind it for \
-                 an array, or GRIDLOOM_ONE for one"
+                "'{field}' is a pointer to a number, without the number of elements; write GRIDLOOM_LENGTH(fields) \
+                 after it for an array, or GRIDLOOM_ONE for one"
             );
             Err(lines.get(line - 1).map_or_else(|| why.clone(), |made| at(made, why.clone())))
         }

@@ -1,5 +1,6 @@
-//! `gridloom.h`, `grpc.h` and the library agree: each function that is exported is declared anew after the header, with the types
-//! that its Rust signature has, so that the C compiler refuses any difference; and neither has a function more.
+//! `gridloom.h`, `grpc.h` and the library agree. Each exported function is declared again after the header, with the
+//! types of its Rust signature, so that the C compiler rejects any difference; and neither side has additional
+//! functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -15,7 +16,7 @@ fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Functions that a folder's files export, as C declares them, by name; but for those that are variadic in C.
+/// Returns the functions that a folder's files export, as C declarations by name, except those that are variadic in C.
 fn exported(folder: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let files = std::fs::read_dir(own(folder)).unwrap().map(|file| file.unwrap().path());
@@ -42,7 +43,7 @@ fn exported(folder: &str) -> BTreeMap<String, String> {
 /// A jump to a function of `calls.c`.
 const NAKED: &str = "#[unsafe(naked)]";
 
-/// A Rust type in C.
+/// Returns a Rust type in C.
 fn c_type(rust: &str) -> String {
     let rust = rust.trim();
     if let Some(target) = rust.strip_prefix("*mut ") {
@@ -95,7 +96,7 @@ fn c_type(rust: &str) -> String {
     name.to_string()
 }
 
-/// Functions that the header declares and does not define.
+/// Returns the functions that the header declares and does not define.
 fn declared(header: &str) -> BTreeSet<String> {
     let mut code = String::new();
     for (number, part) in header.split("/*").enumerate() {
@@ -103,7 +104,7 @@ fn declared(header: &str) -> BTreeSet<String> {
     }
     // A macro is one line.
     let code = code.replace("\\\n", "");
-    // Neither macros nor what is inside of something; further in are a declaration's other lines.
+    // Skips macros and the inside of blocks; lines with more indentation continue a declaration.
     let is_inside = |line: &str| line.starts_with(' ') && !line.starts_with("         ");
     let lines: Vec<&str> = code.lines().filter(|line| !line.starts_with('#') && !is_inside(line)).collect();
     let mut names = BTreeSet::new();
@@ -120,7 +121,7 @@ fn declared(header: &str) -> BTreeSet<String> {
     names
 }
 
-/// What is wrong with a text for the C compiler; `None` if there is none.
+/// Returns the C compiler's errors for a text; `None` if there are none.
 fn complaints(text: &str) -> Option<String> {
     let mut compiler = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-x", "c", "-"])
@@ -179,7 +180,7 @@ fn the_header_declares_what_the_library_has() {
         return;
     };
     assert_eq!(found, "");
-    // The check can fail: in a type, in a size, in a code.
+    // The check can fail: because of a type, a size, or a code.
     for wrong in [
         "int gridloom_sleep(float);",
         "void *gridloom_handle(double);",

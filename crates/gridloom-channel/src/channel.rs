@@ -1,4 +1,4 @@
-//! A stream with the frames that have come and the frames that wait to go. It never waits.
+//! A stream with its received frames and its queued frames. It never blocks.
 
 use std::io::{self, Read, Write};
 
@@ -10,34 +10,32 @@ use super::tags::Keys;
 #[derive(Debug)]
 pub struct Channel<S> {
     stream: S,
-    /// Taken out while its frames are handled.
+    /// Received frames. The owner moves it out while it handles them.
     pub inbound: Inbound,
-    /// What waits to go.
+    /// Queued frames.
     pub outbound: Outbound,
 }
 
 impl<S: Read + Write> Channel<S> {
-    /// Around a stream that does not block; `credit` is in bytes.
+    /// Creates a channel on a non-blocking stream. `credit` is in bytes.
     pub fn new(stream: S, credit: usize) -> Channel<S> {
         Channel { stream, inbound: Inbound::default(), outbound: Outbound::new(credit) }
     }
 
-    /// Its stream.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// Its stream.
     pub fn stream_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// Gives up the stream.
+    /// Drops the channel and returns its stream.
     pub fn into_stream(self) -> S {
         self.stream
     }
 
-    /// From the next frame on, both directions carry tags.
+    /// Adds tags to both directions, starting with the next frame.
     pub fn authenticate(&mut self, keys: Keys) {
         self.outbound.authenticate(keys.send);
         self.inbound.authenticate(keys.receive);
@@ -51,7 +49,8 @@ impl<S: Read + Write> Channel<S> {
         self.inbound.fill(&mut self.stream, buffers)
     }
 
-    /// Writes what waits, as far as the stream takes it. Payloads that are written go to `buffers`.
+    /// Writes queued frames until the stream would block. Payloads that have been written are moved to `buffers` for
+    /// reuse.
     ///
     /// # Errors
     /// If the stream broke, or more urgent frames wait than the credit allows.

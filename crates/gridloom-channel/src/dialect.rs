@@ -1,8 +1,9 @@
-//! Messages as a peer of an earlier version has them: postcard, without the fields that came since.
+//! Messages in the wire version of an older peer: postcard without the fields that were added since.
 //!
-//! Postcard writes the fields of a struct one behind the other, without names. So a field that the peer does not know is left out when
-//! it is written, and gets its default when it is read. Such fields stand at the end of their structs and have `#[serde(default)]`.
-//! Nothing else differs between versions: a variant that the peer does not know is not sent to it.
+//! Postcard writes the fields of a struct one after the other, without names. A field that the peer does not know is
+//! therefore left out when writing and gets its default when reading. Such fields are at the end of their structs and
+//! have `#[serde(default)]`. Versions differ in nothing else: a variant that the peer does not know is never sent to
+//! it.
 //!
 //! Source: the [wire format of postcard](https://postcard.jamesmunns.com/wire-format).
 
@@ -19,23 +20,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use postcard::de_flavors::Slice;
 use postcard::{Error, Result};
 
-/// A field of a struct, by the names of both.
+/// A field of a struct: the struct's name and the field's.
 pub type Field = (&'static str, &'static str);
 
-/// The fields that a peer does not know.
+/// A wire version: the set of fields that the peer does not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dialect(&'static [Field]);
 
 impl Dialect {
-    /// That of a peer of this version, which knows all.
+    /// The wire version of this release, which has all fields.
     pub const OWN: Dialect = Dialect(&[]);
 
-    /// That of a peer that does not know these fields.
+    /// Returns the wire version of a peer that does not know these fields.
     pub const fn without(fields: &'static [Field]) -> Dialect {
         Dialect(fields)
     }
 
-    /// Appends a value as the peer has it.
+    /// Appends a value in the peer's wire version.
     pub fn append<T: Serialize + ?Sized>(self, value: &T, out: &mut Vec<u8>) {
         let buffer = std::mem::take(out);
         *out = match self.0 {
@@ -51,7 +52,7 @@ impl Dialect {
         Ok(writer.out)
     }
 
-    /// Reads a value as the peer has written it.
+    /// Parses a value in the peer's wire version.
     ///
     /// # Errors
     /// Why it does not parse, or how many bytes are left over.
@@ -60,7 +61,7 @@ impl Dialect {
         if rest.is_empty() { Ok(value) } else { Err(format!("{} bytes left over", rest.len())) }
     }
 
-    /// The same of a value with something behind it, which it gives as well.
+    /// Parses a value that is followed by other bytes. Returns the value and those bytes.
     ///
     /// # Errors
     /// Why it does not parse.
@@ -90,7 +91,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// What has no fields is written as ever.
+    /// Writes a value without struct fields, as postcard does.
     fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.out = postcard::to_extend(value, std::mem::take(&mut self.out))?;
         Ok(())
@@ -103,7 +104,7 @@ struct Fields<'a> {
     of: &'static str,
 }
 
-/// Methods that pass on a value of that type.
+/// Methods that write a value of that type.
 macro_rules! put {
     ($($method:ident $type:ty),* $(,)?) => {
         $(fn $method(self, value: $type) -> Result<()> { self.put(&value) })*
@@ -218,7 +219,7 @@ impl SerializeStruct for Fields<'_> {
     }
 }
 
-/// What is written one behind the other.
+/// Implements the serializers of plain sequences of values.
 macro_rules! in_turn {
     ($($trait:ident $method:ident $(of $name:ty)?),* $(,)?) => {
         $(impl $trait for &mut Writer {
@@ -266,19 +267,19 @@ struct Reader<'de> {
 }
 
 impl<'de> Reader<'de> {
-    /// What has no fields is read as ever.
+    /// Reads a value without struct fields, as postcard does.
     fn take<T: Deserialize<'de>>(&mut self) -> Result<T> {
         T::deserialize(&mut self.inner)
     }
 }
 
-/// So many values that follow one another.
+/// A sequence of `left` values.
 struct InTurn<'a, 'de> {
     reader: &'a mut Reader<'de>,
     left: usize,
 }
 
-/// Methods that read what has no fields.
+/// Methods that read a value without struct fields.
 macro_rules! take {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> { self.inner.$method(visitor) })*
@@ -430,7 +431,7 @@ mod tests {
         name: String,
     }
 
-    /// Of every form that a message may have.
+    /// Has every form that a message may have.
     #[derive(PartialEq, Debug, Serialize, Deserialize)]
     enum Form<T> {
         Unit,

@@ -1,4 +1,4 @@
-//! Frames: how the bytes of a channel are cut into messages, small data and letters.
+//! Frames: how the bytes of a channel are split into control messages, small data and process messages.
 //!
 //! ```text
 //!  0       4       8              16
@@ -8,17 +8,17 @@
 //!  +-------+-------+---------------+-------- - -
 //!   u32 LE  u32 LE  u64 LE
 //! ```
-//! A header has 16 bytes so that a long body lies aligned in the buffers of the kernel and of both processes. Copies between
-//! them are slow where it does not: a round trip of 200 kB took half as long again.
+//! The header has 16 bytes so that a long body is aligned in the buffers of the kernel and of both processes. Copies
+//! between unaligned buffers are slow: a round trip of 200 kB took 1.5 times as long.
 //!
-//! On a connection with keys, a tag of 16 bytes follows the body, which the length does not count ([`super::tags`]).
+//! On a connection with keys, a tag of 16 bytes follows the body. The length does not include it ([`super::tags`]).
 //!
-//! `seq` counts the frames of one direction of one channel from 0, so that a frame that is replayed, lost or injected
-//! closes it. A data frame's body is a postcard `DataHeader` preceded by its length (u32 LE), then the payload as it lies
-//! in the sender's memory. A letter's body is its payload, then the name of its type, then the length of that name (u8):
-//! so a payload that is read into memory of its own stays where it is.
+//! `seq` counts the frames of one direction of one channel from 0, so that a replayed, lost or injected frame closes
+//! the channel. A data frame's body is the length of a postcard `DataHeader` (u32 LE), the `DataHeader`, and the
+//! payload in the sender's memory representation. The body of a process message is its payload, the name of its type,
+//! and the length of that name (u8). This order lets a payload that is read into memory of its own stay there.
 //!
-//! **Promise:** no input makes the decoder panic or allocate more than the frame's stated length, and that is bounded.
+//! **Promise:** no input makes the decoder panic or allocate more than the frame's stated length, which is limited.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,10 +30,10 @@ use gridloom_base::{DatumId, Meta};
 use super::dialect::Dialect;
 use super::tags::{CHANGED, Key, TAG_BYTES, Tagger};
 
-/// Bytes before the body.
+/// Length of the header, which precedes the body.
 pub const HEADER_BYTES: usize = 16;
 
-/// What a frame carries.
+/// The kind of a frame's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -41,89 +41,82 @@ pub enum Kind {
     Message = 1,
     /// A small datum.
     Data = 2,
-    /// The handshake; afterwards, what the worlds of two nodes say to each other.
+    /// The handshake. Later, messages between the worlds of two nodes.
     Hello = 3,
-    /// A letter between processes.
+    /// A message between processes.
     Letter = 4,
 }
 
-/// Before the payload of a data frame.
+/// Precedes the payload of a data frame.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DataHeader {
-    /// The datum.
     pub datum: DatumId,
-    /// Its description; its size is that of the payload.
+    /// Its description. The size matches that of the payload.
     pub meta: Meta,
 }
 
 /// Longest frames, in bytes of their bodies.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of handshakes, messages and data.
+    /// For handshakes, control messages and data.
     pub control: usize,
-    /// Of letters; 0 where none may come.
+    /// For process messages; 0 where none are allowed.
     pub letter: usize,
 }
 
 impl Limits {
-    /// Of a control connection that stands.
+    /// Limits of an established control connection.
     pub const CONTROL: Limits = Limits { control: FRAME_BYTES_MAX, letter: 0 };
 }
 
-/// What is wrong with received bytes.
+/// An error in received bytes.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// Too long.
     #[error("frame of {length} bytes exceeds the limit of {limit}")]
     TooLong {
-        /// Its length.
+        /// Length of its body in bytes.
         length: usize,
-        /// The limit.
+        /// The limit for its kind in bytes.
         limit: usize,
     },
-    /// Out of sequence.
     #[error("frame number {got} where {expected} was due (replayed, lost or injected)")]
     OutOfSequence {
-        /// Due.
+        /// The number that was due.
         expected: u32,
-        /// Got.
+        /// The number received.
         got: u32,
     },
-    /// Unknown kind.
     #[error("unknown frame kind {kind}")]
     UnknownKind {
-        /// The kind.
+        /// The received kind.
         kind: u64,
     },
-    /// The tag does not fit.
+    /// The tag does not match.
     #[error("{CHANGED}")]
     Changed,
-    /// The body does not parse.
     #[error("malformed frame body: {why}")]
     Malformed {
-        /// Why.
+        /// What is wrong with it.
         why: String,
     },
 }
 
-/// A frame cut from the input.
+/// A frame within the received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// What it carries.
     pub kind: Kind,
-    /// Its body.
     pub body: &'a [u8],
 }
 
-/// What stands before a body.
+/// The decoded header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) length: usize,
 }
 
-/// Cuts frames from the bytes of one direction of a channel and checks their sequence.
+/// Splits the bytes of one direction of a channel into frames and checks their sequence.
 #[derive(Debug, Default)]
 pub struct Decoder {
     sequence: u32,
@@ -131,20 +124,20 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// From the next frame on, tags are due.
+    /// Requires a tag after each body, starting with the next frame.
     pub(super) fn authenticate(&mut self, key: Key) {
         self.tagger = Some(Tagger::new(key));
     }
 
-    /// Bytes of the tag behind each body.
+    /// Returns the length of the tag after each body.
     pub(super) fn tag_bytes(&self) -> usize {
         if self.tagger.is_some() { TAG_BYTES } else { 0 }
     }
 
-    /// The next whole frame at the start of `bytes` and its total length, or `None` if more bytes are needed.
+    /// Returns the complete frame at the start of `bytes` and its total length, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The connection must be closed on any.
+    /// The connection must be closed after any error.
     pub fn next<'a>(&mut self, bytes: &'a [u8], limits: Limits) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
         let Some(Header { kind, length }) = self.header(bytes, limits)? else { return Ok(None) };
         let (end, tag_bytes) = (HEADER_BYTES + length, self.tag_bytes());
@@ -155,7 +148,7 @@ impl Decoder {
         Ok(Some((Frame { kind, body: &bytes[HEADER_BYTES..end] }, end + tag_bytes)))
     }
 
-    /// The header at the start of `bytes`, checked, if all of it is there.
+    /// Returns the checked header at the start of `bytes`, or `None` if it is not complete.
     pub(super) fn header(&self, bytes: &[u8], limits: Limits) -> Result<Option<Header>, FrameError> {
         if bytes.len() < HEADER_BYTES {
             return Ok(None);
@@ -179,7 +172,7 @@ impl Decoder {
         Ok(Some(Header { kind, length }))
     }
 
-    /// A frame of these parts is whole: its tag is checked, and the next one is due.
+    /// Checks the tag of a complete frame with these parts and advances to the next frame.
     pub(super) fn advance(&mut self, parts: &[&[u8]], tag: &[u8]) -> Result<(), FrameError> {
         self.sequence = self.sequence.wrapping_add(1);
         match self.tagger.as_mut().is_none_or(|tagger| tagger.is_tag(parts, tag)) {
@@ -189,7 +182,7 @@ impl Decoder {
     }
 }
 
-/// Writes frames of one direction of a channel.
+/// Writes the frames of one direction of a channel.
 #[derive(Debug, Default)]
 pub struct Encoder {
     sequence: u32,
@@ -198,17 +191,17 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// From the next frame on, tags follow bodies.
+    /// Adds a tag after each body, starting with the next frame.
     pub(super) fn authenticate(&mut self, key: Key) {
         self.tagger = Some(Tagger::new(key));
     }
 
-    /// From the next frame on, messages are such that the peer reads them.
+    /// Sets the wire version of messages, starting with the next frame.
     pub fn speak(&mut self, dialect: Dialect) {
         self.dialect = dialect;
     }
 
-    /// The tag of the frame whose header was made last; empty without keys.
+    /// Returns the tag of the frame whose header was written last. Empty without keys.
     pub(super) fn tag(&mut self, parts: &[&[u8]]) -> Vec<u8> {
         self.tagger.as_mut().map_or(Vec::new(), |tagger| tagger.tag(parts).to_vec())
     }
@@ -216,7 +209,7 @@ impl Encoder {
     /// Appends a frame with `value` in postcard as its body.
     ///
     /// # Errors
-    /// If the body exceeds the limit; `out` is as before then.
+    /// If the body exceeds the limit; `out` is unchanged then.
     pub fn message<T: Serialize>(&mut self, kind: Kind, value: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let start = self.open(kind, out);
         self.dialect.append(value, out);
@@ -226,7 +219,7 @@ impl Encoder {
     /// Appends a data frame.
     ///
     /// # Errors
-    /// If the body exceeds the limit; `out` is as before then.
+    /// If the body exceeds the limit; `out` is unchanged then.
     pub fn data(&mut self, header: &DataHeader, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
         let start = self.open(Kind::Data, out);
         let at = out.len();
@@ -238,17 +231,17 @@ impl Encoder {
         self.close(start, out)
     }
 
-    /// Appends a frame around a body.
+    /// Appends a frame with that body.
     ///
     /// # Errors
-    /// If the body exceeds the limit; `out` is as before then.
+    /// If the body exceeds the limit; `out` is unchanged then.
     pub fn frame(&mut self, kind: Kind, body: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
         let start = self.open(kind, out);
         out.extend_from_slice(body);
         self.close(start, out)
     }
 
-    /// The header of the next frame; its body is written apart.
+    /// Returns the header of the next frame, whose body is written separately.
     pub(super) fn header(&mut self, kind: Kind, length: usize) -> [u8; HEADER_BYTES] {
         let length = u32::try_from(length).expect("the sender keeps a bulk frame within the limit of its kind");
         let mut header = [0; HEADER_BYTES];
@@ -291,10 +284,10 @@ pub fn parse<T: DeserializeOwned>(body: &[u8], dialect: Dialect) -> Result<T, Fr
     dialect.parse(body).map_err(|why| FrameError::Malformed { why })
 }
 
-/// Parses the body of a data frame into header and payload, and checks that the description fits the payload.
+/// Parses the body of a data frame into header and payload, and checks that the description matches the payload.
 ///
 /// # Errors
-/// If it does not parse or does not fit.
+/// If it does not parse or does not match.
 pub fn parse_data(body: &[u8], dialect: Dialect) -> Result<(DataHeader, &[u8]), FrameError> {
     let malformed = |why: &str| FrameError::Malformed { why: why.into() };
     let (length, rest) = body.split_first_chunk::<4>().ok_or_else(|| malformed("no header length"))?;
@@ -305,7 +298,7 @@ pub fn parse_data(body: &[u8], dialect: Dialect) -> Result<(DataHeader, &[u8]), 
     let (header, payload) = rest.split_at(length);
     let header: DataHeader = parse(header, dialect)?;
     if header.meta.checked_size_bytes() != Some(payload.len() as u64) {
-        return Err(malformed("description does not fit the payload"));
+        return Err(malformed("description does not match the payload"));
     }
     Ok((header, payload))
 }

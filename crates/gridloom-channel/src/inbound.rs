@@ -1,10 +1,11 @@
-//! The receiving direction: bytes are read once and cut into frames.
+//! The receiving direction: bytes are read once and split into frames.
 //!
-//! A frame that fits the buffer is handed out where it lies. A longer one is read into memory of its own, which is handed
-//! out with it. The buffer is lent by the owner ([`Buffers`]) and returned when it is empty, so that idle channels hold none.
+//! A frame that fits into the buffer is returned in place. A longer one is read into its own memory, which is returned
+//! with it. The owner lends the buffer ([`Buffers`]) and gets it back when it is empty, so that idle channels hold
+//! none.
 //!
 //! **Invariant:** `head <= tail <= buffer.len()`; the buffer is absent only if `head == tail`.
-//! **Promise:** a stated length alone allocates [`TRUST_BYTES`] at most; further memory follows the bytes that come.
+//! **Promise:** a stated length alone allocates at most [`TRUST_BYTES`]; more memory is allocated as bytes arrive.
 
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 
@@ -14,46 +15,45 @@ use super::frame::{Decoder, FrameError, HEADER_BYTES, Kind, Limits};
 use super::spares::Spares;
 use super::tags::Key;
 
-/// Bytes that one read offers to take.
+/// Size of the buffer for one read.
 const BUFFER_BYTES: usize = 64 << 10;
-/// A length alone allocates no more than a spare buffer may have.
+/// Largest allocation for a length that a peer states before its bytes arrive: the size of the largest pooled buffer.
 const TRUST_BYTES: usize = SPARE_BYTES_MAX;
-/// The memory of a longer frame grows by so many bytes as they come.
+/// Increment by which the memory of a longer frame grows as its bytes arrive.
 const GROWTH_BYTES: usize = 1 << 20;
 
 /// Memory that the channels of one owner share.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// The buffer that the next channel reads into; empty while it is lent.
+    /// The buffer that the next channel reads into. Empty while it is lent.
     read: Vec<u8>,
-    /// Payloads that are done with.
+    /// Payloads that are no longer needed.
     pub spares: Spares<u8>,
 }
 
-/// What a read left.
+/// The result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filled {
-    /// Nothing was there.
+    /// No bytes were available.
     Nothing,
-    /// Bytes came, and the stream is empty: a short read has emptied a stream socket (epoll(7)).
+    /// Bytes were read, and the stream is empty: a short read means that a stream socket has been emptied (epoll(7)).
     Drained,
-    /// Bytes came, and there may be more.
+    /// Bytes were read, and there may be more.
     More,
-    /// The peer closed.
+    /// The peer closed the stream.
     Closed,
 }
 
 /// The body of a frame.
 #[derive(Debug)]
 pub enum Body<'a> {
-    /// In the buffer.
+    /// In the channel's buffer.
     Part(&'a [u8]),
     /// In memory of its own.
     Whole(Vec<u8>),
 }
 
 impl Body<'_> {
-    /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Body::Part(bytes) => bytes,
@@ -61,7 +61,7 @@ impl Body<'_> {
         }
     }
 
-    /// The bytes in memory of their own: copied to a spare buffer if they lie in the channel's.
+    /// Returns the bytes in memory of their own: copied to a pooled buffer if they are in the channel's.
     pub fn into_owned(self, spares: &mut Spares<u8>) -> Vec<u8> {
         match self {
             Body::Part(bytes) => {
@@ -74,19 +74,19 @@ impl Body<'_> {
     }
 }
 
-/// A frame that is longer than the buffer, while it comes.
+/// A frame longer than the buffer, while it is being received.
 #[derive(Debug)]
 struct Long {
     kind: Kind,
     header: [u8; HEADER_BYTES],
-    /// Its length is at most `length`, and grows towards it. A tag lies at its end.
+    /// Grows up to `length` bytes. The tag is at its end.
     body: Vec<u8>,
     came: usize,
-    /// Of body and tag.
+    /// Length of body and tag.
     length: usize,
 }
 
-/// What came and was not handled yet.
+/// Bytes that have been received and not handled yet.
 #[derive(Debug, Default)]
 pub struct Inbound {
     decoder: Decoder,
@@ -97,15 +97,15 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// From the next frame on, tags are due.
+    /// Requires a tag after each body, starting with the next frame.
     pub fn authenticate(&mut self, key: Key) {
         self.decoder.authenticate(key);
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame, if there is one.
     ///
     /// # Errors
-    /// The channel must be closed on any.
+    /// The channel must be closed after any error.
     pub fn next(&mut self, limits: Limits, buffers: &mut Buffers) -> Result<Option<(Kind, Body<'_>)>, FrameError> {
         if self.long.is_none() {
             let bytes = &self.buffer[self.head..self.tail];
@@ -137,22 +137,22 @@ impl Inbound {
         Ok(Some((long.kind, Body::Whole(long.body))))
     }
 
-    /// Whether a frame is being read that is longer than the buffer: each read may then take up to a mebibyte and more.
+    /// True while a frame longer than the buffer is being read: each read may then take more than a mebibyte.
     pub fn is_long(&self) -> bool {
         self.long.is_some()
     }
 
-    /// Whether nothing waits.
+    /// True if no received bytes wait.
     pub fn is_empty(&self) -> bool {
         self.head == self.tail && self.long.is_none()
     }
 
-    /// Returns the buffer to its owner if it is empty. To be called when the frames of a read have been handled.
+    /// Returns the buffer to its owner if it is empty. Must be called after the frames of a read have been handled.
     pub fn release(&mut self, buffers: &mut Buffers) {
         if self.head == self.tail {
             (self.head, self.tail) = (0, 0);
             let own = std::mem::take(&mut self.buffer);
-            // Where another channel has returned one already, this one is dropped: idle channels hold none.
+            // If another channel has already returned one, this one is dropped: idle channels hold none.
             if buffers.read.is_empty() {
                 buffers.read = own;
             }
@@ -169,7 +169,7 @@ impl Inbound {
                 assert!(room > 0, "the frames of one read are taken before the next read");
                 (retried(|| stream.read(rest)), room)
             }
-            // What follows a long frame comes with the same call.
+            // The bytes that follow a long frame are read by the same call.
             Some(long) => {
                 if long.came == long.body.len() {
                     long.body.resize(long.length.min(long.came + GROWTH_BYTES), 0);
@@ -199,7 +199,7 @@ impl Inbound {
         }
     }
 
-    /// Moves what is left to the front, where the whole buffer is needed for it.
+    /// Moves unhandled bytes to the front if they need the whole buffer.
     fn make_room(&mut self, buffers: &mut Buffers) {
         if self.buffer.is_empty() {
             self.buffer = std::mem::take(&mut buffers.read);
@@ -270,7 +270,7 @@ mod tests {
             let bytes = written_with(&sizes, key.clone());
             let (mut channel, mut buffers) = (Channel::new(Cut(&bytes, step), 0), Buffers::default());
             key.into_iter().for_each(|key| channel.inbound.authenticate(key));
-            // Of a buffer that was used before, nothing is seen.
+            // Old contents of a reused buffer must not show.
             buffers.spares.put(vec![0xff; 3 * BUFFER_BYTES]);
             let mut got = Vec::new();
             while channel.fill(&mut buffers).unwrap() != Filled::Closed {
@@ -296,7 +296,7 @@ mod tests {
         let key = || Key([5; 16]);
         for size in [10, 3 * BUFFER_BYTES] {
             let bytes = written_with(&[size, 1], Some(key()));
-            // The header's first bytes are checked before the tag.
+            // The first bytes of the header are checked before the tag.
             for at in [HEADER_BYTES, HEADER_BYTES + size / 2, HEADER_BYTES + size, HEADER_BYTES + size + 9] {
                 let mut changed = bytes.clone();
                 changed[at] ^= 0x40;

@@ -1,7 +1,7 @@
 //! The sending direction: two lanes of frames that wait for the stream to take them.
 //!
-//! Urgent frames are encoded where they wait, one behind the other, so that those of one turn leave in one system call. A
-//! bulk frame waits as it is, and gets its header when its turn has come: frames are numbered in the order in which they
+//! Urgent frames are encoded directly into one buffer, so that the frames of one turn leave in one system call. A bulk
+//! frame is queued as it is and gets its header when it is its turn: frames are numbered in the order in which they
 //! are written.
 //!
 //! **Invariant:** a bulk frame that has begun is written to its end before anything else.
@@ -16,17 +16,16 @@ use super::frame::{DataHeader, Encoder, FrameError, HEADER_BYTES, Kind};
 use super::inbound::Buffers;
 use super::tags::Key;
 
-/// A buffer larger than this is given back once it is empty.
+/// A larger buffer is freed when it is empty.
 const BUFFER_KEEP_BYTES: usize = 1 << 20;
 
-/// A frame of the bulk lane: its body is the payload, and a short trailer behind it.
+/// A frame of the bulk lane. Its body is the payload followed by a short trailer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bulk {
-    /// What it carries.
     pub kind: Kind,
-    /// Written from where it lies.
+    /// The contents, written without a copy.
     pub payload: Vec<u8>,
-    /// Says what the payload is.
+    /// Describes the payload.
     pub trailer: Vec<u8>,
 }
 
@@ -39,16 +38,16 @@ struct Begun {
     written: usize,
 }
 
-/// What waits to go.
+/// The queued frames.
 #[derive(Debug)]
 pub struct Outbound {
     encoder: Encoder,
-    /// Frames of the urgent lane, written up to `sent`.
+    /// Encoded frames of the urgent lane. The first `sent` bytes have been written.
     urgent: Vec<u8>,
     sent: usize,
     bulk: VecDeque<Bulk>,
     begun: Option<Begun>,
-    /// Bytes of bulk frames that are not yet written.
+    /// Bytes of bulk frames that have not been written yet.
     bulk_bytes: usize,
     credit: usize,
 }
@@ -60,18 +59,18 @@ impl Bulk {
 }
 
 impl Outbound {
-    /// Nothing waits yet.
+    /// Starts with empty lanes.
     pub fn new(credit: usize) -> Outbound {
         let (urgent, bulk) = Default::default();
         Outbound { encoder: Encoder::default(), urgent, sent: 0, bulk, begun: None, bulk_bytes: 0, credit }
     }
 
-    /// From the next frame on, tags follow bodies.
+    /// Adds a tag after each body, starting with the next frame.
     pub fn authenticate(&mut self, key: Key) {
         self.encoder.authenticate(key);
     }
 
-    /// From the next frame on, messages are such that the peer reads them.
+    /// Sets the wire version of messages, starting with the next frame.
     pub fn speak(&mut self, dialect: Dialect) {
         self.encoder.speak(dialect);
     }
@@ -84,7 +83,7 @@ impl Outbound {
         self.encoder.message(kind, value, &mut self.urgent)
     }
 
-    /// Queues a small datum in the urgent lane, where it keeps its place among messages.
+    /// Queues a small datum in the urgent lane, in order with the messages there.
     ///
     /// # Errors
     /// If it is too long.
@@ -92,7 +91,7 @@ impl Outbound {
         self.encoder.data(header, payload, &mut self.urgent)
     }
 
-    /// Queues an urgent frame around a body.
+    /// Queues an urgent frame with that body.
     ///
     /// # Errors
     /// If it is too long.
@@ -100,7 +99,7 @@ impl Outbound {
         self.encoder.frame(kind, body, &mut self.urgent)
     }
 
-    /// Queues a bulk frame, unless more bytes wait than the credit.
+    /// Queues a bulk frame, unless the queued bytes exceed the credit.
     ///
     /// # Errors
     /// The frame, to be offered again later.
@@ -113,22 +112,22 @@ impl Outbound {
         Ok(())
     }
 
-    /// Whether more bytes wait than the credit: a bulk frame would be refused.
+    /// True if the queued bytes exceed the credit, so that a bulk frame would be refused.
     pub fn is_full(&self) -> bool {
         self.waiting_bytes() > self.credit
     }
 
-    /// Whether urgent frames wait.
+    /// True if urgent frames are queued.
     pub fn has_urgent(&self) -> bool {
         self.sent < self.urgent.len()
     }
 
-    /// Bytes that wait, in both lanes.
+    /// Returns the number of queued bytes in both lanes.
     pub fn waiting_bytes(&self) -> usize {
         self.urgent.len() - self.sent + self.bulk_bytes
     }
 
-    /// Whether frames wait for the stream to take more.
+    /// True if frames wait for the stream to take more.
     pub fn is_blocked(&self) -> bool {
         self.waiting_bytes() > 0 || self.begun.is_some()
     }
@@ -141,7 +140,7 @@ impl Outbound {
                     Ok(length) => {
                         let before = begun.written.min(begun.bulk.len());
                         begun.written += length;
-                        // The tag is not counted among the bytes that wait.
+                        // The tag does not count towards the queued bytes.
                         self.bulk_bytes -= begun.written.min(begun.bulk.len()) - before;
                         Ok(())
                     }
@@ -173,7 +172,7 @@ impl Outbound {
         }
     }
 
-    /// Lets go of what is written.
+    /// Frees memory of written frames.
     fn tidy(&mut self, buffers: &mut Buffers) {
         if let Some(begun) = self.begun.take_if(|begun| begun.written == begun.len()) {
             buffers.spares.put(begun.bulk.payload);
@@ -187,14 +186,14 @@ impl Outbound {
         }
     }
 
-    /// The stream takes nothing at the moment.
+    /// Called if the stream would block: fails if the queued urgent frames exceed the credit.
     fn check_credit(&mut self) -> io::Result<()> {
         let waiting = self.urgent.len() - self.sent;
         if waiting > self.credit {
-            let why = format!("{waiting} bytes wait for it to read, {} may", self.credit);
+            let why = format!("it does not read: {waiting} bytes are queued for it, the limit is {}", self.credit);
             return Err(io::Error::other(why));
         }
-        // Sent bytes are cut off when they are the larger part, so that each is moved at most once.
+        // Sent bytes are removed once they are the larger part, so that each remaining byte is moved at most once.
         if self.sent > BUFFER_KEEP_BYTES && self.sent > waiting {
             self.urgent.drain(..self.sent);
             self.sent = 0;
@@ -225,7 +224,7 @@ mod tests {
     use super::*;
     use crate::{Body, Inbound, Limits};
 
-    /// Takes so many bytes, and then nothing.
+    /// Takes `room` bytes and then blocks.
     struct Narrow {
         room: usize,
         bytes: Vec<u8>,
@@ -286,6 +285,6 @@ mod tests {
         outbound.offer(bulk(3)).unwrap();
         outbound.frame(Kind::Message, &[0; 150]).unwrap();
         let error = outbound.write(&mut stream, &mut buffers).unwrap_err().to_string();
-        assert_eq!(error, "166 bytes wait for it to read, 150 may");
+        assert_eq!(error, "it does not read: 166 bytes are queued for it, the limit is 150");
     }
 }

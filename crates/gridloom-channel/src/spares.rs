@@ -1,14 +1,14 @@
-//! Buffers that are done with, kept for the messages that come next.
+//! A buffer pool: buffers that are no longer needed, kept for later messages.
 //!
-//! What the allocator gets back at its top it gives back to the system, and each page of a new buffer is a fault: for a
-//! message of 200 kB they take several times as long as its bytes.
+//! The allocator returns freed memory at its top to the system, and each page of a new buffer then costs a page fault.
+//! For a message of 200 kB these faults take several times as long as copying its bytes.
 //!
-//! **Limit:** [`SPARE_BUFFERS_MAX`] buffers of at most [`SPARE_BYTES_MAX`]; a taken buffer has at most twice the room that
-//! was asked for, so that messages that wait for long do not hold more.
+//! **Limit:** [`SPARE_BUFFERS_MAX`] buffers of at most [`SPARE_BYTES_MAX`]. A buffer taken from the pool has at most
+//! twice the requested capacity, so that messages that wait for a long time do not hold more memory than that.
 
 use gridloom_base::limits::{SPARE_BUFFERS_MAX, SPARE_BYTES_MAX, SPARE_BYTES_MIN};
 
-/// Buffers that are done with.
+/// A pool of buffers for reuse.
 #[derive(Clone, Debug)]
 pub struct Spares<T> {
     buffers: Vec<Vec<T>>,
@@ -21,7 +21,7 @@ impl<T> Default for Spares<T> {
 }
 
 impl<T: Copy + Default> Spares<T> {
-    /// A buffer of so many elements. They are as they were left, or new.
+    /// Returns a buffer of `length` elements, with old contents or the default value.
     pub fn take(&mut self, length: usize) -> Vec<T> {
         let fits = |buffer: &Vec<T>| buffer.capacity() >= length && buffer.capacity() / 2 <= length;
         match self.buffers.iter().position(fits) {
@@ -34,14 +34,14 @@ impl<T: Copy + Default> Spares<T> {
         }
     }
 
-    /// The buffer that was put last, without its elements, for what is of unknown length and soon put back.
+    /// Returns the buffer that was put last, emptied. For contents of unknown length if the buffer is put back soon.
     pub fn take_last(&mut self) -> Vec<T> {
         let mut buffer = self.buffers.pop().unwrap_or_default();
         buffer.clear();
         buffer
     }
 
-    /// Keeps a buffer that is worth it; of too many the one that was put first goes.
+    /// Keeps a buffer if its size is worth it. If the pool is full, the buffer that was put first is dropped.
     pub fn put(&mut self, buffer: Vec<T>) {
         let bytes = buffer.capacity() * size_of::<T>();
         if !(SPARE_BYTES_MIN..=SPARE_BYTES_MAX).contains(&bytes) {

@@ -1,9 +1,9 @@
-//! Tags: what proves that a frame is of the peer, and as it was sent.
+//! Tags: authenticate that a frame is from the peer and unchanged.
 //!
-//! The two ends of a connection derive a key for each direction from their handshake. Each frame of a direction has a number,
-//! from 0. Its tag is the AEGIS-128L MAC of its bytes, with the direction's key and that number as the nonce. So a byte that is
-//! changed on the way, a frame that is left out, repeated or put elsewhere, and a frame of somebody without the key are
-//! noticed. Nothing is encrypted.
+//! The two ends of a connection derive a key for each direction from their handshake. The frames of a direction are
+//! numbered from 0. The tag of a frame is the AEGIS-128L MAC of its bytes, with the direction's key and the frame's
+//! number as the nonce. This detects a byte that was changed on the way, a frame that was dropped, repeated or
+//! reordered, and a frame from a sender without the key. Nothing is encrypted.
 //!
 //! Source: D. Denis, S. Lucas, The AEGIS Family of Authenticated Encryption Algorithms (draft-irtf-cfrg-aegis-aead).
 
@@ -12,7 +12,7 @@ use std::io::{self, IoSlice, Read, Write};
 
 use aegis::aegis128l::Aegis128LMac;
 
-/// Bytes of a tag.
+/// Length of a tag in bytes.
 pub const TAG_BYTES: usize = 16;
 
 /// Key of one direction.
@@ -25,16 +25,16 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The keys of a connection, from one end.
+/// The keys of a connection, as seen from one end.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// For what this end sends.
+    /// Key of the frames that this end sends.
     pub send: Key,
-    /// For what the peer sends.
+    /// Key of the frames that the peer sends.
     pub receive: Key,
 }
 
-/// Makes the tags of one direction, one after the other.
+/// Computes the tags of the frames of one direction, in order.
 #[derive(Debug)]
 pub struct Tagger {
     key: Key,
@@ -42,12 +42,12 @@ pub struct Tagger {
 }
 
 impl Tagger {
-    /// None made yet.
+    /// Starts with frame number 0.
     pub fn new(key: Key) -> Tagger {
         Tagger { key, next: 0 }
     }
 
-    /// Begins the tag of the next frame.
+    /// Starts the tag of the next frame.
     pub fn begin(&mut self) -> Tag {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&self.next.to_le_bytes());
@@ -55,20 +55,20 @@ impl Tagger {
         Tag(Aegis128LMac::new_with_nonce(&self.key.0, &nonce))
     }
 
-    /// The tag of the next frame, which has these parts.
+    /// Returns the tag of the next frame, which consists of these parts.
     pub fn tag(&mut self, parts: &[&[u8]]) -> [u8; TAG_BYTES] {
         let mut tag = self.begin();
         parts.iter().for_each(|part| tag.update(part));
         tag.finish()
     }
 
-    /// Whether that is the tag of the next frame, which has these parts.
+    /// True if `tag` is the tag of the next frame, which consists of these parts.
     pub fn is_tag(&mut self, parts: &[&[u8]], tag: &[u8]) -> bool {
         are_equal(&self.tag(parts), tag)
     }
 }
 
-/// A tag that is being made.
+/// A tag that is being computed.
 #[derive(Debug)]
 pub struct Tag(Aegis128LMac<TAG_BYTES>);
 
@@ -82,13 +82,13 @@ impl Tag {
     }
 }
 
-/// Takes the same time wherever the two differ.
+/// Compares in constant time for a given length, independent of where the two differ.
 pub fn are_equal(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differing) == 0
 }
 
-/// A stream that makes the tag of what passes through it. `None` makes none.
+/// A stream that computes the tag of the bytes that pass through it. Without a tag it passes them unchanged.
 #[derive(Debug)]
 pub struct Tagged<'a, S> {
     pub stream: &'a mut S,
@@ -96,7 +96,7 @@ pub struct Tagged<'a, S> {
 }
 
 impl<'a, S> Tagged<'a, S> {
-    /// The tag of what passes from now on is the next one of `tagger`.
+    /// Starts the next tag of `tagger`, over the bytes that pass from now on.
     pub fn new(stream: &'a mut S, tagger: Option<&mut Tagger>) -> Tagged<'a, S> {
         Tagged { stream, tag: tagger.map(Tagger::begin) }
     }
@@ -107,7 +107,7 @@ impl<'a, S> Tagged<'a, S> {
 }
 
 impl<S: Write> Tagged<'_, S> {
-    /// Writes the tag of what has passed.
+    /// Writes the tag of the bytes that have passed.
     ///
     /// # Errors
     /// If the stream breaks.
@@ -117,10 +117,10 @@ impl<S: Write> Tagged<'_, S> {
 }
 
 impl<S: Read> Tagged<'_, S> {
-    /// Reads a tag, and checks that it is that of what has passed.
+    /// Reads a tag and checks it against the bytes that have passed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it is another one, another kind if the stream breaks.
+    /// [`io::ErrorKind::InvalidData`] if the tags differ; another kind if the stream breaks.
     pub fn check_tag(self) -> io::Result<()> {
         let Some(tag) = self.tag else { return Ok(()) };
         let mut theirs = [0; TAG_BYTES];
@@ -163,12 +163,12 @@ impl<S: Write> Write for Tagged<'_, S> {
     }
 }
 
-/// The error of bytes that are not what their tag says.
+/// The error for bytes that do not match their tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed;
 
 impl Changed {
-    /// Whether that is the error.
+    /// True if `error` is this error.
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Changed>())
     }
@@ -188,8 +188,8 @@ impl From<Changed> for io::Error {
     }
 }
 
-/// What is said of a tag that does not fit.
-pub const CHANGED: &str = "what came is not what was sent: something between the two has changed, left out or put in bytes; the connection is cut";
+/// The error text for a tag that does not match.
+pub const CHANGED: &str = "the received bytes differ from those that were sent: something between the two changed, removed or inserted bytes; the connection is closed";
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +207,7 @@ mod tests {
         assert_ne!(tag, Tagger::new(key(1)).tag(&[b"abd"]));
         let mut tagger = Tagger::new(key(1));
         assert!(tagger.is_tag(&[b"abc"], &tag));
-        assert!(!tagger.is_tag(&[b"abc"], &tag), "a frame that comes twice");
+        assert!(!tagger.is_tag(&[b"abc"], &tag), "a repeated frame");
         assert!(!Tagger::new(key(1)).is_tag(&[b"abc"], &tag[..15]));
     }
 

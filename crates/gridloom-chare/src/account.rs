@@ -1,4 +1,4 @@
-//! What an element tells its owner of the steps that it runs: the work that they charge and, for a timeline, their entry methods.
+//! Step reports from an element to its owner: the work charged and, for a timeline, the entry methods that ran.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Whether entry methods are told by name.
+    /// Reports whether entry methods are recorded by name.
     #[inline]
     pub(crate) fn is_named(&self) -> bool {
         self.is_named

@@ -1,4 +1,4 @@
-//! The chares of one array that are on this element.
+//! The chares of one array on this element.
 
 use super::chare::{Chare, Context};
 use super::core::Core;
@@ -12,42 +12,42 @@ use super::roster::Place;
 use super::waits::{TAGS, name_of, parted};
 
 pub(crate) struct Array<C> {
-    /// By slot. A chare that has moved away leaves an empty one.
+    /// Chares by slot. A chare that moved away leaves an empty slot.
     pub(crate) chares: Vec<Option<C>>,
-    /// How many began here: in the first slots.
+    /// Number of chares that began on this element. They have the first slots.
     pub(crate) natives: u32,
-    /// Of a migratable array.
+    /// How to pack chares; only for a migratable array.
     pub(crate) packing: Option<Packing<C>>,
 }
 
-/// The chares of an array of any type.
+/// The chares of an array, without their type.
 pub(crate) trait AnyArray {
-    /// Runs the next message of that priority, of which there is one. Whether a chare has run: the message may follow one that has
-    /// moved.
+    /// Runs the next message of that priority, which must exist. Returns true if a chare ran; it did not if the
+    /// message was forwarded to a chare that has moved.
     fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority) -> bool;
 
-    /// Number, next round of reductions and state of each chare.
+    /// Returns the number, next reduction round and state of each chare.
     ///
     /// # Errors
-    /// If one cannot be saved.
+    /// Returns an error if a chare cannot be saved.
     fn save(&mut self, core: &mut Core, array: ArrayId) -> Result<Vec<(u32, u32, Vec<u8>)>, ChareError>;
 
-    /// The chare in that slot is what was saved of it.
+    /// Restores the chare in a slot from its saved state.
     ///
     /// # Errors
-    /// If that is no state of it.
+    /// Returns an error if `state` is not a state of the chare.
     fn restore(&mut self, core: &mut Core, array: ArrayId, slot: u32, state: &[u8]) -> Result<(), ChareError>;
 
-    /// The chare in that slot goes to another element, if it can.
+    /// Moves the chare in a slot to another element, if it can move.
     fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe);
 
-    /// What chares wait for that say it, each with its number.
+    /// Returns what waiting chares wait for, with their numbers, for chares that report it.
     fn waits(&self, core: &Core, array: ArrayId) -> Vec<(u32, String)>;
 
-    /// A chare comes from another element: the body of its record.
+    /// Unpacks a chare that has arrived from another element. `body` is the body of its record.
     ///
     /// # Errors
-    /// If no such chare can come.
+    /// Returns an error if no such chare can arrive.
     fn arrive(&mut self, core: &mut Core, array: ArrayId, from: Pe, number: u32, body: &[u8])
     -> Result<(), ChareError>;
 }
@@ -143,7 +143,7 @@ impl<C: Chare> AnyArray for Array<C> {
             None => false,
         });
         if can_move && self.depart(core, array, slot, to).is_err() {
-            // It stays, and the balancer may order it again.
+            // The chare stays here; the balancer may order it to move again.
             core.transit.ended(array, core.roster(array).number(slot));
         }
     }
@@ -151,7 +151,7 @@ impl<C: Chare> AnyArray for Array<C> {
     fn waits(&self, core: &Core, array: ArrayId) -> Vec<(u32, String)> {
         let here = (0..).zip(&self.chares).filter_map(|(slot, chare)| Some((slot, chare.as_ref()?)));
         let waits = |(slot, chare): (u32, &C)| {
-            let kept = |count| format!("a method that receives what it keeps ({count} messages)");
+            let kept = |count| format!("a method that receives its kept messages ({count})");
             let kept = Some(core.waits.kept(array, slot)).filter(|count| *count > 0).map(kept);
             let waits = chare.waits_for().or_else(|| core.waits.waits_for(array, slot)).or(kept)?;
             Some((core.roster(array).number(slot), waits))
@@ -173,10 +173,10 @@ impl<C: Chare> AnyArray for Array<C> {
         let (state, kept) = parted(rest).map_err(wrong)?;
         let roster = core.roster(array);
         let Some(packing) = self.packing.as_mut() else {
-            return Err(wrong(format!("a chare of array {}, whose chares do not move", roster.name)));
+            return Err(wrong(format!("a chare of array {}, which is not migratable", roster.name)));
         };
         if !matches!(roster.place(number), Some(Place::At(_))) || moves <= roster.moves(number) {
-            return Err(wrong(format!("chare {number} of array {} cannot come after {moves} moves", roster.name)));
+            return Err(wrong(format!("chare {number} of array {} cannot arrive after {moves} moves", roster.name)));
         }
         let (index, name) = (roster.shape.index(number), roster.name.clone());
         let began = core.move_begins();
@@ -208,7 +208,7 @@ impl<C: Chare> Array<C> {
     }
 
     /// # Errors
-    /// Why the chare cannot be packed. It stays then.
+    /// Returns the reason if the chare cannot be packed. It then stays here.
     fn depart(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) -> Result<(), String> {
         let began = core.move_begins();
         let state = self.pack(core, array, slot)?;
@@ -219,14 +219,14 @@ impl<C: Chare> Array<C> {
         Ok(())
     }
 
-    /// The state of a chare, with what goes along.
+    /// Packs the state of a chare, with the messages and replies kept for it.
     ///
     /// # Errors
-    /// Why the chare cannot be packed.
+    /// Returns the reason if the chare cannot be packed.
     fn pack(&mut self, core: &mut Core, array: ArrayId, slot: u32) -> Result<Vec<u8>, String> {
         let Some(packing) = &mut self.packing else { return Err("its array is not migratable".into()) };
         if let Some(what) = core.waits.waits_for(array, slot) {
-            return Err(format!("a method of it waits for {what}; let such methods end before"));
+            return Err(format!("one of its methods waits for {what}; end such methods first"));
         }
         let chare = self.chares[slot as usize].as_ref().expect("the chare is here");
         let mut state = (packing.pack)(chare)?;

@@ -1,13 +1,13 @@
-//! How a balancer's moves come about.
+//! Carries out a balancer's moves.
 //!
 //! ```text
 //!  first element                    others
 //!    │── measure ──────────────────▶│
-//!    │◀──────── what chares did ────│
-//!    │ Decision: does it pay?       │
-//!    │── order: these go there ────▶│── chare ──▶
+//!    │◀──────── measurements ───────│
+//!    │ Decision: does it pay off?   │
+//!    │── order: these move there ──▶│── chare ──▶
 //! ```
-//! A chare that cannot move when it is ordered to does so after its next entry method after which it can.
+//! A chare that cannot move immediately moves after the first entry method that leaves it movable.
 
 use gridloom_base::Time;
 
@@ -20,7 +20,7 @@ use super::record::Control;
 use super::roster::Place;
 
 impl Core {
-    /// The element measures from now on, and the first one has chares moved.
+    /// Starts measuring on this element; the first element then has chares moved.
     pub(crate) fn set_balancer(&mut self, balancer: &'static Balancer) {
         self.balancing.meter = Some(Meter::default());
         self.transit.set_attentive(true);
@@ -29,12 +29,12 @@ impl Core {
         }
     }
 
-    /// At the first element: when it is to ask what chares did.
+    /// On the first element: returns when to ask for measurements next.
     pub(crate) fn balance_due(&self) -> Option<Time> {
         self.balancing.decision.as_ref().and_then(Decision::due)
     }
 
-    /// At the first element, if it is due: asks all what chares did.
+    /// On the first element, if due: asks all elements for their measurements.
     pub(crate) fn balance(&mut self) {
         if self.balance_due().is_none_or(|due| due > (self.clock)()) || self.checkpoints.is_busy() {
             return;
@@ -56,7 +56,7 @@ impl Core {
         let Some(decision) = self.balancing.decision.as_mut().filter(|_| from.0 < self.elements.count()) else {
             return;
         };
-        // What is being saved stays where it is.
+        // Chares stay where they are while they are being saved.
         let orders = decision.learn(from, measured, now, !self.checkpoints.is_busy());
         decision.ordered_in(self.quiescence.wave(), orders.len() as u32);
         for (element, orders) in orders {
@@ -75,14 +75,14 @@ impl Core {
         }
     }
 
-    /// At the first element, after the two waves that found all quiet: whether a chare may be on its way that was ordered to move
-    /// after its element had answered the first of them.
+    /// On the first element, after the two waves that found the program quiet: reports whether a chare may be in
+    /// transit that was ordered to move after its element had answered the first wave.
     pub(crate) fn may_be_moving(&self) -> bool {
         let wave = self.quiescence.wave();
         self.balancing.decision.as_ref().is_some_and(|decision| decision.is_active_since(wave.saturating_sub(1)))
     }
 
-    /// Those of the orders that this element can carry out. Earlier ones that have not been are void.
+    /// Stores the orders that this element can carry out. Earlier orders that were not carried out become void.
     pub(crate) fn on_orders(&mut self, orders: Vec<Order>) {
         let is_possible = |(array, number, to): &Order| {
             let roster = self.rosters.get(array.0 as usize).filter(|roster| roster.is_migratable);
@@ -93,7 +93,7 @@ impl Core {
         self.transit.order(orders);
     }
 
-    /// After an entry method of the chare in that slot: what it did, and where it is ordered to go.
+    /// Records the work of an entry method of the chare in a slot. Returns the element to which the chare is ordered to move.
     pub(crate) fn after_entry(&mut self, array: ArrayId, slot: u32) -> Option<Pe> {
         if let Some(meter) = &mut self.balancing.meter {
             meter.ran(array, slot);

@@ -1,21 +1,22 @@
-//! Checkpoints in memory: each element keeps its own part, and a copy of that of another element, whose *buddy* it is.
+//! In-memory checkpoints: each element keeps its own part, and a copy of the part of another element, whose *buddy* it is.
 //!
 //! ```text
 //!  a checkpoint                               after a loss, over new connections
 //!  element           its buddy                each element            all others
-//!    │── copy ──────────▶│ keeps it             │── what it has ───────────▶│
+//!    │── copy ──────────▶│ keeps it             │── its holdings ──────────▶│
 //!    │◀──────── kept ────│                      │ all choose the same checkpoint
-//!    │ tells the first element: saved           │── parts to those that lack them ─▶│
-//!    │◀── complete ── the first element         │ makes its arrays
-//!    │ forgets earlier ones                     │── shares: chares that begin there ─▶│
+//!    │ notifies the first element: saved        │── parts to those that lack them ─▶│
+//!    │◀── complete ── the first element         │ creates its arrays
+//!    │ drops earlier ones                       │── shares: chares that begin there ─▶│
 //! ```
-//! The checkpoint after a loss is the latest of which each part is in some memory. Its parts are those that chares had when all was quiet, so
-//! it does not matter whether the first element knew that all have saved.
+//! After a loss, the program continues from the latest checkpoint of which each part is in some memory. Its parts are
+//! the chares' states when the program was quiet, so it does not matter whether the first element knew that all had
+//! saved.
 //!
-//! **Promises:** if one element is lost at a time, with its successor in its place, no checkpoint that was complete is lost. All elements choose the
-//! same checkpoint. Notes may come in any order.
+//! **Promises:** if one element is lost at a time, and its replacement is in place before the next loss, no complete
+//! checkpoint is lost. All elements choose the same checkpoint. Notes may arrive in any order.
 //!
-//! **Does not**: notice that an element is lost, or carry notes. Its owner does, and drops notes of the time before a loss.
+//! **Does not** detect lost elements or transport notes. The owner does both, and drops notes from before a loss.
 //!
 //! Source: G. Zheng, L. Shi, L. V. Kalé, *FTC-Charm++: an in-memory checkpoint-based fault tolerant runtime for Charm++ and MPI*, Cluster 2004
 //! (double in-memory checkpointing).
@@ -27,22 +28,22 @@ use serde::{Deserialize, Serialize};
 use super::error::ChareError;
 use super::id::Pe;
 
-/// What elements tell one another of checkpoints in memory.
+/// A message between elements about in-memory checkpoints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Note {
-    /// To the buddy: the sender's part of that checkpoint.
+    /// To the buddy: the sender's part of this checkpoint.
     Copy { number: u64, part: Vec<u8> },
-    /// The copy is kept.
+    /// The buddy has stored the copy.
     Kept { number: u64 },
-    /// From the first element: all have saved that checkpoint.
+    /// From the first element: all elements have saved this checkpoint.
     Complete { number: u64 },
-    /// After a loss: what the sender has.
+    /// After a loss: the sender's holdings.
     Has(Has),
-    /// A part that the receiver lacks, of that element.
+    /// A part of element `of` that the receiver lacks.
     Part { of: Pe, number: u64, part: Vec<u8> },
-    /// What was saved at the sender of chares that begin at the receiver.
+    /// Saved chares of the sender that begin at the receiver.
     Share(Vec<u8>),
-    /// The sender knows the value with which the program has ended.
+    /// The sender knows the program's result.
     Ended,
 }
 
@@ -50,23 +51,23 @@ pub enum Note {
 pub struct Has {
     own: BTreeSet<u64>,
     copies: BTreeSet<(Pe, u64)>,
-    /// Whether it knows that a checkpoint was complete.
+    /// Whether the sender knows that some checkpoint was complete.
     is_begun: bool,
 }
 
-/// Where the program goes on after a loss.
+/// The point from which the program continues after a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Agreed {
-    /// No checkpoint was complete.
+    /// The beginning: no checkpoint was complete.
     Beginning,
     Checkpoint(u64),
 }
 
-/// What an element has of checkpoints in memory.
+/// An element's in-memory checkpoints.
 #[derive(Debug)]
 pub struct Buddies {
     me: Pe,
-    /// By element: its buddy.
+    /// The buddy of each element.
     buddies: Vec<Pe>,
     /// This element's parts, by checkpoint.
     own: BTreeMap<u64, Vec<u8>>,
@@ -76,21 +77,22 @@ pub struct Buddies {
     meeting: Meeting,
 }
 
-/// How elements agree after a loss.
+/// The agreement between elements after a loss.
 #[derive(Debug, Default)]
 struct Meeting {
     has: BTreeMap<Pe, Has>,
-    /// Once all have told. The elements whose parts are nowhere, if so.
+    /// The result, once all elements have reported. An error lists the elements whose parts are lost.
     agreed: Option<Result<Agreed, Vec<Pe>>>,
     shares: BTreeMap<Pe, Vec<u8>>,
     ended: BTreeSet<Pe>,
 }
 
 impl Buddies {
-    /// `hosts` has the host of each element. An element's buddy is the next one on another host if there is one, else the next one.
+    /// Creates the state of element `me`. `hosts` has the host of each element. An element's buddy is the next element
+    /// on another host if there is one, otherwise the next element.
     ///
     /// # Panics
-    /// If there are fewer than two elements, or `me` is none of them.
+    /// Panics if there are fewer than two elements, or if `me` is not one of them.
     pub fn new<H: PartialEq>(me: Pe, hosts: &[H]) -> Buddies {
         let count = hosts.len();
         assert!(count > 1 && (me.0 as usize) < count, "element {} of {count} has no buddy", me.0);
@@ -117,19 +119,19 @@ impl Buddies {
         self.others().map(|element| (element, note.clone())).collect()
     }
 
-    /// Bytes of all that is kept.
+    /// Returns the size of all stored parts and copies, bytes.
     pub fn bytes(&self) -> usize {
         self.own.values().chain(self.copies.values()).map(Vec::len).sum()
     }
 
-    /// A checkpoint was complete before this process was there.
+    /// Records that a checkpoint was complete before this process started.
     pub fn has_begun(&mut self) {
         self.is_begun = true;
     }
 
-    /// This element has saved that: a note for its buddy.
+    /// Stores this element's part of a checkpoint. Returns the note for its buddy.
     pub fn save(&mut self, number: u64, part: Vec<u8>) -> (Pe, Note) {
-        // The one before is complete, or the first element would not have asked for this one.
+        // The previous checkpoint is complete; otherwise the first element would not have requested this one.
         self.is_begun |= !self.own.is_empty();
         let last = self.own.last_key_value().map_or(0, |(last, _)| *last);
         self.own.retain(|kept, _| *kept >= last);
@@ -137,12 +139,12 @@ impl Buddies {
         (self.buddies[self.me.0 as usize], Note::Copy { number, part })
     }
 
-    /// The number of a checkpoint of which the buddy has kept the copy, once.
+    /// Returns the number of a checkpoint whose copy the buddy has stored. Each number is returned once.
     pub fn take_kept(&mut self) -> Option<u64> {
         self.kept.take()
     }
 
-    /// At the first element: all have saved.
+    /// On the first element: records that all elements have saved. Returns the notes to send.
     pub fn complete(&mut self, number: u64) -> Vec<(Pe, Note)> {
         self.forget_before(number);
         self.all_others(&Note::Complete { number })
@@ -154,7 +156,7 @@ impl Buddies {
         self.copies.retain(|(_, kept), _| *kept >= number);
     }
 
-    /// A note has come; the notes that are to go now.
+    /// Handles a note. Returns the notes to send.
     pub fn on_note(&mut self, from: Pe, note: Note) -> Vec<(Pe, Note)> {
         match note {
             Note::Copy { .. } if !self.is_buddy_of(from) => {}
@@ -179,7 +181,7 @@ impl Buddies {
 
     // ---- after a loss
 
-    /// An element was lost, and another process is there in its place: what this one tells all others.
+    /// Starts the agreement after an element was lost and replaced. Returns the notes to all other elements.
     pub fn meet(&mut self) -> Vec<(Pe, Note)> {
         let (own, copies) = (self.own.keys().copied().collect(), self.copies.keys().copied().collect());
         let has = Has { own, copies, is_begun: self.is_begun };
@@ -188,14 +190,14 @@ impl Buddies {
         self.all_others(&Note::Has(has))
     }
 
-    /// Whether that element, or its buddy, has the element's part.
+    /// Reports whether element `of` or its buddy has the element's part.
     fn is_somewhere(&self, of: Pe, number: u64) -> bool {
         let buddy = self.buddies[of.0 as usize];
         let has = |element: Pe| &self.meeting.has[&element];
         has(of).own.contains(&number) || has(buddy).copies.contains(&(of, number))
     }
 
-    /// Once all have told what they have: the parts that others lack.
+    /// Once all elements have reported their holdings: returns the parts that others lack.
     fn agree(&mut self) -> Vec<(Pe, Note)> {
         if self.meeting.has.len() < self.buddies.len() {
             return Vec::new();
@@ -240,10 +242,10 @@ impl Buddies {
         notes
     }
 
-    /// Where the program goes on, once that is known and this element has its part.
+    /// Returns where the program continues, once it is agreed and this element has its part.
     ///
     /// # Errors
-    /// [`ChareError::PartsLost`] if an element and its buddy were lost together.
+    /// Returns [`ChareError::PartsLost`] if an element and its buddy were lost together.
     pub fn agreed(&self) -> Result<Option<Agreed>, ChareError> {
         match &self.meeting.agreed {
             None => Ok(None),
@@ -256,15 +258,15 @@ impl Buddies {
         }
     }
 
-    /// This element's part of that checkpoint.
+    /// Returns this element's part of a checkpoint.
     ///
     /// # Panics
-    /// If it was not agreed on.
+    /// Panics if that checkpoint was not agreed on.
     pub fn part(&self, number: u64) -> &[u8] {
         &self.own[&number]
     }
 
-    /// Gives each element what this one has for it ([`Element::shares`](super::Element::shares)).
+    /// Sends each element its share of what this element has ([`Element::shares`](super::Element::shares)).
     pub fn share(&mut self, shares: Vec<Vec<u8>>) -> Vec<(Pe, Note)> {
         let mut notes = Vec::new();
         for (element, share) in (0..).map(Pe).zip(shares) {
@@ -276,7 +278,7 @@ impl Buddies {
         notes
     }
 
-    /// The shares of all elements, once they are there.
+    /// Returns the shares of all elements, once they have arrived.
     pub fn take_shares(&mut self) -> Option<Vec<Vec<u8>>> {
         let are_there = self.meeting.shares.len() == self.buddies.len();
         are_there.then(|| std::mem::take(&mut self.meeting.shares).into_values().collect())
@@ -284,17 +286,17 @@ impl Buddies {
 
     // ---- the end
 
-    /// This element knows the value with which the program has ended: what it tells all others.
+    /// Records that this element knows the program's result. Returns the notes to all other elements.
     pub fn end(&mut self) -> Vec<(Pe, Note)> {
         self.all_others(&Note::Ended)
     }
 
-    /// Whether that element does, so that it may be gone.
+    /// Reports whether an element knows the result, so that it may have exited.
     pub fn has_ended(&self, element: Pe) -> bool {
         self.meeting.ended.contains(&element)
     }
 
-    /// Whether all others know it too, so that none has to go back any more.
+    /// Reports whether all other elements know the result, so that none has to go back any more.
     pub fn have_ended(&self) -> bool {
         self.meeting.ended.len() + 1 == self.buddies.len()
     }

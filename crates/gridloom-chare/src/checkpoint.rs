@@ -1,15 +1,16 @@
-//! Checkpoints: what all chares are at a moment when all is quiet, to begin again from on as many elements or on others.
+//! Checkpoints: the state of all chares at a moment of quiescence. A program can restart from one on the same or
+//! another number of elements.
 //!
 //! ```text
 //!  first element                         all elements
 //!    │ quiet, and a chare wants to save   │
-//!    │── save ───────────────────────────▶│ the owner takes the bytes, and keeps them
+//!    │── save ───────────────────────────▶│ the owner stores the bytes
 //!    │◀──────────────────────────── saved │
-//!    │ the owner notes that all are there │
-//!    │── callbacks ──────────────────────▶│ the program goes on
+//!    │ the owner records that all exist   │
+//!    │── callbacks ──────────────────────▶│ the program continues
 //! ```
-//! Nothing waits and nothing is on its way then, so the states of the chares are all that there is, and the rounds of reductions to
-//! which some have contributed. A program that begins again gets the same callbacks as the one that went on.
+//! No message is waiting or in transit then. So the state consists of the chares' states and of the reduction rounds
+//! to which some have contributed. A restarted program gets the same callbacks as the one that continued.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,51 +18,51 @@ use super::proxy::Callback;
 use super::reduction::Partial;
 use super::resizing::Resizing;
 
-/// What an element saves of one array.
+/// The saved state of one array on an element.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedArray {
     pub(crate) name: String,
-    /// How many chares the array has, on all elements.
+    /// Number of chares of the array on all elements.
     pub(crate) count: u32,
-    /// Number, next round of reductions, state.
+    /// Number, next reduction round and state of each chare.
     pub(crate) chares: Vec<(u32, u32, Vec<u8>)>,
-    /// Parts of rounds that are not complete.
+    /// Contributions to rounds that are not complete.
     pub(crate) rounds: Vec<(u32, Partial)>,
 }
 
-/// What an element saves.
+/// The saved state of an element.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Saved {
     pub(crate) arrays: Vec<SavedArray>,
-    /// Of the first element: where the program goes on.
+    /// On the first element: the callbacks with which the program continues.
     pub(crate) callbacks: Vec<Callback>,
 }
 
-/// What an element has of checkpoints.
+/// The checkpoint state of an element.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
-    /// This element is to save under that number.
+    /// The number of the checkpoint that this element must save.
     pub(crate) asked: Option<u64>,
-    /// The program goes on from a checkpoint.
+    /// Whether the program was restarted from a checkpoint.
     pub(crate) is_restart: bool,
-    /// At the first element: every so many times that chares want to save, something is saved; never if 0.
+    /// On the first element: only every n-th request to save creates a checkpoint; never if 0.
     pub(crate) every: u64,
-    /// The number of the next one.
+    /// The number of the next checkpoint.
     pub(crate) next: u64,
     wanted: u64,
-    /// Where the program goes on when all have saved.
+    /// The callbacks with which the program continues when all have saved.
     pub(crate) callbacks: Vec<Callback>,
-    /// Elements that have still to save.
+    /// Number of elements that have yet to save.
     awaited: u32,
-    /// Why one of them could not.
+    /// The reason why an element could not save.
     cannot: Option<String>,
-    /// All have saved that one.
+    /// The number of a checkpoint that all elements have saved.
     pub(crate) complete: Option<u64>,
     pub(crate) resizing: Resizing,
 }
 
 impl Checkpoints {
-    /// All is quiet, and perhaps chares want to save. The number of the checkpoint, if there is to be one: `is_due` says that there is.
+    /// Starts a checkpoint at quiescence if chares want to save and one is due. Returns its number. `is_due` forces one.
     pub(crate) fn begin(&mut self, saves: bool, callbacks: Vec<Callback>, elements: u32, is_due: bool) -> Option<u64> {
         self.callbacks = callbacks;
         if !saves {
@@ -76,7 +77,8 @@ impl Checkpoints {
         Some(self.next - 1)
     }
 
-    /// An element has saved, or cannot. Why it is no checkpoint, once the last one has said so.
+    /// Handles an element's report that it has saved, or cannot. After the last report, returns the reason if the
+    /// checkpoint failed.
     pub(crate) fn saved(&mut self, number: u64, cannot: Option<String>) -> Option<String> {
         if number + 1 != self.next || self.awaited == 0 {
             return None;
@@ -90,7 +92,7 @@ impl Checkpoints {
         self.cannot.take()
     }
 
-    /// Whether elements are saving.
+    /// Reports whether elements are saving.
     pub(crate) fn is_busy(&self) -> bool {
         self.awaited > 0 || self.complete.is_some()
     }

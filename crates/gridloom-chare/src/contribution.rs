@@ -1,4 +1,4 @@
-//! What a chare gives to a reduction, and how two such values become one.
+//! Contributions of chares to a reduction, and how two values are combined.
 
 use std::rc::Rc;
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use super::value::Value;
 
-/// A reducer of the program: makes one value of two. It must be associative; unless the contribution is ordered, it must be
-/// commutative too. An error ends the program.
+/// A user-defined reducer: combines two values into one. It must be associative. Unless the contribution is ordered,
+/// it must also be commutative. An error ends the program.
 pub type Combine = Rc<dyn Fn(Value, Value) -> Result<Value, String>>;
 
 /// How values are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Reducer {
-    /// Nothing is: only that each chare has contributed.
+    /// No value; only waits until each chare has contributed.
     Barrier,
     /// Element by element.
     Sum,
     Min,
     Max,
-    /// Each value beside its index.
+    /// Collects each value with its index.
     Gather,
-    /// One that the program has made known ([`crate::Element::reducer`]).
+    /// A user-defined reducer ([`crate::Element::reducer`]).
     Own(u16),
 }
 
-/// A chare's part in a reduction.
+/// A chare's contribution to a reduction.
 #[derive(Clone, Debug)]
 pub struct Contribution {
     pub(crate) reducer: Reducer,
@@ -58,8 +58,8 @@ impl Contribution {
         Contribution::new(Reducer::Gather, value)
     }
 
-    /// Combined in the order of the chares' indices, so that a sum of floats has the same bits for any placement. All values go
-    /// to one element.
+    /// Combines the values in the order of the chares' indices, so that a sum of floats has the same bits for any
+    /// placement. All values are sent to one element.
     #[must_use]
     pub fn ordered(mut self) -> Contribution {
         self.is_ordered = true;
@@ -67,16 +67,16 @@ impl Contribution {
     }
 }
 
-/// Makes one value of two.
+/// Combines two values into one.
 ///
 /// # Errors
-/// In words, if they do not fit.
+/// Returns a message if they cannot be combined.
 pub(crate) fn combine(reducer: Reducer, own: &[Combine], left: Value, right: Value) -> Result<Value, String> {
     match (reducer, left, right) {
         (Reducer::Barrier, ..) => Ok(Value::Nothing),
         (Reducer::Own(number), left, right) => match own.get(usize::from(number)) {
             Some(combine) => combine(left, right),
-            None => Err(format!("reducer {number} is not known: make it known on every element, in the same order")),
+            None => Err(format!("reducer {number} is not registered: register it on every element, in the same order")),
         },
         (reducer, Value::Floats(left), Value::Floats(right)) if left.len() == right.len() => {
             Ok(Value::Floats(each(left, &right, |left, right| match reducer {
@@ -93,7 +93,7 @@ pub(crate) fn combine(reducer: Reducer, own: &[Combine], left: Value, right: Val
             })))
         }
         (_, left, right) => Err(format!(
-            "{} and {} do not fit: every chare has to give as many floats, or as many integers",
+            "{} and {} cannot be combined: every chare must contribute the same number of floats, or of integers",
             left.in_words(),
             right.in_words()
         )),
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn values_that_do_not_fit_are_named() {
         let wrong = combine(Reducer::Sum, &[], 1.5.into(), 4.into()).unwrap_err();
-        assert!(wrong.starts_with("1 floats and 1 integers do not fit"), "{wrong}");
+        assert!(wrong.starts_with("1 floats and 1 integers cannot be combined"), "{wrong}");
         assert!(combine(Reducer::Own(3), &[], 1.5.into(), 4.into()).unwrap_err().contains("reducer 3 is not known"));
     }
 }

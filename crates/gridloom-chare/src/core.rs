@@ -1,4 +1,4 @@
-//! What an entry method acts on: all of an element but its chares.
+//! The state of an element that entry methods can access: everything except its chares.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use super::transit::Transit;
 use super::value::Value;
 use super::waits::Waits;
 
-/// What an entry method acts on.
+/// The state of an element that entry methods can access.
 pub(crate) struct Core {
     pub(crate) me: Pe,
     pub(crate) elements: Arc<Elements>,
@@ -81,7 +81,7 @@ impl Core {
         }
     }
 
-    /// The program ends with that; only the first counts.
+    /// Ends the program with an error. Only the first error counts.
     pub(crate) fn fail(&mut self, failure: ChareError) {
         self.ending.failure.get_or_insert(failure);
     }
@@ -91,13 +91,13 @@ impl Core {
     }
 
     /// # Panics
-    /// If the array's messages have another type.
+    /// Panics if the array's messages have another type.
     pub(crate) fn mail<M: Payload>(&mut self, array: ArrayId) -> &mut Mail<M> {
         let any: &mut dyn Any = &mut *self.mails[array.0 as usize];
         any.downcast_mut().expect("a proxy knows the type of its array's messages")
     }
 
-    /// Something more waits for a chare here.
+    /// Adds an item to the mail of a chare on this element.
     pub(crate) fn put<M: Payload>(&mut self, array: ArrayId, priority: Priority, item: Item<M>) {
         self.mail::<M>(array).put(priority, item);
         self.wait(array, priority, 1);
@@ -158,7 +158,7 @@ impl Core {
         found
     }
 
-    /// The slots of those chares that are here, and the numbers of the others by element.
+    /// Splits indices into the slots of chares on this element, and the numbers of the others by element.
     fn split(&mut self, array: ArrayId, indices: &[Index]) -> (Vec<u32>, Vec<(Pe, Vec<u32>)>) {
         let (mut here, mut away): (Vec<u32>, Vec<(Pe, u32)>) = Default::default();
         for index in indices {
@@ -179,7 +179,7 @@ impl Core {
         self.elements.all().filter(move |element| *element != me)
     }
 
-    /// A message goes to a chare of another element.
+    /// Sends a message to a chare on another element.
     pub(crate) fn post_one<M: Payload>(
         &mut self,
         element: Pe,
@@ -195,7 +195,7 @@ impl Core {
         }
     }
 
-    /// A message goes to another element, behind these numbers.
+    /// Sends a message to another element, preceded by the chares' numbers.
     fn post<M: Payload>(&mut self, element: Pe, array: ArrayId, head: Head, numbers: &[u32], message: &M) {
         let any: &mut dyn Any = &mut *self.mails[array.0 as usize];
         let mail: &mut Mail<M> = any.downcast_mut().expect("a proxy knows the type of its array's messages");
@@ -214,7 +214,7 @@ impl Core {
         }
     }
 
-    /// Another element, or this one, is told something.
+    /// Sends a control record to an element, which may be this one.
     pub(crate) fn tell(&mut self, element: Pe, control: Control) {
         if element == self.me {
             if let Err(why) = self.on_control(control) {
@@ -226,7 +226,7 @@ impl Core {
         let head = Head { kind: Kind::Control, array: 0, priority: 0, number: 0 };
         let written = self.outbound.add(element, head, |out| {
             let bytes =
-                postcard::to_extend(&control, std::mem::take(out)).expect("postcard into a vector fails for no type");
+                postcard::to_extend(&control, std::mem::take(out)).expect("serializing into a vector cannot fail");
             *out = bytes;
             Ok(())
         });
@@ -249,12 +249,12 @@ impl Core {
         Pe(array.0 % self.elements.count())
     }
 
-    /// Whether this element completes the reductions of an array.
+    /// Reports whether this element completes the reductions of an array.
     pub(crate) fn is_root(&self, array: ArrayId) -> bool {
         self.root(array) == self.me
     }
 
-    /// The element that completes the reductions of an array gets these parts of rounds.
+    /// Sends partial results to the element that completes the reductions of an array.
     pub(crate) fn tell_root(&mut self, array: ArrayId, rounds: Vec<(u32, Partial)>) {
         let root = self.root(array);
         for (round, partial) in rounds {
@@ -266,7 +266,7 @@ impl Core {
         self.tell(Pe(0), Control::AwaitQuiet(callback));
     }
 
-    /// At the first element: the program fails if all is quiet and no callback waits for that.
+    /// On the first element: fails the program if it is quiet and no callback waits for that.
     pub(crate) fn check_stall(&mut self) {
         if self.checkpoints.is_busy() {
             return;
@@ -276,7 +276,7 @@ impl Core {
         }
     }
 
-    /// The program ends, on all elements.
+    /// Ends the program on all elements.
     pub(crate) fn exit(&mut self, value: Value) {
         if self.ending.value.is_none() {
             for element in self.others() {
@@ -286,7 +286,7 @@ impl Core {
         }
     }
 
-    /// Tells all others why this element ends.
+    /// Notifies all other elements why this element ends.
     pub(crate) fn tell_failure(&mut self, failure: &ChareError) {
         let (from, why) = match failure {
             ChareError::Elsewhere { element, why } => (*element, why.clone()),
@@ -297,7 +297,7 @@ impl Core {
         }
     }
 
-    /// Nothing waits here. Whether another element was waiting to be told so.
+    /// Reports that no message waits here. Returns true if the first element was waiting for this report.
     pub(crate) fn report_idle(&mut self) -> bool {
         let Some(report) = self.quiescence.idle() else { return false };
         self.tell(Pe(0), Control::Report { from: self.me, report });
@@ -309,7 +309,7 @@ impl Core {
             Control::Partial { array, round, partial } => {
                 let Some(reduction) = self.reductions.get_mut(array.0 as usize) else {
                     return Err(ChareError::Failed(format!(
-                        "a reduction of array {}, which this element has not made",
+                        "a reduction of array {}, which this element has not created",
                         array.0
                     )));
                 };
@@ -353,7 +353,7 @@ impl Core {
                 Verdict::Ask { wave } => self.probe(wave),
                 Verdict::Quiet(callbacks) => self.on_quiet(callbacks),
             },
-            // Each element that ends tells all others before it closes, so that none takes the close for a failure.
+            // Each element that ends notifies all others before it closes, so that none takes the closed connection for a failure.
             Control::End(value) => self.exit(value),
             Control::Fail { from, why } => return Err(ChareError::Elsewhere { element: from, why }),
         }
@@ -384,7 +384,7 @@ impl Core {
     fn bring(&mut self, array: ArrayId, to: To, outcome: Outcome) {
         let elements: Vec<Pe> = match &to {
             To::One(index) => return self.bring_one(array, index, outcome),
-            // Elements may differ on where they are, so each gets its own.
+            // Elements may disagree about where the chares are, so each chare gets its own copy.
             To::Section(indices) if self.roster(array).is_migratable => {
                 return indices.iter().for_each(|index| self.bring_one(array, index, outcome.clone()));
             }
@@ -410,8 +410,10 @@ impl Core {
 
     fn put_outcome(&mut self, array: ArrayId, to: &To, outcome: Outcome) {
         if array.0 as usize >= self.rosters.len() {
-            return self
-                .fail(ChareError::Failed(format!("a result for array {}, which this element has not made", array.0)));
+            return self.fail(ChareError::Failed(format!(
+                "a result for array {}, which this element has not created",
+                array.0
+            )));
         }
         let slots = match to {
             To::One(index) => self.split(array, &[*index]).0,
@@ -432,7 +434,7 @@ impl Core {
     }
 }
 
-/// Whether a record may give its receiver something to do that the program sees.
+/// Reports whether a record may cause activity at its receiver that is visible to the program.
 pub(crate) fn is_counted(control: &Control) -> bool {
     match control {
         Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) | Control::Resize(_) => true,

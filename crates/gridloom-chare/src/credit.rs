@@ -1,17 +1,18 @@
-//! How many bytes of messages may be at another element: credit for each pair of elements.
+//! Limits the bytes of messages waiting at another element, by credit for each pair of elements.
 //!
 //! ```text
 //!  sender                                      receiver
-//!    │ message, window not used up ──letter──────▶│ waits in its mail
+//!    │ message, window not used up ──batch───────▶│ waits in its mail
 //!    │ message, window used up: waits here        │ runs
-//!    │◀──────── credit: so many bytes have run ───│
-//!    │── what waited ────────────────────────────▶│
+//!    │◀──────── credit: bytes that have run ──────│
+//!    │── waiting messages ───────────────────────▶│
 //! ```
-//! A sender counts the bytes of messages that it has sent and that have not run. From the *window* on, further ones wait at the sender,
-//! in their order. The receiver gives credit back for a quarter of a window at a time, in a record of any letter.
+//! A sender counts the bytes of messages that it has sent and that have not yet run. When the *window* is used up,
+//! further messages wait at the sender, in order. The receiver returns credit for a quarter of a window at a time, in
+//! a record of any batch.
 //!
-//! **Promise:** of one element's messages no more wait at another than the window, the message that crosses it, and one letter.
-//! **Does not** count control records and chares that move. Nothing here waits.
+//! **Promise:** the messages of one element waiting at another never exceed the window, the message that crosses it,
+//! and one batch. **Does not** count control records and migrating chares. Nothing here blocks.
 //!
 //! Source: credit-based flow control (H. T. Kung, R. Morris, IEEE Network 1995).
 
@@ -25,20 +26,20 @@ use gridloom_base::limits::{
 
 use super::id::Pe;
 
-/// What is to be given back to another element once a message has run.
+/// Credit to return to another element once a message has run.
 #[derive(Clone, Debug)]
 pub(crate) struct Debt {
     pub(crate) to: Pe,
     /// 0 for messages of this element.
     pub(crate) bytes: u32,
-    /// Of a message to several chares: it has run when its last copy has.
+    /// Set for a message to several chares, which has run when its last copy has run.
     copies: Option<Rc<Copies>>,
 }
 
 #[derive(Debug)]
 struct Copies {
     left: Cell<u32>,
-    /// Of those, copies for parked chares.
+    /// Number of those that wait for parked chares.
     held: Cell<u32>,
 }
 
@@ -49,14 +50,14 @@ impl Copies {
 }
 
 impl Debt {
-    /// Of what takes no credit.
+    /// No credit to return.
     pub(crate) const NONE: Debt = Debt { to: Pe(u32::MAX), bytes: 0, copies: None };
 
     pub(crate) fn new(to: Pe, bytes: u32) -> Debt {
         Debt { to, bytes, copies: None }
     }
 
-    /// Of a message of which each of so many chares gets a copy with this debt.
+    /// Shares this debt between the copies of a message to `count` chares.
     pub(crate) fn shared(self, count: usize) -> Debt {
         let is_shared = self.bytes > 0 && count > 1;
         let copies = is_shared.then(|| Rc::new(Copies { left: Cell::new(count as u32), held: Cell::new(0) }));
@@ -64,33 +65,33 @@ impl Debt {
     }
 }
 
-/// What there is with another element.
+/// Credit state with another element.
 #[derive(Clone, Debug, Default)]
 struct Pair {
-    /// Bytes that were sent there and have not run.
+    /// Bytes sent there that have not yet run.
     used: u64,
-    /// Letters without credit.
+    /// Batches that wait for credit.
     unsent: VecDeque<Vec<u8>>,
     unsent_bytes: u64,
-    /// So much more may wait than usual, since elements waited for one another in a circle.
+    /// Extra bytes allowed to wait, granted because elements waited for one another in a cycle.
     lent: u64,
-    /// Bytes of that element's messages that wait here, and those that have run since credit was given back.
+    /// Bytes of that element's messages that wait here, and bytes that have run since credit was last returned.
     here: u64,
     run: u64,
-    /// Of those that wait here, bytes of messages for parked chares.
+    /// Bytes of those waiting messages that are for parked chares.
     held: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Credits {
-    /// The program's own limit for what waits at an element, if it has said one.
+    /// The program's own limit on bytes waiting at an element, if set.
     limit: Option<u64>,
     window: u64,
-    /// Chares that have more than this wait for one element are parked.
+    /// A chare with more bytes than this waiting for one element is parked.
     unsent_max: u64,
-    /// By element.
+    /// Credit state by element.
     pairs: Vec<Pair>,
-    /// The entry method that runs has left too much for some element.
+    /// Whether the running entry method has left too much waiting for some element.
     is_over: bool,
 }
 
@@ -101,19 +102,19 @@ impl Credits {
         Credits { limit: None, window, unsent_max, pairs, is_over: false }
     }
 
-    /// Not more than so many bytes of messages from others wait here, and of this element for each other one.
+    /// Limits the bytes of messages from other elements that wait here, and of this element's messages for each other element.
     pub(crate) fn bound(&mut self, bytes: u64) {
         self.limit = Some(bytes);
         self.window = window(bytes, self.pairs.len() as u32);
         self.unsent_max = bytes.min(CHARE_BACKLOG_BYTES_MAX as u64);
     }
 
-    /// What was said by [`Credits::bound`].
+    /// Returns the limit set by [`Credits::bound`].
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limit
     }
 
-    /// Whether messages for that element wait for credit from now on.
+    /// Reports whether further messages for an element must wait for credit.
     #[inline]
     pub(crate) fn is_spent(&self, to: Pe) -> bool {
         let pair = &self.pairs[to.0 as usize];
@@ -125,7 +126,7 @@ impl Credits {
         self.pairs[to.0 as usize].used += bytes as u64;
     }
 
-    /// The letter in which a message is written that waits for credit.
+    /// Returns the batch to which a message waiting for credit is written.
     pub(crate) fn unsent(&mut self, to: Pe) -> &mut Vec<u8> {
         let unsent = &mut self.pairs[to.0 as usize].unsent;
         if unsent.back().is_none_or(|letter| letter.len() >= CHARE_LETTER_BYTES) {
@@ -134,7 +135,7 @@ impl Credits {
         unsent.back_mut().expect("one is there")
     }
 
-    /// So many bytes were written into it.
+    /// Counts bytes written to that batch, and removes the batch if it is empty.
     pub(crate) fn wrote(&mut self, to: Pe, bytes: usize) {
         let pair = &mut self.pairs[to.0 as usize];
         if pair.unsent.back().is_some_and(Vec::is_empty) {
@@ -144,13 +145,14 @@ impl Credits {
         self.is_over |= self.is_full(to);
     }
 
-    /// Whether more waits for that element than chares may leave.
+    /// Reports whether more bytes wait for an element than chares may leave waiting.
     pub(crate) fn is_full(&self, to: Pe) -> bool {
         let pair = &self.pairs[to.0 as usize];
         pair.unsent_bytes > self.unsent_max + pair.lent
     }
 
-    /// What was left before, by records that were passed on for instance, is not that of the next entry method.
+    /// Clears the overrun flag, so that earlier overruns, such as those from forwarded records, are not charged to
+    /// this entry method.
     #[inline]
     pub(crate) fn begin_entry(&mut self) {
         self.is_over = false;
@@ -161,12 +163,12 @@ impl Credits {
         self.is_over
     }
 
-    /// The elements for which too much waits.
+    /// Returns the elements for which too much waits.
     pub(crate) fn full(&self) -> Vec<Pe> {
         (0..self.pairs.len() as u32).map(Pe).filter(|to| self.is_full(*to)).collect()
     }
 
-    /// Bytes of messages have run at that element: the letters that may go to it now.
+    /// Handles credit returned by an element. Returns the batches that may be sent to it now.
     pub(crate) fn returned(&mut self, from: Pe, bytes: u64) -> Vec<Vec<u8>> {
         let window = self.window;
         let pair = &mut self.pairs[from.0 as usize];
@@ -185,27 +187,28 @@ impl Credits {
         letters
     }
 
-    /// Whether so little waits for that element that chares may go on.
+    /// Reports whether little enough waits for an element that parked chares may resume.
     pub(crate) fn is_relieved(&self, to: Pe) -> bool {
         let pair = &self.pairs[to.0 as usize];
         pair.unsent_bytes <= (self.unsent_max + pair.lent) / 2
     }
 
-    /// As much again may wait for that element. Whether it may.
+    /// Lets as many further bytes wait for an element as usual, beyond those that wait now. Returns false if more than
+    /// [`CHARE_UNSENT_BYTES_MAX`] wait already.
     pub(crate) fn lend(&mut self, to: Pe) -> bool {
         let pair = &mut self.pairs[to.0 as usize];
         pair.lent = pair.unsent_bytes;
         pair.unsent_bytes <= CHARE_UNSENT_BYTES_MAX
     }
 
-    /// A message of that element has come.
+    /// Counts a message that has arrived from another element.
     pub(crate) fn came(&mut self, debt: &Debt) {
         if debt.bytes > 0 {
             self.pairs[debt.to.0 as usize].here += u64::from(debt.bytes);
         }
     }
 
-    /// It has run, or a copy of it: what is to be given back now.
+    /// Records that a message or one of its copies has run. Returns the credit to return now.
     pub(crate) fn ran(&mut self, debt: &Debt) -> Option<u64> {
         let window = self.window;
         let pair = &mut self.pairs[debt.to.0 as usize];
@@ -221,7 +224,7 @@ impl Credits {
         (pair.run >= window.div_ceil(4)).then(|| std::mem::take(&mut pair.run))
     }
 
-    /// A message of another element waits for a parked chare.
+    /// Records that a message of another element waits for a parked chare.
     pub(crate) fn hold(&mut self, debt: &Debt) {
         if let Some(copies) = &debt.copies {
             copies.held.set(copies.held.get() + 1);
@@ -232,7 +235,7 @@ impl Credits {
         self.pairs[debt.to.0 as usize].held += u64::from(debt.bytes);
     }
 
-    /// It waits for a chare that is parked no more.
+    /// Records that a message's chare is no longer parked.
     pub(crate) fn release(&mut self, debt: &Debt) {
         let was_held = debt.copies.as_ref().is_none_or(|copies| copies.are_held());
         if let Some(copies) = &debt.copies {
@@ -243,24 +246,24 @@ impl Credits {
         }
     }
 
-    /// Whether that element lacks credit, and gets none before a parked chare goes on.
+    /// Reports whether an element lacks credit and gets none until a parked chare resumes.
     pub(crate) fn is_blocked(&self, sender: Pe) -> bool {
         let pair = &self.pairs[sender.0 as usize];
         pair.here > 0 && pair.held == pair.here && pair.here + pair.run >= self.window
     }
 
-    /// Bytes of messages from others that wait here.
+    /// Returns the bytes of messages from other elements that wait here.
     pub(crate) fn here(&self) -> u64 {
         self.pairs.iter().map(|pair| pair.here).sum()
     }
 
-    /// Bytes of messages that wait here for credit.
+    /// Returns the bytes of messages that wait here for credit.
     pub(crate) fn all_unsent(&self) -> u64 {
         self.pairs.iter().map(|pair| pair.unsent_bytes).sum()
     }
 }
 
-/// The share of each of so many elements.
+/// Returns each element's share of the limit.
 fn window(bytes: u64, elements: u32) -> u64 {
     let share = bytes / u64::from(elements.saturating_sub(1)).max(1);
     match bytes {

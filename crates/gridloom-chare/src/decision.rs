@@ -1,8 +1,9 @@
-//! Whether chares had better move, and which of them where: the first element knows what all have measured.
+//! Decides whether chares should move, and where. The first element has the measurements of all elements.
 //!
-//! Moves pay if the element with most to do gains more by them, in as long a time as was measured, than they take. If they do not,
-//! the next look comes after twice the time: the gain is twice as large then, and what the moves take is the same. So they come
-//! once the gain exceeds the cost. All this supposes that chares go on to do what they did in the time that was measured.
+//! Moves pay off if the busiest element saves more time by them, over a period as long as the measured one, than the
+//! moves take. If they do not, the next check follows after twice the time: the gain is then twice as large, and the
+//! moves cost the same. So they happen once the gain exceeds the cost. This assumes that chares continue to behave as
+//! they did in the measured period.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,20 +16,20 @@ use super::id::{ArrayId, Pe};
 use super::meter::{Measured, Meter};
 use super::placement::Elements;
 
-/// A measurement counts once so many entry methods have run for each chare that has run at all.
+/// Entry methods that must have run per active chare before a measurement counts.
 const RUNS_MIN: u64 = 8;
-/// Less than this part of the time, 1/16, is no gain: measured times vary.
+/// Minimum gain as a fraction of the time, 1/16. Less is ignored, because measured times vary.
 const GAIN_MIN: u64 = 16;
 
-/// A chare, and the element to which it is to go.
+/// An order for a chare to move to an element.
 pub(crate) type Order = (ArrayId, u32, Pe);
 
-/// What an element has of its program's balancer.
+/// An element's part in load balancing.
 #[derive(Default)]
 pub(crate) struct Balancing {
-    /// If there is a balancer.
+    /// Set if there is a balancer.
     pub(crate) meter: Option<Meter>,
-    /// At the first of several elements.
+    /// Set on the first of several elements.
     pub(crate) decision: Option<Decision>,
 }
 
@@ -37,20 +38,21 @@ pub(crate) struct Decision {
     elements: Arc<Elements>,
     period_ns: u64,
     due: Time,
-    /// Elements that have still to tell what they measured.
+    /// Number of elements that have yet to report their measurements.
     awaited: u32,
-    /// What chares did: where they are, time, messages to other sites.
+    /// Measurements by chare: its element, time, and messages to other sites.
     done: BTreeMap<(ArrayId, u32), (Pe, u64, u64)>,
-    /// By element.
+    /// Time of chares that cannot move, by element.
     fixed_ns: Vec<u64>,
-    /// Floating-point operations per second; 0 while it is not known.
+    /// Floating-point operations per second; 0 while unknown.
     speed_flops: Vec<f64>,
     runs: u64,
-    /// Of each element, since the beginning: the time that moves took, and how many there were.
+    /// By element, since the start: the total time of its moves, and their number.
     moving: Vec<(u64, u64)>,
-    /// Chares that were ordered to move.
+    /// Number of chares that were ordered to move.
     pub(crate) ordered: u64,
-    /// Elements that have still to say that they have obeyed, and the wave of quiescence in which one was ordered or obeyed last.
+    /// Number of elements that have yet to report that they carried out their orders, and the quiescence wave in which
+    /// the last order was sent or reported.
     obeying: u32,
     active_in: u64,
 }
@@ -78,17 +80,17 @@ impl Decision {
         }
     }
 
-    /// When all elements are to be asked next; none while they are.
+    /// Returns when to ask all elements next; `None` while they are being asked.
     pub(crate) fn due(&self) -> Option<Time> {
         (self.awaited == 0).then_some(self.due)
     }
 
-    /// All elements are asked.
+    /// Records that all elements are asked.
     pub(crate) fn asked(&mut self) {
         self.awaited = self.elements.count();
     }
 
-    /// An element has told what it measured. After the last one: which chares are to go where, by the element where they are.
+    /// Handles an element's measurements. After the last one, returns the orders by the chares' current elements.
     pub(crate) fn learn(
         &mut self,
         from: Pe,
@@ -116,19 +118,19 @@ impl Decision {
         orders
     }
 
-    /// So many elements are told to move chares.
+    /// Records that elements were ordered to move chares.
     pub(crate) fn ordered_in(&mut self, wave: u64, elements: u32) {
         if elements > 0 {
             (self.obeying, self.active_in) = (self.obeying + elements, wave);
         }
     }
 
-    /// One of them has.
+    /// Records that one of them has carried out its orders.
     pub(crate) fn obeyed_in(&mut self, wave: u64) {
         (self.obeying, self.active_in) = (self.obeying.saturating_sub(1), wave);
     }
 
-    /// Whether an element was to move chares while that wave or a later one was under way.
+    /// Reports whether any element had orders to carry out during that wave or a later one.
     pub(crate) fn is_active_since(&self, wave: u64) -> bool {
         self.obeying > 0 || self.active_in >= wave
     }
@@ -163,15 +165,15 @@ impl Decision {
         Loads { elements: self.elements.clone(), speeds, fixed_ns, chares: done.map(load).collect() }
     }
 
-    /// What moving one chare takes, as far as known.
+    /// Returns the mean time to move a chare, as far as known; otherwise 0.
     fn move_ns(&self) -> u64 {
         let (ns, count) = self.moving.iter().fold((0, 0), |(ns, count), one| (ns + one.0, count + one.1));
         ns.checked_div(count).unwrap_or(0)
     }
 }
 
-/// The speed of each element beside the mean of those that are known, which is [`SPEED_ONE`]. One that has not run anything yet is taken to be
-/// as fast as the mean.
+/// Returns the speed of each element relative to the mean of the known speeds, which is [`SPEED_ONE`]. An element that
+/// has not run anything yet is assumed to have the mean speed.
 fn relative_speeds(speed_flops: &[f64]) -> Vec<u64> {
     let known = || speed_flops.iter().filter(|speed| **speed > 0.0);
     let mean = known().sum::<f64>() / known().count() as f64;
@@ -186,7 +188,7 @@ fn relative_speeds(speed_flops: &[f64]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// Two elements; a report of the first with chares that took so long, and one of the second without any.
+    /// Runs one check with two elements: the first reports chares with these times, the second reports none.
     fn look(decision: &mut Decision, busy_ns: &[u64], runs: u64, moving: (u64, u64)) -> BTreeMap<Pe, Vec<Order>> {
         let chares = (0..).zip(busy_ns).map(|(number, busy)| (ArrayId(0), number, *busy, 0)).collect();
         let now = decision.due().unwrap();
@@ -239,7 +241,7 @@ mod tests {
     #[test]
     fn moves_come_once_they_gain_more_than_they_take() {
         let mut decision = decision();
-        // A move takes 3000 ns; a period of 100 ms gains 1000 ns, the next one 2000 ns.
+        // A move takes 3000 ns. A period of 100 ms gains 1000 ns, the next one 2000 ns.
         for (factor, pays) in [(1, false), (2, false), (4, true)] {
             let before = decision.due().unwrap();
             let orders = look(&mut decision, &[1000 * factor; 2], 100, (30_000, 10));

@@ -24,23 +24,23 @@ use super::roster::{Place, Roster};
 use super::shape::Shape;
 use super::value::Value;
 
-/// So many waiting chares are named where a program can never end.
+/// Maximum number of waiting chares named in the error of a program that can never end.
 const TOLD_MAX: usize = 8;
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// A chare of that array has run.
     Ran(ArrayId),
-    /// No message waits.
+    /// No message is waiting.
     Idle,
     /// The program has ended.
     Ended,
-    /// The element has ended, and the program goes on with another number of them.
+    /// The element has ended, and the program continues with another number of elements.
     Renewed,
 }
 
-/// One of the elements of a program. All of them make the same arrays, in the same order.
+/// One of the elements of a program. All of them create the same arrays in the same order.
 pub struct Element {
     pub(crate) core: Core,
     pub(crate) arrays: Vec<Box<dyn AnyArray>>,
@@ -48,7 +48,7 @@ pub struct Element {
 
 impl Element {
     /// # Panics
-    /// If `me` is none of them.
+    /// Panics if `me` is not one of the elements.
     pub fn new(me: Pe, elements: Arc<Elements>) -> Element {
         assert!(me.0 < elements.count(), "element {} of {}", me.0, elements.count());
         Element { core: Core::new(me, elements), arrays: Vec::new() }
@@ -62,7 +62,7 @@ impl Element {
         &self.core.elements
     }
 
-    /// Makes an array; `make` makes those of its chares that begin on this element. `name` stands in errors and traces.
+    /// Creates an array. `make` creates the chares that begin on this element. `name` is used in errors and traces.
     ///
     /// # Errors
     /// [`ChareError::NoSuchElement`]; [`ChareError::Message`] if the chares' messages cannot be sent.
@@ -76,10 +76,10 @@ impl Element {
         self.add_array(name, shape, placement, make, None)
     }
 
-    /// As [`Element::array`]; the chares can move.
+    /// Like [`Element::array`], but the chares can move.
     ///
     /// # Errors
-    /// As [`Element::array`].
+    /// See [`Element::array`].
     pub fn migratable_array<C: Chare>(
         &mut self,
         name: &str,
@@ -121,12 +121,13 @@ impl Element {
         Ok(Proxy::new(array))
     }
 
-    /// Whether that chare exchanges messages with other sites, as its array's placement says.
+    /// Reports whether a chare exchanges messages with other sites, according to its array's placement.
     pub fn is_at_border(&self, array: ArrayId, index: &Index) -> bool {
         self.core.roster(array).is_at_border(index)
     }
 
-    /// Where that chare is, as far as this element knows; before the first message, where it begins. `None` if the array has none of that index.
+    /// Returns the element of a chare as far as this element knows; before the first message, the one where it begins.
+    /// `None` if the array has no such index.
     pub fn element_of(&self, array: ArrayId, index: &Index) -> Option<Pe> {
         let roster = self.core.roster(array);
         match roster.place(roster.shape.number(index)?)? {
@@ -135,32 +136,33 @@ impl Element {
         }
     }
 
-    /// Makes a reducer of the program known.
+    /// Registers a user-defined reducer.
     ///
     /// # Panics
-    /// Beyond 65,536 of them.
+    /// Panics beyond 65,536 reducers.
     pub fn reducer(&mut self, combine: Combine) -> Reducer {
         let number = u16::try_from(self.core.reducers.len()).expect("at most 65,536 reducers");
         self.core.reducers.push(combine);
         Reducer::Own(number)
     }
 
-    /// Not more than so many bytes of messages from other elements wait here, beyond one letter and one message of each. Every element is told the same.
+    /// Limits the bytes of messages from other elements that wait here, plus one batch and one message of each. Set
+    /// the same limit on every element.
     pub fn bound_mailbox(&mut self, bytes: u64) {
         self.core.outbound.credits.bound(bytes);
     }
 
-    /// Has the others check that they were told the same limit. For the owner, once the program has made its arrays.
+    /// Makes the other elements check that they have the same limit. The owner calls this once the program has created its arrays.
     pub fn tell_bound(&mut self) {
         self.core.tell_bound();
     }
 
-    /// Bytes of messages from other elements that wait here, and of messages for others that wait here for their credit.
+    /// Returns the bytes of messages from other elements that wait here, and of messages for others that wait here for credit.
     pub fn waiting_bytes(&self) -> (u64, u64) {
         (self.core.outbound.credits.here(), self.core.outbound.credits.all_unsent())
     }
 
-    /// Runs that on the first element, before any message, if the program does not go on from a checkpoint.
+    /// Runs `start` on the first element, before any message, unless the program was restarted from a checkpoint.
     pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
         if self.core.me == Pe(0) && !self.core.checkpoints.is_restart {
             start(&mut Context::start(&mut self.core));
@@ -170,7 +172,7 @@ impl Element {
     /// Runs the entry method of the next message.
     ///
     /// # Errors
-    /// The first thing that went wrong, in an earlier step or in a letter.
+    /// Returns the first error, from an earlier step or from a received batch.
     #[inline]
     pub fn step(&mut self) -> Result<Step, ChareError> {
         loop {
@@ -195,14 +197,14 @@ impl Element {
             if self.core.ready.parking.held() > 0 {
                 return Ok(Step::Idle);
             }
-            // What this element reports may be the last that the first element waits for, which is this one perhaps.
+            // This element's report may be the last that the first element waits for, and this may be the first element.
             if !self.core.report_idle() {
                 return Ok(Step::Idle);
             }
         }
     }
 
-    /// The error of a program that can never end, with what chares of this element wait for.
+    /// Returns the error of a program that can never end, with what the chares of this element wait for.
     pub fn stalled(&self) -> ChareError {
         let of = |(array, chares): (ArrayId, &dyn AnyArray)| {
             let roster = self.core.roster(array);
@@ -220,10 +222,10 @@ impl Element {
         ChareError::Stalled { elements: self.core.elements.count(), waiting }
     }
 
-    /// A letter of another element has come.
+    /// Handles a batch from another element.
     ///
     /// # Errors
-    /// If it is not what an element sends.
+    /// Returns an error if an element could not have sent it.
     pub fn receive(&mut self, from: Pe, letter: &[u8]) -> Result<(), ChareError> {
         let mut rest = letter;
         let wrong = |why| ChareError::Letter { from, why };
@@ -237,7 +239,7 @@ impl Element {
         Ok(())
     }
 
-    /// Chares go where a balancer has ordered them to.
+    /// Moves chares as a balancer has ordered.
     fn obey(&mut self) {
         let Some(orders) = self.core.transit.new_orders() else { return };
         for ((array, number), to) in orders {
@@ -248,24 +250,24 @@ impl Element {
         self.core.tell_obeyed();
     }
 
-    /// Has that balancer move chares from now on. Every element is told so, after its clock was set.
+    /// Lets a balancer move chares from now on. Call it on every element, after setting its clock.
     pub fn set_balancer(&mut self, balancer: &'static Balancer) {
         self.core.set_balancer(balancer);
     }
 
-    /// Whether the element's owner is to [`charge`](Element::charge) what entry methods take, and to [`settle`](Element::settle) it.
+    /// Reports whether the owner must call [`charge`](Element::charge) for entry methods and [`settle`](Element::settle).
     pub fn is_measured(&self) -> bool {
         self.core.balancing.meter.is_some()
     }
 
-    /// The step before took so long.
+    /// Records the time of the previous step.
     pub fn charge(&mut self, ns: u64) {
         if let Some(meter) = &mut self.core.balancing.meter {
             meter.charge(ns);
         }
     }
 
-    /// The step before took so long for so many floating-point operations, which says how fast this element is.
+    /// Records the time and the floating-point operations of the previous step, from which this element's speed is computed.
     pub fn charge_work(&mut self, ns: u64, flops: f64) {
         if let Some(meter) = &mut self.core.balancing.meter {
             meter.charge(ns);
@@ -273,25 +275,25 @@ impl Element {
         }
     }
 
-    /// Only that part of what was charged since the last time was time of this processor.
+    /// Scales the time charged since the last call by `part`, the fraction that was spent on this processor.
     pub fn settle(&mut self, part: f64) {
         if let Some(meter) = &mut self.core.balancing.meter {
             meter.settle(part);
         }
     }
 
-    /// When [`Element::balance`] is to be called; never but at the first element.
+    /// Returns when to call [`Element::balance`]; always `None` except on the first element.
     pub fn balance_due(&self) -> Option<Time> {
         self.core.balance_due()
     }
 
-    /// Looks whether moving chares pays, if that is due.
+    /// Checks whether moving chares pays off, if that is due.
     pub fn balance(&mut self) {
         self.core.balance();
         self.obey();
     }
 
-    /// How many chares the balancer has ordered to move. The first element knows.
+    /// Returns the number of chares that the balancer has ordered to move. Only the first element knows it.
     pub fn moved(&self) -> u64 {
         self.core.balancing.decision.as_ref().map_or(0, |decision| decision.ordered)
     }
@@ -302,8 +304,8 @@ impl Element {
         self.arrays[head.array as usize].arrive(&mut self.core, ArrayId(head.array), from, head.number, body)
     }
 
-    /// The next letter that is to go, and where to. What was sent meanwhile to one element shares letters, so its owner takes
-    /// them after several steps, or before it waits.
+    /// Takes the next batch to send, with its destination. Messages to one element share a batch, so the owner takes
+    /// batches after several steps, or before it waits.
     pub fn take_letter(&mut self) -> Option<(Pe, Vec<u8>)> {
         self.core.outbound.take()
     }
@@ -312,66 +314,67 @@ impl Element {
         !self.core.outbound.is_empty()
     }
 
-    /// What [`Context::now`] tells. Without one the time is 0.
+    /// Sets the clock for [`Context::now`]. Without one, the time is 0.
     pub fn set_clock(&mut self, clock: impl Fn() -> Time + 'static) {
         self.core.clock = Rc::new(clock);
     }
 
-    /// The program fails if all is quiet now and no chare waits for that: it can never end then. For the owner of the first element
-    /// when that has had nothing to do for long; other elements do nothing.
+    /// Fails the program if it is quiet now and no chare waits for that, because it can then never end. The owner of
+    /// the first element calls this after a long idle time. On other elements it does nothing.
     pub fn check_stall(&mut self) {
         if self.core.me == Pe(0) {
             self.core.check_stall();
         }
     }
 
-    /// Tells all others why this element ends, so that they do not take it for lost: letters that its owner sends before it ends.
+    /// Notifies all other elements why this element ends, so that they do not consider it lost. The owner must send
+    /// these batches before it ends.
     pub fn tell_failure(&mut self, failure: &ChareError) {
         self.core.tell_failure(failure);
     }
 
-    /// How many messages wait here.
+    /// Returns the number of messages that wait here.
     pub fn waiting(&self) -> usize {
         self.core.ready.len()
     }
 
-    /// Takes the work that entry methods have charged since the last time, floating-point operations.
+    /// Returns the work that entry methods have charged since the last call, in floating-point operations.
     pub fn take_charge(&mut self) -> f64 {
         std::mem::take(&mut self.core.account.flops)
     }
 
-    /// From now on [`Element::take_ran`] tells which entry method a step has run, which costs some time in each step.
+    /// Makes [`Element::take_ran`] report the entry method of each step from now on, which costs some time per step.
     pub fn name_entry_methods(&mut self) {
         self.core.account.name();
     }
 
-    /// What the last step has run, if entry methods are named.
+    /// Returns the entry method that the last step ran, if entry methods are named.
     pub fn take_ran(&mut self) -> Option<Ran> {
         self.core.account.take_ran()
     }
 
-    /// The names of the entry methods that have run, by number.
+    /// Returns the names of the entry methods that have run, by number.
     pub fn entry_methods(&self) -> &[String] {
         &self.core.account.methods
     }
 
-    /// The index of a chare.
+    /// Returns the index of a chare.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is no such chare.
     pub fn index_of(&self, array: ArrayId, chare: u32) -> Index {
         self.core.roster(array).shape.index(chare)
     }
 
-    /// The value with which the program ended.
+    /// Returns the value with which the program ended.
     pub fn end(&self) -> Option<&Value> {
         self.core.ending.value.as_ref()
     }
 
-    /// The name of an array.
+    /// Returns the name of an array.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is no such array.
     pub fn array_name(&self, array: ArrayId) -> &str {
         &self.core.roster(array).name
     }

@@ -1,7 +1,8 @@
-//! What an element does about credit: gives it back, parks chares that send without, and lets them go on.
+//! Flow control of an element: returns credit, parks chares that send without credit, and resumes them.
 //!
-//! Credit comes back for a quarter of the receiver's window, and may never come where the sender's is much smaller. So an element on which the
-//! program has said another limit than the usual one tells all others, and they refuse it if theirs differs.
+//! Credit is returned for a quarter of the receiver's window at a time. If the sender's window is much smaller, that
+//! might never happen. So an element whose program has set a limit other than the default sends it to all others, and
+//! they refuse it if theirs differs.
 
 use gridloom_base::limits::{CHARE_MAILBOX_BYTES, CHARE_UNSENT_BYTES_MAX};
 
@@ -13,7 +14,7 @@ use super::parking::{At, Question};
 use super::record::Control;
 
 impl Core {
-    /// A message of another element has run, or has left for yet another one.
+    /// Returns credit for a message that has run here, or was forwarded to another element.
     #[inline]
     pub(crate) fn repay(&mut self, debt: Debt) {
         if debt.bytes > 0
@@ -26,7 +27,7 @@ impl Core {
         }
     }
 
-    /// The chare in that slot has left too much for other elements: nothing runs for it until some has gone.
+    /// Parks a chare that has left too much waiting for other elements. It runs nothing until enough has been sent.
     #[cold]
     pub(crate) fn park(&mut self, array: ArrayId, slot: u32) {
         let on = self.outbound.credits.full();
@@ -44,7 +45,7 @@ impl Core {
         }
     }
 
-    /// Something more waits for a parked chare.
+    /// Holds a message or result for a parked chare.
     pub(crate) fn hold(&mut self, at: At, debt: &Debt) {
         self.ready.parking.hold(at, (debt.bytes > 0).then_some(debt.to));
         if debt.bytes > 0 {
@@ -53,7 +54,7 @@ impl Core {
         }
     }
 
-    /// Another element has run messages of this one.
+    /// Handles credit: another element has run messages of this one.
     pub(crate) fn on_credit(&mut self, from: Pe, bytes: u64) {
         if from.0 >= self.elements.count() {
             return;
@@ -65,7 +66,7 @@ impl Core {
         }
     }
 
-    /// All others are told this element's limit for messages that wait, unless it is the usual one.
+    /// Sends this element's mailbox limit to all others, unless it is the default.
     pub(crate) fn tell_bound(&mut self) {
         let Some(bytes) = self.outbound.credits.limit() else { return };
         for element in self.others() {
@@ -74,7 +75,7 @@ impl Core {
     }
 
     /// # Errors
-    /// If this element has another limit.
+    /// If this element has another mailbox limit.
     pub(crate) fn check_bound(&self, from: Pe, bytes: u64) -> Result<(), ChareError> {
         let own = self.outbound.credits.limit().unwrap_or(CHARE_MAILBOX_BYTES);
         match own == bytes {
@@ -83,7 +84,7 @@ impl Core {
         }
     }
 
-    /// If that element is blocked here now, asks whether elements wait for one another in a circle.
+    /// If an element is blocked here now, starts a probe for a cycle of elements that wait for one another.
     fn ask_if_blocked(&mut self, blocked: Pe) {
         if self.outbound.credits.is_blocked(blocked) {
             let question = self.ready.parking.ask(self.me, blocked);
@@ -93,7 +94,7 @@ impl Core {
         }
     }
 
-    /// That element waits for this one to give credit, and asks or passes a question on.
+    /// Handles a probe from an element that waits for this one to return credit. The sender started or forwarded it.
     pub(crate) fn on_blocked(&mut self, from: Pe, question: Question) {
         let count = self.elements.count();
         if from.0 >= count || question.by.0 >= count || !self.outbound.credits.is_blocked(from) {

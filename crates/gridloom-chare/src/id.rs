@@ -1,4 +1,4 @@
-//! Names of processing elements, arrays and chares.
+//! Identifiers of processing elements, arrays and chares.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Pe(pub u32);
 
-/// An array of chares, in the order in which every element makes them.
+/// An array of chares, numbered in the order in which every element creates its arrays.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ArrayId(pub u32);
 
@@ -19,14 +19,14 @@ pub struct ChareId {
     pub index: Index,
 }
 
-/// When a message runs: a lower number goes first. 0 is the usual one.
+/// The priority of a message: lower numbers run first. The default is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Priority(pub i32);
 
-/// The most integers of an index.
+/// Maximum number of integers in an index.
 pub const INDEX_DIMENSIONS_MAX: usize = 6;
 
-/// Where a chare stands in its array: 1 to 6 integers. `3`, `(1, 2)` and `[1, 2, 3]` convert into it.
+/// A chare's position in its array: 1 to 6 integers. `3`, `(1, 2)` and `[1, 2, 3]` convert into it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Index {
     length: u8,
@@ -53,10 +53,10 @@ impl Index {
     }
 }
 
-/// An integer of it.
+/// Returns one integer of the index.
 ///
 /// # Panics
-/// Beyond its dimensions.
+/// If `dimension` is not one of its dimensions.
 impl std::ops::Index<usize> for Index {
     type Output = i32;
 

@@ -1,52 +1,53 @@
-//! Message-driven objects (*chares*): the scheduler of a processing element, called in line.
+//! Message-driven objects (*chares*) and the scheduler of a processing element, which its owner calls directly.
 //!
-//! A *chare* is an object with a state and *entry methods*. It runs when a message for it is there, and each entry method runs
-//! to its end. Many chares share a *processing element*: while one waits for a far message, others compute. Chares come in
-//! *arrays*, and a program names them by *proxies*: one chare, a section, or all of an array.
+//! A *chare* is an object with a state and *entry methods*. It runs when a message for it has arrived, and each entry
+//! method runs to completion. Many chares share a *processing element*: while one waits for a remote message, others
+//! compute. Chares are organized in *arrays*, and a program addresses them by *proxies*: one chare, a section, or all
+//! of an array.
 //!
 //! ```text
-//!  entry method ──send──▶ mail of the array ──ready queue──▶ step ──▶ entry method        the same element: moved, never copied
-//!                 └─────▶ outbound buffer ──letter──▶ receive ──▶ mail of the array       another element: bytes
+//!  entry method ──send──▶ mail of the array ──ready queue──▶ step ──▶ entry method        same element: moved, never copied
+//!                 └─────▶ outbound buffer ──batch───▶ receive ──▶ mail of the array       another element: bytes
 //! ```
 //!
 //! Source: Charm++ (L. V. Kalé, S. Krishnan, OOPSLA 1993); G. A. Koenig, L. V. Kalé, *Using message-driven objects to mask
 //! latency in grid computing applications*, IPDPS 2005.
 //!
 //! **Promises**
-//! 1. A message is delivered once, to the chare that its index names, wherever that has moved. If letters between two elements
-//!    keep their order, so do messages of one priority between two chares, as long as neither of the two moves. Nothing else is
-//!    promised of orders.
-//! 2. Of the messages that wait at an element, the one of the least priority number runs next, and of those the earliest.
-//! 3. A reduction ends when each chare of its array has contributed, and its result is delivered once. An ordered one gives the
-//!    same bits for any placement and any number of elements.
-//! 4. Quiescence is told when no message waits or is on its way anywhere, and never before.
-//! 5. A program that begins again from a checkpoint, on any number of elements, does what it would have done without.
-//! 6. Messages of others that wait at an element have a bound in bytes. Past it a chare that sends more runs no further for a while; its
-//!    element, control records and messages within an element go on.
+//! 1. A message is delivered once, to the chare with its index, wherever that chare has moved. If batches between two
+//!    elements keep their order, so do messages of one priority between two chares, as long as neither of the two
+//!    moves. No other order is guaranteed.
+//! 2. Of the messages that wait at an element, the one with the lowest priority number runs next; among equals, the earliest.
+//! 3. A reduction completes when each chare of its array has contributed, and its result is delivered once. An ordered
+//!    reduction has the same bits for any placement and any number of elements.
+//! 4. Quiescence is reported when no message is waiting or in transit anywhere, and never before.
+//! 5. A program that restarts from a checkpoint, on any number of elements, does what it would have done without.
+//! 6. The bytes of messages from other elements that wait at an element are bounded. A chare that sends beyond the
+//!    bound is paused for a while. Its element, control records and messages within an element continue.
 //!
-//! **Does not**: know a clock, a socket or a thread. Its owner runs [`Element::step`], carries the letters of
-//! [`Element::take_letter`] to [`Element::receive`] of their elements, in order between two elements or not, and each once.
+//! **Does not** use a clock, a socket or a thread. Its owner runs [`Element::step`] and carries the batches of
+//! [`Element::take_letter`] to [`Element::receive`] of their elements: each once, and not necessarily in order.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `id`, `shape`, `placement` | names of elements and arrays, indices; the chares of an array, numbered; where they are |
-//! | `roster` | where the chares of an array are, as far as an element knows |
-//! | `payload`, `packing`, `record` | messages and chares as bytes; the records of a letter |
-//! | `value`, `contribution` | what reductions combine, and how |
-//! | `mail`, `ready` | messages that wait, by array; the order in which they run |
-//! | `outbound` | what waits to go to other elements |
-//! | `credit`, `parking`, `flow` | how much may wait at another element; chares that have sent too much |
+//! | `id`, `shape`, `placement` | identifiers of elements and arrays, indices; the numbering of an array's chares; their initial elements |
+//! | `roster` | the location table: where the chares of an array are, as far as an element knows |
+//! | `payload`, `packing`, `record` | messages and chares as bytes; the records of a batch |
+//! | `value`, `contribution` | the values of reductions, and how they are combined |
+//! | `mail`, `ready` | waiting messages, by array; the order in which they run |
+//! | `outbound` | records waiting to be sent to other elements |
+//! | `credit`, `parking`, `flow` | limits for messages waiting at another element; chares that have sent too much |
 //! | `reduction`, `quiescence` | the two collective protocols |
 //! | `balance` | load balancers, by name |
-//! | `meter`, `decision`, `balancing` | what chares do, measured; whether moving them pays; how it comes about |
-//! | `transit`, `migration` | chares on the move, and messages that seek them |
-//! | `checkpoint`, `saving` | what all chares are when all is quiet, to begin again from |
-//! | `resizing` | checkpoints from which the program goes on with another number of elements |
-//! | `buddies` | checkpoints in the memory of elements, and how they agree on one after a loss |
-//! | `account` | what steps tell the element's owner: work, entry methods by name |
-//! | `waits`, `awaits` | what methods that wait have, by chare; these methods, as futures |
-//! | `core`, `receive` | what entry methods act on; what letters bring |
-//! | `chare`, `array`, `element` | what an entry method may do; the chares; the whole |
+//! | `meter`, `decision`, `balancing` | load measurements; whether moving chares pays off; carrying out the moves |
+//! | `transit`, `migration` | migrating chares, and messages that are forwarded to them |
+//! | `checkpoint`, `saving` | the state of all chares at quiescence, to restart from |
+//! | `resizing` | checkpoints from which the program continues with another number of elements |
+//! | `buddies` | in-memory checkpoints, and the agreement on one after a loss |
+//! | `account` | step reports for the element's owner: work, entry methods by name |
+//! | `waits`, `awaits` | the state of waiting methods, by chare; these methods, as futures |
+//! | `core`, `receive` | the state that entry methods access; handling of received batches |
+//! | `chare`, `array`, `element` | the operations of entry methods; the chares; the whole element |
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The messages of one array that wait, with their own type: none is boxed, and none is copied before several chares get it.
+//! The waiting messages of one array, with their own type: none is boxed, and a message is copied only if several chares get it.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,21 +10,21 @@ use super::id::Priority;
 use super::payload::{Codec, Payload};
 use super::value::Value;
 
-/// What a chare is run for.
+/// Something that a chare is run for.
 #[derive(Clone, Debug)]
 pub(crate) enum Work<M> {
     Message(M),
     Outcome(Box<Outcome>),
 }
 
-/// The result of a reduction, or that all is quiet.
+/// A reduction result, or the notification that the program is quiet.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) tag: u32,
     pub(crate) value: Value,
 }
 
-/// Something that waits.
+/// A waiting work item.
 #[derive(Clone, Debug)]
 pub(crate) enum Item<M> {
     One {
@@ -32,7 +32,7 @@ pub(crate) enum Item<M> {
         work: Work<M>,
         debt: Debt,
     },
-    /// For the natives of this element from that slot on.
+    /// For the chares that began on this element, from that slot on.
     From {
         slot: u32,
         work: Work<M>,
@@ -40,7 +40,7 @@ pub(crate) enum Item<M> {
     },
 }
 
-/// Which chares of this element something is for: all that began here, or those in some slots.
+/// The chares of this element that an item is for: all that began here, or those in some slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Slots<'a> {
     All,
@@ -48,17 +48,17 @@ pub(crate) enum Slots<'a> {
 }
 
 pub(crate) struct Mail<M: Payload> {
-    /// Of the usual priority.
+    /// Items with the default priority.
     plain: VecDeque<Item<M>>,
     other: BTreeMap<Priority, VecDeque<Item<M>>>,
-    /// What has come for parked chares, by slot.
+    /// Items for parked chares, by slot.
     parked: BTreeMap<u32, Vec<(Priority, Item<M>)>>,
     pub(crate) codec: M::Codec,
 }
 
 impl<M: Payload> Mail<M> {
     /// # Errors
-    /// If `M` is no message type.
+    /// If `M` is not a message type.
     pub(crate) fn new() -> Result<Mail<M>, String> {
         let codec = M::Codec::new()?;
         Ok(Mail { plain: VecDeque::new(), other: BTreeMap::new(), parked: BTreeMap::new(), codec })
@@ -74,10 +74,10 @@ impl<M: Payload> Mail<M> {
 
     pub(crate) fn take(&mut self, priority: Priority) -> Item<M> {
         if priority == Priority::default() {
-            return self.plain.pop_front().expect("the ready queue counts what waits");
+            return self.plain.pop_front().expect("the ready queue counts the waiting items");
         }
         let queue = self.queue(priority);
-        let item = queue.pop_front().expect("the ready queue counts what waits");
+        let item = queue.pop_front().expect("the ready queue counts the waiting items");
         if queue.is_empty() {
             self.other.remove(&priority);
         }
@@ -88,12 +88,12 @@ impl<M: Payload> Mail<M> {
         if priority == Priority::default() { &mut self.plain } else { self.other.entry(priority).or_default() }
     }
 
-    /// Something waits until the chare in that slot is parked no more.
+    /// Holds an item until the chare in its slot is no longer parked.
     pub(crate) fn park(&mut self, slot: u32, priority: Priority, item: Item<M>) {
         self.parked.entry(slot).or_default().push((priority, item));
     }
 
-    /// How many items it put. All have the debt, which is shared by so many chares.
+    /// Adds items for these slots. They share the debt. Returns the number of items added.
     fn put_for(&mut self, slots: Slots<'_>, priority: Priority, work: Work<M>, debt: Debt) -> usize {
         match slots {
             Slots::All => {
@@ -111,21 +111,21 @@ impl<M: Payload> Mail<M> {
     }
 }
 
-/// The mail of an array of any type.
+/// The mail of an array, without its message type.
 pub(crate) trait AnyMail: Any {
-    /// A message from another element. How many items wait more.
+    /// Adds a message from another element. Returns the number of items added.
     ///
     /// # Errors
     /// If these are not the bytes of a message.
     fn put_bytes(&mut self, slots: Slots<'_>, priority: Priority, bytes: &[u8], debt: Debt) -> Result<usize, String>;
 
-    /// What was parked for that slot waits again, before all else. Priority and debt of each, the last one first.
+    /// Puts the items parked for a slot back in front of the queue. Returns the priority and debt of each, last one first.
     fn unpark(&mut self, slot: u32) -> Vec<(Priority, Debt)>;
 
-    /// How many items wait more.
+    /// Adds a result. Returns the number of items added.
     fn put_outcome(&mut self, slots: Slots<'_>, outcome: Outcome) -> usize;
 
-    /// Takes out of these the slots of single chares for which something waits.
+    /// Removes from `slots` those for which an item to a single chare waits.
     fn retain_unused(&self, slots: &mut BTreeSet<u32>);
 }
 

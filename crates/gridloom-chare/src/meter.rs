@@ -1,30 +1,30 @@
-//! What the chares of an element do, measured for a balancer: the time in entry methods, and messages to other sites.
+//! Measures the load of an element's chares for a balancer: time in entry methods, and messages to other sites.
 
 use serde::{Deserialize, Serialize};
 
 use super::id::ArrayId;
 use super::roster::{Place, Roster};
 
-/// What a chare did since it was told last.
+/// The load of a chare since the last report.
 #[derive(Clone, Copy, Default)]
 struct Done {
     busy_ns: u64,
     far: u64,
 }
 
-/// What an element tells of the chares that did something since it told last.
+/// An element's report on the chares that ran since the previous report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// Of chares that can move: array, number, time in entry methods, messages to other sites.
+    /// Chares that can move: array, number, time in entry methods, messages to other sites.
     pub(crate) chares: Vec<(ArrayId, u32, u64, u64)>,
-    /// The time in entry methods of the others.
+    /// Time in entry methods of all other chares.
     pub(crate) fixed_ns: u64,
-    /// Entry methods that ran.
+    /// Number of entry methods that ran.
     pub(crate) runs: u64,
-    /// The time that packing and unpacking chares took, since the beginning, and how many have left.
+    /// Total time spent packing and unpacking chares since the start, and the number of chares that left.
     pub(crate) moving_ns: u64,
     pub(crate) left: u64,
-    /// Floating-point operations for a second of entry methods; 0 if that is not known.
+    /// Floating-point operations per second of entry methods; 0 if unknown.
     pub(crate) speed_flops: f64,
 }
 
@@ -32,16 +32,16 @@ pub(crate) struct Measured {
 pub(crate) struct Meter {
     /// The chare that ran last.
     ran: Option<(ArrayId, u32)>,
-    /// Messages that it sent to other sites.
+    /// Number of messages that it sent to other sites.
     pub(crate) far: u64,
-    /// What ran since the last time it was settled.
+    /// Steps since the last settlement.
     steps: Vec<(ArrayId, u32, Done)>,
-    /// By array and slot.
+    /// Load by array and slot.
     done: Vec<Vec<Done>>,
     runs: u64,
     pub(crate) moving_ns: u64,
     pub(crate) left: u64,
-    /// Work of a known amount: nanoseconds and floating-point operations.
+    /// Steps with a known amount of work: nanoseconds and floating-point operations.
     worked: (u64, f64),
 }
 
@@ -50,7 +50,7 @@ impl Meter {
         self.ran = Some((array, slot));
     }
 
-    /// The entry method that ran last took so long.
+    /// Charges time to the entry method that ran last.
     pub(crate) fn charge(&mut self, busy_ns: u64) {
         let far = std::mem::take(&mut self.far);
         if let Some((array, slot)) = self.ran.take() {
@@ -58,12 +58,12 @@ impl Meter {
         }
     }
 
-    /// So many floating-point operations took so long.
+    /// Records the time of a known number of floating-point operations.
     pub(crate) fn worked(&mut self, ns: u64, flops: f64) {
         self.worked = (self.worked.0 + ns, self.worked.1 + flops);
     }
 
-    /// That part of the time charged since the last time was the chares'.
+    /// Scales the time charged since the last call by `part`, the fraction that the chares really used.
     pub(crate) fn settle(&mut self, part: f64) {
         self.runs += self.steps.len() as u64;
         for (ArrayId(array), slot, Done { busy_ns, far }) in self.steps.drain(..) {
@@ -80,7 +80,7 @@ impl Meter {
         }
     }
 
-    /// What was measured since the last time.
+    /// Returns and resets the measurements since the last call.
     pub(crate) fn take(&mut self, rosters: &[Roster]) -> Measured {
         let (moving_ns, left, (ns, flops)) = (self.moving_ns, self.left, std::mem::take(&mut self.worked));
         let speed_flops = if ns > 0 { flops / ns as f64 * 1e9 } else { 0.0 };
@@ -90,7 +90,7 @@ impl Meter {
             for (slot, done) in (0..).zip(done) {
                 let Done { busy_ns, far } = std::mem::take(done);
                 let number = roster.number(slot);
-                // What a chare did that has left is not told: it may do as much where it is.
+                // The load of a chare that has left is not reported, because it may do as much work where it is now.
                 let is_here = roster.place(number) == Some(Place::Here { slot });
                 match roster.is_migratable {
                     true if is_here && busy_ns > 0 => measured.chares.push((array, number, busy_ns, far)),

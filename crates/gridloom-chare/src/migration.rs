@@ -1,4 +1,4 @@
-//! Chares on the move, and the messages that seek them.
+//! Migrating chares, and the forwarding of messages to them.
 //!
 //! ```text
 //!  sender              P, where the chare was          Q, where it is
@@ -7,13 +7,14 @@
 //!    │◀─ "at Q, 1 move" ─────│                               │
 //!    │── message, "1 move" ─────────────────────────────────▶│
 //! ```
-//! Every element knows a place of each chare, and after how many moves the chare was there. A record for a chare that is not here
-//! follows to the place that is known, with that number. If the record names more moves than are known here, the chare is on its
-//! way here, and the record is held until it comes. So each record either waits or comes to an element that knows of more moves:
-//! none goes round in circles. Nothing is searched for when a chare leaves: what waits for it here follows when its turn comes.
+//! Every element knows a location of each chare, and the number of moves after which the chare was there. A record for
+//! a chare that is not here is forwarded to the known location, with that number. If the record carries a higher
+//! number than is known here, the chare is on its way here, and the record is held until the chare arrives. So each
+//! record either waits or reaches an element that knows of more moves: no record circulates forever. No search is
+//! needed when a chare leaves: items that wait for it here are forwarded when their turn comes.
 //!
-//! What is for a whole array goes to each chare by way of the element where it began, which hands it on as a message to one. So a
-//! chare gets it once, wherever it is when.
+//! A message to a whole array reaches each chare through the element where the chare began, which forwards it as a
+//! message to one chare. So each chare gets it once, wherever it is.
 
 use gridloom_base::Time;
 
@@ -27,7 +28,7 @@ use super::record::{Control, Head, Kind};
 use super::roster::Place;
 
 impl Core {
-    /// The chare that runs asks for a move.
+    /// Requests a move of the running chare.
     pub(crate) fn migrate(&mut self, array: ArrayId, to: Pe) {
         let roster = self.roster(array);
         if !roster.is_migratable {
@@ -36,16 +37,19 @@ impl Core {
         }
         if to.0 >= self.elements.count() {
             let (name, count) = (&roster.name, self.elements.count());
-            let why = format!("a chare of array {name} cannot move to element {}: there are {count}, from 0", to.0);
+            let why = format!(
+                "a chare of array {name} cannot move to element {}: there are {count} elements, numbered from 0",
+                to.0
+            );
             return self.fail(ChareError::Failed(why));
         }
         self.transit.leaving = (to != self.me).then_some(to);
         self.transit.set_attentive(self.balancing.meter.is_some());
     }
 
-    /// The chare in that slot goes to another element, with this state.
+    /// Sends the chare in a slot to another element with its packed state.
     pub(crate) fn depart(&mut self, array: ArrayId, slot: u32, to: Pe, state: &[u8]) {
-        // What waits for it follows it.
+        // Waiting items are forwarded to it.
         self.unpark((array, slot));
         let (round, told) = self.reductions[array.0 as usize].leave(slot);
         self.tell_root(array, told);
@@ -69,7 +73,7 @@ impl Core {
         }
     }
 
-    /// When the packing or unpacking of a chare that moves begins, if a balancer counts its time.
+    /// Returns the start time for packing or unpacking a migrating chare, if a balancer measures it.
     pub(crate) fn move_begins(&self) -> Option<Time> {
         self.balancing.meter.as_ref().map(|_| (self.clock)())
     }
@@ -86,7 +90,7 @@ impl Core {
         self.fail(ChareError::Migration { array: name, index, why });
     }
 
-    /// A chare has come, after so many moves; its slot.
+    /// Adds a chare that has arrived. Returns its slot.
     pub(crate) fn arrive(&mut self, array: ArrayId, number: u32, moves: u32, round: u32) -> u32 {
         let at = array.0 as usize;
         let mail = &self.mails[at];
@@ -95,13 +99,14 @@ impl Core {
         slot
     }
 
-    /// What was held for a chare that has come.
+    /// Delivers the records held for a chare that has arrived.
     pub(crate) fn release(&mut self, array: ArrayId, number: u32, slot: u32) -> Result<(), ChareError> {
         let held = self.transit.release(array, number);
         held.into_iter().try_for_each(|(head, body, debt)| self.put_record(head, slot, &body, debt))
     }
 
-    /// A record for one chare has come from another element, which knows of so many moves.
+    /// Handles a record for one chare. `moves` is the number of moves after which, as far as the sender knows, the chare
+    /// is here.
     pub(crate) fn on_one(
         &mut self,
         from: Pe,
@@ -126,7 +131,10 @@ impl Core {
             }
             Some(Place::At(_)) | None => {
                 let name = &roster.name;
-                let why = format!("chare {} of array {name} is not here: do all elements place it alike?", head.number);
+                let why = format!(
+                    "chare {} of array {name} is not on this element: do all elements use the same placement?",
+                    head.number
+                );
                 Err(ChareError::Letter { from, why })
             }
         }
@@ -145,7 +153,7 @@ impl Core {
         Ok(())
     }
 
-    /// A record follows a chare to where that has gone, and its sender is told so.
+    /// Forwards a record to the chare's new location, and notifies its sender.
     fn pass_on(&mut self, from: Pe, to: Pe, head: Head, body: &[u8]) {
         let (array, number) = (ArrayId(head.array), head.number);
         let moves = self.roster(array).moves(number);
@@ -169,7 +177,7 @@ impl Core {
         }
     }
 
-    /// Something that has waited for a chare follows it.
+    /// Forwards an item that has waited for a chare.
     pub(crate) fn follow<M: Payload>(
         &mut self,
         array: ArrayId,
@@ -187,14 +195,14 @@ impl Core {
         self.repay(debt);
     }
 
-    /// A result goes to a chare of another element.
+    /// Sends a result to a chare on another element.
     pub(crate) fn post_outcome(&mut self, element: Pe, array: ArrayId, number: u32, outcome: &Outcome) {
         let moves = self.roster(array).moves(number);
         let head = Head { kind: Kind::Result, array: array.0, priority: 0, number };
         let written = self.outbound.add(element, head, |out| {
             out.extend_from_slice(&moves.to_le_bytes());
             *out = postcard::to_extend(outcome, std::mem::take(out))
-                .expect("postcard into a vector fails for no such type");
+                .expect("serializing this type into a vector cannot fail");
             Ok(())
         });
         match written {

@@ -1,4 +1,4 @@
-//! What waits to go to other elements. Records for one element share a letter, until it is long enough or is taken.
+//! Records waiting to be sent to other elements. Records for one element share a batch until it is long enough or is taken.
 
 use std::collections::VecDeque;
 
@@ -10,9 +10,9 @@ use super::record::{Head, close, open};
 
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    /// By element.
+    /// The open batch for each element.
     open: Vec<Vec<u8>>,
-    /// Elements with something in `open`, in the order in which it came.
+    /// Elements with a non-empty open batch, in the order in which the batches were begun.
     begun: VecDeque<Pe>,
     sealed: VecDeque<(Pe, Vec<u8>)>,
     pub(crate) credits: Credits,
@@ -31,7 +31,7 @@ impl Outbound {
     /// Adds a record; `write` appends its body.
     ///
     /// # Errors
-    /// That of `write`, or if the body is too long. Nothing goes then.
+    /// If `write` fails, or if the body is too long. Nothing is sent then.
     pub(crate) fn add(
         &mut self,
         to: Pe,
@@ -67,13 +67,13 @@ impl Outbound {
         Ok(())
     }
 
-    /// That element gives credit back, so that more may go to it.
+    /// Handles credit returned by an element, so that more can be sent to it.
     pub(crate) fn returned(&mut self, from: Pe, bytes: u64) {
         let letters = self.credits.returned(from, bytes);
         if letters.is_empty() {
             return;
         }
-        // Messages that were written before these had credit.
+        // The open batch holds messages that were written before these had credit.
         let open = &mut self.open[from.0 as usize];
         if !open.is_empty() {
             self.sealed.push_back((from, std::mem::take(open)));
@@ -82,7 +82,7 @@ impl Outbound {
         self.sealed.extend(letters.into_iter().map(|letter| (from, letter)));
     }
 
-    /// The next letter that is to go.
+    /// Takes the next batch to send.
     pub(crate) fn take(&mut self) -> Option<(Pe, Vec<u8>)> {
         self.sealed.pop_front().or_else(|| {
             let to = self.begun.pop_front()?;

@@ -1,4 +1,4 @@
-//! Chares as bytes, for other elements.
+//! Serialization of chares for migration.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,18 +8,18 @@ use super::id::Index;
 
 /// A chare that can move to another element.
 pub trait Migrate: Chare {
-    /// What goes along: bytes by serde and postcard. What every element has anyway need not.
+    /// The state that moves: serialized by serde and postcard. Data that every element has anyway can be left out.
     type State: Serialize + DeserializeOwned;
 
     fn pack(&self) -> Self::State;
 }
 
-/// Packs a chare. The text of an error says what is wrong with its state.
+/// Packs a chare. An error describes what is wrong with its state.
 type Pack<C> = dyn FnMut(&C) -> Result<Vec<u8>, String>;
-/// Makes the chare of an index again from its state.
+/// Recreates the chare with an index from its state.
 type Unpack<C> = dyn FnMut(Index, &[u8]) -> Result<C, String>;
 
-/// How the chares of an array become bytes, and chares again.
+/// Functions that serialize and recreate the chares of an array.
 pub struct Packing<C> {
     pub(crate) pack: Box<Pack<C>>,
     pub(crate) unpack: Box<Unpack<C>>,
@@ -27,7 +27,7 @@ pub struct Packing<C> {
 }
 
 impl<C> Packing<C> {
-    /// By functions of their own. Errors are texts that say what is wrong with the state.
+    /// Uses custom functions. Their errors describe what is wrong with the state.
     pub fn new(
         pack: impl FnMut(&C) -> Result<Vec<u8>, String> + 'static,
         unpack: impl FnMut(Index, &[u8]) -> Result<C, String> + 'static,
@@ -35,7 +35,7 @@ impl<C> Packing<C> {
         Packing { pack: Box::new(pack), unpack: Box::new(unpack), can_move: Box::new(|_| true) }
     }
 
-    /// A balancer moves a chare only when that is true.
+    /// Lets a balancer move a chare only when `can_move` returns true.
     #[must_use]
     pub fn only_if(mut self, can_move: impl Fn(&C) -> bool + 'static) -> Packing<C> {
         self.can_move = Box::new(can_move);
@@ -44,7 +44,7 @@ impl<C> Packing<C> {
 }
 
 impl<C: Migrate> Packing<C> {
-    /// By the chares' state. `make` makes the chare of an index from it.
+    /// Uses the chares' [`Migrate::State`]. `make` creates the chare with an index from it.
     pub fn of_state(mut make: impl FnMut(Index, C::State) -> C + 'static) -> Packing<C> {
         Packing::new(
             |chare: &C| postcard::to_allocvec(&chare.pack()).map_err(|error| error.to_string()),

@@ -1,14 +1,16 @@
-//! Chares that are parked, since too much of what they sent waits for credit; and elements that wait for one another in a circle.
+//! Parked chares, which have too many sent bytes waiting for credit, and the detection of elements that wait for one
+//! another in a cycle.
 //!
-//! What comes for a parked chare waits for it, and others run. An element that lacks credit is *blocked* here if this element holds all of its
-//! messages for parked chares: it gets no credit before one of these goes on, whatever else runs here. This element asks the elements for which
-//! these chares wait. One at which this element is blocked passes the question on. A question that comes back has gone round a circle of
-//! elements of which none can go on by itself. Then the one that asked lets those chares send more.
+//! Items for a parked chare wait, and other chares run. An element that lacks credit is *blocked* here if all of its
+//! messages on this element are for parked chares: it gets no credit until one of these resumes, whatever else runs
+//! here. This element then sends a probe to the elements for which these chares wait. An element forwards the probe if
+//! the probe's sender is blocked there. A probe that returns to its origin has traversed a cycle of elements none of
+//! which can proceed by itself. Its origin then lets those chares send more.
 //!
-//! A circle closes where an element becomes blocked last, so a question is asked each time that one does.
+//! A cycle closes at the element that becomes blocked last, so a probe is sent each time an element becomes blocked.
 //!
-//! Source: K. M. Chandy, J. Misra, L. M. Haas, *Distributed deadlock detection*, ACM TOCS 1983 (communication model, without replies: a circle
-//! that was none costs memory at the sender).
+//! Source: K. M. Chandy, J. Misra, L. M. Haas, *Distributed deadlock detection*, ACM TOCS 1983 (communication model,
+//! without replies: a falsely detected cycle costs memory at the sender).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,32 +23,32 @@ pub(crate) type At = (ArrayId, u32);
 
 #[derive(Debug, Default)]
 struct Parked {
-    /// The elements that it waits for to give credit.
+    /// The elements whose credit it waits for.
     on: BTreeSet<Pe>,
-    /// Those with messages that wait for it.
+    /// The elements with messages that wait for it.
     senders: BTreeSet<Pe>,
 }
 
-/// What the elements of a circle pass on.
+/// A probe that is forwarded around a cycle of waiting elements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(crate) struct Question {
-    /// The element that asks.
+    /// The element that sent the probe first.
     pub(crate) by: Pe,
-    /// The element that is blocked at it.
+    /// The element that is blocked at `by`.
     pub(crate) blocked: Pe,
-    /// Later ones have greater numbers.
+    /// Sequence number; later probes have greater numbers.
     pub(crate) number: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
     parked: BTreeMap<At, Parked>,
-    /// What has come for parked chares.
+    /// Number of items held for parked chares.
     held: usize,
     questions: u64,
-    /// The last question about each blocked element.
+    /// The last probe about each blocked element.
     asked: BTreeMap<Pe, u64>,
-    /// The last question of each element about each blocked one, and the elements that it was passed on to.
+    /// The last probe of each origin about each blocked element, and the elements to which it was forwarded.
     passed_on: BTreeMap<(Pe, Pe), (u64, BTreeSet<Pe>)>,
 }
 
@@ -66,7 +68,7 @@ impl Parking {
         }
     }
 
-    /// Something more waits for that parked chare; of that element, if of another one.
+    /// Counts an item held for a parked chare. `sender` is the sending element if it is another one.
     pub(crate) fn hold(&mut self, at: At, sender: Option<Pe>) {
         self.held += 1;
         if let (Some(sender), Some(parked)) = (sender, self.parked.get_mut(&at)) {
@@ -78,13 +80,13 @@ impl Parking {
         self.held
     }
 
-    /// That chare is parked no more, and so many messages wait for it in the queue again.
+    /// Removes a chare that is no longer parked, with `held` items that are back in the queue.
     pub(crate) fn free(&mut self, at: At, held: usize) {
         self.parked.remove(&at);
         self.held -= held;
     }
 
-    /// The chares that wait for nobody's credit but that element's.
+    /// Removes an element from all lists of awaited credit. Returns the chares that now wait for no element.
     pub(crate) fn relieved(&mut self, of: Pe) -> Vec<At> {
         self.parked.values_mut().for_each(|parked| _ = parked.on.remove(&of));
         self.parked.iter().filter(|(_, parked)| parked.on.is_empty()).map(|(at, _)| *at).collect()
@@ -94,24 +96,24 @@ impl Parking {
         self.parked.iter().filter(move |(_, parked)| parked.senders.contains(&sender))
     }
 
-    /// The chares for which messages of that element wait.
+    /// Returns the chares for which messages of an element wait.
     pub(crate) fn holders(&self, sender: Pe) -> Vec<At> {
         self.with_messages_of(sender).map(|(at, _)| *at).collect()
     }
 
-    /// The elements that these chares wait for to give credit.
+    /// Returns the elements whose credit these chares wait for.
     pub(crate) fn waits_for(&self, sender: Pe) -> BTreeSet<Pe> {
         self.with_messages_of(sender).flat_map(|(_, parked)| parked.on.iter().copied()).collect()
     }
 
-    /// A new question of this element, at which that one is blocked.
+    /// Creates a new probe of this element about a blocked element.
     pub(crate) fn ask(&mut self, me: Pe, blocked: Pe) -> Question {
         self.questions += 1;
         self.asked.insert(blocked, self.questions);
         Question { by: me, blocked, number: self.questions }
     }
 
-    /// Whether this element's question, which has come back, is the last one about that element. It is asked no more.
+    /// Reports whether a returned probe is the last one about its blocked element, which is then forgotten.
     pub(crate) fn take_answer(&mut self, question: Question) -> bool {
         let is_last = self.asked.get(&question.blocked) == Some(&question.number);
         if is_last {
@@ -120,7 +122,8 @@ impl Parking {
         is_last
     }
 
-    /// Those of these elements that a question is to be passed on to. An element's own comes to it again where another one is blocked.
+    /// Returns the elements to which a probe must be forwarded. A probe may return to its origin several times, for
+    /// other blocked elements.
     pub(crate) fn pass_on(&mut self, question: Question, to: BTreeSet<Pe>) -> Vec<Pe> {
         let (last, told) = self.passed_on.entry((question.by, question.blocked)).or_default();
         if question.number < *last {

@@ -1,33 +1,33 @@
-//! Messages as bytes, for chares of other elements.
+//! Serialization of messages to chares on other elements.
 
 use std::borrow::Cow;
 
 use gridloom_layout::{Message, Typed};
 
-/// What chares send one another. Every type with `#[derive(gridloom::Message)]` that can be cloned is one.
+/// A message type of chares. Implemented for every type that has `#[derive(gridloom::Message)]` and `Clone`.
 ///
-/// Only a message that leaves its element becomes bytes. Only one to several chares is cloned.
+/// A message is serialized only if it leaves its element, and cloned only if it is sent to several chares.
 pub trait Payload: Clone + 'static {
     type Codec: Codec<Self>;
 
-    /// The entry method, as a timeline calls it.
+    /// Returns the name of the entry method in a timeline.
     fn entry_method(&self) -> Cow<'static, str>;
 }
 
-/// Writes and reads the messages of one type. An element makes one for each array.
+/// Encodes and decodes the messages of one type. An element creates one codec for each array.
 pub trait Codec<M>: Sized + 'static {
     /// # Errors
-    /// If `M` is no message type.
+    /// If `M` is not a message type.
     fn new() -> Result<Self, String>;
 
-    /// Appends the message's bytes.
+    /// Appends the encoded message.
     ///
     /// # Errors
-    /// If the message has none.
+    /// If the message cannot be encoded.
     fn encode(&mut self, message: &M, out: &mut Vec<u8>) -> Result<(), String>;
 
     /// # Errors
-    /// If these are not the bytes of a message.
+    /// If the bytes are not a valid message.
     fn decode(&mut self, bytes: &[u8]) -> Result<M, String>;
 }
 

@@ -1,4 +1,4 @@
-//! How a program names chares: a proxy to an array, and what it may send to.
+//! Proxies: how a program addresses chares.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,17 +24,17 @@ impl<C: ?Sized> Proxy<C> {
         self.array
     }
 
-    /// One chare.
+    /// Returns one chare as a target.
     pub fn at(&self, index: impl Into<Index>) -> Target<C> {
         self.target(To::One(index.into()))
     }
 
-    /// Every chare of the array.
+    /// Returns all chares of the array as a target.
     pub fn all(&self) -> Target<C> {
         self.target(To::All)
     }
 
-    /// These chares. A message for a section goes once to each element.
+    /// Returns a target of several chares. A message for a section is sent once to each element.
     pub fn section(&self, indices: impl IntoIterator<Item = impl Into<Index>>) -> Target<C> {
         self.target(To::Section(indices.into_iter().map(Into::into).collect()))
     }
@@ -44,14 +44,14 @@ impl<C: ?Sized> Proxy<C> {
     }
 }
 
-/// What a message is sent to. A section that is kept is cloned cheaply.
+/// The destination of a message. A stored section is cheap to clone.
 pub struct Target<C: ?Sized> {
     pub(crate) array: ArrayId,
     pub(crate) to: To,
     of: PhantomData<fn(&C)>,
 }
 
-/// Chares of an array.
+/// A set of chares of an array.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum To {
     One(Index),
@@ -59,12 +59,12 @@ pub(crate) enum To {
     Section(Arc<[Index]>),
 }
 
-/// Where the result of a reduction goes, or the word that all is quiet.
+/// The receiver of a reduction result or of a quiescence notification.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Callback {
     pub(crate) goal: Goal,
     pub(crate) tag: u32,
-    /// Whether all chares are to be saved before it is called.
+    /// Whether all chares are saved before it is called.
     pub(crate) saves: bool,
 }
 
@@ -76,27 +76,27 @@ pub(crate) enum Goal {
         to: To,
     },
     Exit,
-    /// The program can never end if all is quiet.
+    /// Fails the program, which can never end if it is quiet.
     Stalled,
 }
 
 impl Callback {
-    /// It goes to those chares, which get it in [`crate::Chare::outcome`].
+    /// Creates a callback to chares, which receive the value in [`crate::Chare::outcome`].
     pub fn to<C: ?Sized>(target: Target<C>) -> Callback {
         Callback { goal: Goal::Chares { array: target.array, to: target.to }, tag: 0, saves: false }
     }
 
-    /// It ends the program, on all elements, with that value.
+    /// Creates a callback that ends the program on all elements with the value.
     pub fn exit() -> Callback {
         Callback { goal: Goal::Exit, tag: 0, saves: false }
     }
 
-    /// It ends the program with an error, since nothing can make it go on.
+    /// Creates a callback that ends the program with an error, because nothing can make it continue.
     pub(crate) fn stalled() -> Callback {
         Callback { goal: Goal::Stalled, tag: 0, saves: false }
     }
 
-    /// All chares are saved before it is called.
+    /// Makes all chares be saved before the callback is called.
     pub(crate) fn after_save(self) -> Callback {
         Callback { saves: true, ..self }
     }
@@ -105,10 +105,10 @@ impl Callback {
         self.goal == Goal::Stalled
     }
 
-    /// Tells this result from others of the same chare.
+    /// Sets a tag that distinguishes this result from others of the same chare.
     ///
     /// # Panics
-    /// If the tag is not below 2^31. Greater ones are those of replies.
+    /// If the tag is not below 2^31. Greater tags are reserved for replies.
     #[must_use]
     pub fn tagged(self, tag: u32) -> Callback {
         assert!(tag < TAGS, "the tag of a result is below {TAGS}, not {tag}");
@@ -127,7 +127,7 @@ impl<C: ?Sized> From<Target<C>> for Callback {
     }
 }
 
-// Derived ones would ask the same of `C`.
+// Derived implementations would require the same traits of `C`.
 impl<C: ?Sized> Clone for Proxy<C> {
     fn clone(&self) -> Proxy<C> {
         *self

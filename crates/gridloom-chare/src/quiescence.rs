@@ -1,21 +1,22 @@
-//! Whether no message waits or is on its way, anywhere.
+//! Detects that no message is waiting or in transit anywhere.
 //!
-//! Each element counts the records that it sent to others and that came to it. The first element asks all of them in *waves*;
-//! an element answers once nothing waits there. All is quiet if as many records came as were sent, in two waves with the same
-//! sums. Then no record was on its way when the first of the two waves ended, and no element has had anything to do since: only a
-//! record that comes could give it something, and would have changed a sum.
+//! Each element counts the records that it has sent to others and received from them. The first element polls all of
+//! them in *waves*; an element answers once nothing waits there. The program is quiet if as many records were received
+//! as sent, in two consecutive waves with the same sums. Then no record was in transit when the first of the two waves
+//! ended, and no element has been active since: only a received record could have activated it, and that would have
+//! changed a sum.
 //!
 //! Source: F. Mattern, *Algorithms for distributed termination detection* (four counters), Distributed Computing 2, 1987.
 //!
-//! **Promise:** it is never told early, whatever order records come in. It is told at the latest after the two waves that begin
-//! once all is quiet.
+//! **Promise:** quiescence is never reported early, whatever the order in which records arrive. It is reported at the
+//! latest after the two waves that begin once the program is quiet.
 //! **Does not** count its own records, nor the end of the program.
 
 use serde::{Deserialize, Serialize};
 
 use super::proxy::Callback;
 
-/// What an element has sent to others and got from them.
+/// Numbers of records that an element has sent to others and received from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) sent: u64,
@@ -29,12 +30,12 @@ pub(crate) struct Report {
     counts: Counts,
 }
 
-/// What comes of a report.
+/// The result of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Others have still to answer.
+    /// Other elements have yet to answer.
     Wait,
-    /// Another wave is to go to all elements.
+    /// Another wave must be sent to all elements.
     Ask {
         wave: u64,
     },
@@ -44,19 +45,20 @@ pub(crate) enum Verdict {
 #[derive(Debug, Default)]
 pub(crate) struct Quiescence {
     pub(crate) counts: Counts,
-    /// The wave that this element has still to answer.
+    /// The wave that this element has yet to answer.
     asked: Option<u64>,
-    /// At the first element.
+    /// On the first element: the callbacks that wait for quiescence.
     waiting: Vec<Callback>,
     wave: u64,
     reports: u32,
     sum: Counts,
-    /// Of the wave before, if it belongs to the same question.
+    /// The sum of the previous wave of the same detection.
     before: Option<Counts>,
 }
 
 impl Quiescence {
-    /// At the first element: that callback waits for quiescence. The wave that is to go to all elements, if none is under way.
+    /// On the first element: adds a callback that waits for quiescence. Returns the wave to send to all elements if
+    /// none is in progress.
     pub(crate) fn await_quiet(&mut self, callback: Callback) -> Option<u64> {
         self.waiting.push(callback);
         (self.waiting.len() == 1).then(|| {
@@ -65,13 +67,13 @@ impl Quiescence {
         })
     }
 
-    /// At the first element: the wave that began last.
+    /// On the first element: returns the last wave that was started.
     pub(crate) fn wave(&self) -> u64 {
         self.wave
     }
 
-    /// At the first element: asks once whether the program has stalled, unless a callback waits that will make it go on. The wave
-    /// that is to go to all elements.
+    /// On the first element: starts one check whether the program has stalled, unless a waiting callback will make it
+    /// continue. Returns the wave to send to all elements.
     pub(crate) fn check_stall(&mut self) -> Option<u64> {
         if self.waiting.is_empty() { self.await_quiet(Callback::stalled()) } else { None }
     }
@@ -82,17 +84,17 @@ impl Quiescence {
         self.wave
     }
 
-    /// A wave has come.
+    /// Records a received wave.
     pub(crate) fn asked(&mut self, wave: u64) {
         self.asked = Some(wave);
     }
 
-    /// Nothing waits here: the answer that the first element waits for, if it does.
+    /// Called when nothing waits here. Returns the answer if the first element waits for one.
     pub(crate) fn idle(&mut self) -> Option<Report> {
         self.asked.take().map(|wave| Report { wave, counts: self.counts })
     }
 
-    /// At the first element, of so many.
+    /// On the first element: handles a report. `elements` is the number of elements.
     pub(crate) fn reported(&mut self, report: Report, elements: u32) -> Verdict {
         if report.wave != self.wave || self.waiting.is_empty() {
             return Verdict::Wait;
@@ -106,7 +108,7 @@ impl Quiescence {
         let is_check = self.waiting.iter().all(Callback::is_stalled);
         if self.sum.sent == self.sum.came && self.before == Some(self.sum) {
             let mut callbacks = std::mem::take(&mut self.waiting);
-            // A callback of the program makes it go on.
+            // A callback of the program makes it continue.
             callbacks.retain(|callback| is_check || !callback.is_stalled());
             return Verdict::Quiet(callbacks);
         }

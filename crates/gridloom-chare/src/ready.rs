@@ -1,7 +1,8 @@
-//! In which order the messages of all arrays run: by priority, then by arrival.
+//! The order in which the messages of all arrays run: by priority, then by arrival.
 //!
-//! A message waits in the mail of its array, which knows its type. Here stand the arrays, in runs: `(array, how many messages)`.
-//! So a message that is neither copied nor boxed costs little, and most come and go without a change of the queue's length.
+//! A message waits in the mail of its array, which knows its type. This queue holds only the arrays, in runs: `(array,
+//! number of messages)`. So queueing a message, which is neither copied nor boxed, costs little, and most messages do
+//! not change the queue's length.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,14 +15,14 @@ struct Run {
     count: u32,
 }
 
-/// Arrays with messages that wait.
+/// Arrays with waiting messages.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
-    /// Of the usual priority.
+    /// Runs with the default priority.
     plain: VecDeque<Run>,
     other: BTreeMap<Priority, VecDeque<Run>>,
     waiting: usize,
-    /// Chares that run no messages for now.
+    /// Chares that currently run no messages.
     pub(crate) parking: Parking,
 }
 
@@ -30,7 +31,7 @@ impl Ready {
         self.waiting
     }
 
-    /// One more message of that array.
+    /// Adds a message of an array.
     pub(crate) fn push(&mut self, array: ArrayId, priority: Priority) {
         self.waiting += 1;
         let runs = self.runs(priority);
@@ -40,7 +41,7 @@ impl Ready {
         }
     }
 
-    /// A message that was taken waits again, as the first of its priority.
+    /// Puts a message that was taken back in front of its priority.
     pub(crate) fn put_back(&mut self, array: ArrayId, priority: Priority) {
         self.waiting += 1;
         let runs = self.runs(priority);
@@ -50,7 +51,7 @@ impl Ready {
         }
     }
 
-    /// The array with the next message, and its priority.
+    /// Takes the array with the next message. Returns it with the priority.
     pub(crate) fn pop(&mut self) -> Option<(ArrayId, Priority)> {
         if self.waiting == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! What the letters of other elements bring.
+//! Handles the records of batches from other elements.
 
 use super::core::{Core, is_counted};
 use super::credit::Debt;
@@ -9,10 +9,10 @@ use super::record::{HEAD_BYTES, Head, Kind, number, section};
 use super::roster::Place;
 
 impl Core {
-    /// Takes in any record but a chare that moves here.
+    /// Handles any record except a chare that moves here.
     ///
     /// # Errors
-    /// If it is not what an element sends.
+    /// If an element could not have sent it.
     pub(crate) fn on_record(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
         let wrong = |why: String| ChareError::Letter { from, why };
         if head.kind == Kind::Control {
@@ -47,12 +47,12 @@ impl Core {
     }
 
     /// # Errors
-    /// If this element has not made the record's array.
+    /// If this element has not created the record's array.
     pub(crate) fn check_array(&self, from: Pe, head: Head) -> Result<(), ChareError> {
         if (head.array as usize) < self.rosters.len() {
             return Ok(());
         }
-        let why = format!("array {} of {}: each element has to make all arrays", head.array, self.rosters.len());
+        let why = format!("array {} of {}: each element must create all arrays", head.array, self.rosters.len());
         Err(ChareError::Letter { from, why })
     }
 
@@ -68,10 +68,10 @@ impl Core {
         self.put_message(head, Slots::Some(&here), message, debt)
     }
 
-    /// A message for these chares of this element has come.
+    /// Adds a received message for chares of this element.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a valid message.
     pub(crate) fn put_message(
         &mut self,
         head: Head,

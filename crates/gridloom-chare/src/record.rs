@@ -1,4 +1,4 @@
-//! The records that a letter between two elements consists of.
+//! The format of the records in a batch between two elements.
 //!
 //! ```text
 //!  0      1         5          9         13        17
@@ -13,11 +13,11 @@
 //! | message to all | | the message |
 //! | message to a section | of chares | their numbers (u32 LE each), the message |
 //! | control | | a `Control` in postcard |
-//! | message to one that has moved | of the chare | how often it has moved to where the sender knows it (u32 LE), the message |
-//! | result for one | of the chare | how often it has moved, an `Outcome` in postcard |
-//! | chare that moves here | of the chare | how often it has moved then, its next round of reductions (u32 LE), its state, what its methods will need, the length of that (u32 LE) |
+//! | message to one that has moved | of the chare | number of moves to the location known to the sender (u32 LE), the message |
+//! | result for one | of the chare | number of moves, an `Outcome` in postcard |
+//! | chare that moves here | of the chare | number of moves after this one, its next reduction round (u32 LE), its state, data for its waiting methods, the length of that (u32 LE) |
 //!
-//! **Promise:** no bytes make the reader panic or allocate.
+//! **Promise:** no input makes the reader panic or allocate.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,10 +31,10 @@ use super::quiescence::Report;
 use super::reduction::Partial;
 use super::value::Value;
 
-/// Bytes before the body.
+/// Length of the record header, bytes.
 pub(crate) const HEAD_BYTES: usize = 17;
 
-/// What a record carries.
+/// The kind of a record's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     One = 1,
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether such a record waits for credit where there is none: messages do.
+    /// Reports whether such a record must wait if there is no credit: messages must.
     #[inline]
     pub(crate) fn takes_credit(self) -> bool {
         match self {
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// What stands before a body.
+/// The header of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     pub(crate) kind: Kind,
@@ -66,7 +66,7 @@ pub(crate) struct Head {
     pub(crate) number: u32,
 }
 
-/// What elements tell one another beside messages.
+/// Control records: everything that elements send one another except messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Control {
     /// To the root of a reduction.
@@ -75,62 +75,62 @@ pub(crate) enum Control {
         round: u32,
         partial: Partial,
     },
-    /// A result for the receiver's chares among these.
+    /// A result for those chares of the receiver that are in `to`.
     Outcome {
         array: ArrayId,
         to: To,
         outcome: Outcome,
     },
-    /// After so many moves, a chare has gone there.
+    /// A chare has moved to `at`, after that number of moves.
     Moved {
         array: ArrayId,
         number: u32,
         at: Pe,
         moves: u32,
     },
-    /// From the first element: tell what chares did since the last time.
+    /// From the first element: report the chares' load since the last report.
     Measure,
     Measured {
         from: Pe,
         measured: Measured,
     },
-    /// These chares of the receiver go to other elements.
+    /// Move these chares of the receiver to other elements.
     Order(Vec<Order>),
-    /// Those that could leave at once have left.
+    /// The sender has moved the ordered chares that could leave at once.
     Obeyed,
-    /// From the first element, when all is quiet: save all chares under that number, to go on with so many elements if some are given.
+    /// From the first element, at quiescence: save all chares under that number, for another number of elements if one is given.
     Save {
         number: u64,
         elements: Option<u32>,
-        /// That number was asked from outside: what cannot be saved is no failure of the program.
+        /// The resize was requested from outside: a failure to save does not fail the program.
         is_asked: bool,
     },
     Saved(u64),
-    /// To the first element: that cannot be saved for another number of elements, and the chares are as they were.
+    /// To the first element: the chares cannot be saved for another number of elements, and are unchanged.
     Unsaved {
         number: u64,
         why: String,
     },
-    /// To the first element: the program is to go on with so many elements from the next checkpoint on.
+    /// To the first element: continue with this number of elements from the next checkpoint on.
     Resize(u32),
-    /// All have saved for that: the receiver ends.
+    /// All have saved for this number of elements: the receiver must end.
     Renew(u32),
-    /// Messages of so many bytes from the receiver have run.
+    /// Messages of the receiver, of this many bytes, have run.
     Credit {
         from: Pe,
         bytes: u64,
     },
-    /// So many bytes of messages may wait at `from`, as its program has said.
+    /// The mailbox limit that the program has set at `from`, bytes.
     Bound {
         from: Pe,
         bytes: u64,
     },
-    /// Nothing of an element that is blocked at `from` runs before the receiver gives credit.
+    /// A deadlock probe: an element is blocked at `from` until the receiver returns credit.
     Blocked {
         from: Pe,
         question: Question,
     },
-    /// To the first element: that callback waits for quiescence.
+    /// To the first element: a callback that waits for quiescence.
     AwaitQuiet(Callback),
     /// From the first element: answer once nothing waits.
     Probe {
@@ -140,16 +140,16 @@ pub(crate) enum Control {
         from: Pe,
         report: Report,
     },
-    /// The program has ended with that value.
+    /// The program has ended with this value.
     End(Value),
-    /// It has failed on that element.
+    /// The program has failed on this element.
     Fail {
         from: Pe,
         why: String,
     },
 }
 
-/// Begins a record; `close` with what this gives ends it.
+/// Begins a record. Pass the returned position to [`close`] to end it.
 pub(crate) fn open(head: Head, out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.push(head.kind as u8);
@@ -161,7 +161,7 @@ pub(crate) fn open(head: Head, out: &mut Vec<u8>) -> usize {
 }
 
 /// # Errors
-/// If the body is too long; the record is gone then.
+/// If the body is too long. The record is then removed.
 pub(crate) fn close(start: usize, out: &mut Vec<u8>) -> Result<(), String> {
     let length = out.len() - start - HEAD_BYTES;
     let Ok(length) = u32::try_from(length) else {
@@ -172,16 +172,16 @@ pub(crate) fn close(start: usize, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes the next record off the front; `None` at the end.
+/// Splits the next record off the front; `None` at the end.
 ///
 /// # Errors
-/// What is wrong.
+/// If the record is malformed.
 pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>, String> {
     if bytes.is_empty() {
         return Ok(None);
     }
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
-        return Err(format!("{} bytes are no record", bytes.len()));
+        return Err(format!("{} bytes are not a record", bytes.len()));
     };
     let word = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
     let kind = match head[0] {
@@ -192,7 +192,7 @@ pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>,
         5 => Kind::Sought,
         6 => Kind::Result,
         7 => Kind::Move,
-        other => return Err(format!("no record has kind {other}")),
+        other => return Err(format!("unknown record kind {other}")),
     };
     let length = u32::from_le_bytes(word(13)) as usize;
     let Some((body, rest)) = rest.split_at_checked(length) else {
@@ -203,10 +203,10 @@ pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>,
     Ok(Some((Head { kind, array, priority, number: u32::from_le_bytes(word(9)) }, body)))
 }
 
-/// The numbers at the front of a section's body, and the message behind them.
+/// Splits a section's body into its numbers and the message.
 ///
 /// # Errors
-/// What is wrong.
+/// If the body is too short.
 pub(crate) fn section(count: u32, body: &[u8]) -> Result<(impl Iterator<Item = u32> + '_, &[u8]), String> {
     let length = (count as usize).checked_mul(4).filter(|length| *length <= body.len());
     let Some(length) = length else { return Err(format!("{count} numbers in {} bytes", body.len())) };
@@ -215,7 +215,7 @@ pub(crate) fn section(count: u32, body: &[u8]) -> Result<(impl Iterator<Item = u
     Ok((numbers.chunks_exact(4).map(number), message))
 }
 
-/// The number at the front of a body, and what stands behind it.
+/// Splits a number off the front of a body.
 ///
 /// # Errors
 /// If the body is too short.

@@ -1,8 +1,9 @@
-//! The reductions of one array: what an element has combined, and what the array's root has.
+//! The reductions of one array: the values combined by this element, and those combined by the array's root.
 //!
-//! Each chare contributes once to each *round*, and goes through the rounds in order. An element combines what its chares give to
-//! a round, and tells the root once none of them has still to give. The root counts contributions, not elements: it has the
-//! result when as many have come as the array has chares. So an element may tell a round in several parts.
+//! Each chare contributes once to each *round*, and goes through the rounds in order. An element combines the
+//! contributions of its chares to a round, and sends them to the root once none of them has yet to contribute. The
+//! root counts contributions, not elements: the round is complete when it has as many as the array has chares. So an
+//! element may send a round in several parts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::contribution::{Combine, Contribution, Reducer, combine};
 use super::proxy::Callback;
 use super::value::Value;
 
-/// What several chares gave to a round.
+/// The combined contributions of several chares to a round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Partial {
     reducer: Reducer,
@@ -24,27 +25,27 @@ pub(crate) struct Partial {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Combined {
     One(Value),
-    /// Of an ordered reduction, or of a gather: by the numbers of the chares.
+    /// The values by the numbers of the chares; for an ordered reduction, or a gather.
     Each(Vec<(u32, Value)>),
 }
 
-/// A round that is complete.
+/// A completed round.
 pub(crate) struct Complete {
     pub(crate) callback: Callback,
-    /// The value; of a gather what each chare gave, in the order of their numbers.
+    /// The value. For a gather, each chare's contribution, in the order of their numbers.
     pub(crate) combined: Result<Value, Vec<(u32, Value)>>,
 }
 
-/// One array's.
+/// The reductions of one array.
 #[derive(Debug)]
 pub(crate) struct Reduction {
-    /// The next round of each chare here, by slot. That of a slot without a chare means nothing.
+    /// The next round of each chare here, by slot. Entries of empty slots are meaningless.
     next: Vec<u32>,
-    /// How many chares here have each next round.
+    /// Number of chares here in each round.
     at: BTreeMap<u32, u32>,
-    /// What chares here gave and the root does not know.
+    /// Contributions of chares here that were not yet sent to the root.
     open: BTreeMap<u32, Partial>,
-    /// At the root: what it knows.
+    /// At the root: the contributions received so far.
     known: BTreeMap<u32, Partial>,
 }
 
@@ -54,10 +55,10 @@ impl Reduction {
         Reduction { next: vec![0; chares as usize], at, open: BTreeMap::new(), known: BTreeMap::new() }
     }
 
-    /// A chare contributes to its next round. The rounds that the root is to be told now.
+    /// Adds a chare's contribution to its next round. Returns the rounds to send to the root now.
     ///
     /// # Errors
-    /// If it does not fit what others gave.
+    /// If it does not fit the other contributions.
     pub(crate) fn contribute(
         &mut self,
         (slot, number): (u32, u32),
@@ -78,14 +79,14 @@ impl Reduction {
         Ok(self.take_done())
     }
 
-    /// A chare leaves this element. Its next round, and the rounds that the root is to be told now.
+    /// Removes a chare that leaves this element. Returns its next round, and the rounds to send to the root now.
     pub(crate) fn leave(&mut self, slot: u32) -> (u32, Vec<(u32, Partial)>) {
         let round = self.next[slot as usize];
         self.forget_one_at(round);
         (round, self.take_done())
     }
 
-    /// A chare has come from another element.
+    /// Adds a chare that has arrived from another element.
     pub(crate) fn arrive(&mut self, slot: u32, round: u32) {
         let slots = self.next.len().max(slot as usize + 1);
         self.next.resize(slots, 0);
@@ -93,18 +94,18 @@ impl Reduction {
         *self.at.entry(round).or_default() += 1;
     }
 
-    /// The next round of the chare in that slot.
+    /// Returns the next round of the chare in a slot.
     pub(crate) fn round(&self, slot: u32) -> u32 {
         self.next[slot as usize]
     }
 
-    /// A chare that is here goes on with that round.
+    /// Sets the round with which a chare on this element continues.
     pub(crate) fn go_on(&mut self, slot: u32, round: u32) {
         self.forget_one_at(self.next[slot as usize]);
         self.arrive(slot, round);
     }
 
-    /// The parts of rounds that are known here.
+    /// Returns the parts of rounds that are known here.
     pub(crate) fn parts(&self) -> Vec<(u32, Partial)> {
         self.open.iter().chain(&self.known).map(|(round, part)| (*round, part.clone())).collect()
     }
@@ -117,17 +118,17 @@ impl Reduction {
         }
     }
 
-    /// The rounds to which no chare here has still to give.
+    /// Takes the rounds to which all chares here have contributed.
     fn take_done(&mut self) -> Vec<(u32, Partial)> {
         let first = self.at.first_key_value().map_or(u32::MAX, |(round, _)| *round);
         let rest = self.open.split_off(&first);
         std::mem::replace(&mut self.open, rest).into_iter().collect()
     }
 
-    /// At the root: a part of a round has come, of an array with so many chares.
+    /// At the root: adds a received part of a round. `chares` is the number of chares in the array.
     ///
     /// # Errors
-    /// If it does not fit what others gave.
+    /// If it does not fit the other contributions.
     pub(crate) fn learn(
         &mut self,
         round: u32,
@@ -157,14 +158,14 @@ impl Reduction {
     }
 }
 
-/// The values of an ordered reduction, combined one after the other.
+/// Combines the values of an ordered reduction one after the other.
 fn in_order(reducer: Reducer, own: &[Combine], each: Vec<(u32, Value)>) -> Result<Value, String> {
     let mut values = each.into_iter().map(|(_, value)| value);
     let first = values.next().unwrap_or_default();
     values.try_fold(first, |left, right| combine(reducer, own, left, right))
 }
 
-/// Adds a part to a round; how many chares have given to it.
+/// Adds a part to a round. Returns the number of chares that have contributed to it.
 fn add(rounds: &mut BTreeMap<u32, Partial>, round: u32, part: Partial, own: &[Combine]) -> Result<u32, String> {
     let Some(mut known) = rounds.remove(&round) else {
         let count = part.count;
@@ -172,10 +173,13 @@ fn add(rounds: &mut BTreeMap<u32, Partial>, round: u32, part: Partial, own: &[Co
         return Ok(count);
     };
     if known.reducer != part.reducer {
-        return Err(format!("round {round}: some chares give to {:?} and some to {:?}", known.reducer, part.reducer));
+        return Err(format!(
+            "round {round}: some chares contribute to {:?} and some to {:?}",
+            known.reducer, part.reducer
+        ));
     }
     if known.callback != part.callback {
-        return Err(format!("round {round}: chares do not agree on where the result goes"));
+        return Err(format!("round {round}: chares disagree about the callback of the result"));
     }
     known.combined = match (known.combined, part.combined) {
         (Combined::One(left), Combined::One(right)) => Combined::One(combine(known.reducer, own, left, right)?),
@@ -184,7 +188,7 @@ fn add(rounds: &mut BTreeMap<u32, Partial>, round: u32, part: Partial, own: &[Co
             Combined::Each(left)
         }
         (Combined::One(_), Combined::Each(_)) | (Combined::Each(_), Combined::One(_)) => {
-            return Err(format!("round {round}: some chares want it ordered and some do not"));
+            return Err(format!("round {round}: some contributions are ordered and some are not"));
         }
     };
     known.count = known.count.saturating_add(part.count);

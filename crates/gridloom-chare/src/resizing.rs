@@ -1,17 +1,18 @@
-//! Programs that go on with another number of elements.
+//! Changes the number of elements of a running program.
 //!
 //! ```text
 //!  first element                          all elements
 //!    │ quiet, and a chare wants to save    │
-//!    │── save, for 4 elements ────────────▶│ the owner keeps the bytes where the next elements find them
+//!    │── save, for 4 elements ────────────▶│ the owner stores the bytes where the next elements find them
 //!    │◀───────────────────────────── saved │
-//!    │ the owner notes that all are there  │
-//!    │── renew ───────────────────────────▶│ ends: its owner makes an element among 4, or none
+//!    │ the owner records that all exist    │
+//!    │── renew ───────────────────────────▶│ ends: its owner creates one element of 4, or none
 //! ```
-//! The number changes with a checkpoint, since a checkpoint can be restored on any number of elements. Its callbacks come among the new ones.
+//! The number changes at a checkpoint, because a checkpoint can be restored on any number of elements. Its callbacks
+//! are invoked on the new elements.
 //!
-//! **Promise:** an element that ends so tells all others before its owner closes its connections. So none takes that for a loss.
-//! **Does not** start elements, nor end them: their owner does.
+//! **Promise:** an element that ends for a resize notifies all others before its owner closes its connections, so that
+//! none takes that for a loss. **Does not** start or stop elements; their owner does.
 
 use std::fmt;
 
@@ -21,43 +22,43 @@ use super::error::ChareError;
 use super::id::Pe;
 use super::record::Control;
 
-/// What the owner of the first element says of the number of elements.
+/// The policy of the first element's owner on the number of elements.
 pub trait Resize {
-    /// With how many elements the program was asked to go on, from outside.
+    /// Returns the number of elements that was requested from outside.
     fn asked(&mut self) -> Option<u32>;
 
     /// # Errors
-    /// Why the program cannot go on with so many.
+    /// The reason why the program cannot continue with this number.
     fn check(&self, elements: u32) -> Result<(), String>;
 
-    /// What was asked from outside cannot be, for that reason.
+    /// Reports that a request from outside was refused, and why.
     fn refuse(&mut self, elements: u32, why: &str);
 }
 
-/// Without an owner that says otherwise.
+/// The reason for refusal if the owner sets no policy.
 const FIXED: &str = "this run has a fixed number of elements; 'gridloom chares run -n NUMBER -- PROGRAM' starts one on this machine whose number \
      can change";
 
-/// What an element has of a change of their number.
+/// The resize state of an element.
 #[derive(Default)]
 pub(crate) struct Resizing {
-    /// At the first element.
+    /// On the first element: the owner's policy.
     owner: Option<Box<dyn Resize>>,
-    /// At the first element: what chares have asked for.
+    /// On the first element: the number requested by chares.
     wanted: Option<u32>,
-    /// What is saved is for so many elements.
+    /// The number of elements for which the current checkpoint is saved.
     pub(crate) saves_for: Option<u32>,
-    /// That was asked from outside.
+    /// Whether the resize was requested from outside.
     pub(crate) is_asked: bool,
-    /// The element has ended: the program goes on with so many.
+    /// Set when the element has ended: the new number of elements.
     pub(crate) renewed: Option<u32>,
 }
 
-/// Another number of elements, for which all save.
+/// A new number of elements, for which all elements save.
 #[derive(Clone, Copy)]
 pub(crate) struct Next {
     pub(crate) elements: u32,
-    /// From outside, and not by a chare.
+    /// Whether it was requested from outside, and not by a chare.
     pub(crate) is_asked: bool,
 }
 
@@ -71,7 +72,7 @@ impl fmt::Debug for Resizing {
 }
 
 impl Core {
-    /// At the first element: a chare wants so many elements from the next checkpoint on.
+    /// On the first element: records a chare's request for a number of elements from the next checkpoint on.
     pub(crate) fn want(&mut self, elements: u32) {
         match self.check_resize(elements) {
             Ok(()) => self.checkpoints.resizing.wanted = Some(elements),
@@ -80,25 +81,26 @@ impl Core {
     }
 
     /// # Errors
-    /// Why the program cannot go on with so many.
+    /// The reason why the program cannot continue with this number.
     fn check_resize(&self, elements: u32) -> Result<(), String> {
         if elements == self.elements.count() {
             return Ok(());
         }
         if elements == 0 {
-            return Err("at least one is needed".into());
+            return Err("at least one element is needed".into());
         }
         self.checkpoints.resizing.owner.as_ref().map_or(Err(FIXED.into()), |owner| owner.check(elements))?;
         match self.rosters.iter().find(|roster| !roster.is_migratable) {
             Some(roster) => Err(format!(
-                "array {} is not migratable, so its chares cannot go to other elements: make it a migratable one, and no group",
+                "array {} is not migratable, so its chares cannot move to other elements: make it a migratable array, \
+                not a group",
                 roster.name
             )),
             None => Ok(()),
         }
     }
 
-    /// At the first element, at a checkpoint: for how many elements it is, if for another number.
+    /// On the first element, at a checkpoint: returns the new number of elements, if it changes.
     pub(crate) fn next_elements(&mut self) -> Option<Next> {
         let count = self.elements.count();
         if let Some(wanted) = self.checkpoints.resizing.wanted.take() {
@@ -112,7 +114,7 @@ impl Core {
         checked.is_ok().then_some(Next { elements: asked, is_asked: true })
     }
 
-    /// At the first element: what was asked from outside cannot be.
+    /// On the first element: reports that the resize requested from outside failed.
     pub(crate) fn refuse(&mut self, why: &str) {
         let resizing = &mut self.checkpoints.resizing;
         if let (Some(elements), Some(owner)) = (resizing.saves_for.take(), &mut resizing.owner) {
@@ -120,7 +122,7 @@ impl Core {
         }
     }
 
-    /// The element ends, since the program goes on with so many.
+    /// Ends this element, because the program continues with `elements` elements.
     pub(crate) fn renew(&mut self, elements: u32) {
         if self.checkpoints.resizing.renewed.is_none() {
             self.others().for_each(|other| self.tell(other, Control::Renew(elements)));
@@ -130,36 +132,36 @@ impl Core {
 }
 
 impl Element {
-    /// Lets the number of elements change. Only the first element needs to be told.
+    /// Allows the number of elements to change. Only needed on the first element.
     pub fn let_resize(&mut self, owner: Box<dyn Resize>) {
         self.core.checkpoints.resizing.owner = Some(owner);
     }
 
-    /// For how many elements [`Element::take_saved`] saves, if for another number than there are. The owner of the first element then calls
-    /// [`Element::renew`] in place of [`Element::go_on`].
+    /// Returns the number of elements for which [`Element::take_saved`] saves, if it differs from the current number.
+    /// The owner of the first element then calls [`Element::renew`] instead of [`Element::go_on`].
     pub fn saves_for(&self) -> Option<u32> {
         self.core.checkpoints.resizing.saves_for
     }
 
-    /// Whether that was asked from outside: then what cannot be saved is no failure of the program, and the owner calls
-    /// [`Element::cannot_save`].
+    /// Reports whether the resize was requested from outside. Then a failure to save does not fail the program, and
+    /// the owner calls [`Element::cannot_save`].
     pub fn saves_as_asked(&self) -> bool {
         self.core.checkpoints.resizing.is_asked
     }
 
-    /// Whether it has ended, or is about to, as the program goes on with another number of elements.
+    /// Reports whether the element has ended, or is about to, because the program continues with another number of elements.
     pub fn is_renewed(&self) -> bool {
         self.core.checkpoints.resizing.renewed.is_some()
     }
 
-    /// At the first element: all have saved, and end with [`Step::Renewed`](super::Step::Renewed).
+    /// On the first element, when all have saved: ends all elements with [`Step::Renewed`](super::Step::Renewed).
     ///
     /// # Panics
     /// If they have not saved for another number of elements.
     pub fn renew(&mut self) {
         assert_eq!(self.me(), Pe(0), "the first element ends the others");
         let elements =
-            self.core.checkpoints.resizing.saves_for.expect("what was saved is for another number of elements");
+            self.core.checkpoints.resizing.saves_for.expect("the checkpoint is for another number of elements");
         self.core.renew(elements);
     }
 }

@@ -1,25 +1,25 @@
-//! Which chares an array has, and where they are, as far as this element knows.
+//! The location table of an array: its chares, and where they are as far as this element knows.
 //!
-//! The chares that begin here are the *natives* of this element. They keep their slots for ever, so that what is for all chares of
-//! the array reaches each native once, by way of its slot. Chares that arrive later are *guests*.
+//! The chares that begin here are the *natives* of this element. They keep their slots forever, so that a message for
+//! all chares of the array reaches each native once, through its slot. Chares that arrive later are *guests*.
 //!
-//! **Invariant:** of two places that are known of a chare, the one after more moves is the later one, and is kept.
+//! **Invariant:** of two known locations of a chare, the one after more moves is the later one, and is kept.
 
 use std::collections::BTreeSet;
 
 use super::id::{Index, Pe};
 use super::shape::Shape;
 
-/// Where a chare is.
+/// The location of a chare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     Here { slot: u32 },
     At(Pe),
 }
 
-/// Marks a slot of this element in the table of places.
+/// Marks a slot of this element in the table of locations.
 const HERE: u32 = 1 << 31;
-/// Slots of guests that have left, before it is looked which of them can be used again.
+/// Minimum number of slots left by guests before the table checks which of them can be reused.
 const LEFT_MIN: usize = 64;
 
 pub(crate) struct Roster {
@@ -27,18 +27,18 @@ pub(crate) struct Roster {
     pub(crate) shape: Shape,
     /// Whether its chares can move.
     pub(crate) is_migratable: bool,
-    /// Whether each chare exchanges messages with other sites, as its placement says. Empty if that says nothing.
+    /// Whether each chare exchanges messages with other sites, according to its placement. Empty if the placement does not know.
     at_border: Vec<bool>,
-    /// By the chares' numbers: an element, or [`HERE`] and a slot.
+    /// Location by chare number: an element, or [`HERE`] and a slot.
     places: Vec<u32>,
-    /// How often each chare has moved to the place that is known, by number. Empty while no chare is known to have moved.
+    /// Number of moves after which each chare was at its known location, by number. Empty until a chare is known to have moved.
     moves: Vec<u32>,
-    /// The numbers of the chares here, by slot. Natives are in order. A slot keeps its number when its chare leaves.
+    /// The numbers of the chares here, by slot. Natives are in order. A slot keeps its number after its chare leaves.
     numbers: Vec<u32>,
     natives: u32,
-    /// Slots of guests that have left. Messages that wait may be for them.
+    /// Slots of guests that have left. Waiting messages may still refer to them.
     left: Vec<u32>,
-    /// Slots that no message names.
+    /// Slots to which no message refers.
     free: Vec<u32>,
 }
 
@@ -57,7 +57,7 @@ impl Roster {
         !self.at_border.is_empty() && self.shape.number(index).is_some_and(|number| self.at_border[number as usize])
     }
 
-    /// That chare begins there. Those of one element come in the order of their numbers.
+    /// Records the initial element of a chare. The chares of one element must be added in the order of their numbers.
     pub(crate) fn begin_at(&mut self, number: u32, element: Pe, me: Pe) {
         self.places[number as usize] = if element == me {
             debug_assert!(self.numbers.last().is_none_or(|last| *last < number), "natives are in order");
@@ -75,22 +75,22 @@ impl Roster {
         Some(if place & HERE != 0 { Place::Here { slot: place & !HERE } } else { Place::At(Pe(place)) })
     }
 
-    /// How often that chare has moved to the place that is known.
+    /// Returns the number of moves after which the chare was at its known location.
     pub(crate) fn moves(&self, number: u32) -> u32 {
         self.moves.get(number as usize).copied().unwrap_or(0)
     }
 
-    /// The number of the chare in that slot, or of the last one that was there.
+    /// Returns the number of the chare in a slot, or of the last one that was there.
     pub(crate) fn number(&self, slot: u32) -> u32 {
         self.numbers[slot as usize]
     }
 
-    /// Those that begin here: in the slots from 0 on.
+    /// Returns the numbers of the chares that began here, in the slots from 0 on.
     pub(crate) fn natives(&self) -> &[u32] {
         &self.numbers[..self.natives as usize]
     }
 
-    /// A chare leaves for another element. How often it has moved then.
+    /// Records that a chare leaves for another element. Returns its number of moves.
     pub(crate) fn leave(&mut self, slot: u32, to: Pe) -> u32 {
         let number = self.number(slot);
         if slot >= self.natives {
@@ -101,7 +101,7 @@ impl Roster {
         moves
     }
 
-    /// A chare has come; its slot. `unused` takes out of a set the slots that messages name.
+    /// Adds a chare that has arrived and returns its slot. `unused` removes from a set the slots to which messages refer.
     pub(crate) fn arrive(&mut self, number: u32, moves: u32, unused: impl FnOnce(&mut BTreeSet<u32>)) -> u32 {
         let slot = match self.natives().binary_search(&number) {
             Ok(slot) => slot as u32,
@@ -113,7 +113,7 @@ impl Roster {
     }
 
     fn guest_slot(&mut self, unused: impl FnOnce(&mut BTreeSet<u32>)) -> u32 {
-        // Each look at the messages pays for as many arrivals as there are slots.
+        // Each scan of the messages is amortized over as many arrivals as there are slots.
         if self.free.is_empty() && self.left.len() >= LEFT_MIN.max(self.numbers.len() / 2) {
             let mut slots = self.left.iter().copied().collect();
             unused(&mut slots);
@@ -126,7 +126,7 @@ impl Roster {
         })
     }
 
-    /// A chare is there now, unless it is here or a later place is known.
+    /// Records a chare's location, unless the chare is here or a later location is known.
     pub(crate) fn learn(&mut self, number: u32, at: Pe, moves: u32) {
         let is_away = matches!(self.place(number), Some(Place::At(_)));
         if is_away && moves > self.moves(number) {

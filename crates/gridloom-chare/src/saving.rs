@@ -1,4 +1,4 @@
-//! How an element saves its chares, and how it begins again with those that were saved.
+//! Saves an element's chares, and restores saved ones.
 
 use super::checkpoint::{Saved, SavedArray};
 use super::core::Core;
@@ -11,7 +11,7 @@ use super::roster::Place;
 use super::value::Value;
 
 impl Core {
-    /// At the first element: all is quiet, and these callbacks have waited for it.
+    /// On the first element: handles quiescence for the callbacks that waited for it.
     pub(crate) fn on_quiet(&mut self, callbacks: Vec<Callback>) {
         let saves = callbacks.iter().any(|callback| callback.saves);
         if saves && self.may_be_moving() {
@@ -27,7 +27,8 @@ impl Core {
         }
     }
 
-    /// At the first element: another one has saved, or cannot. If one cannot, the program goes on once all have tried.
+    /// On the first element: handles an element's report that it has saved, or cannot. If one cannot, the program
+    /// continues once all have tried.
     pub(crate) fn on_saved(&mut self, number: u64, cannot: Option<String>) {
         if let Some(why) = self.checkpoints.saved(number, cannot) {
             self.refuse(&why);
@@ -42,13 +43,14 @@ impl Core {
 }
 
 impl Element {
-    /// Keeps checkpoints: each so many times that chares ask for one, the owner gets bytes by [`Element::take_saved`]. `next` is the
-    /// number of the first. Only the first element needs to be told.
+    /// Enables checkpoints: for every n-th request of chares, the owner gets bytes from [`Element::take_saved`].
+    /// `next` is the number of the first checkpoint. Only needed on the first element.
     pub fn keep_checkpoints(&mut self, every: u64, next: u64) {
         (self.core.checkpoints.every, self.core.checkpoints.next) = (every, next);
     }
 
-    /// The number of a checkpoint, and what its owner is to keep of this element. It then calls [`Element::saved`].
+    /// Returns the number of a checkpoint, and this element's part for the owner to store. The owner then calls
+    /// [`Element::saved`].
     ///
     /// # Errors
     /// If a chare cannot be saved.
@@ -62,56 +64,62 @@ impl Element {
             arrays.push(SavedArray { name: roster.name.clone(), count: roster.shape.len() as u32, chares, rounds });
         }
         let saved = Saved { arrays, callbacks: self.core.checkpoints.callbacks.clone() };
-        Ok(Some((number, postcard::to_allocvec(&saved).expect("postcard into a vector fails for no such type"))))
+        Ok(Some((number, postcard::to_allocvec(&saved).expect("serializing this type into a vector cannot fail"))))
     }
 
-    /// The owner has kept what this element gave it under that number.
+    /// Records that the owner has stored this element's part of a checkpoint.
     pub fn saved(&mut self, number: u64) {
         self.core.tell(Pe(0), Control::Saved(number));
     }
 
-    /// The owner cannot keep what this element is to save for another number of elements, which was asked from outside: the program goes on as it is.
+    /// Reports that the owner cannot store this element's part. For a resize requested from outside; the program
+    /// continues unchanged.
     pub fn cannot_save(&mut self, number: u64, why: &str) {
         let why = format!("element {} cannot save its chares: {why}", self.me().0);
         self.core.tell(Pe(0), Control::Unsaved { number, why });
     }
 
-    /// The number of the checkpoint that [`Element::take_saved`] is to give.
+    /// Returns the number of the checkpoint that [`Element::take_saved`] will return.
     pub fn is_to_save(&self) -> Option<u64> {
         self.core.checkpoints.asked
     }
 
-    /// At the first element: all have saved, and the owner cannot note it. As [`Element::cannot_save`].
+    /// On the first element, when all have saved: reports that the owner cannot record the checkpoint. See
+    /// [`Element::cannot_save`].
     pub fn cannot_complete(&mut self, why: &str) {
         self.core.refuse(why);
         self.core.call_all_back();
     }
 
-    /// At the first element: all have saved that checkpoint. The owner notes it, and calls [`Element::go_on`].
+    /// On the first element: returns a checkpoint that all have saved. The owner records it and calls [`Element::go_on`].
     pub fn take_complete(&mut self) -> Option<u64> {
         self.core.checkpoints.complete.take()
     }
 
-    /// At the first element: the program goes on after a checkpoint, or from one.
+    /// On the first element: continues the program after a checkpoint, or from one.
     pub fn go_on(&mut self) {
         self.core.call_all_back();
     }
 
-    /// The program begins from a checkpoint: [`Element::start`] does nothing from now on.
+    /// Marks the program as restarted from a checkpoint: [`Element::start`] then does nothing.
     pub fn expect_restart(&mut self) {
         self.core.checkpoints.is_restart = true;
     }
 
-    /// What an element saved, divided by the elements on which its chares begin: for [`Element::restore`] there. After all arrays were made,
-    /// and before any chare has moved.
+    /// Splits an element's saved part by the elements on which its chares begin, for [`Element::restore`] there. Call
+    /// it after all arrays were created and before any chare has moved.
     ///
     /// # Errors
-    /// If that is not what chares of these arrays saved.
+    /// If `saved` was not written by chares of these arrays.
     pub fn shares(&self, saved: &[u8]) -> Result<Vec<Vec<u8>>, ChareError> {
         let wrong = |why: String| ChareError::Restore { array: "?".into(), why };
         let Saved { arrays, callbacks } = postcard::from_bytes(saved).map_err(|error| wrong(error.to_string()))?;
         if arrays.len() != self.arrays.len() {
-            return Err(wrong(format!("{} arrays were saved, and there are {}", arrays.len(), self.arrays.len())));
+            return Err(wrong(format!(
+                "{} arrays were saved, but the program has {}",
+                arrays.len(),
+                self.arrays.len()
+            )));
         }
         let empty =
             |of: &SavedArray| SavedArray { name: of.name.clone(), count: of.count, chares: vec![], rounds: vec![] };
@@ -124,27 +132,36 @@ impl Element {
                 let element = match self.core.roster(at).place(chare.0) {
                     Some(Place::Here { .. }) => self.me(),
                     Some(Place::At(element)) => element,
-                    None => return Err(wrong(format!("chare {} of array {} was saved", chare.0, array.name))),
+                    None => {
+                        return Err(wrong(format!(
+                            "chare {} of array {} was saved, which the array does not have",
+                            chare.0, array.name
+                        )));
+                    }
                 };
                 shares[element.0 as usize].arrays[number].chares.push(chare);
             }
         }
-        let bytes = |share| postcard::to_allocvec(share).expect("postcard into a vector fails for no such type");
+        let bytes = |share| postcard::to_allocvec(share).expect("serializing this type into a vector cannot fail");
         Ok(shares.iter().map(bytes).collect())
     }
 
-    /// Gives the chares of this element what was saved on all elements, after all arrays were made. Then the first one calls
-    /// [`Element::go_on`].
+    /// Restores the chares of this element from the parts of all elements, after all arrays were created. The first
+    /// element then calls [`Element::go_on`].
     ///
     /// # Errors
-    /// If that is not what chares of these arrays saved.
+    /// If the parts were not written by chares of these arrays.
     pub fn restore(&mut self, of_all: &[Vec<u8>]) -> Result<(), ChareError> {
         let mut restored = vec![0; self.arrays.len()];
         for bytes in of_all {
             let wrong = |why: String| ChareError::Restore { array: "?".into(), why };
             let Saved { arrays, callbacks } = postcard::from_bytes(bytes).map_err(|error| wrong(error.to_string()))?;
             if arrays.len() != self.arrays.len() {
-                return Err(wrong(format!("{} arrays were saved, and there are {}", arrays.len(), self.arrays.len())));
+                return Err(wrong(format!(
+                    "{} arrays were saved, but the program has {}",
+                    arrays.len(),
+                    self.arrays.len()
+                )));
             }
             for ((at, saved), restored) in (0..).map(ArrayId).zip(arrays).zip(&mut restored) {
                 *restored += self.restore_array(at, saved)?;
@@ -163,12 +180,12 @@ impl Element {
         Ok(())
     }
 
-    /// How many chares here were restored.
+    /// Restores the chares of an array. Returns how many were restored on this element.
     fn restore_array(&mut self, at: ArrayId, saved: SavedArray) -> Result<usize, ChareError> {
         let SavedArray { name, count, chares, rounds } = saved;
         let roster = self.core.roster(at);
         if (&name, count as usize) != (&roster.name, roster.shape.len()) {
-            let why = format!("{count} chares of {name} were saved, and it has {}", roster.shape.len());
+            let why = format!("{count} chares of {name} were saved, but it has {}", roster.shape.len());
             return Err(ChareError::Restore { array: roster.name.clone(), why });
         }
         let mut restored = 0;

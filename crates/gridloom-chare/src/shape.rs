@@ -1,6 +1,6 @@
-//! The chares that an array has, numbered from 0.
+//! The set of chares of an array, numbered from 0.
 //!
-//! A box of indices is numbered row by row, as C's arrays are; a list in the order of its indices.
+//! Boxes of indices are numbered row by row, like C arrays; lists are numbered in index order.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ enum Kind {
 }
 
 impl Shape {
-    /// All indices from 0 to below these extents.
+    /// Returns a box of all indices from 0 up to these extents, exclusive.
     ///
     /// # Panics
-    /// If these are not 1 to 6 extents, or more chares than an array may have.
+    /// If there are not 1 to 6 extents, or if there are more chares than an array may have.
     pub fn of(extents: &[usize]) -> Shape {
         let dimensions = extents.len();
         assert!((1..=INDEX_DIMENSIONS_MAX).contains(&dimensions), "an array has 1 to 6 dimensions, not {dimensions}");
@@ -38,7 +38,7 @@ impl Shape {
         Shape(Kind::Box { dimensions, extents: own })
     }
 
-    /// These indices only: a sparse array. Each counts once.
+    /// Returns a sparse array with only these indices. Duplicates count once.
     ///
     /// # Panics
     /// If there are more than an array may have.
@@ -61,7 +61,7 @@ impl Shape {
         self.len() == 0
     }
 
-    /// The number of an index; `None` if the array has no such chare.
+    /// Returns the number of an index; `None` if the array has no such chare.
     pub fn number(&self, index: &Index) -> Option<u32> {
         match &self.0 {
             Kind::Box { dimensions, extents } => {
@@ -71,7 +71,7 @@ impl Shape {
                 }
                 let mut number = 0u32;
                 for (at, extent) in at.iter().zip(extents) {
-                    // A negative integer is larger than any extent.
+                    // As unsigned, a negative integer is larger than any extent.
                     if *at as u32 >= *extent {
                         return None;
                     }
@@ -83,7 +83,7 @@ impl Shape {
         }
     }
 
-    /// The index of a number below [`Shape::len`].
+    /// Returns the index of a number below [`Shape::len`].
     pub fn index(&self, number: u32) -> Index {
         match &self.0 {
             Kind::Box { dimensions, extents } => {
@@ -98,7 +98,7 @@ impl Shape {
         }
     }
 
-    /// What indices there are, in words.
+    /// Describes the indices as text.
     pub(crate) fn in_words(&self) -> String {
         match &self.0 {
             Kind::Box { dimensions, extents } => {

@@ -1,4 +1,4 @@
-//! Chares that are about to leave, and records for those that have still to come.
+//! Chares that are about to leave, and records for chares that have not yet arrived.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use super::credit::Debt;
 use super::id::{ArrayId, Pe};
 use super::record::Head;
 
-/// What came for a chare, in the order of its coming.
+/// The records received for a chare, in order of arrival.
 type Records = Vec<(Head, Vec<u8>, Debt)>;
 
-/// What is on the move.
+/// Migrations in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Transit {
-    /// Whether something is to be done after an entry method: a move, or a measurement.
+    /// Whether an entry method must be followed by a move or a measurement.
     is_attentive: bool,
-    /// Where the chare that runs goes when its entry method has returned.
+    /// The destination of the running chare after its entry method returns.
     pub(crate) leaving: Option<Pe>,
-    /// Where chares are to go that a balancer moves.
+    /// The destinations of chares that a balancer moves.
     orders: BTreeMap<(ArrayId, u32), Pe>,
     are_new: bool,
-    /// Records for chares that have still to come.
+    /// Records for chares that have not yet arrived.
     held: BTreeMap<(ArrayId, u32), Records>,
     count: usize,
 }
@@ -30,7 +30,8 @@ impl Transit {
         self.is_attentive
     }
 
-    /// `always` if each entry method is measured.
+    /// Updates whether entry methods must be followed by a move or a measurement. `always` is true if each entry method
+    /// is measured.
     pub(crate) fn set_attentive(&mut self, always: bool) {
         self.is_attentive = always || self.leaving.is_some() || !self.orders.is_empty();
     }
@@ -41,22 +42,22 @@ impl Transit {
         self.orders = orders;
     }
 
-    /// Orders, if some have come since the last time.
+    /// Returns all orders if some were added since the last call.
     pub(crate) fn new_orders(&mut self) -> Option<Vec<((ArrayId, u32), Pe)>> {
         std::mem::take(&mut self.are_new).then(|| self.orders.iter().map(|(chare, to)| (*chare, *to)).collect())
     }
 
-    /// Where that chare is ordered to go.
+    /// Returns the destination to which a chare is ordered.
     pub(crate) fn ordered(&self, array: ArrayId, number: u32) -> Option<Pe> {
         self.orders.get(&(array, number)).copied()
     }
 
-    /// An order is carried out, or cannot be.
+    /// Removes an order that was carried out, or cannot be.
     pub(crate) fn ended(&mut self, array: ArrayId, number: u32) {
         self.orders.remove(&(array, number));
     }
 
-    /// How many records are held.
+    /// Returns the number of held records.
     pub(crate) fn held(&self) -> usize {
         self.count
     }
@@ -66,7 +67,7 @@ impl Transit {
         self.count += 1;
     }
 
-    /// What was held for a chare.
+    /// Takes the records held for a chare.
     pub(crate) fn release(&mut self, array: ArrayId, number: u32) -> Records {
         let held = self.held.remove(&(array, number)).unwrap_or_default();
         self.count -= held.len();

@@ -1,4 +1,4 @@
-//! What chares contribute to reductions, and what comes of it.
+//! Values that chares contribute to reductions, and reduction results.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,18 +7,18 @@ use super::id::Index;
 /// A value of a reduction.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub enum Value {
-    /// Of a barrier, and of quiescence.
+    /// The result of a barrier or of quiescence.
     #[default]
     Nothing,
     Floats(Vec<f64>),
     Integers(Vec<i64>),
     Bytes(Vec<u8>),
-    /// What each chare gave, in the order of their indices.
+    /// Each chare's contribution, in the order of their indices.
     Gathered(Vec<(Index, Value)>),
 }
 
 impl Value {
-    /// The first float; `None` if it has none.
+    /// Returns the first float; `None` if there is none.
     pub fn float(&self) -> Option<f64> {
         match self {
             Value::Floats(floats) => floats.first().copied(),
@@ -26,7 +26,7 @@ impl Value {
         }
     }
 
-    /// The first integer; `None` if it has none.
+    /// Returns the first integer; `None` if there is none.
     pub fn integer(&self) -> Option<i64> {
         match self {
             Value::Integers(integers) => integers.first().copied(),
@@ -34,7 +34,7 @@ impl Value {
         }
     }
 
-    /// Its kind and length, in words.
+    /// Describes kind and length as text.
     pub(crate) fn in_words(&self) -> String {
         match self {
             Value::Nothing => "nothing".into(),

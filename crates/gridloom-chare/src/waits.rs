@@ -1,4 +1,4 @@
-//! What the methods of chares that wait have, as an element keeps it: by chare, without the chare's type ([`super::awaits`]).
+//! Type-erased storage of an element for the waiting methods of its chares ([`super::awaits`]), by chare.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use super::id::ArrayId;
 
-/// Tags of results from this one on are those of methods that wait.
+/// Result tags from this one on are reserved for waiting methods.
 pub(crate) const TAGS: u32 = 1 << 31;
-/// Has methods begin.
+/// Tag that starts methods.
 pub(crate) const BEGIN: u32 = u32::MAX;
-/// Something has come on a channel.
+/// Tag of a value received on a channel.
 pub(crate) const ON_CHANNEL: u32 = u32::MAX - 1;
 
-/// How a timeline calls what such a result brings.
+/// Returns the name that a timeline shows for such a result.
 pub(crate) fn name_of(tag: u32) -> Cow<'static, str> {
     match tag {
         BEGIN => "begin".into(),
@@ -23,24 +23,24 @@ pub(crate) fn name_of(tag: u32) -> Cow<'static, str> {
     }
 }
 
-/// Of one chare.
+/// The waiting methods of one chare.
 pub(crate) trait AnyWaiting: Any {
-    /// What methods wait for, in words, if some do.
+    /// Describes what the methods wait for, as text, if some do.
     fn waits_for(&self) -> Option<String>;
 
-    /// How many messages were kept and not received.
+    /// Returns the number of messages that were kept and not yet received.
     fn kept(&self) -> usize;
 }
 
 /// A flag of the element that each chare's `AsyncContext` can set.
 pub(crate) type Woken = Rc<Cell<bool>>;
 
-/// Of all chares of an element.
+/// The waiting methods of all chares of an element.
 #[derive(Default)]
 pub(crate) struct Waits {
-    /// By array and slot.
+    /// Waiting methods by array and slot.
     chares: Vec<Vec<Option<Box<dyn AnyWaiting>>>>,
-    /// Something has come for methods of the chare that runs, or it is to do what an `AsyncContext` was told.
+    /// Set if something has arrived for methods of the running chare, or if an `AsyncContext` has requested an action.
     woken: Woken,
 }
 
@@ -58,7 +58,7 @@ impl Waits {
         &self.woken
     }
 
-    /// Whether something has come; nothing more has from then on.
+    /// Reports whether something has arrived, and resets the flag.
     pub(crate) fn take_woken(&self) -> bool {
         self.woken.take()
     }
@@ -90,17 +90,17 @@ impl Waits {
         slots[slot] = Some(waiting);
     }
 
-    /// What methods of that chare wait for, in words. None waits if there is nothing.
+    /// Describes what methods of a chare wait for; `None` if none waits.
     pub(crate) fn waits_for(&self, array: ArrayId, slot: u32) -> Option<String> {
         self.of(array, slot)?.waits_for()
     }
 
-    /// How many messages that chare keeps.
+    /// Returns the number of messages that a chare keeps.
     pub(crate) fn kept(&self, array: ArrayId, slot: u32) -> usize {
         self.of(array, slot).map_or(0, AnyWaiting::kept)
     }
 
-    /// The chare in that slot has left.
+    /// Removes the methods of a chare that has left.
     pub(crate) fn forget(&mut self, array: ArrayId, slot: u32) {
         if let Some(waiting) = self.chares.get_mut(array.0 as usize).and_then(|slots| slots.get_mut(slot as usize)) {
             *waiting = None;
@@ -108,10 +108,10 @@ impl Waits {
     }
 }
 
-/// The state of a chare, and what its methods will need: those bytes, and how many they are.
+/// Splits the bytes of a chare into its state and the data for its waiting methods.
 ///
 /// # Errors
-/// If these are not the bytes of both.
+/// If the bytes are too short for both.
 pub(crate) fn parted(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
     let too_short = || "it is too short".to_string();
     let (rest, kept_bytes) = bytes.split_last_chunk().ok_or_else(too_short)?;

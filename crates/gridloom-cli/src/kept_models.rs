@@ -1,6 +1,7 @@
-//! Models of functions, kept on disk from run to run of a server.
+//! Models of functions, stored on disk between runs of a server.
 //!
-//! One file for each server: `DIR/NAME.json`, or `DIR/HOST.json` for all servers of a host that have no name of their own.
+//! There is one file for each server, `DIR/NAME.json`, or `DIR/HOST.json` for all servers of a host that have no name
+//! of their own.
 //!
 //! ```text
 //! {"format": "gridloom models", "version": 2, "models": [
@@ -8,10 +9,10 @@
 //!    "model": {"by_work": {"points": […]}, …}}]}
 //! ```
 //!
-//! A model holds for one version of its function (its signature, complexity included), one number of processors and one
-//! slowdown. It is used again when all three are as they were, and stays in the file meanwhile. Several servers may write
-//! one file: each replaces only models of the same function, version, processors and slowdown. A file that cannot be read
-//! is renamed to `.unreadable` and reported: nothing is lost, and the server starts.
+//! A model applies to one version of its function (its signature, including the complexity), one number of processors
+//! and one slowdown. It is used again when all three match, and remains in the file meanwhile. Several servers may
+//! write one file: each replaces only models of the same function, version, processors and slowdown. A file that
+//! cannot be parsed is renamed to `.unreadable` and reported: nothing is lost, and the server starts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,11 +28,11 @@ use serde_json::{Value, json};
 
 const FORMAT: &str = "gridloom models";
 const VERSION: u64 = 2;
-/// Pause between two writings.
+/// Pause between two writes.
 const PAUSE: Duration = Duration::from_secs(5);
-/// A longer file was not written by Gridloom.
+/// A larger file was not written by Gridloom.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Models of one function that are kept besides the one in use: the last ones.
+/// Number of other models of one function that are kept in addition to the one in use; the oldest are dropped.
 const OTHERS_MAX: usize = 16;
 
 /// The file of one server.
@@ -40,7 +41,7 @@ pub struct KeptModels {
     file: PathBuf,
     processors: usize,
     slowdown: f64,
-    /// By function: its signature's hash.
+    /// Hash of each function's signature, by function.
     signatures: BTreeMap<String, u64>,
     models: BTreeMap<String, FunctionModel>,
     written: Instant,
@@ -48,7 +49,7 @@ pub struct KeptModels {
     has_failed: bool,
 }
 
-/// The usual folder, `None` if there is no home.
+/// Returns the default folder, or `None` if there is no home.
 pub fn usual_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
@@ -56,7 +57,8 @@ pub fn usual_folder() -> Option<PathBuf> {
 }
 
 impl KeptModels {
-    /// The models in that folder for a server of that name and slowdown, and a message if something is wrong with them.
+    /// Opens the models in that folder for a server of that name and slowdown. Returns a message too if something is
+    /// wrong with them.
     pub fn open(folder: &Path, name: &str, functions: &[Signature], slowdown: f64) -> (KeptModels, Option<String>) {
         let plain: String =
             name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
@@ -76,17 +78,17 @@ impl KeptModels {
                     entries.into_iter().filter(|entry| kept.is_own(entry)).map(|e| (e.function, e.model)).collect();
                 None
             }
-            Err(error) => Some(format!("kept models are not used: {error:#}; {}", kept.put_aside())),
+            Err(error) => Some(format!("stored models are not used: {error:#}; {}", kept.put_aside())),
         };
         (kept, said)
     }
 
-    /// The models, by function.
+    /// Returns the models, by function.
     pub fn models(&self) -> BTreeMap<String, FunctionModel> {
         self.models.clone()
     }
 
-    /// Takes a changed model. It is written after a while, with all others that have changed.
+    /// Takes a changed model. It is written after a while, together with all other changed models.
     pub fn learned(&mut self, function: String, model: FunctionModel) -> Option<String> {
         self.models.insert(function, model);
         self.is_changed = true;
@@ -107,12 +109,12 @@ impl KeptModels {
             Err(error) => {
                 self.is_changed = true;
                 let is_first = !std::mem::replace(&mut self.has_failed, true);
-                is_first.then(|| format!("models cannot be kept: {error:#}"))
+                is_first.then(|| format!("models cannot be stored: {error:#}"))
             }
         }
     }
 
-    /// The models of the file, oldest first.
+    /// Reads the models of the file, oldest first.
     fn read(&self) -> Result<Vec<Entry>> {
         let shown = self.file.display().to_string();
         let size = match std::fs::metadata(&self.file) {
@@ -125,7 +127,7 @@ impl KeptModels {
         let text = std::fs::read_to_string(&self.file).with_context(|| shown.clone())?;
         let value: Value = serde_json::from_str(&text).with_context(|| shown.clone())?;
         if value["format"] != FORMAT {
-            bail!("{shown}: no file of models: its \"format\" is {}, not \"{FORMAT}\"", value["format"]);
+            bail!("{shown}: not a file of models: its \"format\" is {}, not \"{FORMAT}\"", value["format"]);
         }
         if value["version"] != VERSION {
             bail!("{shown}: its version is {}, this program reads {VERSION}", value["version"]);
@@ -138,26 +140,26 @@ impl KeptModels {
         let aside = self.file.with_extension("json.unreadable");
         match std::fs::rename(&self.file, &aside) {
             Ok(()) => format!("it is now {}", aside.display()),
-            Err(error) => format!("it cannot be put aside either: {error}"),
+            Err(error) => format!("it cannot be renamed either: {error}"),
         }
     }
 
-    /// Whether a model is of a function as it is here, and of a server as this is.
+    /// True if a model matches the function and the server.
     fn is_own(&self, entry: &Entry) -> bool {
         let signature = self.signatures.get(&entry.function).map(|hash| signature_text(*hash));
-        // A model without a slowdown may have been learned with any.
+        // A model without a slowdown may have been learned with any slowdown.
         let is_same = |what: &str, own: Value| entry.kept[what] == own;
         signature.is_some_and(|own| is_same("signature", own.into()))
             && is_same("processors", self.processors.into())
             && is_same("slowdown", self.slowdown.into())
     }
 
-    /// Joins these models with those that are in the file by now: other servers without a name write it, too. Returns a
-    /// message if the file had become unreadable.
+    /// Merges these models into the file, which other servers without a name write, too. Returns a message if the file
+    /// had become unreadable.
     fn try_write(&self) -> Result<Option<String>> {
         let folder = self.file.parent().expect("made by joining");
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        // Held until the end. Without locks, one of two servers that write at once writes again later.
+        // Locked until the end. If locks are not supported, one of two servers that write at the same time writes again later.
         let lock = File::open(folder).with_context(|| folder.display().to_string())?;
         let _ = flock(&lock, FlockOperation::LockExclusive);
         let (entries, said) = match self.read() {
@@ -179,7 +181,7 @@ impl KeptModels {
         let last = |of_one: &Vec<Value>| of_one[of_one.len().saturating_sub(OTHERS_MAX)..].to_vec();
         let models: Vec<Value> = others.values().flat_map(last).chain(known).collect();
         let value = json!({ "format": FORMAT, "version": VERSION, "models": models });
-        // The file is replaced whole or not at all.
+        // The file is replaced atomically.
         let new = self.file.with_extension(format!("json.{}", std::process::id()));
         let written = std::fs::write(&new, serde_json::to_string_pretty(&value)? + "\n")
             .and_then(|()| std::fs::rename(&new, &self.file));
@@ -196,7 +198,7 @@ impl KeptModels {
 struct Entry {
     function: String,
     model: FunctionModel,
-    /// The model as it stands in the file.
+    /// The model as it is in the file.
     kept: Value,
 }
 
@@ -206,7 +208,7 @@ impl Entry {
         let model: FunctionModel =
             serde_json::from_value(kept["model"].clone()).with_context(|| format!("{shown}: '{function}'"))?;
         if !model.is_sane() {
-            bail!("{shown}: the model of '{function}' is no curve that ascends");
+            bail!("{shown}: the model of '{function}' is not an ascending curve");
         }
         Ok(Entry { function: function.into(), model, kept: kept.clone() })
     }
@@ -274,7 +276,7 @@ mod tests {
     fn a_slowed_server_and_a_plain_one_have_models_of_their_own_in_one_file() {
         let folder = folder("slowdown");
         let open = |slowdown| KeptModels::open(&folder, "host", &signatures("n"), slowdown).0;
-        // Both run at once, and know nothing yet.
+        // Both run at the same time, and have no models yet.
         let (mut plain, mut slowed) = (open(1.0), open(8.0));
         let model_of = |seconds| {
             let mut learner = Learner::default();
@@ -312,7 +314,7 @@ mod tests {
         assert_eq!((one.write(), two.write()), (None, None));
         assert_eq!(KeptModels::open(&folder, "host", &signatures("n"), 1.0).0.models().len(), 1);
         assert_eq!(KeptModels::open(&folder, "host", &other, 1.0).0.models().len(), 1);
-        // A file that was spoiled meanwhile is put aside, and the models of this server are written.
+        // A file that became invalid meanwhile is renamed, and the models of this server are written.
         std::fs::write(folder.join("host.json"), "{").unwrap();
         one.learned("m/f".into(), model());
         let said = one.write().unwrap();
@@ -328,7 +330,7 @@ mod tests {
         let file = folder.join("s.json");
         let bad = [
             ("{\"format\": \"gridloom mo", "line 1 column"),
-            ("{}", "no file of models"),
+            ("{}", "not a file of models"),
             (r#"{"format": "gridloom models", "version": 7}"#, "its version is 7, this program reads 2"),
             (
                 r#"{"format": "gridloom models", "version": 1, "functions": {}}"#,
@@ -352,7 +354,7 @@ mod tests {
     fn a_folder_that_cannot_be_written_is_said_once() {
         let (mut kept, _) = KeptModels::open(Path::new("/proc/none"), "s", &signatures("n"), 1.0);
         kept.learned("m/f".into(), model());
-        assert!(kept.write().unwrap().starts_with("models cannot be kept: /proc/none"));
+        assert!(kept.write().unwrap().starts_with("models cannot be stored: /proc/none"));
         assert_eq!(kept.write(), None);
     }
 }

@@ -1,10 +1,10 @@
-//! The log of commands that run for long: lines on standard error with a time, a level, a category and fields.
+//! The log of long-running commands: lines on standard error with a time, a level, a category and fields.
 //!
 //! ```text
 //! 2026-01-31T12:00:00.123456Z  INFO gridloom.agent: a server offers 4 functions node="agent" peer="one" address="10.0.0.2:7801"
 //! ```
 //!
-//! What a command answers, and the error that ends it, are no log: they are plain lines.
+//! The result of a command and the error that ends it are not log lines, but plain lines.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// What is written.
+/// Options of the log.
 #[derive(clap::Args, Clone, Debug)]
 pub struct LogOptions {
     /// Levels of the log on standard error, for all categories or one: debug, info, warning, error, off
@@ -24,17 +24,17 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// From now on the program logs so.
+    /// Starts logging with these levels.
     pub fn start(&self) {
         tracing::subscriber::set_global_default(subscriber(&self.log)).expect("a command starts its log once");
     }
 }
 
-/// Writes what `levels` want to standard error.
+/// Returns a subscriber that writes events enabled by `levels` to standard error.
 fn subscriber(levels: &Levels) -> impl Subscriber + Send + Sync {
     let categories = levels.categories().map(|(category, level)| (category.to_string(), filter(level)));
     let wanted = Targets::new().with_default(filter(levels.least())).with_targets(categories);
-    // Where standard error is closed there is nowhere to say so; saying it there would panic.
+    // If standard error is closed, there is no place to report that; trying to would panic.
     let written = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     tracing_subscriber::registry().with(written).with(wanted)
 }
@@ -53,7 +53,7 @@ fn filter(level: Option<Level>) -> LevelFilter {
 mod tests {
     use super::*;
 
-    /// What is above the most verbose level costs its caller no more than a look at that level.
+    /// An event above the most verbose level costs its caller only a comparison with that level.
     #[test]
     fn what_no_category_wants_is_off_for_all() {
         let most = |text| subscriber(&Levels::read(text).unwrap()).max_level_hint();

@@ -1,4 +1,4 @@
-//! The `gridloom` program: one file a command.
+//! The `gridloom` program, with one file for each command.
 
 mod commands;
 mod drawing;
@@ -142,10 +142,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells the error that ends the program on standard error: as a line of JSON where `--json` asks for that.
+/// Prints the error that ends the program on standard error, as a line of JSON if `--json` requests it.
 fn tell(error: &str) {
     let mut arguments = std::env::args_os().skip(1).take_while(|argument| argument != "--");
-    // Their `--json` is for the line that says that they are ready.
+    // The `--json` of services is for the line that reports that they are ready.
     let is_service =
         arguments.next().is_some_and(|command| command == "agent" || command == "serve" || command == "connector");
     match !is_service && arguments.any(|argument| argument == "--json") {
@@ -154,7 +154,7 @@ fn tell(error: &str) {
     }
 }
 
-/// Lets values be negative numbers, since no option looks like one. The parser of the value refuses a wrong one.
+/// Allows negative numbers as values, since no option looks like one. The parser of the value refuses a wrong one.
 fn take_negative_numbers(command: clap::Command) -> clap::Command {
     let takes = |arg: clap::Arg| match arg.get_action().takes_values() && !arg.is_last_set() {
         true => arg.allow_negative_numbers(true),

@@ -1,7 +1,7 @@
-//! NumPy's `.npy` files: an array's description and its bytes as they are, in either memory and byte order.
+//! NumPy's `.npy` files: an array's description and its unchanged bytes, in either memory order and byte order.
 //!
-//! Crates for this format type the elements, while Gridloom carries bytes that it does not look at. They also bring a
-//! parser generator for one line of header. No objects, records or texts.
+//! Crates for this format use typed elements, while Gridloom transfers bytes without interpreting them. They also
+//! bring a parser generator for one line of header. Objects, records and texts are not supported.
 //!
 //! ```text
 //! 93 "NUMPY" | major | minor | length of header, u16 (u32 from 2.0), little endian | header | elements
@@ -13,9 +13,9 @@ use anyhow::{Context, Result, bail};
 use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// The elements start at a multiple of this.
+/// The elements start at a multiple of this, in bytes.
 const ALIGNMENT: usize = 64;
-/// NumPy's letter and size of each element type.
+/// NumPy's code of each element type: a letter and a size.
 const CODES: [(&str, Dtype); 16] = [
     ("b1", Dtype::Bool),
     ("i1", Dtype::Int8),
@@ -35,15 +35,15 @@ const CODES: [(&str, Dtype); 16] = [
     ("c32", Dtype::ComplexLongDouble),
 ];
 
-/// Whether these bytes begin as a `.npy` file does.
+/// True if these bytes begin like a `.npy` file.
 pub fn is_npy(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// The array of a `.npy` file, and its elements.
+/// Parses a `.npy` file. Returns the array's description and its elements.
 ///
 /// # Errors
-/// If it is no `.npy` file, or its elements are no numbers.
+/// If it is not a `.npy` file, or if its elements are not numbers.
 pub fn read(bytes: &[u8]) -> Result<(Meta, &[u8])> {
     let rest = bytes.strip_prefix(MAGIC).context("not a .npy file")?;
     let (length, start) = match rest {
@@ -53,7 +53,7 @@ pub fn read(bytes: &[u8]) -> Result<(Meta, &[u8])> {
         [] => bail!("the file ends within its header"),
     };
     let (header, elements) = rest[start..].split_at_checked(length).context("the file ends within its header")?;
-    let header = std::str::from_utf8(header).context("the header is no text")?;
+    let header = std::str::from_utf8(header).context("the header is not UTF-8")?;
     let meta = parse_header(header).with_context(|| format!("header {}", header.trim()))?;
     match meta.checked_size_bytes() {
         Some(size_bytes) if size_bytes == elements.len() as u64 => Ok((meta, elements)),
@@ -71,10 +71,10 @@ fn parse_header(header: &str) -> Result<Meta> {
     let between = |text: &'_ str, open: char, close: char| -> Option<String> {
         Some(text.strip_prefix(open)?.split_once(close)?.0.to_string())
     };
-    let descr = between(field("descr")?, '\'', '\'').context("it holds records; expected numbers")?;
+    let descr = between(field("descr")?, '\'', '\'').context("it contains records; expected numbers")?;
     let code = descr.trim_start_matches(['<', '>', '|', '=']);
     let known = CODES.iter().find(|(known, _)| *known == code);
-    let Some(&(_, dtype)) = known else { bail!("it holds elements of type '{descr}'; expected numbers") };
+    let Some(&(_, dtype)) = known else { bail!("it contains elements of type '{descr}'; expected numbers") };
     let byte_order = match descr.as_bytes()[0] {
         b'<' => ByteOrder::Little,
         b'>' => ByteOrder::Big,
@@ -85,16 +85,16 @@ fn parse_header(header: &str) -> Result<Meta> {
         value if value.starts_with("False") => Order::C,
         _ => bail!("'fortran_order' is neither True nor False"),
     };
-    let extents = between(field("shape")?, '(', ')').context("'shape' is no tuple")?;
+    let extents = between(field("shape")?, '(', ')').context("'shape' is not a tuple")?;
     let extents = extents.split(',').map(str::trim).filter(|extent| !extent.is_empty());
     let shape = extents.map(|extent| extent.parse().with_context(|| format!("extent '{extent}'")));
     Ok(Meta::Array { dtype, byte_order, order, shape: shape.collect::<Result<_>>()? })
 }
 
-/// A `.npy` file with these elements.
+/// Returns a `.npy` file with these elements.
 ///
 /// # Errors
-/// If they are no numbers.
+/// If they are not numbers.
 pub fn write(meta: &Meta, elements: &[u8]) -> Result<Vec<u8>> {
     let (dtype, byte_order, order, shape) = match meta {
         Meta::Scalar { dtype, byte_order } => (dtype, byte_order, Order::C, &[][..]),
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(says(b"hello"), "not a .npy file");
         assert_eq!(says(&file[..40]), "the file ends within its header");
         assert_eq!(says(&file[..file.len() - 1]), "a float64[2] has 16 bytes, the file 15");
-        assert!(says(&replaced(&file, "<f8", "|O8")).ends_with("it holds elements of type '|O8'; expected numbers"));
+        assert!(says(&replaced(&file, "<f8", "|O8")).ends_with("it contains elements of type '|O8'; expected numbers"));
         assert!(says(&replaced(&file, "(2,)", "(x,)")).contains("extent 'x'"));
         for length in 0..file.len() {
             assert!(read(&file[..length]).is_err());

@@ -1,8 +1,8 @@
-//! A server machine that logs when the agent has registered it, and that ends if this agent never will.
+//! A server machine that logs when the agent has registered it, and that ends if the agent will never do so.
 //!
 //! The process that starts a server waits for this line. An agent that cannot be reached may start later: the server
-//! dials it again. An agent may refuse the server before it was ever registered, or the node may be no agent. Trying
-//! again would not help: the user has to correct the address or the secret.
+//! keeps trying to connect. But the agent may refuse a server that was never registered, or the node may not be an
+//! agent. Trying again would not help: the user has to correct the address or the secret.
 
 use gridloom_base::{Level, Machine, NodeId, Time, dial};
 use gridloom_core::node::message::{DirectoryMessage, DirectoryToServer, Message};
@@ -11,22 +11,22 @@ use gridloom_core::node::{Category, Effect, Input, LogLine, Role, Server};
 /// The line's text.
 pub const REGISTERED: &str = "registered with the agent";
 
-/// The machine. Its effects are the server's, a line for the log at each registration, and the end.
+/// The machine. Its effects are those of the server, a log line at each registration, and the end.
 pub struct Registering {
     server: Server,
     agent: String,
     was_registered: bool,
-    /// The agent, if connected: clients that map by themselves register this server, too.
+    /// The agent's node, if connected: clients that map by themselves register this server, too.
     node: Option<NodeId>,
 }
 
 impl Registering {
-    /// For the agent at that address.
+    /// Returns a machine for the agent at that address.
     pub fn new(server: Server, agent: String) -> Registering {
         Registering { server, agent, was_registered: false, node: None }
     }
 
-    /// Why trying again cannot help.
+    /// Returns why trying again cannot help, if that is so.
     fn hopeless(&self, input: &Input) -> Option<String> {
         let why = match input {
             Input::DialFailed { address, why, .. } if *address == self.agent && dial::is_lasting(why) => why.clone(),

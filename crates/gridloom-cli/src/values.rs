@@ -1,7 +1,7 @@
 //! Values on the command line: arguments from text, JSON or files, and results as JSON.
 //!
-//! Numbers and nested lists are JSON's. Values that JSON has no number for are texts, both ways: `"NaN"`, `"Infinity"`,
-//! `"-Infinity"`. A complex number is `[re, im]`; as an argument also `re`.
+//! Numbers and nested lists are those of JSON. Values for which JSON has no number are texts, in both directions:
+//! `"NaN"`, `"Infinity"`, `"-Infinity"`. A complex number is `[re, im]`; as an argument also `re`.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use serde_json::{Value as Json, json};
 
 use crate::npy;
 
-/// An argument: `text` itself, or the content of the file that `@FILE` names. `@@` stands for a first `@`.
+/// Parses an argument: `text` itself, or the content of the file that `@FILE` names. `@@` is an escaped first `@`.
 ///
 /// # Errors
-/// If it cannot be read, or is not what the parameter takes.
+/// If it cannot be read, or if the parameter does not accept it.
 pub fn argument(text: &str, param: &Param) -> Result<Value> {
     let (content, file) = match text.strip_prefix('@') {
         Some(rest) if !rest.starts_with('@') => {
@@ -28,7 +28,7 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
     };
     let dtype = match param.base {
         _ if param.is_list() => return list_from_json(&content),
-        BaseType::Text => return Ok(Value::text(std::str::from_utf8(&content).context("it is no text (UTF-8)")?)),
+        BaseType::Text => return Ok(Value::text(std::str::from_utf8(&content).context("it is not a text (UTF-8)")?)),
         BaseType::String => {
             return Ok(match std::str::from_utf8(&content) {
                 Ok(text) => Value::text(text),
@@ -48,10 +48,10 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
     }
 }
 
-/// A list of texts; `null` is an item that is missing.
+/// Parses a list of texts; `null` is a missing item.
 fn list_from_json(content: &[u8]) -> Result<Value> {
     let items: Vec<Option<String>> = serde_json::from_slice(content)
-        .context("expected a list of texts, such as [\"one\", \"two\"]; null stands for an item that is missing")?;
+        .context("expected a list of texts, such as [\"one\", \"two\"]; null is a missing item")?;
     Ok(Value::list(items.iter().map(|item| item.as_deref().map(str::as_bytes))))
 }
 
@@ -69,13 +69,13 @@ fn from_npy(content: &[u8], param: &Param) -> Result<Value> {
 fn from_json(content: &[u8], param: &Param, dtype: Dtype) -> Result<Value> {
     let parsed = match serde_json::from_slice(content) {
         Ok(parsed) => parsed,
-        // At a shell's prompt quotes around words are tedious: NaN stands for "NaN".
+        // Quotes around words are tedious at a shell's prompt: NaN is accepted for "NaN".
         Err(error) => match std::str::from_utf8(content).map(str::trim) {
             Ok(word @ ("NaN" | "Infinity" | "-Infinity")) => json!(word),
-            word => bail!("'{}' is no number or array: {error}", word.unwrap_or("it")),
+            word => bail!("'{}' is not a number or an array: {error}", word.unwrap_or("it")),
         },
     };
-    // The innermost list of a complex array may be a pair, which is no dimension.
+    // The innermost list of a complex array may be a pair, which is not a dimension.
     let depth = if is_complex(dtype) { param.dims.len() } else { usize::MAX };
     let mut shape = Vec::new();
     let mut level = Some(&parsed);
@@ -117,7 +117,7 @@ fn push(item: &Json, dtype: Dtype, bytes: &mut Vec<u8>) -> Result<()> {
     macro_rules! whole {
         ($type:ty) => {{
             let wide = item.as_i64().map(i128::from).or(item.as_u64().map(i128::from));
-            let wide = wide.ok_or_else(|| anyhow!("{item} is no whole number, as {dtype} needs"))?;
+            let wide = wide.ok_or_else(|| anyhow!("{item} is not a whole number, as {dtype} requires"))?;
             let value = <$type>::try_from(wide).map_err(|_| anyhow!("{item} does not fit {dtype}"))?;
             bytes.extend(value.to_ne_bytes())
         }};
@@ -154,7 +154,7 @@ fn real(item: &Json) -> Result<f64> {
         Some("NaN") => Ok(f64::NAN),
         Some("Infinity") => Ok(f64::INFINITY),
         Some("-Infinity") => Ok(f64::NEG_INFINITY),
-        _ => item.as_f64().ok_or_else(|| anyhow!("{item} is no number")),
+        _ => item.as_f64().ok_or_else(|| anyhow!("{item} is not a number")),
     }
 }
 
@@ -171,23 +171,23 @@ fn pair(item: &Json) -> Result<[Json; 2]> {
     match item {
         Json::Array(parts) => match &parts[..] {
             [re, im] => Ok([re.clone(), im.clone()]),
-            _ => bail!("{item} is no complex number; expected [re, im]"),
+            _ => bail!("{item} is not a complex number; expected [re, im]"),
         },
         re => Ok([re.clone(), json!(0)]),
     }
 }
 
-/// A value as JSON: row by row, whatever its order in memory.
+/// Returns a value as JSON: row by row, whatever its order in memory.
 ///
 /// # Errors
-/// If its elements have no decimal form here, or there are no bytes.
+/// If its elements have no decimal form here, or if it has no bytes.
 pub fn to_json(value: &Value) -> Result<Json> {
     let bytes = value.payload().map(Payload::bytes).context("the value was simulated: it has no content")?;
     let (dtype, byte_order, order, shape) = match value.meta() {
         Meta::Text { .. } => return Ok(json!(String::from_utf8_lossy(bytes))),
         Meta::Bytes { .. } => return Ok(json!(bytes)),
         Meta::List { .. } => {
-            let items = value.items().context("it is no list")?;
+            let items = value.items().context("it is not a list")?;
             let texts: Vec<_> = items.iter().map(|item| item.map(String::from_utf8_lossy)).collect();
             return Ok(json!(texts));
         }
@@ -202,7 +202,7 @@ pub fn to_json(value: &Value) -> Result<Json> {
     nest(&native, dtype, &dims, 0)
 }
 
-/// Extent and distance, in elements, of each dimension.
+/// Returns the extent and the stride, in elements, of each dimension.
 fn strided(shape: &[u64], order: Order) -> Vec<(usize, usize)> {
     let mut dims = vec![(0, 0); shape.len()];
     let mut stride = 1;
@@ -247,7 +247,7 @@ fn element(bytes: &[u8], dtype: Dtype) -> Result<Json> {
         Dtype::Uint16 => json!(number!(u16)),
         Dtype::Uint32 => json!(number!(u32)),
         Dtype::Uint64 => json!(number!(u64)),
-        // By its shortest decimal form: 0.1 stays 0.1.
+        // Through its shortest decimal form: 0.1 remains 0.1.
         Dtype::Float32 => decimal(number!(f32).to_string().parse().context("a printed number")?),
         Dtype::Float64 => decimal(number!(f64)),
         Dtype::Complex64 => return parts(Dtype::Float32),
@@ -302,14 +302,14 @@ mod tests {
     #[test]
     fn wrong_arguments_are_named() {
         let says = |param, text| format!("{:#}", round(param, text).unwrap_err());
-        assert_eq!(says("IN int x", "2.5"), "2.5 is no whole number, as int32 needs");
-        assert_eq!(says("IN char c", "\"NT\""), "\"NT\" is no whole number, as int8 needs");
+        assert_eq!(says("IN int x", "2.5"), "2.5 is not a whole number, as int32 requires");
+        assert_eq!(says("IN char c", "\"NT\""), "\"NT\" is not a whole number, as int8 requires");
         assert_eq!(says("IN int x", "3000000000"), "3000000000 does not fit int32");
         assert_eq!(says("IN float x", "1e300"), "1e+300 does not fit float32");
         assert_eq!(says("IN double a[n][n]", "[[1,2],[3]]"), "an array has rows of 2 and of 1 elements");
         assert_eq!(says("IN double a[n][n]", "[[1,2],3]"), "an array has rows of different depth");
         assert_eq!(says("IN double x", "[1]"), "expected a number, got an array");
-        assert!(says("IN double x", "one").starts_with("'one' is no number or array: "));
+        assert!(says("IN double x", "one").starts_with("'one' is not a number or an array: "));
     }
 
     #[test]

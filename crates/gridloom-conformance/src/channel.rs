@@ -1,53 +1,54 @@
-//! The conformance suite of channels: what every world makes of the same two ends.
+//! The conformance suite of channels: the same two ends must behave the same in every world.
 //!
-//! Each case is the code of the two ends. A world runs them at the same time, each on one [`End`] of a fresh channel:
+//! Each case is the code of the two ends. A world runs them concurrently, each on one [`End`] of a new channel:
 //! threads on sockets in the real world, processes in virtual time in the simulated one.
 
 use std::sync::mpsc::{Sender, channel};
 
 use gridloom_channel::Kind;
 
-/// One end, as the suite sees it. A world implements it around its channel.
+/// One end of a channel. Each world implements it for its own channels.
 pub trait End {
-    /// Queues an urgent frame, and does not wait.
+    /// Queues an urgent frame without waiting.
     fn urge(&mut self, body: &[u8]);
 
-    /// Queues a bulk frame if there is credit, and does not wait. Whether there was.
+    /// Queues a bulk frame if there is credit, without waiting. Returns true if there was.
     fn offer(&mut self, body: &[u8]) -> bool;
 
-    /// Sends a bulk frame: waits for credit. False if the channel has ended.
+    /// Sends a bulk frame, waiting for credit. Returns false if the channel has ended.
     fn send(&mut self, body: &[u8]) -> bool;
 
-    /// Waits for the next frame; `None` when the other end has closed, or the channel broke. Queued frames go meanwhile.
+    /// Waits for the next frame, sending queued frames meanwhile. Returns `None` if the other end closed or the
+    /// channel broke.
     fn receive(&mut self) -> Option<(Kind, Vec<u8>)>;
 
-    /// Waits until everything queued is on its way, and closes.
+    /// Waits until all queued frames have been written, and closes.
     fn close(&mut self);
 }
 
 /// The code of one end.
 pub type Code = Box<dyn FnOnce(&mut dyn End) + Send>;
 
-/// Runs the code of both ends of a new channel at the same time, until both have returned.
+/// Runs the code of both ends of a new channel concurrently until both have returned.
 pub type Run<'a> = &'a mut dyn FnMut([Code; 2]);
 
-/// One case: its name and what it does.
+/// A case: its name and its code.
 pub type Case = (&'static str, fn(Run<'_>));
 
 /// All cases. The credit of the channels is [`CREDIT_BYTES`].
 pub const CASES: &[Case] = &[
-    ("frames of a lane keep their order, and the end comes last", order),
-    ("a frame goes there and its answer back", there_and_back),
-    ("two that send much to each other both get it", both_ways),
-    ("an offer past the credit is refused, and taken later", credit),
-    ("an urgent frame passes bulk that waits", urgent_passes),
+    ("frames of a lane keep their order, and the end is last", order),
+    ("a frame is sent and answered", there_and_back),
+    ("two ends that send much to each other both receive it", both_ways),
+    ("an offer beyond the credit is refused and accepted later", credit),
+    ("an urgent frame overtakes queued bulk frames", urgent_passes),
     ("after the end nothing can be sent", ended),
 ];
 
-/// The credit of the suite's channels: bytes that may wait.
+/// The credit of the suite's channels: bytes that may be queued.
 pub const CREDIT_BYTES: usize = 64 << 10;
 
-/// More than any system keeps on its way between two ends.
+/// More bytes than any system buffers between two ends.
 const MUCH_BYTES: usize = 24 << 20;
 
 fn body(number: usize, size: usize) -> Vec<u8> {
@@ -105,7 +106,8 @@ fn both_ways(run: Run<'_>) {
                 let got = end.receive();
                 assert!(got == Some((Kind::Letter, body(part, MUCH_BYTES / parts))), "part {part}");
             }
-            // The first end that is done leaves the channel to the other. An urgent frame could pass the last part.
+            // The end that finishes first lets the other close the channel. An urgent frame could overtake the last
+            // part.
             assert!(end.send(b"done"), "the other end waits for it");
             assert_eq!(end.receive(), Some((Kind::Letter, b"done".to_vec())));
             end.close();
@@ -114,7 +116,7 @@ fn both_ways(run: Run<'_>) {
     run([code(), code()]);
 }
 
-/// Offers until one is refused: how many were taken.
+/// Offers frames until one is refused. Returns how many were taken.
 fn fill(end: &mut dyn End, part: &[u8]) -> usize {
     let most = MUCH_BYTES / part.len();
     (0..most).find(|_| !end.offer(part)).expect("what waits is bounded")
@@ -159,8 +161,8 @@ fn urgent_passes(run: Run<'_>) {
                 after += u32::from(kind != Kind::Message && told.is_some());
             }
             assert_eq!(told, Some(bulk));
-            // More bytes waited than the credit: at most one of those frames had begun.
-            assert!(after >= 3, "{after} of {bulk} bulk frames came after it");
+            // More bytes than the credit were queued: at most one of those frames had begun.
+            assert!(after >= 3, "{after} of {bulk} bulk frames arrived after it");
         }),
     ]);
 }
@@ -174,7 +176,7 @@ fn ended(run: Run<'_>) {
         Box::new(|end| {
             assert_eq!(end.receive(), Some((Kind::Message, b"bye".to_vec())));
             assert_eq!(end.receive(), None);
-            // The system may take some before it says so.
+            // The system may take some data before it reports the close.
             assert!((0..1000).any(|_| !end.send(&body(0, 100_000))));
         }),
     ]);

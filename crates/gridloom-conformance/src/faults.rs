@@ -1,27 +1,26 @@
-//! A stream with faults, for tests: where a channel meets what networks do to it.
+//! A stream with injected faults, for tests of channels.
 
 use std::io::{self, ErrorKind, Read, Write};
 
-/// What goes wrong on a stream.
+/// The faults to inject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Faults {
-    /// A read or write moves so many bytes at most.
+    /// Largest number of bytes per read or write.
     pub cut_bytes: usize,
-    /// Every so many-th call does nothing but say that it would block.
+    /// Each call whose number is a multiple of this only reports that it would block.
     pub block_every: u64,
-    /// The stream breaks when so many bytes have been written.
+    /// The stream breaks after this many bytes have been written.
     pub break_after_bytes: u64,
 }
 
 impl Faults {
-    /// None.
+    /// No faults.
     pub const NONE: Faults = Faults { cut_bytes: usize::MAX, block_every: u64::MAX, break_after_bytes: u64::MAX };
 }
 
-/// A stream that has them.
+/// A stream with injected faults.
 #[derive(Debug)]
 pub struct Faulty<S> {
-    /// The stream itself.
     pub stream: S,
     faults: Faults,
     calls: u64,
@@ -29,12 +28,11 @@ pub struct Faulty<S> {
 }
 
 impl<S> Faulty<S> {
-    /// Around a stream.
     pub fn new(stream: S, faults: Faults) -> Faulty<S> {
         Faulty { stream, faults, calls: 0, written: 0 }
     }
 
-    /// How many bytes the next call moves at most.
+    /// Returns how many bytes the next call may move.
     fn room(&mut self, bytes: usize) -> io::Result<usize> {
         self.calls += 1;
         if self.written >= self.faults.break_after_bytes {

@@ -1,7 +1,7 @@
-//! The conformance suite: what every world must make of the same grid and the same commands.
+//! The conformance suite of grids: the same grid and the same commands must have the same outcome in every world.
 //!
-//! Written against [`World`], run on the simulated world by `gridloom-sim` and on real processes by `gridloom-cli`. The
-//! functions are described by [`IDL`]; [`C_SOURCE`] has their bodies for the world that runs them.
+//! The cases use [`World`]. `gridloom-sim` runs them in the simulated world and `gridloom-cli` on real processes.
+//! [`IDL`] describes the functions; [`C_SOURCE`] has their bodies for the world that runs them.
 
 mod methods;
 mod names;
@@ -18,7 +18,7 @@ use gridloom_core::node::world::{ServerSpec, World};
 use gridloom_idl::Definition;
 use stage::Stage;
 
-/// The functions of the suite.
+/// Descriptions of the suite's functions.
 pub const IDL: &str = "
 Module suite;
 Define null() \"nothing\" CalcOrder 1 Calls \"C\" suite_null();
@@ -30,7 +30,7 @@ Calls \"C\" suite_wait(ms, n, x, y);
 Define increment(IN int n, INOUT double x[n]) \"x := x + 1\" CalcOrder n Calls \"C\" suite_increment(n, x);
 ";
 
-/// Their bodies.
+/// Bodies of the suite's functions.
 pub const C_SOURCE: &str = "
 #include <time.h>
 void suite_null(void) {}
@@ -44,42 +44,42 @@ void suite_wait(int ms, int n, const double *x, double *y) {
 void suite_increment(int n, double *x) { for (int i = 0; i < n; i++) x[i] += 1; }
 ";
 
-/// One case: its name and what it does with a fresh world.
+/// A case: its name and its code, which gets a new world.
 pub type Case = (&'static str, fn(&mut dyn World));
 
-/// All cases.
+/// Returns all cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     CALLS.iter().chain(names::CASES).chain(methods::CASES).chain(plain::CASES)
 }
 
 const CALLS: &[Case] = &[
-    ("a plain call brings its result back", plain_call),
-    ("a group's results stay until asked for", group_keeps_results),
+    ("a plain call returns its result", plain_call),
+    ("a group's results are kept until they are requested", group_keeps_results),
     ("an in-place argument keeps its old version", in_place_keeps_old_version),
     ("a killed server's part runs elsewhere", killed_server),
-    ("a hung server is noticed and its part runs elsewhere", hung_server),
-    ("results that only a lost server held are computed again", lost_results_come_again),
+    ("a hung server is detected and its part runs elsewhere", hung_server),
+    ("results that only a lost server held are recomputed", lost_results_come_again),
     ("no server left is an error, not a wait", no_server_left),
     ("a group without its agent is an error", agent_gone),
     ("an unknown function is an error", unknown_function),
     ("a full store is an error", full_store),
     ("a time limit ends a call", time_limit),
-    ("a time limit of the transfer of arguments ends a call, but none that computes", time_limits_of_arguments),
+    ("a time limit for the transfer of arguments ends a call, but not a running one", time_limits_of_arguments),
     ("a cancelled call ends", cancelled_call),
     ("a cancelled group ends", cancelled_group),
     ("two clients do not see each other", two_clients),
-    ("a server tells what its functions have printed", output_told),
-    ("servers pass on what comes to them", passed_on),
-    ("what a killed server was to pass on comes from elsewhere", passed_on_by_a_killed_server),
+    ("a server reports what its functions have printed", output_told),
+    ("servers forward data while they receive them", passed_on),
+    ("data that a killed server should forward are fetched from elsewhere", passed_on_by_a_killed_server),
 ];
 
-/// Longest that any wait of the suite may take: the time in which silence is noticed, and as much again.
+/// Time limit of any wait of the suite: twice the time after which a silent peer counts as lost, and some more.
 const PATIENCE_NS: u64 = 2 * SILENCE_NS_MAX + 10 * SECOND_NS;
 const ELEMENTS: u64 = 10_000;
-/// Of an array that is passed on while it comes.
+/// Elements of an array that is large enough to be forwarded while it is received.
 const LARGE_ELEMENTS: u64 = 4 * PARTS.passed_on_bytes_min() / 8;
 
-/// The suite's functions.
+/// Returns the suite's functions.
 pub fn definitions() -> Vec<Definition> {
     gridloom_idl::parse(IDL, "suite.idl").expect("the suite's functions parse")
 }
@@ -112,7 +112,7 @@ fn group_keeps_results(world: &mut dyn World) {
     let (first, last) = (a.outputs[0].datum, c.outputs[0].datum);
     let group = stage.run(vec![a, b, c], &[(x, meta)]);
     stage.group_end(group);
-    assert!(stage.world.value(stage.client, last).is_none(), "a result came that nobody asked for");
+    assert!(stage.world.value(stage.client, last).is_none(), "a result arrived that nobody requested");
     stage.expect(last, |i| 4.0 * i);
     stage.expect(first, |i| 2.0 * i);
 }
@@ -133,7 +133,8 @@ fn in_place_keeps_old_version(world: &mut dyn World) {
     stage.expect(old, |i| 2.0 * i);
 }
 
-/// Four chains of three tasks, each task taking some time; the first of the first chain is returned with the results.
+/// Submits four chains of three tasks, each of which takes some time. Returns the group, the first task of the first
+/// chain, and the results.
 fn chains(stage: &mut Stage<'_>) -> (GroupId, TaskId, Vec<DatumId>) {
     let n = ELEMENTS as i32;
     let (mut tasks, mut last) = (Vec::new(), Vec::new());
@@ -158,7 +159,7 @@ fn killed_server(world: &mut dyn World) {
     assert!(stage.end_of(first).is_ok());
     stage.world.kill(stage.servers[server]);
     stage.group_end(group);
-    assert!(!stage.lost.is_empty(), "the loss was not told");
+    assert!(!stage.lost.is_empty(), "the loss was not reported");
     for datum in last {
         stage.expect(datum, |i| i);
     }
@@ -173,7 +174,7 @@ fn hung_server(world: &mut dyn World) {
     stage.world.hang(stage.servers[server]);
     stage.group_end(group);
     let noticed_ns = stage.world.now().since(hung_at);
-    assert!(noticed_ns < SILENCE_NS_MAX + 5 * SECOND_NS, "noticed after {noticed_ns} ns");
+    assert!(noticed_ns < SILENCE_NS_MAX + 5 * SECOND_NS, "detected after {noticed_ns} ns");
     for datum in last {
         stage.expect(datum, |i| i);
     }
@@ -247,7 +248,7 @@ fn time_limit(world: &mut dyn World) {
     assert_eq!(stage.end_of(null), Ok(vec![]));
 }
 
-/// The arguments of a call that computes are there in time. Those of another wait for room behind it.
+/// The arguments of a running call are there in time. Those of another call wait for room behind it.
 fn time_limits_of_arguments(world: &mut dyn World) {
     let mut stage = Stage::with_memory(world, 1, 8 * ELEMENTS * 5 / 2);
     let limits = |seconds| CallLimits { arguments_ns: Some(seconds * SECOND_NS), ..CallLimits::default() };
@@ -296,7 +297,7 @@ fn two_clients(world: &mut dyn World) {
     }
 }
 
-/// Functions of the suite print nothing; the answer says so, and one that is to wait comes no sooner.
+/// The suite's functions print nothing: the answer reports no output, and an answer that has to wait is not early.
 fn output_told(world: &mut dyn World) {
     let mut stage = Stage::new(world, 1);
     let server = *stage.names.keys().next().expect("the directory has the server");
@@ -317,7 +318,7 @@ fn output_told(world: &mut dyn World) {
     }
 }
 
-/// Takes an array to three servers, each from the one before it, and gives its groups.
+/// Sends an array to three servers, each from the one before it. Returns the array and the groups.
 fn along_a_chain(stage: &mut Stage<'_>) -> (DatumId, Meta, [GroupId; 3]) {
     let (x, meta) = stage.array_of(LARGE_ELEMENTS);
     let groups = [0, 1, 2].map(|place: usize| {
@@ -327,7 +328,7 @@ fn along_a_chain(stage: &mut Stage<'_>) -> (DatumId, Meta, [GroupId; 3]) {
     (x, meta, groups)
 }
 
-/// The server at the end of the chain doubles what came.
+/// The server at the end of the chain doubles the array it received.
 fn double_at_the_end(stage: &mut Stage<'_>, x: DatumId, meta: Meta) {
     let mut task = stage.task("double_all", &[LARGE_ELEMENTS as i32], &[x], 1);
     task.outputs[0].meta = meta.clone();

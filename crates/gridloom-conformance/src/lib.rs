@@ -1,7 +1,7 @@
-//! The conformance suites: what every world must make of the same commands (`grid`), of the same processes
-//! (`process`), and of the same two ends of a channel (`channel`, with a stream that has `faults`).
+//! The conformance suites: the same commands (`grid`), the same processes (`process`) and the same two ends of a
+//! channel (`channel`, with a stream that has `faults`) must behave the same in every world.
 //!
-//! Tests of the worlds depend on this crate. No program does.
+//! Only tests of the worlds depend on this crate, no program does.
 
 #![forbid(unsafe_code)]
 

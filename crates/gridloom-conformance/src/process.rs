@@ -1,6 +1,6 @@
-//! The conformance suite of processes: what every world must make of the same code.
+//! The conformance suite of processes: the same code must behave the same in every world.
 //!
-//! Written against [`ProcessWorld`]; run on the simulated world by `gridloom-sim` and on real sockets by `gridloom-net`.
+//! The cases use [`ProcessWorld`]. `gridloom-sim` runs them in the simulated world and `gridloom-net` on real sockets.
 //! There are two hosts, `a` and `b`.
 
 use std::sync::mpsc::{Sender, channel};
@@ -9,30 +9,30 @@ use gridloom_base::limits::{SEND_BYTES_MAX, URGENT_BYTES_MAX};
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
 
-/// A process's code.
+/// The code of a process.
 pub type Body = Box<dyn FnOnce(&mut dyn ProcessWorld) + Send>;
 
-/// What runs the suite's processes: `(host, name, code)` each, all until they have returned.
+/// Runs the suite's processes, each a `(host, name, code)`, until all have returned.
 pub type Run<'a> = &'a mut dyn FnMut(Vec<(&'static str, &'static str, Body)>);
 
-/// One case: its name and what it does.
+/// A case: its name and its code.
 pub type Case = (&'static str, fn(Run<'_>));
 
 pub const CASES: &[Case] = &[
-    ("a letter goes there and its answer back", there_and_back),
-    ("letters of a connection keep their order, and the close comes last", order_and_close),
-    ("two that send much to each other both get it", both_ways),
-    ("a time limit is kept", time_limit),
-    ("to connect where no process listens is an error", nobody_there),
-    ("what is closed takes nothing more", closed_takes_nothing),
-    ("several senders are told apart", several_senders),
-    ("what was sent arrives, whatever the sender has not read", unread_and_gone),
-    ("what is closed stays closed, on both sides", stays_closed),
-    ("a process may talk to itself", with_itself),
-    ("an offer without room comes back, and is taken later", offered),
-    ("an urgent letter passes those that wait", urgent_passes),
-    ("what was offered arrives, though its sender closes", offered_and_closed),
-    ("what is closed takes no offer and nothing urgent", closed_takes_no_offer),
+    ("a message is sent and answered", there_and_back),
+    ("messages of a connection keep their order, and the close is last", order_and_close),
+    ("two processes that send much to each other both receive it", both_ways),
+    ("a time limit is observed", time_limit),
+    ("connecting where no process listens is an error", nobody_there),
+    ("a closed connection accepts nothing more", closed_takes_nothing),
+    ("several senders are distinguished", several_senders),
+    ("sent messages arrive even if the sender has unread ones", unread_and_gone),
+    ("a closed connection stays closed on both sides", stays_closed),
+    ("a process may connect to itself", with_itself),
+    ("an offer without room is returned and accepted later", offered),
+    ("an urgent message overtakes queued ones", urgent_passes),
+    ("an offered message arrives even if its sender closes", offered_and_closed),
+    ("a closed connection accepts no offer and nothing urgent", closed_takes_no_offer),
 ];
 
 fn note(notes: &Sender<String>, text: String) {
@@ -43,14 +43,14 @@ fn letter(kind: &str, payload: Vec<u8>) -> Letter {
     Letter { kind: kind.into(), payload }
 }
 
-/// Connects, as soon as somebody listens.
+/// Connects as soon as a process listens there.
 fn reach(world: &mut dyn ProcessWorld, host: &str, port: u16) -> PeerId {
     for _ in 0..1000 {
         match world.connect(host, port) {
             Ok(peer) => return peer,
             Err(ProcessError::CannotConnect { .. }) => {
                 let at = world.now() + 10 * MILLISECOND_NS;
-                world.sleep_until(at).expect("the world goes on");
+                world.sleep_until(at).expect("the world has not ended");
             }
             Err(error) => panic!("{error}"),
         }
@@ -59,9 +59,9 @@ fn reach(world: &mut dyn ProcessWorld, host: &str, port: u16) -> PeerId {
 }
 
 fn next_letter(world: &mut dyn ProcessWorld) -> (PeerId, Letter) {
-    match world.receive(None).expect("the world goes on") {
+    match world.receive(None).expect("the world has not ended") {
         Some(Incoming::Letter { from, letter }) => (from, letter),
-        other => panic!("expected a letter, got {other:?}"),
+        other => panic!("expected a message, got {other:?}"),
     }
 }
 
@@ -105,7 +105,7 @@ fn order_and_close(run: Run<'_>) {
             Box::new(move |world| {
                 world.listen(4002).expect("the port is free");
                 loop {
-                    match world.receive(None).expect("the world goes on") {
+                    match world.receive(None).expect("the world has not ended") {
                         Some(Incoming::Letter { letter, .. }) => note(&heard, letter.payload.len().to_string()),
                         Some(Incoming::Closed { .. }) => return note(&heard, "closed".into()),
                         None => unreachable!("no time limit was given"),
@@ -138,7 +138,7 @@ fn both_ways(run: Run<'_>) {
             let (_, got) = next_letter(world);
             assert_eq!((got.payload.len(), got.payload[0]), (SIZE / 4, part));
         }
-        // The process that is done first leaves the connection to the other.
+        // The process that finishes first lets the other close the connection.
         world.send(peer, letter("done", Vec::new())).expect("the other waits for it");
         assert_eq!(&*next_letter(world).1.kind, "done");
     };
@@ -174,7 +174,7 @@ fn time_limit(run: Run<'_>) {
             assert_eq!(world.receive(Some(until)), Ok(None));
             assert!(world.now() >= until);
             let until = world.now() + SECOND_NS / 20;
-            world.sleep_until(until).expect("the world goes on");
+            world.sleep_until(until).expect("the world has not ended");
             assert!(world.now() >= until);
         }),
     )]);
@@ -261,7 +261,7 @@ fn unread_and_gone(run: Run<'_>) {
     const SIZE: usize = 300_000;
     let pause = |world: &mut dyn ProcessWorld, ns: u64| {
         let at = world.now() + ns;
-        world.sleep_until(at).expect("the world goes on");
+        world.sleep_until(at).expect("the world has not ended");
     };
     let client = move |closes: bool| -> Body {
         Box::new(move |world| {
@@ -287,7 +287,7 @@ fn unread_and_gone(run: Run<'_>) {
                 pause(world, SECOND_NS / 2);
                 let mut got = Vec::new();
                 while got.len() < 2 {
-                    match world.receive(None).expect("the world goes on") {
+                    match world.receive(None).expect("the world has not ended") {
                         Some(Incoming::Letter { letter, .. }) => got.push(letter.payload.len()),
                         Some(Incoming::Closed { why, .. }) => assert!(!got.is_empty(), "{why}"),
                         None => unreachable!("no time limit was given"),
@@ -354,7 +354,8 @@ fn with_itself(run: Run<'_>) {
     )]);
 }
 
-/// A process with a connection to itself: nothing is read while it does not wait. It gets the end that it dialled.
+/// Returns a process with a connection to itself: while it does not wait, nothing is read. Its code gets the
+/// connecting end.
 fn alone(
     port: u16,
     code: impl FnOnce(&mut dyn ProcessWorld, PeerId) + Send + 'static,
@@ -367,24 +368,24 @@ fn alone(
     ("a", "alone", Box::new(body))
 }
 
-/// Bytes of one letter of [`fill`].
+/// Size of one message of [`fill`], in bytes.
 const PART_BYTES: usize = 64 << 10;
 
-/// Offers letters of type `bulk` until one comes back: how many were taken.
+/// Offers messages of type `bulk` until one is returned. Returns how many were taken.
 fn fill(world: &mut dyn ProcessWorld, peer: PeerId) -> usize {
-    // More than any system keeps on its way, and what may wait.
+    // More than any system buffers, plus the bytes that may be queued.
     let most = (64 << 20) / PART_BYTES;
     for taken in 0..most {
         let one = letter("bulk", vec![taken as u8; PART_BYTES]);
-        if let Some(back) = world.offer(peer, one.clone()).expect("the connection stands") {
+        if let Some(back) = world.offer(peer, one.clone()).expect("the connection is open") {
             assert_eq!(back, one);
             return taken;
         }
     }
-    panic!("{most} letters were taken, and none was read");
+    panic!("{most} messages were accepted, and none was read");
 }
 
-/// Receives so many letters of [`fill`], those from that number on.
+/// Receives the messages of [`fill`] with these numbers.
 fn drain(world: &mut dyn ProcessWorld, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let (_, got) = next_letter(world);
@@ -408,7 +409,7 @@ fn urgent_passes(run: Run<'_>) {
     run(vec![alone(4012, |world, there| {
         let taken = fill(world, there);
         for number in 0..3 {
-            world.urge(there, letter("urgent", vec![number])).expect("the connection stands");
+            world.urge(there, letter("urgent", vec![number])).expect("the connection is open");
         }
         let large = letter("urgent", vec![0; URGENT_BYTES_MAX as usize + 1]);
         assert!(matches!(world.urge(there, large), Err(ProcessError::TooLarge { .. })));
@@ -426,9 +427,9 @@ fn urgent_passes(run: Run<'_>) {
                 }
             }
         }
-        // All that waited, but for the letter that had begun.
+        // All queued messages except the one that had begun.
         let waited = SEND_BYTES_MAX as usize / PART_BYTES;
-        assert!(after + 2 > waited, "{after} of {taken} letters came after the first urgent one");
+        assert!(after + 2 > waited, "{after} of {taken} messages arrived after the first urgent one");
     })]);
 }
 

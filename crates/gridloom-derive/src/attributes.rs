@@ -11,7 +11,7 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// Reads them; `allowed` are those that have a meaning there.
+    /// Reads the attributes; `allowed` are those that are valid there.
     pub(crate) fn read(attributes: &[Attribute], allowed: &[&str]) -> Result<Attributes> {
         let mut found = Attributes::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("message")) {
@@ -40,7 +40,7 @@ impl Attributes {
         Ok(found)
     }
 
-    /// Those of the type itself, and where the crate of typed layouts is.
+    /// Reads the attributes of the type itself, and the path of the crate of typed layouts.
     pub(crate) fn of_type(input: &DeriveInput) -> Result<(Attributes, Path)> {
         if !input.generics.params.is_empty() {
             return Err(Error::new_spanned(

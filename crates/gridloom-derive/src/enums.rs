@@ -1,4 +1,4 @@
-//! Enums: without data an enum of C, with data a tagged union.
+//! Enums: without data a C enum, with data a tagged union.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

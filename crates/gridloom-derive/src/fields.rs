@@ -10,11 +10,11 @@ use syn::{
 
 use crate::attributes::{Attributes, name_or};
 
-/// A field in Rust, with what it is in C.
+/// A Rust field and its C counterpart.
 struct Field {
-    /// As a local variable.
+    /// Its name as a local variable.
     local: Ident,
-    /// As it stands in the pattern or initialiser: `name` or `0`.
+    /// Its name in the pattern or initializer: `name` or `0`.
     member: syn::Member,
     name: String,
     ty: Type,
@@ -27,11 +27,11 @@ struct Field {
 pub(crate) struct Layout {
     /// `[(size, align), …]`.
     pub(crate) sizes: TokenStream,
-    /// `vec![Field, …]`, with `declare` at hand.
+    /// `vec![Field, …]`, with `declare` in scope.
     pub(crate) fields: TokenStream,
-    /// Writes the locals, with `writer`, `at` and `offsets` at hand.
+    /// Writes the locals, with `writer`, `at` and `offsets` in scope.
     pub(crate) write: TokenStream,
-    /// Sets the locals, with `reader`, `at` and `offsets` at hand.
+    /// Sets the locals, with `reader`, `at` and `offsets` in scope.
     pub(crate) read: TokenStream,
     /// `{ member: local, … }`.
     pub(crate) pattern: TokenStream,
@@ -89,7 +89,7 @@ pub(crate) fn derive_struct(input: &DeriveInput, data: &DataStruct) -> Result<To
 
 pub(crate) fn layout_of(fields: &Fields, _layout: &Path) -> Result<Layout> {
     let fields = fields.iter().enumerate().map(|(n, field)| read_field(n, field)).collect::<Result<Vec<Field>>>()?;
-    // A Vec without a length of its own has a length field before it.
+    // A Vec without a length attribute has a length field before it.
     let mut names: Vec<String> = Vec::new();
     for field in &fields {
         if field.element.is_some() && field.attributes.length.is_none() {
@@ -211,7 +211,7 @@ fn read_field(number: usize, field: &syn::Field) -> Result<Field> {
     Ok(Field { local, member, name, ty: field.ty.clone(), attributes, element })
 }
 
-/// The element type of a `Vec`, told by its name as all derive macros do.
+/// Returns the element type of a `Vec`, recognized by its name as in all derive macros.
 fn vec_element(ty: &Type) -> Option<Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|segment| segment.ident == "Vec")?;
@@ -240,7 +240,7 @@ fn operator(op: &BinOp) -> Result<(&'static str, Ident)> {
     Ok((text, format_ident!("{method}")))
 }
 
-/// Code for the length, an `Option<i128>`, over the locals.
+/// Generates code for the length, an `Option<i128>`, over the locals.
 fn evaluate(expression: &Expr, fields: &[(&Ident, &str)]) -> Result<TokenStream> {
     match expression {
         Expr::Paren(inner) => evaluate(&inner.expr, fields),
@@ -268,7 +268,7 @@ fn evaluate(expression: &Expr, fields: &[(&Ident, &str)]) -> Result<TokenStream>
     }
 }
 
-/// The length as text, with the fields' names of C.
+/// Prints the length with the C names of the fields.
 fn renamed(expression: &Expr, fields: &[(&Ident, &str)]) -> Result<String> {
     Ok(match expression {
         Expr::Paren(inner) => format!("({})", renamed(&inner.expr, fields)?),

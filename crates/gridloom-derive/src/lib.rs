@@ -1,5 +1,5 @@
-//! `#[derive(Message)]`: a Rust struct or enum as the C struct that corresponds to it, with its layout on this machine
-//! computed by the compiler. The correspondence is described at `gridloom_layout::rust`.
+//! `#[derive(Message)]`: a Rust struct or enum as the corresponding C struct, with its layout on this machine
+//! computed by the compiler. The correspondence is described in `gridloom_layout::rust`.
 //!
 //! Attributes, all optional:
 //!
@@ -8,7 +8,7 @@
 //! | `#[message(name = "…")]` | a type, field or variant | its name in C; a variant's constant if the enum has no data |
 //! | `#[message(c = "unsigned long")]` | an integer or an array of them | C's type, of the same size on this machine |
 //! | `#[message(length = "rows * columns")]` | a `Vec` | its length; `+ - * /`, integers and integer fields of the struct |
-//! | `#[message(crate = "path")]` | a type | where `gridloom_layout` is found, if not as `gridloom::layout` |
+//! | `#[message(crate = "path")]` | a type | the path of `gridloom_layout`, if it is not `gridloom::layout` |
 
 mod attributes;
 mod enums;
@@ -24,9 +24,7 @@ pub fn derive_message(input: TokenStream) -> TokenStream {
     let made = match &input.data {
         Data::Struct(data) => fields::derive_struct(&input, data),
         Data::Enum(data) => enums::derive_enum(&input, data),
-        Data::Union(_) => {
-            Err(syn::Error::new_spanned(&input.ident, "a Rust union does not say what it holds; use an enum with data"))
-        }
+        Data::Union(_) => Err(syn::Error::new_spanned(&input.ident, "a Rust union has no tag; use an enum with data")),
     };
     made.unwrap_or_else(|error| error.to_compile_error()).into()
 }

@@ -1,4 +1,4 @@
-//! Derived messages: their C declarations, values there and back, and messages of C programs of other machines.
+//! Derived messages: their C declarations, round trips of values, and messages of C programs of other machines.
 
 use std::sync::Arc;
 

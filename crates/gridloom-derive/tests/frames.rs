@@ -1,7 +1,7 @@
-//! Recorded messages of one value, from machines of all kinds: what this crate's types read, Python's classes read too
-//! (`gridloom-python/tests/test_frames.py`), and both have the declaration that is recorded beside them.
+//! Recorded messages of one value, from machines of all kinds. The types here and the Python classes
+//! (`gridloom-python/tests/test_frames.py`) both read them and have the declaration recorded with them.
 //!
-//! `GRIDLOOM_RECORD=1 cargo test -p gridloom-derive --test frames` writes the files anew; review them as a change of the wire.
+//! `GRIDLOOM_RECORD=1 cargo test -p gridloom-derive --test frames` rewrites the files; review them as a change of the wire format.
 
 use std::path::PathBuf;
 
@@ -94,7 +94,7 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/frames").join(name)
 }
 
-/// The file's text; with the flag it is written first.
+/// Returns the file's text; with the flag the file is written first.
 fn recorded(name: &str, text: &str) -> String {
     if std::env::var_os("GRIDLOOM_RECORD").is_some() {
         std::fs::write(path(name), text).unwrap();

@@ -1,17 +1,17 @@
-//! What changes while actions are under way: speeds, bandwidths, latencies, and whether a link or host is on.
+//! Changes while actions are running: speeds, bandwidths, latencies, and whether a link or host is on.
 //!
 //! ```text
-//! speed      C = n s f, and b of each execution                     work goes on at the new rate
-//! bandwidth  C = bw, p += S/bw - S/old for each flow on the link     a flow's bound stays that of its start
-//! latency    p += delta, b = min(ub, g / (2 lat)) for each           a latency phase neither grows nor shrinks
-//! off        all on it fail at once, and so does what starts there until it is on
+//! speed      C = n s f, and b of each execution                     work continues at the new rate
+//! bandwidth  C = bw, p += S/bw - S/old for each flow on the link     a flow keeps the bound of its start
+//! latency    p += delta, b = min(ub, g / (2 lat)) for each           a latency phase keeps its length
+//! off        all actions on it fail at once, and so do those started on it until it is on
 //! ```
 //!
-//! A link's flows are those that cross it or send acknowledgements over it. A speed or bandwidth of 0 stands still until
-//! it changes again.
+//! The flows of a link are those that cross it or send acknowledgements over it. At a speed or bandwidth of 0, actions
+//! make no progress until it changes again.
 //!
-//! **The reference differs.** There, actions under way ignore a capacity of 0. A flow in its latency phase begins to
-//! share when a bandwidth or latency on its route changes.
+//! **Difference from the reference.** In SimGrid, running actions ignore a capacity of 0. A flow in its latency phase
+//! begins to share when a bandwidth or latency on its route changes.
 //!
 //! Source: SimGrid 4.1, `network_cm02` and `cpu_cas01`.
 
@@ -20,12 +20,12 @@ use super::resources::{HostIndex, LinkIndex};
 use super::solver::{ConstraintIndex, VariableIndex};
 
 impl FlowEngine {
-    /// The latency of a link now, seconds.
+    /// Returns the current latency of a link, seconds.
     pub fn latency_s(&self, link: LinkIndex) -> f64 {
         self.resources.link(link).latency_s
     }
 
-    /// Multiplies a host's nominal speed from now on.
+    /// Multiplies a host's nominal speed by `scale` from now on.
     pub fn set_speed_scale(&mut self, host: HostIndex, scale: f64) {
         let state = &mut self.resources.hosts[host.0 as usize];
         state.scale = scale;
@@ -76,7 +76,7 @@ impl FlowEngine {
         }
     }
 
-    /// Turns a host on or off: its processor, not the links to it.
+    /// Turns a host's processor on or off. Its links are not affected.
     pub fn set_host_on(&mut self, host: HostIndex, on: bool) {
         let state = &mut self.resources.hosts[host.0 as usize];
         state.on = on;
@@ -102,7 +102,7 @@ impl FlowEngine {
         }
     }
 
-    /// Slots and variables of those on a constraint, in order of their starts.
+    /// Returns the slots and variables of the actions on a constraint, in start order.
     fn on(&self, constraint: ConstraintIndex) -> Vec<(u32, VariableIndex)> {
         let mut variables = Vec::new();
         self.resources.solver.variables_on(constraint, &mut variables);
@@ -131,7 +131,7 @@ mod tests {
         (FlowEngine::new(resources, model), host)
     }
 
-    /// Dates and outcomes of what is under way, in order.
+    /// Returns the dates and outcomes of all running actions, in completion order.
     fn ends(engine: &mut FlowEngine) -> Vec<(f64, Outcome)> {
         let mut completed = Vec::new();
         while let Some(date_s) = engine.next_event_s() {
@@ -165,7 +165,7 @@ mod tests {
     fn priorities_threads_and_bounds_share_the_cores() {
         let (mut engine, host) = grid(NetworkModel::WARM_TCP);
         let task = Execution::new(host, 1e9);
-        // Two cores for shares of 3 to 1: 1 Gflop/s is all that one thread can use.
+        // Two cores shared 3 to 1: a single thread can use at most 1 Gflop/s.
         engine.start_execution(&Execution { priority: 3.0, work_flops: 1e9, ..task });
         engine.start_execution(&Execution { priority: 1.0, work_flops: 1e9, ..task });
         assert_eq!(ends(&mut engine), [(1.0, Outcome::Done), (1.0, Outcome::Done)]);
@@ -177,7 +177,7 @@ mod tests {
         for priority in [3.0, 1.0, 1.0, 1.0] {
             engine.start_execution(&Execution { priority, work_flops: 1e9, ..task });
         }
-        // One core for the first, a third of the other for each of the rest until it ends; then two thirds.
+        // The first action gets one core. The other three get a third of the other core each until it ends, then two thirds.
         let rest = 7.0 + 1.0 + 2.0 / 3.0 / (2.0 / 3.0);
         let dates: Vec<f64> = ends(&mut engine).iter().map(|end| end.0).collect();
         assert!(dates.iter().zip([8.0, rest, rest, rest]).all(|(a, b)| (a - b).abs() < 1e-12), "{dates:?}");
@@ -210,7 +210,7 @@ mod tests {
         engine.fire_due(&mut Vec::new());
         engine.set_latency(LinkIndex(0), 4.194304);
         assert_eq!(engine.latency_s(LinkIndex(0)), 4.194304);
-        // g / (2 lat) = 0.5 MB/s from then on.
+        // From then on, g / (2 lat) = 0.5 MB/s.
         assert!((ends(&mut engine)[0].0 - 2.01).abs() < 1e-6);
     }
 

@@ -1,32 +1,34 @@
-//! A clock for each constraint, which times the actions that it holds back: a change of its level touches none of them.
+//! A virtual clock for each constraint. It times the actions that the constraint limits, so a change of its level
+//! touches none of them.
 //!
-//! An action held back has the rate f l / p: f is the work per unit of value, l the level of its constraint, p its
-//! penalty. So what it needs to end does not depend on how the level changes in time:
+//! An action limited by a constraint has the rate f l / p: f is the work per unit of value, l the level of its
+//! constraint, p its penalty. So the clock time that it needs does not depend on how the level changes:
 //!
 //! ```text
 //! V(t) = integral of l over time          the constraint's clock
-//! R p / f                                 by how much V grows until an action with the remaining work R ends
-//! date = now + (V_end - V(now)) / l       of the constraint's first action, in a heap of constraints
+//! R p / f                                 growth of V until an action with the remaining work R ends
+//! date = now + (V_end - V(now)) / l       date of the constraint's first action, in a heap of constraints
 //! ```
 //!
-//! **Invariants.** A clock's `passed` is V at `since_s`, growing at `level` from then; its actions are in order of V_end.
-//! A clock has a date exactly if it has actions and its level is positive. V is set back to 0 when no action is left, and
-//! after as many ends as there are actions. So it stays of the magnitude of what is left, and loses no precision.
+//! **Invariants.** A clock's `passed` is V at `since_s`; from then it grows at `level`. Its actions are in order of
+//! V_end. A clock has a date exactly if it has actions and its level is positive. V is reset to 0 when no action is
+//! left, and after as many ends as there are actions. So it stays of the magnitude of the remaining values and loses
+//! no precision.
 //!
 //! Source: the virtual time of fair queueing (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993), for each constraint.
 
 use super::heap::{Heap, Places};
 
-/// Fewer ends than that do not set a clock back.
+/// Minimum number of ends before a clock is reset.
 const ENDS_MIN: usize = 16;
 
 /// A clock for each constraint.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clocks {
     clocks: Vec<Clock>,
-    /// Of actions in their clocks.
+    /// Positions of the actions in their clocks.
     places: Places,
-    /// When the first action of each clock ends.
+    /// The end date of each clock's first action.
     dates: Heap,
     dates_places: Places,
 }
@@ -36,7 +38,7 @@ struct Clock {
     passed: f64,
     level: f64,
     since_s: f64,
-    /// Actions that left since it was set back.
+    /// Actions that left since the clock was last reset.
     left: usize,
     ends: Heap,
 }
@@ -51,14 +53,14 @@ pub(super) struct First {
 }
 
 impl Clocks {
-    /// Which action ends first.
+    /// Returns the action that ends first.
     pub(super) fn first(&self) -> Option<First> {
         let date = self.dates.first()?;
         let first = self.clocks[date.slot as usize].ends.first().expect("a clock with a date has actions");
         Some(First { date_s: date.key, serial: first.serial, slot: first.slot, constraint: date.slot })
     }
 
-    /// Changes how fast a clock runs from now on; infinitely, if the constraint holds back no action any more.
+    /// Changes a clock's speed from now on; infinite if the constraint no longer limits any action.
     pub(super) fn set_level(&mut self, constraint: u32, level: f64, now_s: f64) {
         if constraint as usize >= self.clocks.len() {
             self.clocks.resize(constraint as usize + 1, Clock::default());
@@ -69,7 +71,7 @@ impl Clocks {
         self.set_date(constraint);
     }
 
-    /// Enters an action that ends when its constraint's clock has grown by `span`.
+    /// Adds an action that ends when its constraint's clock has grown by `span`.
     pub(super) fn join(&mut self, constraint: u32, slot: u32, serial: u64, span: f64, now_s: f64) {
         let clock = &mut self.clocks[constraint as usize];
         clock.run_to(now_s);
@@ -77,7 +79,7 @@ impl Clocks {
         self.set_date(constraint);
     }
 
-    /// Takes an action out; by how much its clock would have had to grow.
+    /// Removes an action and returns the growth that its clock still needed.
     pub(super) fn leave(&mut self, constraint: u32, slot: u32, now_s: f64) -> f64 {
         let clock = &mut self.clocks[constraint as usize];
         clock.run_to(now_s);
@@ -107,7 +109,7 @@ impl Clocks {
 }
 
 impl Clock {
-    /// Lets it run until now.
+    /// Advances the clock to `now_s`.
     fn run_to(&mut self, now_s: f64) {
         if self.ends.len() == 0 {
             (self.passed, self.left) = (0.0, 0);
@@ -122,7 +124,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// Slots and dates in order of end.
+    /// Returns slots and dates in order of end.
     fn ends(clocks: &mut Clocks) -> Vec<(u32, f64)> {
         let mut found = Vec::new();
         while let Some(First { date_s, slot, constraint, .. }) = clocks.first() {

@@ -1,7 +1,7 @@
-//! How an execution enters the sharing of a host (SimGrid's Cas01).
+//! How an execution shares a host (SimGrid's Cas01).
 //!
 //! ```text
-//! s speed of one core    f what its profile multiplies it by    n cores    k threads    q priority    u user's bound
+//! s speed of one core    f profile factor    n cores    k threads    q priority    u user's bound
 //!
 //! capacity  n s f
 //! penalty   1 / (k q)               a task's share grows with its priority and its threads
@@ -9,11 +9,11 @@
 //! work      k times the flops of one thread
 //! ```
 //!
-//! Hence n tasks of one thread on k cores of speed s run at min(s, k s / n) each.
+//! So n single-threaded tasks on k cores of speed s run at min(s, k s / n) each.
 //!
-//! **Not done.** Memory bandwidth shared by cores.
+//! **Not modelled.** Memory bandwidth shared by cores.
 //!
-//! Source: SimGrid 4.1, `cpu_cas01`. There, an execution of several threads has neither priority nor bound of its own.
+//! Source: SimGrid 4.1, `cpu_cas01`. There, a multi-threaded execution has neither a priority nor a bound of its own.
 
 use super::resources::{Host, HostIndex};
 
@@ -21,18 +21,18 @@ use super::resources::{Host, HostIndex};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Execution {
     pub host: HostIndex,
-    /// Floating-point operations of each thread.
+    /// Floating-point operations per thread.
     pub work_flops: f64,
-    /// Share beside others of the host; 1 for all alike.
+    /// Share relative to other executions on the host; 1 if all have equal shares.
     pub priority: f64,
-    /// Never faster than that in all, flops per second; infinite for no bound.
+    /// Upper limit on the total rate, flops per second; infinite for no limit.
     pub bound_flops: f64,
-    /// Cores that it can use.
+    /// Number of cores that it can use.
     pub threads: u32,
 }
 
 impl Execution {
-    /// On one core, like all others.
+    /// Creates an execution on one core with the default priority and no limit.
     pub fn new(host: HostIndex, work_flops: f64) -> Execution {
         Execution { host, work_flops, priority: 1.0, bound_flops: f64::INFINITY, threads: 1 }
     }
@@ -42,7 +42,7 @@ impl Execution {
     }
 }
 
-/// Bound of an execution on that host now.
+/// Returns the current bound of an execution on a host.
 pub(super) fn bound(host: &Host, threads: u32, bound_flops: f64) -> f64 {
     (f64::from(threads) * host.scale * host.nominal_flops).min(bound_flops)
 }

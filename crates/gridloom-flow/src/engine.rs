@@ -1,15 +1,16 @@
-//! Moves time over transfers and executions. Each is an *action*; its work shrinks at the rate that the solver gives it.
+//! Advances time over transfers and executions. Each is an *action*; its work shrinks at the rate that the solver computes.
 //!
-//! **Lazy.** A change marks the constraints that it touches; before time moves on, the solver finds anew what that
-//! changes. Any number of changes at one date are solved once. An action that a constraint holds back ends by the
-//! [`Clocks`], which the constraint's level alone moves. One with a rate of its own ends at `now + remaining / rate`,
-//! kept in a heap.
+//! **Lazy updates.** A change marks the constraints that it touches. Before time advances, the solver recomputes the
+//! part of the system that depends on them, so any number of changes at one date are solved once. An action limited by
+//! a constraint ends by the constraint's clock in [`Clocks`], whose speed depends on the constraint's level only. An
+//! action with a rate of its own ends at `now + remaining / rate`, which is kept in a heap.
 //!
-//! **Invariants.** Time never goes back. If an action has a rate of its own, `remaining` is its work at `since`. Its date
-//! in the heap is `since + remaining / rate`, absent while the rate is 0. Actions that end at the same date are reported
-//! in order of start, failures before completions. Dates within [`TIMING_S`] of each other fall together, as in SimGrid.
+//! **Invariants.** Time never goes backwards. If an action has a rate of its own, `remaining` is its work at
+//! `since_s`. Its date in the heap is `since_s + remaining / rate`, absent while the rate is 0. Actions that end at
+//! the same date are reported in start order, failures before completions. Dates within [`TIMING_S`] of each other
+//! count as the same date, as in SimGrid.
 //!
-//! **Not done.** Suspension.
+//! **Not supported.** Suspension.
 //!
 //! Source: SimGrid 4.1, resource models and their lazy updates.
 
@@ -21,9 +22,9 @@ use super::resources::Resources;
 use super::solver::{ConstraintIndex, Reach, VariableIndex};
 use super::terms::Terms;
 
-/// Events closer than this are one.
+/// Events closer together than this, in seconds, happen at the same date.
 pub const TIMING_S: f64 = 1e-9;
-/// Work less than this is done.
+/// Remaining work below this counts as done.
 const WORK_MIN: f64 = 1e-14;
 
 /// A transfer or an execution, ordered by start.
@@ -34,8 +35,8 @@ pub struct ActionId {
 }
 
 impl ActionId {
-    /// A small number that no two actions under way share: an index for what the caller keeps of each. Actions started
-    /// after a report of ends can have the slots of what ended.
+    /// Returns a small number that no two running actions share; callers can use it to index their own data. An action
+    /// started after a report of completions can reuse the slot of a completed action.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -53,13 +54,13 @@ pub enum Outcome {
 /// The end of an action.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Completion {
-    /// When, seconds.
+    /// The date of the end, seconds.
     pub date_s: f64,
     pub action: ActionId,
     pub outcome: Outcome,
 }
 
-/// The actions under way and the time.
+/// The running actions and the current time.
 #[derive(Clone, Debug)]
 pub struct FlowEngine {
     pub(super) model: NetworkModel,
@@ -67,19 +68,19 @@ pub struct FlowEngine {
     now_s: f64,
     serial: u64,
     actions: Vec<Action>,
-    /// What each was started with, as it is now.
+    /// Current penalty and bound of each action.
     pub(super) terms: Vec<Terms>,
     free: Vec<u32>,
-    /// Slot of the action behind each variable.
+    /// The slot of the action that owns each variable.
     owners: Vec<u32>,
-    /// Of latencies, and of ends of actions with rates of their own.
+    /// Ends of latency phases, and of actions with rates of their own.
     dates: Heap,
     places: Places,
-    /// Ends of all others.
+    /// Ends of all other actions.
     clocks: Clocks,
     /// Failures that are not yet reported.
     failures: Vec<Completion>,
-    /// Dates, serial numbers and slots of what ends in [`FlowEngine::fire_due`]; kept so that it does not allocate.
+    /// Dates, serial numbers and slots of actions that end in [`FlowEngine::fire_due`]; kept to avoid allocation.
     ending: Vec<(f64, u64, u32)>,
 }
 
@@ -88,11 +89,12 @@ struct Action {
     serial: u64,
     /// Work done per unit of the variable's value.
     factor: f64,
-    /// Work left at `since_s`, shrinking at `rate` from then; unless it is held back, and its constraint's clock knows.
+    /// Work left at `since_s`, which shrinks at `rate` from then. If a constraint limits the action, its clock keeps
+    /// the remaining work instead.
     remaining: f64,
     rate: f64,
     since_s: f64,
-    /// Which constraint holds it back, and its work for each unit of that clock.
+    /// The constraint that limits this action, and the action's work per unit of that constraint's clock.
     held: Option<(ConstraintIndex, f64)>,
     variable: VariableIndex,
     phase: Phase,
@@ -102,16 +104,16 @@ struct Action {
 enum Phase {
     /// The slot is free.
     Ended,
-    /// Paying the latency, and done when that is paid. In the heap.
+    /// In the latency phase, and done when it ends. In the heap.
     LatencyOnly,
-    /// Paying the latency; shares afterwards. In the heap.
+    /// In the latency phase; begins to share afterwards. In the heap.
     Latency,
-    /// Sharing. In the heap while its rate is positive, or on a clock.
+    /// Sharing. In the heap while it has a positive rate of its own, or on a clock.
     Running,
 }
 
 impl FlowEngine {
-    /// Nothing under way, at time 0.
+    /// Creates an engine at time 0 with no actions.
     pub fn new(resources: Resources, model: NetworkModel) -> FlowEngine {
         FlowEngine {
             model,
@@ -130,7 +132,7 @@ impl FlowEngine {
         }
     }
 
-    /// Lets changes reach as far as in SimGrid 4.1, to meet its dates where they differ from the model's.
+    /// Limits how far changes propagate to match SimGrid 4.1, so that dates agree where SimGrid differs from the model.
     pub fn set_reach(&mut self, reach: Reach) {
         self.resources.solver.set_reach(reach);
     }
@@ -139,7 +141,7 @@ impl FlowEngine {
         self.now_s
     }
 
-    /// Starts a transfer. One without links ends when its latency is paid. If a link is off, it fails at once.
+    /// Starts a transfer. One without links ends when its latency phase ends. If a link is off, the transfer fails immediately.
     pub fn start_transfer(&mut self, transfer: &Transfer<'_>) -> ActionId {
         let FlowEngine { model, resources, .. } = self;
         let way_back = if model.cross_traffic { transfer.way_back } else { &[] };
@@ -165,7 +167,7 @@ impl FlowEngine {
         id
     }
 
-    /// Starts an execution. If the host is off, it fails at once.
+    /// Starts an execution. If the host is off, the execution fails immediately.
     pub fn start_execution(&mut self, execution: &Execution) -> ActionId {
         let host = *self.resources.host(execution.host);
         let bound = cpu::bound(&host, execution.threads, execution.bound_flops);
@@ -179,7 +181,7 @@ impl FlowEngine {
         id
     }
 
-    /// Ends an action without completion; whether it was still under way.
+    /// Cancels an action. Returns true if it was still running.
     pub fn cancel(&mut self, id: ActionId) -> bool {
         let alive = self.is_running(id);
         if alive {
@@ -189,7 +191,7 @@ impl FlowEngine {
         alive
     }
 
-    /// As [`FlowEngine::cancel`]; the work that was left of the action, if it was still under way.
+    /// Cancels an action like [`FlowEngine::cancel`]. Returns its remaining work if it was still running.
     pub fn cancel_with_rest(&mut self, id: ActionId) -> Option<f64> {
         if !self.is_running(id) {
             return None;
@@ -205,14 +207,14 @@ impl FlowEngine {
         Some(rest.max(0.0))
     }
 
-    /// Whether an action has neither ended nor been cancelled.
+    /// Reports whether an action has neither ended nor been cancelled.
     pub fn is_running(&self, id: ActionId) -> bool {
         let action = &self.actions[id.slot()];
         action.serial == id.serial && action.phase != Phase::Ended
     }
 
-    /// The date at which something happens next if nothing is started, changed or cancelled: an action ends, or a
-    /// transfer's latency is paid and it begins to share.
+    /// Returns the date of the next event if nothing is started, changed or cancelled before: an action ends, or a
+    /// transfer's latency phase ends and it begins to share.
     pub fn next_event_s(&mut self) -> Option<f64> {
         if !self.failures.is_empty() {
             return Some(self.now_s);
@@ -221,7 +223,7 @@ impl FlowEngine {
         self.next_date_s().map(|date_s| date_s.max(self.now_s))
     }
 
-    /// Moves time on to `date_s` and appends what ends until then, in order.
+    /// Advances time to `date_s` and appends the actions that end until then, in order.
     pub fn advance_to(&mut self, date_s: f64, completed: &mut Vec<Completion>) {
         loop {
             self.refresh();
@@ -237,16 +239,16 @@ impl FlowEngine {
         self.now_s = self.now_s.max(date_s);
     }
 
-    /// Moves time on to `date_s`, before which nothing may happen, and lets nothing happen yet: what is changed then
-    /// comes before what ends at the same date.
+    /// Advances time to `date_s` without firing events; no event may be due before. Changes made then take effect
+    /// before actions that end at the same date.
     pub fn wait_until(&mut self, date_s: f64) {
         self.refresh();
         let next = self.next_date_s().unwrap_or(f64::INFINITY);
-        assert!(next >= date_s || next <= self.now_s, "something happens at {next}, before {date_s}");
+        assert!(next >= date_s || next <= self.now_s, "an event is due at {next}, before {date_s}");
         self.now_s = self.now_s.max(date_s);
     }
 
-    /// Everything that is due now by the rates before any change of now; appends what ended.
+    /// Fires all events that are due now, by the rates before any change made now. Appends the actions that ended.
     pub fn fire_due(&mut self, completed: &mut Vec<Completion>) {
         self.take_failures(completed);
         let mut ending = std::mem::take(&mut self.ending);
@@ -272,7 +274,7 @@ impl FlowEngine {
             ending.push((first.date_s, first.serial, first.slot));
         }
         ending.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        // What begins to share is entered before what ends is taken out, as in the reference.
+        // Variables that begin to share are added before those of ended actions are removed, as in the reference.
         for (_, _, slot) in ending.drain(..) {
             completed.push(self.completion(slot, Outcome::Done));
             self.end(slot);
@@ -281,23 +283,23 @@ impl FlowEngine {
         self.ending = ending;
     }
 
-    /// Appends what failed since the last report, without moving time.
+    /// Appends the actions that failed since the last report, without advancing time.
     pub fn take_failures(&mut self, completed: &mut Vec<Completion>) {
         self.free.extend(self.failures.iter().map(|failure| failure.action.slot));
         completed.append(&mut self.failures);
     }
 
-    /// The slot of the action behind a variable.
+    /// Returns the slot of the action that owns a variable.
     pub(super) fn owner(&self, variable: VariableIndex) -> u32 {
         self.owners[variable.0 as usize]
     }
 
-    /// The number of an action by start.
+    /// Returns an action's serial number, which increases in start order.
     pub(super) fn serial_of(&self, slot: u32) -> u64 {
         self.actions[slot as usize].serial
     }
 
-    /// Ends an action now, as a failure; its slot is free again when that is reported.
+    /// Ends an action now as a failure. Its slot is free again once the failure is reported.
     pub(super) fn fail(&mut self, slot: u32) {
         self.failures.push(self.completion(slot, Outcome::Failed));
         self.end(slot);
@@ -337,14 +339,14 @@ impl FlowEngine {
         self.dates.remove(&mut self.places, slot);
     }
 
-    /// Brings rates and dates up to date after changes.
+    /// Updates rates and dates after changes.
     fn refresh(&mut self) {
         let solver = &mut self.resources.solver;
         if !solver.is_stale() {
             return;
         }
         solver.solve();
-        // Clocks first: they then stand at now, before any action leaves or joins them.
+        // Advance the clocks to now first, before any action leaves or joins them.
         for constraint in solver.releveled() {
             self.clocks.set_level(*constraint, solver.level(ConstraintIndex(*constraint)), self.now_s);
         }
@@ -353,7 +355,7 @@ impl FlowEngine {
         }
     }
 
-    /// Reckons what is left of an action, and sets when it ends by what holds it back now.
+    /// Updates an action's remaining work and its end date after a change.
     fn place(&mut self, variable: VariableIndex) {
         let FlowEngine { now_s, resources, owners, actions, dates, places, clocks, .. } = self;
         let (solver, now_s, slot) = (&resources.solver, *now_s, owners[variable.0 as usize]);
@@ -379,7 +381,7 @@ impl FlowEngine {
         }
     }
 
-    /// When something happens next by the rates as they are.
+    /// Returns the date of the next event by the current rates.
     fn next_date_s(&self) -> Option<f64> {
         let (own, held) = (self.dates.first().map(|entry| entry.key), self.clocks.first().map(|first| first.date_s));
         match (own, held) {
@@ -400,7 +402,7 @@ mod tests {
         (FlowEngine::new(resources, model), links)
     }
 
-    /// Dates of completion, by order of start, of all that is under way.
+    /// Returns the completion dates of all running actions, in start order.
     fn dates(engine: &mut FlowEngine) -> Vec<f64> {
         let mut completed = Vec::new();
         while let Some(date) = engine.next_event_s() {

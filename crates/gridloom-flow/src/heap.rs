@@ -1,10 +1,10 @@
-//! Binary heaps of keys by slot, in which a slot's key can be changed or removed.
+//! Binary heaps of keys by slot. A slot's key can be changed or removed.
 //!
-//! **Invariant:** for each slot in a heap, its place in [`Places`] is its index in `entries`. Several heaps can have
-//! their places in common if no slot is in two of them. Equal keys come out in order of serial number: events at the same
-//! time happen in the order in which they were begun.
+//! **Invariant:** for each slot in a heap, its position in [`Places`] is its index in `entries`. Several heaps can
+//! share one [`Places`] if no slot is in two of them. Equal keys are ordered by serial number: events at the same time
+//! happen in the order in which they were started.
 
-/// Where the slots are in their heaps.
+/// The position of each slot in its heap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Vec<u32>);
 
@@ -23,24 +23,24 @@ impl Entry {
     }
 }
 
-/// A heap. All operations take the places that it has with others.
+/// A heap. All operations take the positions, which it may share with other heaps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heap {
     entries: Vec<Entry>,
 }
 
 impl Heap {
-    /// The least key.
+    /// Returns the entry with the least key.
     pub(super) fn first(&self) -> Option<&Entry> {
         self.entries.first()
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots in the heap.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Sets or changes a slot's key, which is a number.
+    /// Sets or changes a slot's key, which must not be NaN.
     pub(super) fn set(&mut self, places: &mut Places, slot: u32, serial: u64, key: f64) {
         if slot as usize >= places.0.len() {
             places.0.resize(slot as usize + 1, NOWHERE);
@@ -54,7 +54,7 @@ impl Heap {
         self.settle(places, at as usize, entry);
     }
 
-    /// Removes a slot; the key that it had.
+    /// Removes a slot and returns its key.
     pub(super) fn remove(&mut self, places: &mut Places, slot: u32) -> Option<f64> {
         let at = places.0.get(slot as usize).copied().filter(|at| *at != NOWHERE)?;
         let key = self.entries[at as usize].key;
@@ -66,10 +66,10 @@ impl Heap {
         Some(key)
     }
 
-    /// Takes an amount from all keys.
+    /// Subtracts an amount from all keys.
     pub(super) fn subtract(&mut self, places: &mut Places, amount: f64) {
         self.entries.iter_mut().for_each(|entry| entry.key -= amount);
-        // What rounding has made equal may be out of order of serial numbers.
+        // Keys that became equal by rounding may violate the order of serial numbers.
         for at in (0..self.entries.len()).rev() {
             self.settle(places, at, self.entries[at]);
         }
@@ -107,7 +107,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a sorted map, under any sequence of settings and removals.
+        /// Compares the heap with a sorted map under any sequence of insertions and removals.
         #[test]
         fn the_first_is_always_the_least(steps in prop::collection::vec((0u32..12, prop::option::of(0u8..6)), 0..200)) {
             let (mut heap, mut places, mut model) = (Heap::default(), Places::default(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! How a transfer enters the sharing: its latency phase, penalty, bound and progress.
+//! The parameters with which a transfer shares links: its latency phase, penalty, bound and progress.
 //!
 //! ```text
 //! S weight (bytes)    g TCP window (bytes)    lf, bf latency and bandwidth factor    bw, lat of the route's links
@@ -9,18 +9,20 @@
 //! progress       bf * x, where x is the value that the solver gives
 //! ```
 //!
-//! **`warm-tcp`**, the default for running programs, is for connections that are kept open, as Gridloom's are. The window
-//! has grown, nothing is opened, and a small message pays the latency once. `lv08` charges 13.01 latencies a message,
-//! which stand for the opening and the slow start of a new connection. Measured against warm blocking TCP over loopback
-//! only. The latency (4.5 to 5 us) came from round trips of a byte, the bandwidth from messages of 64 MiB. Then 16 MB
-//! took 0.94 to 1.01 of what the model says. Messages of 10 kB to 4 MB were faster, by up to 17 times, because they fit
-//! into caches and socket buffers. Not measured: long or lossy links.
+//! **`warm-tcp`**, the default for running programs, models connections that are kept open, as Gridloom's are. The
+//! window has grown, no connection is opened, and a small message pays the latency once. `lv08` charges 13.01
+//! latencies per message, which account for opening a new connection and its slow start. `warm-tcp` was measured
+//! against warm blocking TCP over loopback only. The latency (4.5 to 5 us) was taken from round trips of one byte, the
+//! bandwidth from messages of 64 MiB. With these, 16 MB took 0.94 to 1.01 of the predicted time. Messages of 10 kB to
+//! 4 MB were up to 17 times faster, because they fit into caches and socket buffers. Not measured: long or lossy
+//! links.
 //!
-//! **Validity.** Steady transfers of at least some 100 kB; slow start, losses and queues are not modelled beyond the
-//! factors. Known to be wrong: in `cm02` and `lv08` a transfer without latency has the penalty 1, others around 1e-3.
-//! Where they meet it is starved, as in SimGrid; `warm-tcp` has no such trap.
+//! **Validity.** Steady transfers of at least 100 kB or so. Slow start, losses and queues are not modelled beyond the
+//! factors. Known to be wrong: in `cm02` and `lv08`, a transfer without latency has the penalty 1, while others have
+//! about 1e-3. Where they share a link, the one without latency is starved, as in SimGrid. `warm-tcp` does not have
+//! this problem.
 //!
-//! **Not done.** Factors that depend on the size (SMPI's), Vivaldi coordinates, Wi-Fi.
+//! **Not modelled.** Factors that depend on the size (SMPI's), Vivaldi coordinates, Wi-Fi.
 //!
 //! Source: SimGrid 4.1; `lv08`: Velho and Legrand, "Accuracy study and improvement of network simulation in the SimGrid
 //! framework" (SIMUTools 2009); `cm02`: Casanova and Marchal, INRIA RR-4596 (2002).
@@ -29,7 +31,7 @@ use thiserror::Error;
 
 use super::resources::LinkIndex;
 
-/// Share of a flow's rate that its acknowledgements take on the way back.
+/// Share of a flow's rate that its acknowledgements use on the return path.
 pub const CROSS_TRAFFIC_WEIGHT: f64 = 0.05;
 /// TCP window that SimGrid assumes, bytes.
 const WINDOW_BYTES: f64 = 4_194_304.0;
@@ -38,15 +40,15 @@ const WINDOW_BYTES: f64 = 4_194_304.0;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NetworkModel {
     pub name: &'static str,
-    /// What the latency is multiplied by.
+    /// Factor that multiplies the latency.
     pub latency_factor: f64,
-    /// What the progress is multiplied by.
+    /// Factor that multiplies the progress.
     pub bandwidth_factor: f64,
-    /// S: what a link adds to the penalty, times its bandwidth; bytes.
+    /// S: a link adds S / bandwidth to the penalty; bytes.
     pub weight_bytes: f64,
-    /// g: the TCP window, bytes; not bounded by it if 0.
+    /// g: the TCP window, bytes; 0 for no window limit.
     pub window_bytes: f64,
-    /// Whether a flow also takes [`CROSS_TRAFFIC_WEIGHT`] of the way back.
+    /// Whether a flow also uses [`CROSS_TRAFFIC_WEIGHT`] of its rate on the return path.
     pub cross_traffic: bool,
     /// Whether all flows have the penalty 1, whatever their latency.
     pub shares_evenly: bool,
@@ -57,47 +59,47 @@ pub struct NetworkModel {
 pub struct Transfer<'a> {
     /// The links crossed, in order.
     pub links: &'a [LinkIndex],
-    /// Those that acknowledgements cross.
+    /// The links that the acknowledgements cross.
     pub way_back: &'a [LinkIndex],
-    /// Of the whole way there, seconds.
+    /// Latency of the forward path, seconds.
     pub latency_s: f64,
-    /// What moves.
     pub size_bytes: f64,
-    /// Never faster than that, bytes per second; infinite for no bound.
+    /// Upper limit on the rate, bytes per second; infinite for no limit.
     pub rate_max: f64,
-    /// How much of its latency phase has passed already, seconds: it follows another over the same connection.
+    /// The part of the latency phase that has already passed, seconds. It is positive if the transfer follows another
+    /// over the same connection.
     pub under_way_s: f64,
 }
 
 impl<'a> Transfer<'a> {
-    /// Over these links, as fast as they let it, with no acknowledgements.
+    /// Creates a transfer over these links with no rate limit and no acknowledgements.
     pub fn new(links: &'a [LinkIndex], latency_s: f64, size_bytes: f64) -> Transfer<'a> {
         Transfer { links, way_back: &[], latency_s, size_bytes, rate_max: f64::INFINITY, under_way_s: 0.0 }
     }
 }
 
-/// A member of the family.
+/// A network model with its description.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub model: NetworkModel,
-    /// One line.
+    /// One-line description.
     pub about: &'static str,
-    /// Where it comes from.
+    /// Literature reference.
     pub source: &'static str,
 }
 
-/// No such model.
+/// The error for an unknown model name.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("no network model '{name}'; there are {known}")]
 pub struct UnknownModel {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
-    /// What there is.
+    /// The known names, separated by commas.
     pub known: String,
 }
 
 impl NetworkModel {
-    /// Latency once, full bandwidth, even shares: a connection that is kept open.
+    /// Pays the latency once, full bandwidth, equal shares: a connection that is kept open.
     pub const WARM_TCP: NetworkModel = NetworkModel {
         name: "warm-tcp",
         latency_factor: 1.0,
@@ -124,12 +126,12 @@ impl NetworkModel {
         ..NetworkModel::CM02
     };
 
-    /// The model of that name.
+    /// Returns the model with that name.
     ///
     /// # Errors
-    /// An unknown name; the error lists the known ones.
+    /// Returns an error that lists the known names if the name is unknown.
     pub fn by_name(name: &str) -> Result<NetworkModel, UnknownModel> {
-        // What `warm-tcp` was called first.
+        // The first name of `warm-tcp`.
         let name = if name == "plain" { "warm-tcp" } else { name };
         MODELS.iter().map(|entry| entry.model).find(|model| model.name == name).ok_or_else(|| {
             let known: Vec<&str> = MODELS.iter().map(|entry| entry.model.name).collect();
@@ -137,13 +139,13 @@ impl NetworkModel {
         })
     }
 
-    /// Seconds before the first byte moves.
+    /// Returns the time before the first byte moves, seconds.
     pub fn latency_phase_s(&self, latency_s: f64) -> f64 {
         self.latency_factor * latency_s
     }
 
-    /// Penalty of a transfer over links of these bandwidths, in route order: accumulated from the latency and from left
-    /// to right, because the last bit decides ties on fat pipes.
+    /// Returns the penalty of a transfer over links of these bandwidths, in route order. The sum starts with the
+    /// latency and adds from left to right, because the last bit decides ties on fat pipes.
     pub fn penalty(&self, latency_s: f64, bandwidths: impl Iterator<Item = f64>) -> f64 {
         if self.shares_evenly {
             return 1.0;
@@ -151,18 +153,18 @@ impl NetworkModel {
         bandwidths.fold(latency_s, |penalty, bandwidth| penalty + self.weight_bytes / bandwidth)
     }
 
-    /// Penalty of a transfer that begins to share when it starts.
+    /// Returns the penalty of a transfer that has no latency phase.
     pub fn penalty_without_latency(&self) -> f64 {
         1.0
     }
 
-    /// How much of which link a transfer takes for each byte: links that come again are named again.
+    /// Returns the share of each link that a transfer takes per byte. A link that occurs twice is returned twice.
     pub fn elements(&self, links: &[LinkIndex], way_back: &[LinkIndex]) -> impl Iterator<Item = (LinkIndex, f64)> {
         let there = links.iter().map(|link| (*link, 1.0));
         there.chain(way_back.iter().map(|link| (*link, CROSS_TRAFFIC_WEIGHT)))
     }
 
-    /// Bound of a transfer; `narrowest` is the least bandwidth of its links.
+    /// Returns the bound of a transfer; `narrowest` is the least bandwidth of its links.
     pub fn bound(&self, latency_s: f64, narrowest: f64) -> f64 {
         if latency_s > 0.0 && self.window_bytes > 0.0 {
             narrowest.min(self.window_bytes / (2.0 * latency_s))
@@ -178,7 +180,7 @@ impl Default for NetworkModel {
     }
 }
 
-/// The family.
+/// All network models.
 pub const MODELS: &[Entry] = &[
     Entry {
         model: NetworkModel::WARM_TCP,

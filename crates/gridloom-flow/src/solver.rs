@@ -11,20 +11,21 @@
 //! A variable of penalty 0 is *disabled*: it takes no part and has the value 0.
 //!
 //! ```text
-//! pool      elements, a block for each variable        reach     which constraints a change can concern
-//! filling   the values of what is concerned            levels    the constraint that is full next
-//! relevel   the few that a change does concern         share     what a level follows from
-//! users     the users of a constraint                    bundle    where else the variables it holds back are users
+//! pool      elements, one block per variable            reach     which constraints a change can affect
+//! filling   the values of the affected variables       levels    the constraint that fills up next
+//! relevel   the few values that a change does affect   share     the sums that determine a level
+//! users     the users of a constraint                  bundle    the other constraints of the variables it limits
 //! ```
 //!
-//! **Invariants.** A constraint lists the elements of its enabled variables as users, and those of its disabled ones as
-//! waiting. Each element knows its place in the one list or the other. A user's quota is its weight / penalty. After
-//! [`Solver::solve`] every value is that of the whole system. Only some variables were computed anew: those that
-//! constraints and enabled variables connect to a change. The values of others do not depend on it.
+//! **Invariants.** A constraint lists the elements of its enabled variables as users, and those of its disabled
+//! variables as waiting. Each element knows its position in the list that contains it. A user's quota is its weight /
+//! penalty. After [`Solver::solve`] every value is that of the whole system. Only variables connected to a change
+//! through constraints and enabled variables are recomputed; the values of the others do not depend on it.
 //!
-//! **Not done.** A bound on the number of variables of a constraint; capacities that depend on their number.
+//! **Not supported.** A limit on the number of variables of a constraint; capacities that depend on that number.
 //!
-//! Source: SimGrid 4.1's max-min solver, operation for operation, because equal levels are told apart by rounding.
+//! Source: SimGrid 4.1's max-min solver, with the same operations in the same order, because rounding decides between
+//! equal levels.
 
 mod bundle;
 mod filling;
@@ -43,28 +44,28 @@ pub use reach::Reach;
 use share::{Held, Share};
 use users::{Terms, User, Users};
 
-/// Below this, a capacity (relative to itself), a usage or a difference of bounds is nothing.
+/// A capacity (relative to itself), a usage or a difference of bounds below this counts as zero.
 const PRECISION: f64 = 1e-5;
 
 /// How the users of a constraint share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
-    /// Their sum is bounded.
+    /// The sum of their rates is bounded by the capacity.
     #[default]
     Shared,
-    /// Each is bounded by itself.
+    /// Each user's rate alone is bounded by the capacity.
     FatPipe,
 }
 
-/// A constraint, by order of creation.
+/// A constraint's index, in order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ConstraintIndex(pub u32);
 
-/// A variable. The index of a removed variable is used again.
+/// A variable's index. The index of a removed variable is reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct VariableIndex(pub u32);
 
-/// The system.
+/// A system of constraints and variables.
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
     constraints: Vec<Constraint>,
@@ -72,15 +73,15 @@ pub struct Solver {
     pool: Pool,
     free: Vec<VariableIndex>,
     reach: Reach,
-    /// Constraints touched since the last solution, each once; with those they reach, if those are sought at once.
+    /// Constraints touched since the last solution, each once. With [`Reach::AsReference`] it includes those that they reach.
     touched: Vec<u32>,
-    /// How many of `touched` have been followed.
+    /// Number of entries of `touched` whose reach has been followed.
     followed: usize,
-    /// Variables that came, or changed their terms, since the last solution.
+    /// Variables added since the last solution, or whose penalty or bound changed.
     dirty: Vec<VariableIndex>,
-    /// Users on all constraints together.
+    /// Number of users on all constraints together.
     listed: usize,
-    /// Of each constraint; used with [`Reach::Connected`] alone.
+    /// The level of each constraint; used with [`Reach::Connected`] only.
     full_at: FullAt,
     shares: Vec<Share>,
     held: Vec<Held>,
@@ -93,50 +94,50 @@ pub struct Solver {
 
 #[derive(Clone, Debug, Default)]
 struct Constraint {
-    /// Capacity left, and what one more unit of level takes of it.
+    /// Capacity left, and how much of it one more unit of level uses.
     remaining: f64,
     usage: f64,
     capacity: f64,
     policy: Policy,
     touched: bool,
-    /// Takes part in the filling.
+    /// Whether it takes part in the filling.
     live: bool,
-    /// A fat pipe's usage may be that of a fixed variable.
+    /// For a fat pipe: its usage may be that of a fixed variable.
     usage_is_old: bool,
-    /// The solution that reached it last.
+    /// The last solution that reached this constraint.
     solution: u32,
-    /// Where its variables stand in order, in the scratch of the filling; by bound if shared or saturated, by quota
-    /// for the usage of a fat pipe.
+    /// The range of its sorted variables in the scratch space of the filling: sorted by bound if the constraint is
+    /// shared or saturated, by quota to find the usage of a fat pipe.
     by_bound: Option<(u32, u32)>,
     by_quota: Option<(u32, u32)>,
-    /// The level at which it held back users in the last filling that concerned it.
+    /// The level at which it limited users in the last filling that included it.
     held_at: Option<f64>,
     users: Users,
-    /// Elements of disabled variables, and the variable of each.
+    /// Elements of disabled variables, each with its variable.
     waiting: Vec<(u32, VariableIndex)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Variable {
     penalty: f64,
-    /// None if not positive.
+    /// No bound if not positive.
     bound: f64,
-    /// With [`Reach::Connected`], only of those that no constraint holds back.
+    /// With [`Reach::Connected`], valid only for variables that no constraint limits.
     value: f64,
-    /// Its block of elements.
+    /// Start of its block of elements.
     start: u32,
     length: u32,
     solution: u32,
-    /// The full constraint that gave it its value, or [`NOBODY`] if its bound did.
+    /// The full constraint that determined its value, or [`NOBODY`] if its bound did.
     held_by: u32,
     fixed: bool,
 }
 
-/// Holds nothing back.
+/// Marks a variable that no constraint limits.
 const NOBODY: u32 = u32::MAX;
 
 impl Variable {
-    /// The level at which it meets its bound.
+    /// Returns the level at which it reaches its bound.
     fn ceiling(&self) -> f64 {
         if self.bound > 0.0 { self.bound * self.penalty } else { f64::INFINITY }
     }
@@ -151,7 +152,7 @@ impl Solver {
         Solver::default()
     }
 
-    /// Chooses how far a change reaches, before there is any.
+    /// Sets how far changes propagate. Must be called before the first change.
     pub fn set_reach(&mut self, reach: Reach) {
         self.reach = reach;
     }
@@ -170,8 +171,9 @@ impl Solver {
         self.touch(constraint.0);
     }
 
-    /// Adds a variable that takes so many units of each of these constraints for each of its own; `bound` is none if not
-    /// positive. Naming a constraint again adds the weight if it is shared and takes the greater one if it is a fat pipe.
+    /// Adds a variable that uses the given weights of these constraints per unit of its value. A `bound` that is not
+    /// positive means no bound. If a constraint is named twice, the weights are added if it is shared, and the greater
+    /// one is used if it is a fat pipe.
     pub fn add_variable(
         &mut self,
         penalty: f64,
@@ -181,7 +183,7 @@ impl Solver {
         let constraints = &self.constraints;
         self.pool.open();
         for (constraint, weight) in elements {
-            assert!(weight > 0.0, "an element of weight {weight} uses nothing");
+            assert!(weight > 0.0, "an element must have a positive weight, not {weight}");
             match constraints[constraint.0 as usize].policy {
                 Policy::Shared => self.pool.push(constraint.0, weight, |before| before + weight),
                 Policy::FatPipe => self.pool.push(constraint.0, weight, |before| before.max(weight)),
@@ -207,7 +209,7 @@ impl Solver {
         index
     }
 
-    /// Changes a penalty: to 0 disables the variable, from 0 enables it.
+    /// Changes a penalty. Setting it to 0 disables the variable; setting it from 0 to a positive value enables it.
     pub fn set_penalty(&mut self, variable: VariableIndex, penalty: f64) {
         let state = &mut self.variables[variable.0 as usize];
         if state.penalty == penalty {
@@ -240,7 +242,7 @@ impl Solver {
         }
     }
 
-    /// Changes a bound; none if not positive.
+    /// Changes a bound; no bound if not positive.
     pub fn set_bound(&mut self, variable: VariableIndex, bound: f64) {
         self.variables[variable.0 as usize].bound = bound;
         self.dirty.push(variable);
@@ -253,7 +255,7 @@ impl Solver {
         }
     }
 
-    /// Removes a variable; its index may be given again.
+    /// Removes a variable. Its index may be reused.
     pub fn remove_variable(&mut self, variable: VariableIndex) {
         let state = self.variables[variable.0 as usize];
         if state.penalty > 0.0 {
@@ -270,7 +272,7 @@ impl Solver {
         self.free.push(variable);
     }
 
-    /// A variable's value as of the last solution.
+    /// Returns a variable's value in the last solution.
     pub fn value(&self, variable: VariableIndex) -> f64 {
         let state = &self.variables[variable.0 as usize];
         match self.holder(variable) {
@@ -279,47 +281,48 @@ impl Solver {
         }
     }
 
-    /// The constraint that holds back a variable as of the last solution, at `level / penalty`: none if its value is its
-    /// own. With [`Reach::AsReference`] all are.
+    /// Returns the constraint that limits a variable in the last solution, to `level / penalty`, or `None` if the
+    /// variable has a value of its own. With [`Reach::AsReference`] it is `None` for all variables.
     pub fn holder(&self, variable: VariableIndex) -> Option<ConstraintIndex> {
         let holder = self.variables[variable.0 as usize].held_by;
         (holder != NOBODY && self.reach == Reach::Connected).then_some(ConstraintIndex(holder))
     }
 
-    /// The level p·x of those that a constraint holds back, as of the last solution.
+    /// Returns the level p·x of the variables that a constraint limits in the last solution.
     pub fn level(&self, constraint: ConstraintIndex) -> f64 {
         self.full_at.of(constraint.0)
     }
 
-    /// A variable's penalty; 0 while it is disabled.
+    /// Returns a variable's penalty; 0 if it is disabled.
     pub fn penalty(&self, variable: VariableIndex) -> f64 {
         self.variables[variable.0 as usize].penalty
     }
 
-    /// Appends the variables that have an element on that constraint, disabled ones last.
+    /// Appends the variables that have an element on a constraint, disabled ones last.
     pub fn variables_on(&self, constraint: ConstraintIndex, variables: &mut Vec<VariableIndex>) {
         let Constraint { users, waiting, .. } = &self.constraints[constraint.0 as usize];
         variables.extend(users.with_terms().map(|(user, _)| VariableIndex(user.variable)));
         variables.extend(waiting.iter().map(|(_, variable)| *variable));
     }
 
-    /// Whether something changed since the last solution.
+    /// Reports whether something has changed since the last solution.
     pub fn is_stale(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// The enabled variables that the last solution found with other terms or gave another holder, or a value of their
-    /// own that differs. The values of others differ by the levels of their holders alone.
+    /// Returns the enabled variables that changed in the last solution: those with a new penalty, bound or limiting
+    /// constraint, or whose own value differs. Other variables' values change only with the levels of the constraints
+    /// that limit them.
     pub fn changed(&self) -> &[VariableIndex] {
         &self.scratch.changed
     }
 
-    /// The constraints to which the last solution may have given another level; here and there one comes again.
+    /// Returns the constraints whose level the last solution may have changed. It may contain duplicates.
     pub fn releveled(&self) -> &[u32] {
         &self.scratch.releveled
     }
 
-    /// Enters an element of an enabled variable among the users of its constraint.
+    /// Adds an element of an enabled variable to the users of its constraint.
     fn list(&mut self, variable: VariableIndex, element: usize) {
         let (terms, state) = (&self.variables[variable.0 as usize], &mut self.pool[element]);
         let users = &mut self.constraints[state.constraint as usize].users;
@@ -335,7 +338,7 @@ impl Solver {
         self.shares[constraint as usize].forget();
         if users.holder(place as usize) == constraint && self.held[constraint as usize].keeps_bundle() {
             let (user, terms) = users.get(place as usize);
-            // Its quota is its weight / penalty.
+            // The user's quota is its weight / penalty.
             let share = terms.quota / self.pool[element].weight;
             self.bundles[constraint as usize].take_out(constraint, &self.pool[user.elements()], share);
         }
@@ -345,7 +348,7 @@ impl Solver {
         }
     }
 
-    /// Enters changed terms of an enabled variable.
+    /// Updates an enabled variable's penalty and bound in its constraint's users.
     fn requote(&mut self, variable: VariableIndex, element: usize) {
         let (terms, state) = (&self.variables[variable.0 as usize], &self.pool[element]);
         let users = &mut self.constraints[state.constraint as usize].users;

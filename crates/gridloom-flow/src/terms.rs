@@ -1,13 +1,13 @@
-//! Penalty and bound of an action: those of its start, as later changes have left them.
+//! The current penalty and bound of an action: those of its start, updated by later changes.
 
 use super::cpu::{self, Execution};
 use super::network::{NetworkModel, Transfer};
 use super::resources::{HostIndex, Resources};
 
-/// How an action takes part once it shares.
+/// The parameters with which an action shares its resources.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// Its penalty, whether or not it is used yet.
+    /// Its penalty, even if it is not used yet.
     pub(super) penalty: f64,
     kind: Kind,
 }
@@ -38,7 +38,7 @@ impl Terms {
             Kind::Execution { host, threads, bound_flops } => cpu::bound(resources.host(host), threads, bound_flops),
         }
     }
-    /// The latency on a transfer's way grows by that.
+    /// Increases the latency of a transfer's route.
     pub(super) fn lengthen(&mut self, delta_s: f64) {
         if let Kind::Transfer { latency_s, .. } = &mut self.kind {
             *latency_s += delta_s;

@@ -1,5 +1,5 @@
-//! The engine on random networks, against itself with all rates found anew at each event and kept for each action; and in
-//! long runs, each event against what defines it.
+//! Tests of the engine on random networks, against a variant that recomputes all rates at each event and keeps them
+//! per action. In long runs, each event is checked against its definition.
 
 use super::network::{NetworkModel, Transfer};
 use super::*;
@@ -8,8 +8,8 @@ use proptest::prelude::*;
 /// Start, links, latency, size and rate.
 type Drawn = (f64, Vec<u32>, f64, f64, f64);
 
-/// When each of some transfers ends on five links and a fat pipe, while widths
-/// change. As in the reference, each has a rate of its own; all are found anew at each event.
+/// Returns the end of each transfer on five links and a fat pipe while bandwidths change. As in the reference, each
+/// transfer has a rate of its own, and all are recomputed at each event.
 fn ends_of(reach: Reach, transfers: &[Drawn], widths: &[(f64, u32, f64)]) -> Vec<f64> {
     let mut resources = Resources::new();
     let mut now: Vec<f64> = (0..5).map(|at| 1e6 + 1e5 * f64::from(at)).collect();
@@ -81,21 +81,22 @@ proptest! {
     }
 }
 
-/// A transfer under way: over which links with which weights, and what is left.
+/// A running transfer: its links with their weights, and its remaining work.
 struct Tracked {
     over: Vec<(usize, f64)>,
     left: f64,
     rate: f64,
 }
 
-/// Hosts of a star, each with a link up and a link down of that width.
+/// A star of hosts, each with an uplink and a downlink of this bandwidth.
 const HOSTS: u64 = 60;
 const WIDTH: f64 = 125e6;
 
-/// Each end starts another transfer, so that the rounding of a date is in all later ones, and grows. On a star of 1,000
-/// hosts with 100 transfers at a time, a last bit changed in one size grows tenfold with each 1,500 transfers, whatever
-/// solves the sharing. After 20,000 of them dates differ by 1e-4 of themselves. So dates of long runs are not compared.
-/// Each event is checked by itself: rates are fair, and what ends has had its work done at these rates.
+/// Each end starts another transfer, so that the rounding error of a date propagates to all later ones and grows. On a
+/// star of 1,000 hosts with 100 concurrent transfers, a changed last bit in one size grows tenfold every 1,500
+/// transfers, whichever solver is used. After 20,000 of them the relative difference of dates is 1e-4. So this test
+/// does not compare the dates of long runs. It checks each event by itself: rates are fair, and an action ends when
+/// its work is done at these rates.
 #[test]
 fn rates_are_fair_and_ends_due_at_each_event_of_a_long_run() {
     run_checked(4000, 50);
@@ -146,8 +147,8 @@ fn run_checked(count: usize, at_a_time: usize) {
     assert_eq!(ended, count);
 }
 
-/// Takes over all rates. They are max-min fair: each is held back by its bound or by a full link on which none has a
-/// higher level.
+/// Records all rates and checks that they are max-min fair: each is limited by its bound or by a full link on which no
+/// other has a higher level.
 fn note_rates(engine: &FlowEngine, tracked: &mut [Option<Tracked>]) {
     const ALIKE: f64 = 1e-12;
     let solver = &engine.resources.solver;

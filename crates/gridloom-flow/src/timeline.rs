@@ -1,9 +1,9 @@
-//! Profiles in time: what changes when, over all links and hosts.
+//! Speed profiles: a schedule of changes over all links and hosts.
 //!
-//! **Invariants.** Changes come in order of date; those of one date in the order in which their courses were added. A
-//! course that loops starts again, with its date 0, so long after its last event.
+//! **Invariants.** Changes are returned in date order; changes at one date are returned in the order in which their
+//! profiles were added. A profile that loops restarts, with its date 0, `loop_after_s` after its last event.
 //!
-//! Source: SimGrid 4.1's future event set. Dates are summed up from one event to the next, as there.
+//! Source: SimGrid 4.1's future event set. As there, dates are accumulated from one event to the next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,19 +13,19 @@ use super::resources::{HostIndex, LinkIndex};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quantity {
-    /// What multiplies a host's speed.
+    /// The factor that multiplies a host's speed.
     Speed(HostIndex),
     /// A link's bandwidth, bytes per second.
     Bandwidth(LinkIndex),
     /// A link's latency, seconds.
     Latency(LinkIndex),
-    /// Whether a host is on: above 0.
+    /// Whether a host is on: true if above 0.
     HostState(HostIndex),
-    /// Whether a link is on: above 0.
+    /// Whether a link is on: true if above 0.
     LinkState(LinkIndex),
 }
 
-/// All courses, and what is due next of each.
+/// All profiles, and the next change of each.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     courses: Vec<Course>,
@@ -47,30 +47,30 @@ struct Due {
 }
 
 impl Timeline {
-    /// Nothing ever changes.
+    /// Creates a timeline without changes.
     pub fn new() -> Timeline {
         Timeline::default()
     }
 
-    /// Adds the course of a quantity: dates in seconds, not decreasing, and the values from then on.
+    /// Adds the profile of a quantity: non-decreasing dates in seconds, each with the value from then on.
     ///
     /// # Panics
     /// If the dates decrease, or a loop takes no time.
     pub fn add(&mut self, quantity: Quantity, events: Vec<(f64, f64)>, loop_after_s: Option<f64>) {
-        assert!(events.windows(2).all(|pair| pair[0].0 <= pair[1].0), "dates of a profile do not decrease");
+        assert!(events.windows(2).all(|pair| pair[0].0 <= pair[1].0), "the dates of a profile must not decrease");
         let Some(&(date_s, _)) = events.first() else { return };
         let span_s = events[events.len() - 1].0 + loop_after_s.unwrap_or(f64::INFINITY);
-        assert!(span_s > 0.0, "a profile that loops takes some time");
+        assert!(span_s > 0.0, "a loop of a profile must take some time");
         self.due.push(Reverse(Due { date_s, course: self.courses.len(), event: 0 }));
         self.courses.push(Course { quantity, events, loop_after_s });
     }
 
-    /// When something changes next.
+    /// Returns the date of the next change.
     pub fn next_s(&self) -> Option<f64> {
         self.due.peek().map(|Reverse(due)| due.date_s)
     }
 
-    /// Whether a host's state will be *on* at some date to come.
+    /// Reports whether a host's state will be *on* at some future date.
     pub fn will_turn_on(&self, host: HostIndex) -> bool {
         self.due.iter().any(|Reverse(due)| {
             let course = &self.courses[due.course];
@@ -79,7 +79,7 @@ impl Timeline {
         })
     }
 
-    /// The next change that is due at that date, for callers that do more about it than [`Timeline::apply_due`].
+    /// Removes and returns the next change that is due at `now_s`. For callers that need to do more than [`Timeline::apply_due`].
     pub fn take_due(&mut self, now_s: f64) -> Option<(Quantity, f64)> {
         let Reverse(due) = self.due.peek().copied().filter(|due| due.0.date_s <= now_s)?;
         self.due.pop();
@@ -96,7 +96,7 @@ impl Timeline {
         Some((*quantity, value))
     }
 
-    /// Applies everything that is due at the engine's time.
+    /// Applies all changes that are due at the engine's time.
     pub fn apply_due(&mut self, engine: &mut FlowEngine) {
         while let Some((quantity, value)) = self.take_due(engine.now_s()) {
             match quantity {
@@ -143,7 +143,7 @@ mod tests {
             engine.wait_until(date_s);
             timeline.apply_due(&mut engine);
         }
-        // 2 + 3 is the origin of the second round, 7 + 3 that of the third.
+        // The second round starts at 2 + 3, the third at 7 + 3.
         assert_eq!(dates, [1.0, 2.0, 4.0, 6.0, 7.0, 11.0]);
     }
 }

@@ -1,10 +1,10 @@
-/* What the bodies of remote functions see: the headers that Ninf-G's header of this name includes, its complex numbers, its
- * codes of errors, and whether the call was cancelled. Inline bodies of interface descriptions have all of this without an
- * #include; sources that are compiled apart (Required) include it.
+/* Declarations for the bodies of remote functions: the headers that Ninf-G's header of this name includes, its complex numbers, its
+ * error codes, and whether the call was cancelled. Inline bodies of interface descriptions have all of this without an
+ * #include; sources that are compiled separately (Required) include it.
  *
  *   cc -fPIC -c solver.c $(pkg-config --cflags gridloom)
  *
- * It has to do with the server's side only: programs that call functions include grpc.h. */
+ * It is for the server's side only: programs that call functions include grpc.h. */
 #ifndef GRIDLOOM_GRPC_EXECUTABLE_H
 #define GRIDLOOM_GRPC_EXECUTABLE_H
 
@@ -42,11 +42,12 @@ typedef int grpc_error_t;
 extern "C" {
 #endif
 
-/* Whether this call was cancelled: by grpc_cancel, a limit of time, or with its program. A function that asks is to return soon
- * then; its results are not used. It has a second for that, or else its process is ended, and so is the process of a function that has not
- * asked before it is cancelled. Any thread of the function may ask. On several ranks (Backend "MPI") each rank on the server's machine may
- * ask, the first one always; they learn it at different moments, so that the first has to tell the others where all have to agree. In
- * simulation a function runs in one moment of virtual time, at which its call is not cancelled.
+/* Reports whether this call was cancelled: by grpc_cancel, by a time limit, or with its program. A function that polls this should
+ * return soon afterwards; its results are not used. It has one second for that, then its process is killed. The process of a function
+ * that has not polled before the cancellation is killed at once. Any thread of the function may poll. On several ranks (Backend "MPI")
+ * each rank on the server's machine may poll; the first rank always may. Ranks learn of the cancellation at different moments, so if
+ * all ranks have to agree, the first has to notify the others. In simulation a function runs in one moment of virtual time, at which
+ * its call is not cancelled.
  * @param[out] error  GRPC_NO_ERROR; may be NULL. @return 1 if it was cancelled, else 0. */
 int grpc_is_canceled_np(grpc_error_t *error);
 

@@ -1,5 +1,5 @@
-/* Bodies on several ranks: the server's function writes its call into a file and starts the ranks, of which the first reads
-   it. It also writes the results. */
+/* Bodies on several ranks: the server's function writes its call into a file and starts the ranks. The first rank reads the call
+   and writes the results. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 
 GRIDLOOM_STATIC int ng_stub_rank;
 
-/* Bytes of a file beside that of the call: whether a rank asks if the call was cancelled, whether the server's function knows that one
-   does, and whether the call was cancelled. That function answers what the ranks of its machine ask. */
+/* Bytes of a shared file next to that of the call: whether a rank polls for cancellation, whether the server's function has noticed
+   that, and whether the call was cancelled. The server's function answers the ranks on its machine through these. */
 enum { GRIDLOOM_ASKS, GRIDLOOM_IS_HEARD, GRIDLOOM_CANCELED, GRIDLOOM_BOARD_BYTES };
 
 GRIDLOOM_STATIC volatile unsigned char *gridloom_board(const char *path, int flags, char name[PATH_MAX]) {
@@ -67,7 +67,7 @@ GRIDLOOM_STATIC void gridloom_take(FILE *file, void *into, size_t size) {
     if (size > 0 && fread(into, 1, size, file) != size) gridloom_wrong("their results");
 }
 
-/* How many ranks the call wants, 0 for those of the server: set by the worker when it loads the library. */
+/* The number of ranks that the call wants, 0 for the server's default: set by the worker when it loads the library. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -88,7 +88,7 @@ GRIDLOOM_STATIC void gridloom_count(char count[24]) {
     snprintf(count, 24, "%ld", wanted > 0 ? (long)wanted : most);
 }
 
-/* Waits for the ranks, and answers them meanwhile. */
+/* Waits for the ranks, and answers their polls meanwhile. */
 GRIDLOOM_STATIC int gridloom_await(pid_t child, volatile unsigned char *board) {
     enum { ANSWERS_MS = 10 };
     int status = 0;
@@ -111,7 +111,7 @@ GRIDLOOM_STATIC int gridloom_await(pid_t child, volatile unsigned char *board) {
     return status;
 }
 
-/* Runs the function `symbol` of the library that has `here` on the ranks: GRIDLOOM_MPIRUN -n RANKS. */
+/* Runs the function `symbol` of the library that contains `here` on the ranks: GRIDLOOM_MPIRUN -n RANKS. */
 GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, void *here) {
     enum { WORDS_MAX = 64 };
     static char count[24], program[PATH_MAX], copy[4096], asks[PATH_MAX];
@@ -134,7 +134,7 @@ GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, v
         const char *last[] = {"-n", count, program, "worker", "--rank", library.dli_fname, symbol, path, NULL};
         for (i = 0; i < 9; i++) words[at + i] = (char *)last[i];
     }
-    /* Without it the ranks run as well. */
+    /* The ranks also run without it. */
     board = gridloom_board(path, O_RDWR | O_CREAT | O_EXCL, asks);
     fflush(NULL);
     child = fork();
@@ -177,7 +177,7 @@ GRIDLOOM_STATIC void gridloom_rank_wrong(const char *what) {
 
 GRIDLOOM_STATIC volatile unsigned char *gridloom_own_board;
 
-/* A function that has asked is not ended at once when it is cancelled, so that its first question has to be heard. */
+/* A function that has polled is not killed at once when its call is cancelled, so its first poll must be noticed by the server. */
 GRIDLOOM_STATIC int gridloom_rank_asks(void) {
     enum { WAITS_MAX = 1000 };
     int waits;
@@ -226,7 +226,7 @@ GRIDLOOM_STATIC char *gridloom_rank_text(FILE *file) {
     return text;
 }
 
-/* Memory of that size, on this rank or NULL; what stands in it is read by the first rank, and shared if the others have it. */
+/* Memory of that size, on this rank, or NULL. Its content is read by the first rank, and shared if the others receive it. */
 GRIDLOOM_STATIC void *gridloom_rank_array(FILE *file, size_t size, int is_read, int is_everywhere, int is_shared) {
     void *memory = NULL;
     if (size == 0 || (ng_stub_rank != 0 && !is_everywhere)) return NULL;

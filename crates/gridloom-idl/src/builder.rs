@@ -1,7 +1,7 @@
-//! Signatures made by a program, as the Python interface does from the annotations of a function.
+//! Signatures built by a program, for example by the Python interface from the annotations of a function.
 //!
-//! Extents are expressions in text. A bare name in one that is no parameter becomes a hidden size: an `int64` input that
-//! follows from the arrays. Hidden sizes stand after the declared inputs, in order of first use.
+//! Extents are expressions in text. A bare name in one that is not a parameter becomes a hidden size: an `int64` input that
+//! is inferred from the arrays. Hidden sizes follow the declared inputs, in order of first use.
 
 use crate::parse::lexer::{IdlError, Lexer, Token};
 use crate::parse::{parse_expression, parse_name};
@@ -9,14 +9,14 @@ use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
 use crate::uses::{Does, Kept, SharedUse};
 use gridloom_base::Dtype;
 
-/// Makes a [`Signature`] step by step; mistakes are told at [`SignatureBuilder::build`].
+/// Builds a [`Signature`] step by step; mistakes are reported by [`SignatureBuilder::build`].
 #[derive(Clone, Debug)]
 pub struct SignatureBuilder {
     name: String,
     inputs: Vec<Declared>,
     outputs: Vec<Declared>,
     work: Option<String>,
-    /// What it does, with which name, of which size.
+    /// Kind of use, name, size, and how it is kept.
     uses: Vec<(Does, String, String, Kept)>,
     /// Result and its likely size.
     likely: Vec<(String, String)>,
@@ -30,65 +30,65 @@ struct Declared {
 }
 
 impl SignatureBuilder {
-    /// A function `module/function` without parameters.
+    /// Starts a function `module/function` without parameters.
     pub fn new(name: &str) -> SignatureBuilder {
         let (inputs, outputs) = (Vec::new(), Vec::new());
         let (uses, likely) = (Vec::new(), Vec::new());
         SignatureBuilder { name: name.to_string(), inputs, outputs, work: None, uses, likely, about: String::new() }
     }
 
-    /// An `IN` parameter: an array of these extents (none: of 0 dimensions), or one value without `dims`.
+    /// Adds an `IN` parameter: an array of these extents (an empty slice: 0 dimensions), or a scalar without `dims`.
     pub fn input(mut self, name: &str, base: BaseType, dims: Option<&[&str]>, order: ArrayOrder) -> SignatureBuilder {
         self.inputs.push(declared(name, Mode::In, base, dims, order));
         self
     }
 
-    /// An `INOUT` parameter.
+    /// Adds an `INOUT` parameter.
     pub fn inout(mut self, name: &str, base: BaseType, dims: Option<&[&str]>, order: ArrayOrder) -> SignatureBuilder {
         self.inputs.push(declared(name, Mode::InOut, base, dims, order));
         self
     }
 
-    /// An `OUT` parameter. Outputs stand after all inputs.
+    /// Adds an `OUT` parameter. Outputs follow all inputs.
     pub fn output(mut self, name: &str, base: BaseType, dims: Option<&[&str]>, order: ArrayOrder) -> SignatureBuilder {
         self.outputs.push(declared(name, Mode::Out, base, dims, order));
         self
     }
 
-    /// The work in floating-point operations, as an expression over scalar inputs and sizes.
+    /// Sets the work in floating-point operations, as an expression over scalar inputs and sizes.
     pub fn work(mut self, expression: &str) -> SignatureBuilder {
         self.work = Some(expression.to_string());
         self
     }
 
-    /// Shared data that it gets or puts, of so many bytes: an expression as an extent. The name may have expressions and inputs that
-    /// are strings in braces, `part/{i}`.
+    /// Declares shared data that it gets or puts, with the size in bytes as an expression like an extent. The name may have
+    /// expressions and string inputs in braces, `part/{i}`.
     pub fn uses(self, does: Does, name: &str, size_bytes: &str) -> SignatureBuilder {
         self.uses_kept(does, name, size_bytes, Kept::default())
     }
 
-    /// The same of what is put, and how servers keep it.
+    /// Same as `uses`, for data that it puts, with how servers keep them.
     pub fn uses_kept(mut self, does: Does, name: &str, size_bytes: &str, kept: Kept) -> SignatureBuilder {
         self.uses.push((does, name.to_string(), size_bytes.to_string(), kept));
         self
     }
 
-    /// Bytes that a result which is a text, bytes or a file is likely to have: an expression as the work.
+    /// Sets the likely size in bytes of a result that is a text, bytes or a file: an expression like the work.
     pub fn likely(mut self, output: &str, size_bytes: &str) -> SignatureBuilder {
         self.likely.push((output.to_string(), size_bytes.to_string()));
         self
     }
 
-    /// One line of description.
+    /// Sets the one-line description.
     pub fn about(mut self, text: &str) -> SignatureBuilder {
         self.about = text.to_string();
         self
     }
 
-    /// The signature.
+    /// Returns the signature.
     ///
     /// # Errors
-    /// If an expression or the whole is wrong; the file of the error is the function's name, and the column is that in
+    /// If an expression or the signature is invalid. The file of the error is the function's name, and the column is that in
     /// the expression.
     pub fn build(self) -> Result<Signature, IdlError> {
         let SignatureBuilder { name, inputs, outputs, work, uses, likely, about } = self;
@@ -156,7 +156,7 @@ fn declared(name: &str, mode: Mode, base: BaseType, dims: Option<&[&str]>, order
     Declared { param, dims: texts }
 }
 
-/// The names in an expression, in order; a text that is none is refused later, by the parser.
+/// Returns the names in an expression, in order. A text that is not an expression is rejected later, by the parser.
 fn names_in(text: &str) -> Vec<String> {
     let mut lexer = Lexer::new(text);
     let mut names = Vec::new();

@@ -1,10 +1,10 @@
-//! The C text of a file, and the settings of its library. The inline bodies make one C source, in which the compiler reports
-//! mistakes by the file's own lines and columns.
+//! The C text of a file, and the build settings of its library. The inline bodies form one C source, in which the compiler
+//! reports mistakes by the file's own lines and columns.
 //!
-//! Parameters are C variables as Ninf-G has them. A scalar that is `IN` comes by value, everything else by pointer.
+//! Parameters are C variables as in Ninf-G. An `IN` scalar is passed by value, everything else by pointer.
 //! Arrays of any number of dimensions are flat, and complex numbers have parts `.r` and `.i`. `goto ng_stub_end` leaves a
-//! body. One C++ function makes the whole source C++. A class is a source of its own, in which its state stands as
-//! variables: an object is a process.
+//! body. One C++ function makes the whole source C++. A class is a separate source, in which its state is stored in
+//! variables, since each object is a process.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::ranks::{self, OnRanks};
 use crate::signature::{BaseType, CallArgument, Callback, Definition, Mode, Param, Signature};
 use gridloom_base::Dtype;
 
-/// C text and where it begins.
+/// C text and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CText {
     /// Line of its first character, from 1.
@@ -24,7 +24,7 @@ pub struct CText {
     pub text: String,
 }
 
-/// What a file says of how its library is made.
+/// The build settings of a file's library.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Build {
     /// `Compiler`, a command.
@@ -33,13 +33,13 @@ pub struct Build {
     pub linker: Option<String>,
     /// `CompileOptions`, in order.
     pub options: Vec<String>,
-    /// Object files and archives, by `Required`.
+    /// Object files and archives named by `Required`.
     pub required: Vec<String>,
-    /// `Globals`, and `#define` lines of the file, in order.
+    /// `Globals` and `#define` lines of the file, in order.
     pub texts: Vec<CText>,
-    /// Whether there are `Globals`, which may define functions.
+    /// True if there are `Globals`, which may define functions.
     pub has_globals: bool,
-    /// Functions to be compiled.
+    /// Functions to compile.
     pub stubs: Vec<Stub>,
 }
 
@@ -50,15 +50,15 @@ pub struct Stub {
     pub definition: usize,
     /// Line of its name.
     pub line: usize,
-    /// Whether it is C++.
+    /// True if it is C++.
     pub is_cpp: bool,
-    /// What it does.
+    /// Its code.
     pub code: StubCode,
-    /// What further ranks get of each parameter, if it runs on several.
+    /// What ranks other than the first receive of each parameter, if it runs on several.
     pub on_ranks: Option<Vec<OnRanks>>,
 }
 
-/// A class: methods that share variables, of which each object has its own.
+/// A class: methods that share variables, of which each object has its own copy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Class {
     /// `module/class`.
@@ -67,40 +67,40 @@ pub struct Class {
     pub about: String,
     /// Its variables (`DefState`).
     pub state: Option<CText>,
-    /// Its methods, under names `module/class.method`. `_initialize` and `_finalize` run by themselves.
+    /// Its methods, named `module/class.method`. `_initialize` and `_finalize` run automatically.
     pub methods: Vec<Definition>,
-    /// Those that are compiled.
+    /// The methods to compile.
     pub stubs: Vec<Stub>,
 }
 
-/// What a compiled function does.
+/// The code of a compiled function.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StubCode {
     /// Runs the file's C text.
     Body(CText),
     /// Calls a C++ function, which `Globals` declare.
     Call {
-        /// Its name and place.
+        /// Its name and position.
         function: CText,
         args: Vec<CallArgument>,
-        /// The parameter that gets its value.
+        /// The parameter that receives its value.
         result: Option<usize>,
     },
 }
 
 impl Build {
-    /// Whether the source with these functions is C++: one of them is, or the compiler's name ends in `++`.
+    /// True if the source with these functions is C++: one of them is, or the compiler's name ends in `++`.
     pub fn is_cpp(&self, stubs: &[Stub]) -> bool {
         let compiler = self.compiler.as_deref().and_then(|command| command.split_whitespace().next());
         stubs.iter().any(|stub| stub.is_cpp) || compiler.is_some_and(|program| program.ends_with("++"))
     }
 
-    /// Whether one of these functions runs on several ranks.
+    /// True if one of these functions runs on several ranks.
     pub fn is_on_ranks(stubs: &[Stub]) -> bool {
         stubs.iter().any(|stub| stub.on_ranks.is_some())
     }
 
-    /// The source of the file's functions. `file` names the description in the compiler's messages.
+    /// Returns the source of the file's functions. `file` names the description in the compiler's messages.
     pub fn c_source(&self, definitions: &[Definition], file: &str) -> String {
         self.source(None, &self.stubs, definitions, file)
     }
@@ -115,10 +115,10 @@ impl Build {
         let mut source = String::from("/* Made by gridloom from an interface description; changes are lost. */\n");
         let is_on_ranks = Build::is_on_ranks(stubs);
         if is_on_ranks {
-            // All that others choose is in it.
+            // It includes everything that the other feature macros select.
             source.push_str("#ifndef _GNU_SOURCE\n#define _GNU_SOURCE\n#endif\n");
         }
-        // A macro such as _GNU_SOURCE has to be defined before the first header.
+        // A macro such as _GNU_SOURCE must be defined before the first header.
         let chooses_features = !is_on_ranks && self.texts.iter().chain(state).any(|text| text.text.contains("_SOURCE"));
         if !chooses_features {
             source.push_str(PRELUDE);
@@ -139,8 +139,8 @@ impl Build {
     }
 }
 
-/// What bodies may rely upon: the headers that Ninf-G's own header includes, its complex numbers, whether their call was cancelled, and
-/// shared data. Its own header may be included, too, and so may those of [`HEADERS`].
+/// Declarations that bodies may rely on: the headers that Ninf-G's own header includes, its complex numbers, the check for
+/// cancellation of the call, and shared data. Its own header may be included, too, and so may those of [`HEADERS`].
 const PRELUDE: &str = concat!(
     "#line 1 \"grpc_executable.h\"\n",
     include_str!("../include/grpc_executable.h"),
@@ -203,7 +203,7 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str
     ranks::push_functions(source, signature, &style, on_ranks);
 }
 
-/// The symbol of a definition's compiled function. It changes with the signature: a library that was made for another one
+/// The symbol of a definition's compiled function. It changes with the signature: a library built for another signature
 /// does not have it.
 pub fn stub_symbol(signature: &Signature) -> String {
     let function = signature.name.rsplit('/').next().unwrap_or_default();
@@ -211,7 +211,7 @@ pub fn stub_symbol(signature: &Signature) -> String {
     format!("gridloom_{plain}_{:016x}", signature.hash())
 }
 
-/// The text at its line and column, as the compiler counts them, with what stands before and behind it.
+/// Appends the text at its line and column, as the compiler counts them, with `before` and `behind` around it.
 fn push_text(source: &mut String, text: &CText, file: &str, before: &str, behind: &str) {
     let blank = " ".repeat((text.column - 1).saturating_sub(before.chars().count()));
     let _ = writeln!(source, "#line {} {file}\n{blank}{before}{}{behind}", text.line, text.text);
@@ -240,7 +240,7 @@ fn body_type(dtype: Dtype, is_cpp: bool) -> &'static str {
     }
 }
 
-/// The type in C, as the file's words have it: `char` and `long` stay what they are.
+/// The C type with the words of the file: `char` and `long` are kept.
 pub(crate) fn c_type(dtype: Dtype, is_cpp: bool) -> &'static str {
     match dtype {
         Dtype::Bool if is_cpp => "bool",
@@ -273,7 +273,7 @@ fn argument(arg: &CallArgument, signature: &Signature, is_cpp: bool) -> String {
     }
 }
 
-/// Whether C has no such expression: powers are ours, and functions are not declared there.
+/// True if C has no such expression: powers are our own, and functions are not declared there.
 pub(crate) fn is_ours(expr: &Expr) -> bool {
     match expr {
         Expr::Number(_) | Expr::Param(_) => false,

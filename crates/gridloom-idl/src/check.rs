@@ -1,4 +1,4 @@
-//! Checks a signature's invariants, finds the parameters that follow from others, and computes its hash.
+//! Checks a signature's invariants, finds the parameters that can be inferred from others, and computes its hash.
 
 use crate::expr::eval::{Use, is_integer_scalar};
 use crate::expr::postfix::Token;
@@ -13,7 +13,7 @@ use gridloom_base::limits::{
 use gridloom_base::{Dtype, Fnv};
 
 impl Signature {
-    /// Checks the invariants that the rest relies upon. What comes from a socket is checked before it is used.
+    /// Checks the invariants that the rest relies on. Signatures received from a socket are checked before they are used.
     ///
     /// # Errors
     /// The first one that does not hold, in words.
@@ -129,14 +129,14 @@ impl Signature {
         Ok(())
     }
 
-    /// Whether a parameter can be a part of a name.
+    /// Checks that a parameter can be a part of a name.
     fn check_text(&self, index: usize) -> Result<(), String> {
         let is_text = |param: &Param| {
             param.mode == Mode::In && !param.is_array && matches!(param.base, BaseType::Text | BaseType::String)
         };
         match self.params.get(index) {
             Some(param) if is_text(param) => Ok(()),
-            Some(param) => Err(format!("parameter '{}' is no IN string", param.name)),
+            Some(param) => Err(format!("parameter '{}' is not an IN string", param.name)),
             None => Err(format!("it refers to parameter {index} of {}", self.params.len())),
         }
     }
@@ -169,7 +169,7 @@ impl Signature {
                     || matches!(param.mode, Mode::Work | Mode::VarOut)
                 {
                     return Err(format!(
-                        "parameter '{}' of callback '{name}' is no plain array of numbers or strings",
+                        "parameter '{}' of callback '{name}' is not a plain array of numbers or strings",
                         param.name
                     ));
                 }
@@ -187,7 +187,7 @@ impl Signature {
         }
         match values {
             Values::Letters(letters) if letters.is_empty() || !letters.is_ascii() || letters.len() > NAME_BYTES_MAX => {
-                Err(format!("its values are to be 1 to {NAME_BYTES_MAX} ASCII characters, got {letters:?}"))
+                Err(format!("its values must be 1 to {NAME_BYTES_MAX} ASCII characters, got {letters:?}"))
             }
             Values::Letters(_) if dtype.size_bytes() != 1 => Err("only a char has letters as values".to_string()),
             Values::Letters(_) => Ok(()),
@@ -209,26 +209,26 @@ impl Signature {
         expressions.try_for_each(|expr| check_expression(expr, &self.params, Use::Size))
     }
 
-    /// Parameters that a caller gives by position: `IN` and `INOUT` ones, except those that [`Signature::inferable`]
-    /// names. (f2py's convention.)
+    /// Parameters that a caller gives by position: the `IN` and `INOUT` ones, except those in [`Signature::inferable`].
+    /// (f2py's convention.)
     pub fn positional(&self) -> Vec<usize> {
         self.inputs().filter(|index| !self.is_inferable(*index)).collect()
     }
 
-    /// Integer `IN` scalars that stand alone as an extent of an input array, or as a branch of a conditional that is one:
-    /// they follow from it, and may be given by name.
+    /// Integer `IN` scalars that are an extent of an input array, or a branch of a conditional that is one. They are inferred from
+    /// the array, and may be given by name.
     pub fn inferable(&self) -> Vec<usize> {
         self.inputs().filter(|index| self.is_inferable(*index)).collect()
     }
 
-    /// `IN` and `INOUT` parameters, in declaration order.
+    /// The `IN` and `INOUT` parameters, in declaration order.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.params.len()).filter(|index| self.params[*index].is_input())
     }
 
     fn is_inferable(&self, index: usize) -> bool {
         let param = &self.params[index];
-        // The part of an array tells its own extents only, and a list how many items it has.
+        // A slice shows only its own extents, and a list only its number of items.
         let tells = |array: &Param| array.slices.is_none() && (!array.is_list() || array.dims.len() == 1);
         let extent_of_input =
             |array: &Param| array.is_input() && tells(array) && array.dims.iter().any(|dim| may_be(dim, index));
@@ -268,7 +268,7 @@ impl Signature {
                 ArrayOrder::Turned => 3,
             });
             hash.byte(u8::from(param.hidden));
-            // What has none keeps the hash that it had before there were slices.
+            // A parameter without slices keeps the hash that it had before slices existed.
             if let Some(slices) = &param.slices {
                 hash.byte(2);
                 slices.iter().flat_map(Slice::expressions).for_each(|expr| hash.expression(expr));
@@ -291,7 +291,9 @@ impl Signature {
         }
         hash.byte(u8::from(self.work.is_some()));
         self.work.iter().for_each(|work| hash.expression(work));
-        // What has none keeps the hash that it had before there were any. A method is left out: nodes of version 46 do not know it.
+        // A function without uses keeps the hash that it had before uses existed. The method is left out: nodes of
+        // version 46 do not
+        // know it.
         for used in &self.uses {
             hash.text(used.does.word());
             hash.text(&self.pattern(used));
@@ -312,7 +314,7 @@ fn check_kept(used: &SharedUse) -> Result<(), String> {
     }
     match used.does.puts() || used.kept == Kept::default() {
         true => Ok(()),
-        false => Err("only what is put has replicas or a method, or is durable".into()),
+        false => Err("only data that are put have replicas or a method, or are durable".into()),
     }
 }
 
@@ -324,12 +326,12 @@ fn check_expression(expr: &Expr, params: &[Param], used: Use) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether the text can be a module's, a function's or a parameter's name: letters, digits, `_`, `.` and `-`.
+/// True if the text can be the name of a module, function or parameter: letters, digits, `_`, `.` and `-`.
 pub(crate) fn is_name_part(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| crate::names::is_name_character(c) || matches!(c, '.' | '-'))
 }
 
-/// Expressions are taken in token by token.
+/// Adds expressions to the hash token by token.
 trait TakesExpressions {
     fn expression(&mut self, expr: &Expr);
 }
@@ -356,7 +358,7 @@ impl TakesExpressions for Fnv {
     }
 }
 
-/// Whether an extent is that parameter, or can be, by a conditional.
+/// True if an extent is that parameter, or can be by a conditional.
 fn may_be(extent: &Expr, index: usize) -> bool {
     match extent {
         Expr::Param(param) => *param == index,

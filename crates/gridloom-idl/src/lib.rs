@@ -1,19 +1,19 @@
 //! Function signatures: types, size and complexity expressions, and the parser of the interface description language.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | [`signature`] | the types: what a function takes and gives, and how a server runs it; [`slice`] the part of an array that is sent; `values` those that a parameter may have; [`uses`] the shared data that a function gets and puts |
-//! | [`expr`] | size and complexity expressions: the tree, its value, its text, its form on the wire |
-//! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
+//! | [`signature`] | the types: arguments and results of a function, and how a server runs it; [`slice`] the part of an array that is sent; `values` the values that a parameter may have; [`uses`] the shared data that a function gets and puts by name |
+//! | [`expr`] | size and complexity expressions: the tree, its value, its text, its wire format |
+//! | [`check`] | the invariants of a signature, its hash, the parameters that can be inferred from others |
 //! | [`ranks`] | functions that run on several ranks of MPI, as C |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
-//! | [`parse`] | text of the language to definitions; `print` goes back |
-//! | [`bind`] | a call against a signature, before anything is sent, and where it runs |
-//! | `prototype` | a call as programs in C make it: which arguments are passed, in which order, as what |
-//! | [`builder`] | signatures made by a program (the Python interface) |
+//! | [`parse`] | text of the language to definitions; `print` does the reverse |
+//! | [`bind`] | checks of a call against a signature, before anything is sent, and where it runs |
+//! | `prototype` | a call in a C program: which arguments are passed, in which order, as which types |
+//! | [`builder`] | signatures built by a program (the Python interface) |
 //! | [`program`] | programs as functions, which run as gangs of processes |
 //!
-//! **Invariant:** files import those above them in this table, and no two import one another.
+//! **Invariant:** each file imports only those listed before it, and no two import one another.
 
 #![forbid(unsafe_code)]
 

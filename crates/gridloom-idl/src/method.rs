@@ -7,30 +7,30 @@ pub const INITIALIZE: &str = "_initialize";
 /// The method that runs when an object ends. Every class has it.
 pub const FINALIZE: &str = "_finalize";
 
-/// Whether lists of functions name it. The methods by which streams of Python run are of no use by themselves.
+/// True if lists of functions show it. The methods that run Python streams are of no use by themselves.
 pub fn is_listed(function: &str) -> bool {
     !function.starts_with("python/stream.")
 }
 
-/// `module/class` and `method` of a method's name; `None` if it is that of a function.
+/// Splits a method's name into `module/class` and `method`; `None` if it is the name of a function.
 pub fn class_of(name: &str) -> Option<(&str, &str)> {
-    // Read once, from the end: each call asks it.
+    // A single pass from the end, since every call does this.
     let last_part = name.bytes().enumerate().rev().take_while(|(_, byte)| *byte != b'/');
     let (dot, _) = last_part.filter(|(_, byte)| *byte == b'.').last()?;
     Some((&name[..dot], &name[dot + 1..]))
 }
 
-/// The name of a method, read once.
+/// The name of a method, parsed once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MethodName {
     name: String,
-    /// Where the dot stands between class and method.
+    /// Position of the dot between class and method.
     dot: usize,
 }
 
 impl MethodName {
-    /// `None` if the name is that of a function.
+    /// Returns `None` if the name is that of a function.
     pub fn parse(name: &str) -> Option<MethodName> {
         class_of(name).map(|(class, _)| MethodName { name: name.to_string(), dot: class.len() })
     }
@@ -50,12 +50,12 @@ impl MethodName {
         &self.name[self.dot + 1..]
     }
 
-    /// Whether it makes the object.
+    /// True if it creates the object.
     pub fn is_initialize(&self) -> bool {
         self.method() == INITIALIZE
     }
 
-    /// Whether it ends the object.
+    /// True if it ends the object.
     pub fn is_finalize(&self) -> bool {
         self.method() == FINALIZE
     }
@@ -65,7 +65,7 @@ impl TryFrom<String> for MethodName {
     type Error = String;
 
     fn try_from(name: String) -> Result<MethodName, String> {
-        MethodName::parse(&name).ok_or_else(|| format!("'{name}' is no name of a method"))
+        MethodName::parse(&name).ok_or_else(|| format!("'{name}' is not the name of a method"))
     }
 }
 
@@ -75,7 +75,7 @@ impl From<MethodName> for String {
     }
 }
 
-/// Whether the method runs when an object is made, or ends: no program calls it.
+/// True if the method runs automatically when an object is created or ends. Programs cannot call it.
 pub fn runs_by_itself(method: &str) -> bool {
     method == INITIALIZE || method == FINALIZE
 }

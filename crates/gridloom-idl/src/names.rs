@@ -1,6 +1,6 @@
-//! Which texts are names in the language.
+//! Rules for names in the language.
 
-/// Whether the lexer reads it as one name.
+/// True if the lexer reads the text as one name.
 pub fn is_name(text: &str) -> bool {
     text.starts_with(is_name_start) && text.chars().all(is_name_character)
 }

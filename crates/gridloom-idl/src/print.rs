@@ -11,8 +11,8 @@ use crate::uses::Kept;
 use crate::values::Values;
 use gridloom_base::{Dtype, Method, Order};
 
-/// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: what is given by position,
-/// what follows from it and may be given by name, and what comes back.
+/// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: positional parameters, then
+/// those that are inferred and may be given by name, then the results.
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inferable = self.grouped(&self.inferable());
@@ -101,8 +101,8 @@ impl Signature {
     }
 }
 
-/// Text of the language that defines the same, if the body is native; a comment stands for a Python body. Texts of
-/// several definitions can be joined.
+/// Text of the language that defines the same function, if the body is native; a comment replaces a Python body. Texts of
+/// several definitions can be concatenated.
 impl fmt::Display for Definition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let signature = &self.signature;
@@ -117,7 +117,7 @@ impl fmt::Display for Definition {
             return f.write_str(&routine);
         }
         if matches!(&self.body, Body::Native { language: Language::Fortran, .. }) {
-            // The symbol is kept as it was formatted.
+            // The symbol is stored in its formatted form.
             writeln!(f, "FortranFormat \"%s\";")?;
         }
         writeln!(f, "Define {function}({})", params.join(", "))?;
@@ -163,8 +163,8 @@ impl fmt::Display for Definition {
     }
 }
 
-/// The definition as a routine, if it cannot be written otherwise: for arrays that `Calls` has in another order, and symbols
-/// that are no names.
+/// Returns the definition as a routine, if it cannot be written otherwise: for arrays that `Calls` has in another order, and for
+/// symbols that are not names.
 fn routine_text(definition: &Definition, declared: &[String]) -> Option<String> {
     let signature = &definition.signature;
     let Body::Native { language, symbol, result, .. } = &definition.body else { return None };
@@ -224,7 +224,7 @@ fn argument(arg: &CallArgument, signature: &Signature) -> String {
     }
 }
 
-/// In quotes, as the language and C read it.
+/// Quotes a text, as the language and C read it.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {

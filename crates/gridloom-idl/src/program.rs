@@ -1,4 +1,4 @@
-//! Programs that servers offer by name, as functions: a call starts so many processes of one at its server as it takes slots.
+//! Programs that servers offer by name, as functions: a call starts as many processes of one at its server as it takes slots.
 
 use crate::{ArrayOrder, BaseType, Body, Callback, Definition, Signature, SignatureBuilder};
 
@@ -10,8 +10,8 @@ pub fn function_of(program: &str) -> String {
     format!("{PROGRAMS_MODULE}/{program}")
 }
 
-/// A program's function: it takes what its caller wants and the program's arguments, and gives how the processes ended and what they did. It calls
-/// back before it starts them, and when one has failed.
+/// Returns a program's function. Its inputs are the caller's request and the program's arguments; its results are how the
+/// processes ended and what they did. It calls back before it starts the processes, and when one has failed.
 ///
 /// # Errors
 /// If the name cannot be that of a function, or the command is empty.

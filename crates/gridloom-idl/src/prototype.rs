@@ -1,9 +1,9 @@
 //! The call of a function in C or Fortran: which arguments follow the handle, in which order and of which types. The
 //! GridRPC library reads its arguments by the same rules.
 //!
-//! Everything is passed in the order of the description. Scratch memory is the server's, so what is passed for it (NULL, as a
-//! rule) is not looked at. Sizes that callers in Python leave out are passed, too: the extents of an array in C's memory are
-//! what they say.
+//! All arguments are passed in the order of the description. Scratch memory is allocated by the server, so the argument passed
+//! for it (NULL, as a rule) is ignored. Sizes that callers in Python leave out are passed, too: they define the extents of an
+//! array in C's memory.
 
 use crate::c_text::c_type;
 use crate::method::class_of;
@@ -22,7 +22,7 @@ impl Param {
     /// How a program in C passes it.
     ///
     /// # Errors
-    /// What it is, if C has no way to pass that.
+    /// A description of it, if C cannot pass it.
     pub fn passed(&self) -> Result<Passed, &'static str> {
         match self.base {
             BaseType::Bytes => Err("bytes"),
@@ -36,11 +36,11 @@ impl Param {
 }
 
 impl Signature {
-    /// `grpc_call(&handle, int n, const double *x /* [n] */, double *sum /* out */)`; `grpc_invoke_np(&object, "add", …)` of a
-    /// method.
+    /// Returns `grpc_call(&handle, int n, const double *x /* [n] */, double *sum /* out */)`, or, for a method,
+    /// `grpc_invoke_np(&object, "add", …)`.
     ///
     /// # Errors
-    /// If a program in C cannot call it: which argument it cannot pass.
+    /// If a program in C cannot call it: the argument that it cannot pass.
     pub fn c_prototype(&self) -> Result<String, String> {
         let (call, mut arguments) = match class_of(&self.name) {
             Some((_, method)) => ("grpc_invoke_np", vec!["&object".to_string(), format!("\"{method}\"")]),
@@ -54,7 +54,7 @@ impl Signature {
         Ok(format!("{call}({})", arguments.join(", ")))
     }
 
-    /// That a program in C cannot pass an argument, which is `what`.
+    /// The error that a program in C cannot pass an argument, described by `what`.
     pub fn cannot_pass(&self, param: &Param, what: &str) -> String {
         format!("{}: argument '{}' is {what}, which C programs cannot pass yet", self.name, param.name)
     }
@@ -84,7 +84,7 @@ impl Signature {
         noted(&declared, &notes)
     }
 
-    /// What is no number: a text, the path of a file, or a file; or an array of those.
+    /// An argument that is not a number: a text, the path of a file, or a file; or an array of those.
     fn c_text(&self, param: &Param) -> String {
         let name = &param.name;
         let mut notes: Vec<String> = Vec::new();
@@ -129,7 +129,7 @@ fn noted(declared: &str, notes: &[String]) -> String {
     if notes.is_empty() { declared.to_string() } else { format!("{declared} /* {} */", notes.join(", ")) }
 }
 
-/// Of what the library allocates for the program.
+/// Note for memory that the library allocates for the program.
 const OURS_TO_FREE: &str = "free it";
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::parse::parse;
 
-    /// What stands between the handle and the end.
+    /// The text between the handle and the end.
     fn arguments(text: &str) -> String {
         let prototype = parse(text, "t.idl").unwrap()[0].signature.c_prototype().unwrap();
         let arguments = prototype.strip_prefix("grpc_call(&handle").and_then(|rest| rest.strip_suffix(')'));
@@ -212,7 +212,7 @@ mod tests {
         assert!(signature.c_prototype().unwrap_err().contains("t/f: argument 'x' is a float16 by value"));
         signature.params[0].base = BaseType::Bytes;
         assert!(signature.c_prototype().unwrap_err().contains("argument 'x' is bytes"));
-        // A size that Python infers is passed where it stands.
+        // A size that Python infers is passed in its place.
         signature.params[0].base = BaseType::Text;
         signature.params[1].hidden = true;
         assert_eq!(signature.c_prototype().unwrap(), "grpc_call(&handle, const char *x, int n)");

@@ -1,7 +1,7 @@
-//! Bodies on several ranks of MPI (`Backend "MPI"`). The compiled function writes its call into a file, starts the ranks by
-//! the server's `mpirun`, and reads the results. On the ranks a second compiled function takes the call from the first rank.
+//! Bodies on several ranks of MPI (`Backend "MPI"`). The compiled function writes its call to a file, starts the ranks with
+//! the server's `mpirun`, and reads the results. On the ranks, a second compiled function receives the call from the first rank.
 //!
-//! Scalars and texts are the same on every rank. An array's content is the first rank's; the others have NULL, memory of that
+//! Scalars and texts are the same on every rank. An array's content is on the first rank; the others have NULL, memory of that
 //! size (`allocate`, and scratch memory), or the content (`broadcast`).
 
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use crate::expr::Expr;
 use crate::signature::{BaseType, Mode, Param, Signature};
 use gridloom_base::Dtype;
 
-/// What ranks other than the first get of an array.
+/// The share of an array that ranks other than the first receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnRanks {
     #[default]
@@ -22,7 +22,7 @@ pub enum OnRanks {
 /// The C that all such functions share.
 pub(crate) const PRELUDE: &str = concat!("#line 1 \"ranks.h\"\n", include_str!("../include/ranks.h"));
 
-/// Why it cannot run on several ranks: what to write. `is_ours` tells which expressions C does not have.
+/// Returns why a function cannot run on several ranks, with the remedy. `is_ours` is true for expressions that C does not have.
 pub(crate) fn refused(signature: &Signature, is_ours: fn(&Expr) -> bool) -> Option<String> {
     if let Some(callback) = signature.callbacks.first() {
         return Some(format!(
@@ -50,20 +50,20 @@ pub(crate) fn refused(signature: &Signature, is_ours: fn(&Expr) -> bool) -> Opti
     })
 }
 
-/// How the functions are written.
+/// Names and declarations used in the generated functions.
 pub(crate) struct Style<'a> {
     /// The function's symbol.
     pub(crate) symbol: &'a str,
-    /// That of its body.
+    /// The symbol of its body.
     pub(crate) body: &'a str,
-    /// What stands before a function that is found by its symbol.
+    /// The text before a function that is found by its symbol.
     pub(crate) head: &'a str,
     pub(crate) c_type: &'a dyn Fn(Dtype) -> &'static str,
-    /// A parameter, declared.
+    /// Returns the declaration of a parameter.
     pub(crate) declared: &'a dyn Fn(&Param) -> String,
 }
 
-/// What a parameter is to the ranks.
+/// How a parameter is passed to the ranks.
 #[derive(PartialEq, Eq)]
 enum Passing {
     Value,
@@ -72,7 +72,7 @@ enum Passing {
     Memory,
 }
 
-/// The two functions of one that runs on ranks.
+/// Appends the two functions of one that runs on several ranks.
 pub(crate) fn push_functions(source: &mut String, signature: &Signature, style: &Style, on_ranks: &[OnRanks]) {
     let params = &signature.params;
     push_sizes(source, params, style.symbol);
@@ -80,7 +80,7 @@ pub(crate) fn push_functions(source: &mut String, signature: &Signature, style: 
     push_server(source, params, style);
 }
 
-/// For each array a function that gives the number of its elements.
+/// Appends, for each array, a function that returns the number of its elements.
 fn push_sizes(source: &mut String, params: &[Param], symbol: &str) {
     let values: Vec<&Param> = params.iter().filter(|param| is_size(param)).collect();
     let taken: Vec<String> = values.iter().map(|param| format!("{} {}", wide(param), param.name)).collect();
@@ -104,7 +104,7 @@ fn bytes(param: &Param, params: &[Param], style: &Style) -> String {
     format!("sizeof({kind}) * {symbol}_size_{name}({})", given.join(", "))
 }
 
-/// Those of which others' sizes are made come first.
+/// The parameters, with those that sizes depend on first.
 fn ordered(params: &[Param]) -> impl Iterator<Item = (usize, &Param)> {
     let of = |is_memory: bool| {
         params.iter().enumerate().filter(move |(_, param)| (passing(param) == Passing::Memory) == is_memory)
@@ -191,13 +191,13 @@ fn is_written(param: &Param) -> bool {
     matches!(param.mode, Mode::Out | Mode::InOut) && passing(param) == Passing::Memory
 }
 
-/// Whether sizes may be made of it.
+/// True if sizes may depend on it.
 fn is_size(param: &Param) -> bool {
     let is_real = |dtype: Dtype| dtype.is_integer() || matches!(dtype, Dtype::Bool | Dtype::Float32 | Dtype::Float64);
     passing(param) == Passing::Value && matches!(param.base, BaseType::Number(dtype) if is_real(dtype))
 }
 
-/// In which the sizes are computed, lest they overflow.
+/// The type in which sizes are computed, so that they do not overflow.
 fn wide(param: &Param) -> &'static str {
     match param.base {
         BaseType::Number(dtype) if dtype.is_integer() => "long long",

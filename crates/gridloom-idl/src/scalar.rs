@@ -1,11 +1,11 @@
 //! Numbers as bytes: reading, writing, and the rule by which a scalar argument converts to its parameter's type.
 //!
-//! **The rule:** a number converts when its value stays exactly the same, and not otherwise. So the function never sees
-//! another number than the caller wrote; the caller rounds, if that is meant. The integer 5 goes to any numeric type. 2.0
-//! goes to an integer, and 2.5 does not. 0.5 goes to `float32`; 0.1 and 1e40 as `float64` do not. `bool` is no number: it
-//! converts neither to one nor from one. A complex number goes to complex types only, a real one also to complex. NaN and
-//! the infinities go to every real and complex type. `longdouble` has a platform's own bytes: nothing converts to or from
-//! it, and it does not change byte order.
+//! **The rule:** a number is converted only if its value stays exactly the same. So the function never receives
+//! another number than the caller wrote; a caller that wants rounding rounds. The integer 5 converts to any numeric type. 2.0
+//! converts to an integer, and 2.5 does not. 0.5 converts to `float32`; 0.1 and 1e40 as `float64` do not. `bool` is not a number:
+//! it converts neither to one nor from one. A complex number converts to complex types only, a real one also to complex. NaN and
+//! the infinities convert to every real and complex type. `longdouble` has platform-specific bytes: nothing converts to or from
+//! it, and its byte order is not changed.
 
 use crate::expr::Expr;
 use crate::expr::eval::{EvalError, EvalFailure};
@@ -25,7 +25,7 @@ pub enum Scalar {
     Complex(f64, f64),
 }
 
-/// Whether a native function can return such a value: all that [`Language`](crate::Language)s have and workers take.
+/// True if a native function can return such a value: the types that all [`Language`](crate::Language)s have and workers accept.
 pub(crate) fn can_be_returned(dtype: Dtype) -> bool {
     !matches!(dtype, Dtype::Float16 | Dtype::ComplexLongDouble)
 }
@@ -120,10 +120,10 @@ impl std::fmt::Display for Scalar {
     }
 }
 
-/// Values of scalar parameters by index, as [`super::Signature::bind`] gives them and a server gets them.
+/// Values of scalar parameters by index, as returned by [`super::Signature::bind`] and received by a server.
 pub type Scalars = [Option<(Meta, Vec<u8>)>];
 
-/// The value of one of them.
+/// Returns the value of one scalar parameter.
 pub fn scalar_value(scalars: &Scalars, param: usize) -> Option<Scalar> {
     match scalars.get(param)?.as_ref()? {
         (Meta::Scalar { dtype, byte_order }, bytes) => Scalar::read(*dtype, *byte_order, bytes),
@@ -132,17 +132,17 @@ pub fn scalar_value(scalars: &Scalars, param: usize) -> Option<Scalar> {
 }
 
 impl Expr {
-    /// The expression as an extent.
+    /// Evaluates the expression as an extent.
     ///
     /// # Errors
-    /// As [`Expr::evaluate_extent`].
+    /// Those of [`Expr::evaluate_extent`].
     pub fn extent_of(&self, params: &[Param], scalars: &Scalars) -> Result<u64, EvalError> {
         self.evaluate_extent(params, &|index| scalar_value(scalars, index).and_then(Scalar::integer))
     }
 
-    /// The expression as bytes of a number of that type in this machine's byte order: what a native function is passed
-    /// for a constant or an expression. An integer expression is evaluated exactly; a real one that is passed as an
-    /// integer loses its fraction, and one passed as `float32` is rounded, as a cast does in C.
+    /// Evaluates the expression as bytes of a number of that type in this machine's byte order, which a native function receives
+    /// for a constant or an expression. An integer expression is evaluated exactly. A real one that is passed as an
+    /// integer loses its fraction, and one passed as `float32` is rounded, like a cast in C.
     ///
     /// # Errors
     /// If the value is unknown or does not fit the type.
@@ -233,7 +233,7 @@ fn f64_to_half(value: f64) -> Option<u16> {
 }
 
 const TWO_POWER_24: f64 = 16_777_216.0;
-/// Far above every integer type, and far below where `as i128` saturates.
+/// Far above every integer type, and far below the value at which `as i128` saturates.
 const TWO_POWER_100: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What a function takes and gives.
+//! Signatures: the arguments and results of functions.
 //!
 //! **Invariants**, established by the parser and by [`Signature::check`]. Parameter names are unique. Extents and the
 //! complexity use only constants and scalar integer `IN` parameters; the complexity also real ones. An `OUT` scalar is
-//! passed by pointer. Names and sizes of shared data are as extents; a name may have strings that are `IN`.
+//! passed by pointer. Names and sizes of shared data follow the rules of extents; a name may also use `IN` strings.
 
 use std::fmt;
 
@@ -21,11 +21,11 @@ pub enum Mode {
     In,
     /// From function to caller.
     Out,
-    /// Both: the function updates it in place; the caller gets a new version.
+    /// Both: the function updates it in place; the caller receives a new version.
     InOut,
     /// Scratch space that the server allocates. It is not sent, though programs in C pass an argument for it.
     Work,
-    /// From function to caller: an array with extents that are known when the function has returned.
+    /// From function to caller: an array whose extents are known when the function has returned.
     VarOut,
 }
 
@@ -37,16 +37,18 @@ pub enum BaseType {
     Text,
     /// Uninterpreted bytes (Python functions).
     Bytes,
-    /// A string of C, which ends in a zero byte (native functions): text if it is UTF-8, else bytes. No bytes stand for NULL.
+    /// A C string, which ends in a zero byte (native functions): text if it is UTF-8, else bytes. An empty value means NULL.
     String,
-    /// The content of a file, of which the function gets the path (native functions). An empty text stands for no file.
+    /// The content of a file, whose path the function receives (native functions). An empty text means no file.
     File,
-    /// The content of a file, which is open where the function runs (native functions): it gets a `FILE *`. Likewise.
+    /// The content of a file that is open where the function runs (native functions), which receives a `FILE *`. An
+    /// empty text means
+    /// no file.
     Stream,
 }
 
 impl BaseType {
-    /// Whether a value of that description can be one of this type, if it is no array and no number.
+    /// True if a value of that description can be one of this type, provided that it is neither an array nor a number.
     pub fn holds(self, meta: &Meta) -> bool {
         match (self, meta) {
             (BaseType::Text | BaseType::String, Meta::Text { .. })
@@ -56,13 +58,13 @@ impl BaseType {
         }
     }
 
-    /// Whether an array of it travels as a list: of strings or of files.
+    /// True if an array of it is sent as a list: of strings or of files.
     pub fn is_listed(self) -> bool {
         matches!(self, BaseType::String | BaseType::File | BaseType::Stream)
     }
 }
 
-/// Memory order that a function wants of an array.
+/// Memory order of an array that a function expects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ArrayOrder {
     /// Row-major (functions called as "C").
@@ -71,12 +73,12 @@ pub enum ArrayOrder {
     F,
     /// Either (Python functions).
     Any,
-    /// Column-major, for callers in C that have their arrays row-major (GridSolve's routines).
+    /// Column-major, for callers in C whose arrays are row-major (GridSolve's routines).
     Turned,
 }
 
 impl ArrayOrder {
-    /// The order in memory, if it is one.
+    /// The order in memory, if it is a fixed one.
     pub fn in_memory(self) -> Option<Order> {
         match self {
             ArrayOrder::C => Some(Order::C),
@@ -96,19 +98,19 @@ pub struct Param {
     pub base: BaseType,
     /// Extents, outermost first; empty for a scalar.
     pub dims: Vec<Expr>,
-    /// Whether the declaration makes it an array even without extents (`gl.Array["float64"]`: 0 dimensions).
+    /// True if the declaration makes it an array even without extents (`gl.Array["float64"]`: 0 dimensions).
     pub is_array: bool,
-    /// Memory order wanted.
+    /// Expected memory order.
     pub order: ArrayOrder,
-    /// A size that no caller passes by position: it follows from the extents of an array argument (Python functions).
+    /// True for a size that no caller passes by position: it is inferred from the extents of an array argument (Python functions).
     pub hidden: bool,
-    /// Of each dimension the part that is sent, outermost first, where only a part is: the extents are those of the part, and
-    /// both ends have the whole in memory.
+    /// By dimension, outermost first: the part that is sent, if only a part is. Then the extents are those of the part, and
+    /// both ends have the whole array in memory.
     pub slices: Option<Vec<Slice>>,
-    /// Which values it, or each of its elements, may have, if that is said. It is an input then.
+    /// The values that it, or each of its elements, may have, if they are listed. It must be an input.
     pub values: Option<Values>,
-    /// Of a result whose size is known after the call only (a text, bytes, a file): bytes that it is likely to have. Plans
-    /// count with it, and in simulation it is the size.
+    /// Likely size in bytes of a result whose size is only known after the call (a text, bytes, a file). Plans use it, and in
+    /// simulation it is the size.
     pub likely_bytes: Option<Expr>,
 }
 
@@ -125,7 +127,7 @@ impl fmt::Display for Mode {
 }
 
 impl Param {
-    /// A parameter that is one value.
+    /// Creates a parameter that is a single value.
     pub fn scalar(name: &str, mode: Mode, base: BaseType) -> Param {
         let name = name.to_string();
         Param {
@@ -142,27 +144,27 @@ impl Param {
         }
     }
 
-    /// A parameter that is an array of these extents.
+    /// Creates a parameter that is an array of these extents.
     pub fn array(name: &str, mode: Mode, base: BaseType, dims: Vec<Expr>, order: ArrayOrder) -> Param {
         Param { dims, is_array: true, order, ..Param::scalar(name, mode, base) }
     }
 
-    /// Whether the caller gives a value.
+    /// True if the caller gives a value.
     pub fn is_input(&self) -> bool {
         matches!(self.mode, Mode::In | Mode::InOut)
     }
 
-    /// Whether the caller gets a value.
+    /// True if the caller receives a value.
     pub fn is_output(&self) -> bool {
         matches!(self.mode, Mode::Out | Mode::InOut | Mode::VarOut)
     }
 
-    /// Whether it is an array of strings or of files.
+    /// True if it is an array of strings or of files.
     pub fn is_list(&self) -> bool {
         self.is_array && self.base.is_listed()
     }
 
-    /// Whether a value of that description can be passed for it, if it is no number and no array of them.
+    /// True if a value of that description can be passed for it, provided that it is neither a number nor an array of numbers.
     pub fn holds(&self, meta: &Meta) -> bool {
         if self.is_list() { matches!(meta, Meta::List { .. }) } else { self.base.holds(meta) }
     }
@@ -172,7 +174,7 @@ impl Param {
         if self.order == ArrayOrder::F { Order::F } else { Order::C }
     }
 
-    /// The description of a result whose size is known after the call only: it likely has so many bytes.
+    /// The description of a result whose size is only known after the call, with its likely size in bytes.
     pub fn unknown_result(&self, size_bytes: u64) -> Option<Meta> {
         match (self.mode, self.base) {
             (Mode::VarOut, _) => Some(Meta::Bytes { size_bytes: 0 }),
@@ -184,23 +186,23 @@ impl Param {
     }
 }
 
-/// A function of the program's that is called back while a function runs. It takes arrays of numbers or of strings; their
+/// A function of the calling program that is called back while a function runs. It takes arrays of numbers or of strings, whose
 /// extents use the scalars of the function.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Callback {
     pub name: String,
-    /// What it takes (`IN`) and gives (`OUT`).
+    /// Its arguments (`IN`) and results (`OUT`).
     pub params: Vec<Param>,
 }
 
-/// What a function takes and gives: all that a caller must know.
+/// The arguments and results of a function: all that a caller must know.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Signature {
     /// `module/function`.
     pub name: String,
     /// Parameters in declaration order.
     pub params: Vec<Param>,
-    /// What it calls back; those are passed after the parameters.
+    /// Its callbacks, which are passed after the parameters.
     pub callbacks: Vec<Callback>,
     /// Work in floating-point operations (CalcOrder), if stated.
     pub work: Option<Expr>,
@@ -221,7 +223,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// How the arrays of its routines lie, seen by callers in C.
+    /// Memory order of its routines' arrays, as seen by callers in C.
     pub(crate) fn array_order(self) -> ArrayOrder {
         match self {
             Language::C => ArrayOrder::C,
@@ -235,9 +237,9 @@ impl Language {
 pub enum CallArgument {
     /// A parameter, by its index.
     Param(usize),
-    /// A constant or an expression over scalar parameters, passed with the type given.
+    /// A constant or an expression over scalar parameters, passed with the given type.
     Value {
-        /// Type as which it is passed.
+        /// The type with which it is passed.
         dtype: Dtype,
         expr: Expr,
     },
@@ -247,7 +249,7 @@ pub enum CallArgument {
     Callback(usize),
 }
 
-/// How a server runs the function. Never leaves the server.
+/// How a server runs the function. It is never sent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Body {
     /// A symbol of a shared library.
@@ -258,7 +260,7 @@ pub enum Body {
         symbol: String,
         /// Actual arguments in order.
         args: Vec<CallArgument>,
-        /// Type of the value returned, stored into that `OUT` parameter (index), if any is used.
+        /// Type of the returned value, and the index of the `OUT` parameter that receives it, if it is used.
         result: Option<(Dtype, usize)>,
     },
     /// A function of a Python module, called with its input parameters by position.
@@ -270,20 +272,20 @@ pub enum Body {
     },
     /// A program that is started several times as one gang of processes ([`crate::program`]).
     Program {
-        /// The program, and arguments that stand before those of a call.
+        /// The program, and arguments that precede those of a call.
         command: Vec<String>,
         /// The IP address on which its processes listen for one another.
         listen: String,
-        /// Folder below which its checkpoints are kept, if it may keep some.
+        /// Folder in which its checkpoints are kept, if it may keep any.
         checkpoints: Option<String>,
     },
 }
 
-/// A signature and how it is run.
+/// A signature and its body.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Definition {
-    /// What callers see.
+    /// The signature that callers see.
     pub signature: Signature,
-    /// What the server does.
+    /// How the server runs it.
     pub body: Body,
 }

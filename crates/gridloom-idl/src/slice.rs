@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::expr::{BinaryOp, Expr};
 
-/// The part of one dimension that is sent: indices from `start` to below `end`, `step` apart. An `end` of 0 is the size, and a
-/// `step` of 0 is 1.
+/// The part of one dimension that is sent: indices from `start` to below `end`, `step` apart. An `end` of 0 means the size, and a
+/// `step` of 0 means 1.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Slice {
@@ -16,17 +16,17 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// A dimension that is sent whole.
+    /// Creates the slice of a dimension that is sent whole.
     pub fn whole(size: Expr) -> Slice {
         Slice { size: size.clone(), start: Expr::Number(0.0), end: size, step: Expr::Number(1.0) }
     }
 
-    /// Whether it is such by its text.
+    /// True if its text shows that the dimension is sent whole.
     pub fn is_whole(&self) -> bool {
         *self == Slice::whole(self.size.clone())
     }
 
-    /// The extent of the part: how many indices there are.
+    /// The extent of the part: its number of indices.
     pub fn extent(&self) -> Expr {
         let binary = |op, left: &Expr, right: &Expr| Expr::Binary(op, Box::new(left.clone()), Box::new(right.clone()));
         let one = Expr::Number(1.0);

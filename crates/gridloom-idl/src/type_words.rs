@@ -4,7 +4,7 @@ use gridloom_base::Dtype;
 
 use crate::signature::BaseType;
 
-/// The type that these words name, in the order of C or any other.
+/// Returns the type that these words name, in C's order or any other.
 pub(crate) fn type_from_words(words: &[&str]) -> Option<BaseType> {
     let signs = words.iter().filter(|word| matches!(**word, "unsigned" | "signed")).count();
     let unsigned = words.contains(&"unsigned");
@@ -31,7 +31,7 @@ pub(crate) fn type_from_words(words: &[&str]) -> Option<BaseType> {
     (signs <= 1).then_some(BaseType::Number(if unsigned { unsigned_type } else { signed_type }))
 }
 
-/// Whether it is one of them.
+/// True if the word is part of a type's name.
 pub(crate) fn is_type_word(word: &str) -> bool {
     const WORDS: [&str; 13] = [
         "unsigned",
@@ -51,7 +51,7 @@ pub(crate) fn is_type_word(word: &str) -> bool {
     WORDS.contains(&word) || Dtype::from_name(word).is_some()
 }
 
-/// The name of a type as the language's own texts write it.
+/// Returns the name of a type as the language's own texts write it.
 pub(crate) fn type_name(base: BaseType) -> &'static str {
     match base {
         BaseType::Text | BaseType::String => "string",
@@ -70,6 +70,6 @@ pub(crate) fn type_name(base: BaseType) -> &'static str {
     }
 }
 
-/// Those that a message lists.
+/// The types listed in messages.
 pub(crate) const TYPES: &str = "char, short, int, long (also unsigned), float, double, string, filename, filepointer, \
                      scomplex, dcomplex, int8 to uint64, float16, bool";

@@ -1,7 +1,7 @@
-//! Shared data that a function gets and puts by name, beside its arguments: what it declares of them.
+//! Declarations of shared data that a function gets and puts by name, in addition to its arguments.
 //!
-//! A name is a text with values of the call in braces: `part/{i}` is `part/3` where `i` is 3. In braces stands an integer expression
-//! over the scalars of the call, or a string that is an argument.
+//! A name is a text with values of the call in braces: `part/{i}` is `part/3` if `i` is 3. Braces contain an integer expression
+//! over the scalars of the call, or a string argument.
 
 use gridloom_base::Method;
 use serde::{Deserialize, Serialize};
@@ -13,20 +13,20 @@ use crate::expr::Expr;
 pub struct SharedUse {
     pub does: Does,
     pub name: Vec<NamePart>,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub size_bytes: Expr,
-    /// How it is kept, if it is put.
+    /// How servers keep it, if it is put.
     pub kept: Kept,
 }
 
-/// How servers keep what is put.
+/// How servers keep data that are put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Kept {
-    /// By so many of them.
+    /// Number of servers that keep a copy.
     pub replicas: u16,
-    /// Also when they end.
+    /// True if it survives restarts of the servers.
     pub is_durable: bool,
-    /// How it gets to the servers that read it.
+    /// Transfer method to the servers that read it.
     #[serde(default)]
     pub method: Method,
 }
@@ -66,7 +66,7 @@ pub struct UsedName {
 }
 
 impl Does {
-    /// How it is declared.
+    /// The keyword that declares it.
     pub fn word(self) -> &'static str {
         match self {
             Does::Get => "Gets",
@@ -88,10 +88,10 @@ impl Does {
     }
 }
 
-/// The texts and the insides of braces of a name.
+/// Splits a name into texts (`Ok`) and the contents of braces (`Err`).
 ///
 /// # Errors
-/// In words, if a brace has no other.
+/// In words, if a brace is unmatched.
 pub fn split(pattern: &str) -> Result<Vec<Result<String, String>>, String> {
     let mut parts: Vec<Result<String, String>> = Vec::new();
     let mut text = String::new();
@@ -109,7 +109,7 @@ pub fn split(pattern: &str) -> Result<Vec<Result<String, String>>, String> {
                         Some('}') => break,
                         Some(other) => inside.push(other),
                         None => {
-                            return Err(format!("'{{' in {pattern:?} has no '}}'; two of them, '{{{{', stand for one"));
+                            return Err(format!("'{{' in {pattern:?} has no '}}'; write '{{{{' for a literal one"));
                         }
                     }
                 }
@@ -118,7 +118,7 @@ pub fn split(pattern: &str) -> Result<Vec<Result<String, String>>, String> {
                 }
                 parts.push(Err(inside));
             }
-            '}' => return Err(format!("'}}' in {pattern:?} has no '{{'; two of them, '}}}}', stand for one")),
+            '}' => return Err(format!("'}}' in {pattern:?} has no '{{'; write '}}}}' for a literal one")),
             other => text.push(other),
         }
     }

@@ -1,5 +1,5 @@
-//! Which values a parameter may have: letters that a function knows, or numbers from one to another. What has others is refused
-//! before the function is called, which may look nowhere else than where they lead.
+//! Allowed values of a parameter: letters that a function knows, or a range of numbers. A call with other values is rejected
+//! before the function runs, since the function may use them without a check of its own.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use crate::expr::Expr;
 /// The values of a scalar, or of each element of an array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Values {
-    /// Those characters.
+    /// One of these characters.
     Letters(String),
-    /// Whole numbers from the first to the last, both among them.
+    /// Whole numbers from the first to the last, both inclusive.
     Range(Expr, Expr),
 }
 

@@ -1,7 +1,7 @@
-//! How a machine lays data out: byte order, sizes and alignments of C's types.
+//! The data representation of a machine: byte order, sizes and alignments of C's types.
 //!
-//! Machines that lay everything out alike are one ABI here (x86-64 and aarch64 Linux, for instance), so that data
-//! between them is never converted. Floats are IEEE 754 and bytes have 8 bits everywhere; `short`, `int`, `long` and so on
+//! Machines with the same layouts are one ABI here (x86-64 and aarch64 Linux, for instance), so that data
+//! between them are never converted. Floats are IEEE 754 and bytes have 8 bits everywhere; `short`, `int`, `long` and so on
 //! have 1, 2, 4 or 8 bytes; no alignment is above 8, which [`Abi::new`] checks.
 //!
 //! Sources: System V ABI supplements for i386, AMD64, PowerPC, s390x; AAPCS and AAPCS64; Microsoft's x64 conventions.
@@ -11,13 +11,13 @@ use std::fmt;
 use super::types::Integer;
 use gridloom_base::ByteOrder;
 
-/// A machine's representation of data. Made by name or by [`Abi::new`], so its sizes are sound.
+/// A machine's representation of data. Made by name or by [`Abi::new`], so its sizes are valid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Abi {
     order: ByteOrder,
-    /// Of short, int, long, long long, pointer, size_t.
+    /// Sizes of short, int, long, long long, pointer, size_t.
     sizes: [u8; 6],
-    /// Of integers of 1, 2, 4 and 8 bytes, float, double, pointer.
+    /// Alignments of integers of 1, 2, 4 and 8 bytes, float, double, pointer.
     alignments: [u8; 7],
 }
 
@@ -47,8 +47,8 @@ const fn packed(order: ByteOrder, long: u8, pointer: u8) -> Abi {
     Abi { order, sizes: [2, 4, long, 8, pointer, pointer], alignments: [1; 7] }
 }
 
-/// Known ABIs: number on the wire, which is never given anew, names (the first is its own, the others are machines
-/// that have it), and representation.
+/// Known ABIs: number on the wire, which is never reused, names (the first is the ABI's own, the others are machines
+/// that use it), and representation.
 const KNOWN: [(u8, &[&str], Abi); 9] = [
     (1, &["lp64-le", "x86-64", "x86_64", "aarch64", "riscv64", "ppc64le"], abi(ByteOrder::Little, 8, 8, 8)),
     (2, &["ilp32-le", "arm", "armv7", "riscv32"], abi(ByteOrder::Little, 4, 4, 8)),
@@ -62,7 +62,7 @@ const KNOWN: [(u8, &[&str], Abi); 9] = [
 ];
 
 impl Abi {
-    /// This machine's, as its C compiler has it.
+    /// This machine's ABI, as its C compiler has it.
     pub const NATIVE: Abi = Abi {
         order: ByteOrder::NATIVE,
         sizes: [
@@ -84,10 +84,10 @@ impl Abi {
         ],
     };
 
-    /// An ABI of those sizes.
+    /// Creates an ABI with those sizes.
     ///
     /// # Errors
-    /// If a size is not 1, 2, 4 or 8, a pointer is neither 4 nor 8, or an alignment is not 1, 2, 4 or 8: what it is.
+    /// If a size is not 1, 2, 4 or 8, a pointer is neither 4 nor 8, or an alignment is not 1, 2, 4 or 8: the invalid value.
     pub fn new(sizes: Sizes) -> Result<Abi, String> {
         let Sizes { byte_order, short, int, long, long_long, pointer, size_t, .. } = sizes;
         let [align_2, align_4, align_8] = sizes.align_integers;
@@ -112,7 +112,7 @@ impl Abi {
         }
     }
 
-    /// The ABI of that name, or of a machine of that name.
+    /// Returns the ABI of that name, or of the machine of that name.
     pub fn from_name(name: &str) -> Option<Abi> {
         KNOWN.into_iter().find(|(_, names, _)| names.contains(&name)).map(|(_, _, abi)| abi)
     }
@@ -163,7 +163,7 @@ impl Abi {
         self.alignments[6] as u64
     }
 
-    /// Appends it: the number of a known one, or 0 and the sizes.
+    /// Appends the wire form: the number of a known ABI, or 0 and the sizes.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         if let Some((number, _, _)) = KNOWN.iter().find(|(_, _, abi)| abi == self) {
             out.push(*number);
@@ -174,7 +174,7 @@ impl Abi {
         out.extend_from_slice(&self.alignments);
     }
 
-    /// Takes it from the start of `bytes`; what is left.
+    /// Reads an ABI from the start of `bytes`; returns it and the remaining bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<(Abi, &[u8]), String> {
         let (number, rest) = bytes.split_first().ok_or("it ends before its machine is named")?;
         if *number != 0 {
@@ -189,7 +189,7 @@ impl Abi {
         let mut abi = Abi { order, sizes: [0; 6], alignments: [0; 7] };
         abi.sizes.copy_from_slice(&fields[1..7]);
         abi.alignments.copy_from_slice(&fields[7..14]);
-        // The number of a known one is its only spelling only when we write; reading both does no harm.
+        // We write a known ABI only by its number. Accepting its sizes when reading does no harm.
         Ok((abi.checked()?, rest))
     }
 }

@@ -1,8 +1,8 @@
-//! The table of blocks of a message that a language's binding lays into memory by itself. It is what
-//! [`gather`](super::gather) is for C's memory and [`rust`](super::rust) for Rust's values.
+//! The table of blocks of a message whose memory a language binding lays out itself. It corresponds to
+//! [`gather`](super::gather) for C's memory and [`rust`](super::rust) for Rust's values.
 //!
-//! The binding adds each block before it knows its contents, and gets its position in the memory. It writes that
-//! position's address wherever a pointer leads there. The message is the header, then the memory.
+//! The binding adds each block before it knows its contents, and receives its position in the memory. It writes that
+//! position's address into every pointer to the block. The message is the header, then the memory.
 //!
 //! **Invariant:** blocks are added in the order of the memory, each at a multiple of 8; the first is the message's struct.
 
@@ -12,17 +12,17 @@ use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
 use super::types::Type;
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
 
-/// What a pointer to that position of a message's memory holds.
+/// The value of a pointer to that position of a message's memory.
 pub const fn address_of(position: u64) -> u64 {
     ORIGIN + position
 }
 
-/// The position that a message's pointer leads to; `None` for null.
+/// The position that a message's pointer refers to; `None` for null.
 pub const fn position_of(address: u64) -> Option<u64> {
     address.checked_sub(ORIGIN)
 }
 
-/// The blocks of a message under way.
+/// The blocks of a message under construction.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a> {
     form: &'a Form,
@@ -31,18 +31,18 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// None yet. The memory is to be in the form's representation.
+    /// Starts without blocks. The memory must be in the form's representation.
     pub fn new(form: &'a Form) -> Blocks<'a> {
         Blocks { form, blocks: Vec::new(), end: 0 }
     }
 
-    /// Adds a block of `count` elements, at least one; where it begins in the memory.
+    /// Adds a block of `count` elements, at least one; returns its start in the memory.
     ///
     /// # Errors
     /// If there are more blocks or bytes than a message may have.
     ///
     /// # Panics
-    /// If there is no element, or no pointer of the schema leads to that type.
+    /// If there is no element, or no pointer of the schema has that target type.
     pub fn add(&mut self, ty: &Type, count: u64) -> Result<u64, LayoutError> {
         assert!(count > 0, "a pointer to nothing is null");
         let target = self.form.schema.target_number(ty);
@@ -67,7 +67,7 @@ impl<'a> Blocks<'a> {
         self.end
     }
 
-    /// What stands before the memory; with the declaration's text if a receiver is to know it.
+    /// Returns the bytes before the memory. If `described`, they include the text of the declaration.
     pub fn header(&self, described: bool) -> Vec<u8> {
         let schema = &self.form.schema;
         let description = if described { schema.description() } else { None };

@@ -1,4 +1,4 @@
-//! C declarations with annotations, as text, to message types.
+//! Parses C declarations with annotations into message types.
 //!
 //! ```text
 //! enum Kind { CIRCLE, POLYGON = 4 };
@@ -10,17 +10,17 @@
 //!
 //! | annotation | on | meaning |
 //! |---|---|---|
-//! | `GRIDLOOM_LENGTH(expression)` | a pointer | to so many elements; the expression is over the struct's integer fields, with `^` for powers |
-//! | `GRIDLOOM_ONE` | a pointer to `char` or a number | to one (a `char *` without it: to a string that ends with a NUL) |
-//! | `GRIDLOOM_TAG(field)` | a union | the field of the same struct that tells the case |
-//! | `GRIDLOOM_CASE(constant)` | a union's member | the tag that stands for it; other tags say that the union holds nothing |
+//! | `GRIDLOOM_LENGTH(expression)` | a pointer | number of elements; the expression is over the struct's integer fields, with `^` for powers |
+//! | `GRIDLOOM_ONE` | a pointer to `char` or a number | one element (a `char *` without it: a string that ends with a NUL) |
+//! | `GRIDLOOM_TAG(field)` | a union | the field of the same struct that selects the case |
+//! | `GRIDLOOM_CASE(constant)` | a union's member | the tag of that case; with any other tag the union is empty |
 //! | `GRIDLOOM_PACKED` | after `struct` | without padding |
 //! | `GRIDLOOM_ARRAY(type)` | as a type | a dynamic array: `struct { type *data; size_t length, capacity; }` |
 //!
-//! A pointer without annotation leads to one value, or is null. For the C compiler the annotations are macros, in
-//! `include/gridloom_layout.h`. Understood: structs, unions and enums, with and without names, inside one another too;
+//! A pointer without annotation points to one value, or is null. For the C compiler the annotations are macros, in
+//! `include/gridloom_layout.h`. Supported: structs, unions and enums, with and without names, also nested;
 //! typedefs, forward declarations and several names in one declaration; fixed arrays of constant size, `const`, comments.
-//! Lines that begin with `#` are skipped. Refused with the remedy: bit-fields, `void *`, functions, `long double`, arrays
+//! Lines that begin with `#` are skipped. Rejected with the remedy: bit-fields, `void *`, functions, `long double`, arrays
 //! without a size.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_idl::parse::lexer::{Lexer, Position, Token};
 use gridloom_idl::{Expr, IdlError, parse_expression};
 
-/// What a C text declares.
+/// The declarations of a C text.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Declarations {
     declarations: Vec<Declaration>,
@@ -41,22 +41,22 @@ pub struct Declarations {
     unmarked: Vec<Unmarked>,
 }
 
-/// A pointer to a number of which the text does not say to how many it leads.
+/// A pointer to numbers whose count is not stated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unmarked {
     /// `struct.field`.
     pub field: String,
-    /// Where it stands in the text.
+    /// Its line in the text.
     pub line: usize,
 }
 
 impl Declarations {
-    /// Fields that are pointers to numbers, without `GRIDLOOM_LENGTH` and `GRIDLOOM_ONE`. They lead to one.
+    /// Fields that are pointers to numbers, without `GRIDLOOM_LENGTH` and `GRIDLOOM_ONE`. They are taken to point to one.
     pub fn unmarked(&self) -> &[Unmarked] {
         &self.unmarked
     }
 
-    /// The message type of that name, a struct or a typedef of one.
+    /// Returns the message type of that name, a struct or a typedef of one.
     ///
     /// # Errors
     /// If there is none.
@@ -77,10 +77,10 @@ impl Declarations {
     }
 }
 
-/// The declarations of a C text. `file_name` names the text in errors.
+/// Parses the declarations of a C text. `file_name` names the text in errors.
 ///
 /// # Errors
-/// At the first thing that is wrong, with its place and the remedy.
+/// The first mistake, with its position and the remedy.
 pub fn parse(source: &str, file_name: &str) -> Result<Declarations, IdlError> {
     let mut parser = Parser::new(source, file_name);
     if source.len() > LAYOUT_TEXT_BYTES_MAX {
@@ -91,7 +91,7 @@ pub fn parse(source: &str, file_name: &str) -> Result<Declarations, IdlError> {
     parser.finish()
 }
 
-/// A tag's declaration, perhaps not yet seen.
+/// The declaration of a tag, possibly not seen yet.
 pub(super) struct Entry {
     pub(super) declaration: Option<Declaration>,
     pub(super) place: Position,
@@ -110,7 +110,7 @@ pub(super) struct Parser<'a> {
     unmarked: Vec<Unmarked>,
 }
 
-/// A field with annotations that wait until all fields are known.
+/// A field whose annotations are resolved when all fields are known.
 struct Waiting {
     field: Field,
     place: Position,
@@ -186,7 +186,7 @@ impl<'a> Parser<'a> {
         let mut found = Declarations { unmarked: self.unmarked, ..Declarations::default() };
         for (index, entry) in self.entries.into_iter().enumerate() {
             let declaration = match entry.declaration.expect("just checked") {
-                // Of use for its constants only.
+                // Used only for its constants.
                 Declaration::Enum(declared) if declared.name.is_empty() => {
                     Declaration::Enum(Enum { name: format!("unnamed_{index}"), ..declared })
                 }
@@ -222,7 +222,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The declaration of a tag; `member` names what has none.
+    /// Parses the declaration of a tag; `member` names a declaration without a name.
     pub(super) fn tagged(&mut self, keyword: &str, member: &str) -> Result<usize, IdlError> {
         let mut packed = false;
         let (mut token, mut place) = self.peek()?;
@@ -291,7 +291,8 @@ impl<'a> Parser<'a> {
                     Token::Mark(",") => {}
                     Token::Mark(";") => break,
                     Token::Mark(":") => {
-                        return Err(self.error(place, "bit-fields lie differently on each machine; use whole integers"));
+                        return Err(self
+                            .error(place, "bit-fields are laid out differently on each machine; use whole integers"));
                     }
                     other => return Err(self.expected("',' or ';' or an annotation after the field", &other, place)),
                 }
@@ -319,7 +320,7 @@ impl<'a> Parser<'a> {
                     self.next()?;
                     made.is_one = true;
                     if !made.field.ty.leads_to_number() && !made.field.ty.make_one_character() {
-                        let why = "GRIDLOOM_ONE is for pointers to char and to numbers; others lead to one anyway";
+                        let why = "GRIDLOOM_ONE is for pointers to char and to numbers; other pointers point to one element anyway";
                         return Err(self.error(place, why));
                     }
                 }
@@ -338,7 +339,7 @@ impl<'a> Parser<'a> {
         if let Some((text, at)) = length {
             let Type::Pointer(pointer) = &mut field.ty else {
                 let message =
-                    format!("field '{}' has a length and is no pointer; leave GRIDLOOM_LENGTH out", field.name);
+                    format!("field '{}' has a length but is not a pointer; leave GRIDLOOM_LENGTH out", field.name);
                 return Err(self.error(place, message));
             };
             pointer.extent = Extent::Count(self.expression(&text, at, names)?);
@@ -349,7 +350,7 @@ impl<'a> Parser<'a> {
                 Some(index) => Some(index),
                 None => {
                     let near = did_you_mean(&near_names(tag, names.iter().map(String::as_str)));
-                    return Err(self.error(at, format!("'{tag}' is no field of this struct{near}")));
+                    return Err(self.error(at, format!("'{tag}' is not a field of this struct{near}")));
                 }
             };
         }
@@ -367,7 +368,7 @@ impl<'a> Parser<'a> {
             }
             let (token, at) = self.next()?;
             if token != Token::Name("GRIDLOOM_CASE".into()) {
-                let message = format!("member '{name}' needs GRIDLOOM_CASE(constant), the tag that stands for it");
+                let message = format!("member '{name}' needs GRIDLOOM_CASE(constant), the tag that selects it");
                 return Err(self.error(if token == Token::End { place } else { at }, message));
             }
             let (text, at) = self.parenthesised()?;
@@ -434,7 +435,7 @@ impl<'a> Parser<'a> {
         Ok(text)
     }
 
-    /// The text up to one of the marks that is outside parentheses; the mark is not taken.
+    /// Reads the text up to one of the marks outside parentheses; the mark is not consumed.
     pub(super) fn text_until(&mut self, ends: &[&str]) -> Result<(String, Position), IdlError> {
         let place = self.peek()?.1;
         let start = self.lexer.rest();
@@ -444,7 +445,7 @@ impl<'a> Parser<'a> {
             let (token, at) = self.peek()?;
             match &token {
                 Token::Mark(mark) if depth == 0 && ends.contains(mark) => {
-                    // Blanks and comments before the first token are not part of it, as its place is not.
+                    // Blanks and comments before the first token do not belong to it, nor does their position.
                     let text = &start[..start.len() - before];
                     let skipped = self.blank_before(text);
                     return Ok((text[skipped..].to_string(), place));
@@ -458,7 +459,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Bytes of blanks and comments at the start of a text.
+    /// Length in bytes of blanks and comments at the start of a text.
     fn blank_before(&self, text: &str) -> usize {
         let mut rest = text;
         loop {

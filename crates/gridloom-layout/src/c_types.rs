@@ -1,4 +1,4 @@
-//! Types in C declarations: what stands before a name (the base), and around it (the declarator).
+//! Types in C declarations: the base before a name, and the declarator around it.
 
 use super::c_parse::{Entry, Parser};
 use super::types::{Declaration, Extent, Field, Integer, Struct, Type};
@@ -14,7 +14,7 @@ enum Part {
 }
 
 impl Parser<'_> {
-    /// The base of a declaration, and where it stands; `member` names an unnamed struct in it.
+    /// Parses the base of a declaration, and returns its position; `member` names an unnamed struct in it.
     pub(super) fn base(&mut self, member: &str) -> Result<(Type, Position), IdlError> {
         let place = self.peek()?.1;
         let mut words: Vec<String> = Vec::new();
@@ -51,7 +51,7 @@ impl Parser<'_> {
         Ok((self.words(&mut words, place)?, place))
     }
 
-    /// C's words for numbers, in any order.
+    /// Resolves C's words for numbers, in any order.
     fn words(&self, words: &mut [String], place: Position) -> Result<Type, IdlError> {
         words.sort();
         let sorted: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "int").collect();
@@ -59,7 +59,7 @@ impl Parser<'_> {
             ["float"] => return Ok(Type::Float32),
             ["double"] => return Ok(Type::Float64),
             ["double", "long"] => {
-                return Err(self.error(place, "a long double is another number on each machine; use double"));
+                return Err(self.error(place, "long double differs between machines; use double"));
             }
             ["char"] => Integer::Char,
             ["char", "signed"] => Integer::Int8,
@@ -72,7 +72,7 @@ impl Parser<'_> {
             ["long", "unsigned"] => Integer::UnsignedLong,
             ["long", "long"] | ["long", "long", "signed"] => Integer::LongLong,
             ["long", "long", "unsigned"] => Integer::UnsignedLongLong,
-            _ => return Err(self.error(place, format!("'{}' is no type of C", words.join(" ")))),
+            _ => return Err(self.error(place, format!("'{}' is not a C type", words.join(" ")))),
         };
         Ok(Type::Integer(integer))
     }
@@ -88,9 +88,7 @@ impl Parser<'_> {
             return Ok(Type::Bool);
         }
         if word == "void" {
-            return Err(
-                self.error(place, "void says nothing that could be converted; declare what the pointer leads to")
-            );
+            return Err(self.error(place, "void has no type to convert; declare the type that the pointer points to"));
         }
         if let Some(keyword) =
             ["struct", "union", "enum"].iter().find(|k| self.tags.contains_key(&format!("{k} {word}")))
@@ -99,10 +97,10 @@ impl Parser<'_> {
         }
         let known = Integer::ALL.iter().map(|integer| integer.name()).chain(["bool", "float", "double"]);
         let near = did_you_mean(&near_names(word, known.chain(self.typedefs.keys().map(String::as_str))));
-        Err(self.error(place, format!("'{word}' is no type that is known here; declare it first{near}")))
+        Err(self.error(place, format!("'{word}' is not a known type; declare it first{near}")))
     }
 
-    /// `GRIDLOOM_ARRAY(type)`.
+    /// Parses `GRIDLOOM_ARRAY(type)`.
     fn dynamic(&mut self, place: Position) -> Result<Type, IdlError> {
         self.mark("(")?;
         self.nesting += 1;
@@ -140,21 +138,23 @@ impl Parser<'_> {
         base + &"*".repeat(stars)
     }
 
-    /// Stars without a name.
+    /// Parses stars without a name.
     fn abstract_declarator(&mut self, base: Type) -> Result<(usize, Type), IdlError> {
         let (mut stars, mut ty) = (0, base);
         while self.peek()?.0 == Token::Mark("*") {
             let place = self.next()?.1;
             stars += 1;
             if stars > LAYOUT_TYPE_DEPTH_MAX {
-                return Err(self.error(place, "so many pointers to pointers are not meant"));
+                return Err(
+                    self.error(place, format!("more than {LAYOUT_TYPE_DEPTH_MAX} levels of pointers; use fewer"))
+                );
             }
             ty = pointer(ty);
         }
         Ok((stars, ty))
     }
 
-    /// A name with stars and extents around it: the name, its type, and where the name stands.
+    /// Parses a name with stars and extents around it: the name, its type, and its position.
     pub(super) fn declarator(&mut self, base: Type) -> Result<(String, Type, Position), IdlError> {
         let mut parts = Vec::new();
         let (name, place) = self.declarator_parts(&mut parts, 0)?;
@@ -168,7 +168,7 @@ impl Parser<'_> {
         Ok((name, ty, place))
     }
 
-    /// Parts from the name outwards.
+    /// Parses the parts from the name outwards.
     fn declarator_parts(&mut self, parts: &mut Vec<Part>, depth: usize) -> Result<(String, Position), IdlError> {
         let mut stars = 0;
         while self.peek()?.0 == Token::Mark("*") {
@@ -210,7 +210,7 @@ impl Parser<'_> {
                     }
                 }
                 Token::Mark("(") => {
-                    return Err(self.error(place, "functions are no data; leave this field out of the message"));
+                    return Err(self.error(place, "functions are not data; leave this field out of the message"));
                 }
                 _ => break,
             }
@@ -236,7 +236,7 @@ fn dynamic_name(text: &str) -> String {
     format!("array_of_{word}")
 }
 
-/// The struct that a dynamic array of these elements is.
+/// Returns the struct that represents a dynamic array of these elements.
 pub(super) fn dynamic_struct(name: &str, target: Type) -> Struct {
     Struct {
         name: name.to_string(),

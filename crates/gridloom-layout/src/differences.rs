@@ -1,13 +1,13 @@
-//! Where two declarations of one message type differ, in words for the programmers of both.
+//! Differences between two declarations of one message type, in words for the programmers of both.
 
 use super::schema::Schema;
 use super::text::{declarator, field_text};
 use super::types::Declaration;
 
-/// More would not be read.
+/// Maximum number of differences listed: nobody reads more.
 const DIFFERENCES_MAX: usize = 8;
 
-/// Where `theirs` and `ours` differ, declaration by declaration, field by field; empty if they are equal.
+/// Returns the differences between `theirs` and `ours`, declaration by declaration, field by field; empty if they are equal.
 pub fn differences(theirs: &Schema, ours: &Schema) -> Vec<String> {
     let mut found = Vec::new();
     for own in ours.declarations() {

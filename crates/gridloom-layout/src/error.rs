@@ -1,4 +1,4 @@
-//! What is wrong with a message, and where: the message type, the field's path, and the byte of its memory.
+//! Errors in messages, with their location: the message type, the field's path, and the byte of its memory.
 
 use std::fmt;
 
@@ -14,112 +14,114 @@ pub struct LayoutError {
     pub message: String,
     /// The field, as a C program would write it; empty for the message as a whole.
     pub path: String,
-    /// Where the field lies in the message's memory, in bytes.
+    /// Offset of the field in the message's memory, in bytes.
     pub offset: Option<u64>,
     pub problem: Problem,
 }
 
-/// What there is too much of in a message that is too large.
+/// The quantity that exceeds the limit in a message that is too large.
 pub(super) const BYTES_OF_MEMORY: &str = "bytes of memory";
 
-/// What is wrong.
+/// The reason of a [`LayoutError`].
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The header does not parse.
+    /// The header cannot be parsed.
     #[error("malformed header: {0}")]
     Header(String),
-    /// It has no header.
-    #[error("bytes came under its name, which is a typed message's: send an object of it, or bytes by another name")]
+    /// The message has no header.
+    #[error(
+        "raw bytes were received under its name, which is that of a typed message: send an object of that type, or use another name for bytes"
+    )]
     Untyped,
-    /// It is of another type.
+    /// The message has another type.
     #[error("it is of type '{got}', expected '{expected}'")]
     OtherType {
-        /// The type that came.
+        /// The received type.
         got: String,
-        /// The type that was expected.
+        /// The expected type.
         expected: String,
     },
     /// Sender and receiver declare the type differently.
     #[error("sender and receiver declare it differently{}", differences(.0))]
     OtherDeclaration(Vec<String>),
-    /// More than a limit allows.
+    /// A limit is exceeded.
     #[error("{}", too_much(.what, *.count, *.limit))]
     Limit {
-        /// What there is too much of.
+        /// The limited quantity.
         what: &'static str,
-        /// How much there is.
+        /// The actual amount.
         count: u64,
         limit: u64,
     },
-    /// The memory is shorter or longer than the table of blocks says.
-    #[error("its blocks take {expected} bytes, and {got} came")]
+    /// The memory is shorter or longer than the table of blocks states.
+    #[error("its blocks take {expected} bytes, but {got} were received")]
     Length {
-        /// By the table.
+        /// The length according to the table.
         expected: u64,
-        /// What came.
+        /// The received length.
         got: u64,
     },
-    /// A pointer into nothing.
+    /// A pointer does not point to a block.
     #[error("a pointer to {address:#x}, where there is no {target}")]
     Pointer {
         /// The address in the message, or in the sender's memory.
         address: u64,
-        /// What should be there.
+        /// The expected target.
         target: String,
     },
-    /// A pointer to less than its length.
+    /// The target of a pointer is shorter than required.
     #[error("{available} elements of {target} where {needed} are needed")]
     Short {
-        /// What there is.
+        /// The available number of elements.
         available: u64,
-        /// What there should be.
+        /// The required number of elements.
         needed: u64,
-        /// Of what.
+        /// The type of the elements.
         target: String,
     },
-    /// A null pointer to something that must be there.
+    /// A pointer that must not be null is null.
     #[error("a null pointer where {needed} elements of {target} are needed")]
     Null {
-        /// How many.
+        /// The required number of elements.
         needed: u64,
-        /// Of what.
+        /// The type of the elements.
         target: String,
     },
-    /// A string without its end.
+    /// A string has no end.
     #[error("a string without a NUL at its end")]
     NoNul,
-    /// A string with a NUL inside, or that is no UTF-8 where it must be.
+    /// A string contains a NUL, or is not UTF-8 where it must be.
     #[error("{0}")]
     Text(&'static str),
-    /// A bool that is neither.
-    #[error("{0} is no bool; expected 0 or 1")]
+    /// A bool is neither 0 nor 1.
+    #[error("{0} is not a bool; expected 0 or 1")]
     Bool(u8),
-    /// An enum's value that has no name.
-    #[error("{value} is no constant of enum '{name}'")]
+    /// An enum's value has no name.
+    #[error("{value} is not a constant of enum '{name}'")]
     Enum { name: String, value: i64 },
-    /// The length of a counted array has no value.
+    /// The length of a counted array cannot be computed.
     #[error("{0}")]
     Count(String),
-    /// A number that the receiver's type cannot hold.
+    /// A number does not fit the receiver's type.
     #[error("{value} does not fit {ty}, which has {bytes} bytes on {abi}")]
     Narrow {
         value: i128,
         ty: String,
-        /// Its size there.
+        /// The type's size there.
         bytes: u64,
         /// The receiving machine.
         abi: String,
     },
-    /// A value of another kind than the type.
+    /// A value is of another kind than the type.
     #[error("expected {expected}, got {got}")]
     Value {
-        /// What the type needs.
+        /// The expected kind.
         expected: String,
-        /// What was given.
+        /// The given kind.
         got: String,
     },
-    /// A dynamic array with room that a message does not have.
+    /// A dynamic array has a capacity above its length, which is not allowed in a message.
     #[error("a dynamic array of length {length} has capacity {capacity}; expected the same")]
     Capacity { length: u64, capacity: u64 },
 }
@@ -157,7 +159,7 @@ fn differences(found: &[String]) -> String {
     format!(": {}", found.join("; "))
 }
 
-/// A problem on its way up to the code that knows the message: each level puts its part before the path. Boxed, so that a
+/// A problem on its way up to the code that knows the message: each level prepends its part of the path. Boxed, so that a
 /// successful return carries one word.
 #[derive(Debug)]
 pub struct Fault {
@@ -167,17 +169,17 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// At that byte.
+    /// Creates a fault at that byte.
     pub fn new(offset: u64, problem: Problem) -> Box<Fault> {
         Box::new(Fault { path: String::new(), offset: Some(offset), problem })
     }
 
-    /// Of no byte in particular.
+    /// Creates a fault of the message as a whole.
     pub fn whole(problem: Problem) -> Box<Fault> {
         Box::new(Fault { path: String::new(), offset: None, problem })
     }
 
-    /// As a part of that field.
+    /// Prepends a field to the path.
     #[must_use]
     pub fn field(mut self: Box<Fault>, name: &str) -> Box<Fault> {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
@@ -185,7 +187,7 @@ impl Fault {
         self
     }
 
-    /// As a part of that element.
+    /// Prepends an element to the path.
     #[must_use]
     pub fn element(self: Box<Fault>, index: u64) -> Box<Fault> {
         self.field(&format!("[{index}]"))

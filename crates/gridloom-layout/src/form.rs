@@ -1,4 +1,4 @@
-//! A message type in the memory of one machine: its sizes and offsets, and which bytes of it need a look.
+//! A message type in the memory of one machine: its sizes and offsets, and which of its bytes must be checked.
 //!
 //! **Invariant:** every size is at least 1 and at most `LAYOUT_BYTES_MAX`.
 
@@ -22,20 +22,20 @@ pub struct Form {
     pub(super) targets: Vec<Target>,
 }
 
-/// What blocks of one type are.
+/// Properties of the blocks of one type.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) size: u64,
-    /// Pointers and whatever else must be checked in one element. Empty: any bytes will do.
+    /// Pointers and other parts of one element that must be checked. If empty, any bytes are valid.
     pub(super) slots: Vec<Slot>,
     /// The type as text.
     pub(super) name: String,
-    /// Whether a value can reach another of its type through pointers.
+    /// True if a value can reach another of its type through pointers.
     pub(super) recursive: bool,
 }
 
 impl Form {
-    /// Lays it out.
+    /// Lays the schema out.
     ///
     /// # Errors
     /// If a type's size exceeds the limit.
@@ -89,13 +89,13 @@ impl Form {
         Sizes { schema: &self.schema, abi: &self.abi, shapes: &self.shapes }
     }
 
-    #[allow(clippy::boxed_local, reason = "it comes boxed from all that can fail")]
+    #[allow(clippy::boxed_local, reason = "every fallible function returns it boxed")]
     pub(super) fn fail(&self, fault: Box<super::error::Fault>) -> LayoutError {
         fault.of(self.schema.name())
     }
 }
 
-/// Whether a way along the edges leads from `start` back to it.
+/// True if a path along the edges leads from `start` back to it.
 fn reaches(edges: &[Vec<usize>], start: usize) -> bool {
     let mut seen = vec![false; edges.len()];
     let mut open = edges[start].clone();

@@ -1,8 +1,8 @@
-//! Builds a message from the sender's memory. All that a struct's pointers lead to is copied as it lies there, and the
+//! Builds a message from the sender's memory. Everything that a struct's pointers lead to is copied as it is in memory, and the
 //! pointers are replaced.
 //!
-//! What is pointed to twice is sent once; pointers into the middle of an array that is sent lead there again. Memory that
-//! is pointed to as two different types is sent for each. Bytes between fields go along as they are.
+//! The target of several pointers is sent once; pointers into the middle of an array that is sent point there again. Memory that
+//! is the target of pointers of two different types is sent for each. Bytes between fields are sent as they are.
 //!
 //! Memory is read through [`Memory`], so that nothing here is unsafe: a C binding implements it over real addresses, a
 //! test over an array.
@@ -19,17 +19,17 @@ use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
 
 /// A process's memory.
 pub trait Memory {
-    /// The bytes at an address, or `None` if they are not there.
+    /// Returns the bytes at an address, or `None` if they do not exist.
     fn bytes(&self, address: u64, length: u64) -> Option<&[u8]>;
 
-    /// Characters before the first NUL from an address on, or `None` if there is none within `limit`.
+    /// Returns the number of characters from an address to the first NUL, or `None` if there is none within `limit`.
     fn text_length(&self, address: u64, limit: u64) -> Option<u64>;
 }
 
-/// An array that stands at an address.
+/// An array as the memory at an address.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryAt<'a> {
-    /// Where it begins.
+    /// Its first address.
     pub base: u64,
     pub bytes: &'a [u8],
 }
@@ -47,7 +47,7 @@ impl Memory for MemoryAt<'_> {
     }
 }
 
-/// Elements of one type, one after the other in memory.
+/// Contiguous elements of one type in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Range {
     target: usize,
@@ -56,31 +56,31 @@ struct Range {
 }
 
 impl Form {
-    /// The message with its struct at `address`.
+    /// Builds the message whose struct is at `address`.
     ///
     /// # Errors
-    /// If a pointer leads nowhere, a length has no value, a bool or an enum is none, or a limit is exceeded.
+    /// If a pointer leads nowhere, a length has no value, a bool or an enum is invalid, or a limit is exceeded.
     pub fn encode(&self, memory: &dyn Memory, address: u64) -> Result<Vec<u8>, LayoutError> {
         let mut out = Vec::new();
         self.encode_into(&mut out, memory, address, false)?;
         Ok(out)
     }
 
-    /// As [`Form::encode`], with the declaration's text, so that a receiver that declares the type differently can say
-    /// where.
+    /// Same as [`Form::encode`], with the declaration's text, so that a receiver that declares the type differently can report
+    /// the differences.
     ///
     /// # Errors
-    /// As [`Form::encode`].
+    /// Those of [`Form::encode`].
     pub fn encode_described(&self, memory: &dyn Memory, address: u64) -> Result<Vec<u8>, LayoutError> {
         let mut out = Vec::new();
         self.encode_into(&mut out, memory, address, true)?;
         Ok(out)
     }
 
-    /// As [`Form::encode`] or, if it is to be described, [`Form::encode_described`], into a buffer that is empty.
+    /// Same as [`Form::encode`] or, if `described`, [`Form::encode_described`], into an empty buffer.
     ///
     /// # Errors
-    /// As [`Form::encode`].
+    /// Those of [`Form::encode`].
     pub fn encode_into(
         &self,
         out: &mut Vec<u8>,
@@ -123,7 +123,7 @@ impl Form {
         Ok(())
     }
 
-    /// Replaces the pointers of a block that was copied.
+    /// Replaces the pointers of a copied block.
     fn patch(&self, out: &mut [u8], block: &Block, index: &Index, blocks: &[Block]) -> Result<(), Box<Fault>> {
         let target = &self.targets[block.target as usize];
         let (bytes, order) = (self.abi.pointer_bytes() as u8, self.abi.byte_order());
@@ -134,7 +134,7 @@ impl Form {
             visit(self.sizes(), &target.slots, out, base, Origin::Message, &mut |met, address| {
                 let position = match address {
                     0 => 0,
-                    // A pointer to no elements may be anything in memory; in a message it is null.
+                    // A pointer to no elements may have any value in memory; in a message it is null.
                     _ if met.rule == Rule::Count && met.needed == 0 => 0,
                     _ => {
                         let (number, element) = index.find(met.target, address).expect("its target was found before");
@@ -156,7 +156,7 @@ fn absent(form: &Form, range: &Range) -> Box<Fault> {
     Fault::whole(Problem::Pointer { address: range.address, target: form.targets[range.target].name.clone() })
 }
 
-/// All that is reached, in breadth-first order; parts of one array may be several ranges.
+/// Finds all reachable ranges, in breadth-first order; parts of one array may be several ranges.
 fn find(form: &Form, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<Fault>> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
@@ -199,7 +199,7 @@ fn find(form: &Form, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<F
     Ok(found)
 }
 
-/// What a pointer leads to.
+/// Returns the target of a pointer.
 fn follow(form: &Form, memory: &dyn Memory, met: &Met, address: u64) -> Result<Option<Range>, Problem> {
     let name = || form.targets[met.target].name.clone();
     if address == 0 {
@@ -214,7 +214,7 @@ fn follow(form: &Form, memory: &dyn Memory, met: &Met, address: u64) -> Result<O
     };
     let length = count.saturating_mul(form.targets[met.target].size);
     if length > LAYOUT_BYTES_MAX {
-        return Err(Problem::Limit { what: "bytes behind one pointer", count: length, limit: LAYOUT_BYTES_MAX });
+        return Err(Problem::Limit { what: "bytes at one pointer", count: length, limit: LAYOUT_BYTES_MAX });
     }
     if memory.bytes(address, length).is_none() {
         return Err(Problem::Pointer { address, target: name() });
@@ -222,7 +222,7 @@ fn follow(form: &Form, memory: &dyn Memory, met: &Met, address: u64) -> Result<O
     Ok((count > 0).then_some(Range { target: met.target, address, count }))
 }
 
-/// Joins ranges that overlap as parts of one array, in the order in which each was first found.
+/// Joins overlapping ranges that are parts of one array, in the order in which each was first found.
 fn merge(form: &Form, found: Vec<Range>) -> Vec<Range> {
     let mut order: Vec<usize> = (0..found.len()).collect();
     let key = |number: usize| {
@@ -249,9 +249,9 @@ fn merge(form: &Form, found: Vec<Range>) -> Vec<Range> {
     merged.into_iter().map(|(_, range)| range).collect()
 }
 
-/// From addresses to blocks.
+/// Maps addresses to blocks.
 struct Index {
-    /// By type, remainder of the address, and address: the block, its elements' size.
+    /// Blocks by type, address modulo element size, and address.
     starts: BTreeMap<(usize, u64, u64), usize>,
     sizes: Vec<u64>,
 }
@@ -263,7 +263,7 @@ impl Index {
         Index { starts: ranges.iter().enumerate().map(entry).collect(), sizes }
     }
 
-    /// The block and the element in it.
+    /// Returns the block of an address, and the element in it.
     fn find(&self, target: usize, address: u64) -> Option<(usize, u64)> {
         let size = self.sizes[target];
         let least = (target, address % size, 0);

@@ -7,11 +7,11 @@
 //! Numbers and lengths `n` are LEB128 of at most 64 bits. The *machine* is the sender's ABI. The hash is the message
 //! type's. Each block of memory has a type and a number of elements. The type is a number: both sides collect the targets
 //! of the declaration's pointers in the same way, and 0 is the message itself. *Root* is the index of the message in
-//! block 0. The flag 1 says that the declaration's text follows. The memory is the blocks in order as they lie in the
+//! block 0. The flag 1 means that the declaration's text follows. The memory consists of the blocks in order, as they are in the
 //! sender's memory, each beginning at a multiple of 8. The memory itself begins at a multiple of 8, counted from the
-//! message's first byte, so that a receiver may use it where it lies. Extra bytes in the number of blocks see to that.
+//! message's first byte, so that a receiver may use it in place. Extra bytes in the number of blocks provide this alignment.
 //!
-//! A pointer in it holds [`ORIGIN`] plus the position of its target in the memory. The position is the start of the
+//! A pointer in it is [`ORIGIN`] plus the position of its target in the memory. The position is the start of the
 //! target's block plus the offset within; null is 0.
 
 use super::abi::Abi;
@@ -31,11 +31,11 @@ const DESCRIBED: u8 = 1;
 pub(super) struct Block {
     pub(super) target: u32,
     pub(super) count: u64,
-    /// Where it begins in the memory, once the sizes are known.
+    /// Its start in the memory, once the sizes are known.
     pub(super) start: u64,
 }
 
-/// A message cut into its parts; nothing in it is believed yet.
+/// A message split into its parts, which are not validated yet.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Header<'a> {
     pub(super) abi: Abi,
@@ -48,10 +48,10 @@ pub struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Cuts a message.
+    /// Splits a message.
     ///
     /// # Errors
-    /// If it is no message. Nothing is allocated beyond a small multiple of the bytes that are there.
+    /// If it is not a message. Nothing is allocated beyond a small multiple of the bytes received.
     pub fn parse(bytes: &'a [u8]) -> Result<Header<'a>, Problem> {
         let malformed = |why: &str| Problem::Header(why.to_string());
         let rest = bytes.strip_prefix(&MAGIC).ok_or(Problem::Untyped)?;
@@ -99,12 +99,12 @@ impl<'a> Header<'a> {
         &self.abi
     }
 
-    /// The sender's declaration as C text, if it came along.
+    /// The sender's declaration as C text, if it was sent.
     pub fn description(&self) -> Option<&'a str> {
         self.description
     }
 
-    /// Writes it as the beginning of a message.
+    /// Writes the header as the beginning of a message.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         assert!(out.is_empty(), "positions count from the message's first byte");
         out.extend_from_slice(&MAGIC);
@@ -124,7 +124,8 @@ impl<'a> Header<'a> {
         }
         let missing = out.len().next_multiple_of(BLOCK_ALIGN as usize) - out.len();
         if missing > 0 {
-            // Of seven bits each: zeros at the end change nothing, and with at most seven more the number stays within ten.
+            // Each byte has seven bits: zeros at the end change nothing, and with at most seven more the number stays
+            // within ten bytes.
             out[counted - 1] |= 0x80;
             out.splice(counted..counted, (1..=missing).map(|at| if at < missing { 0x80 } else { 0 }));
         }

@@ -1,4 +1,4 @@
-//! Native data representation of typed messages. Data are sent as they lie in the sender's memory, with a description of
+//! Native data representation of typed messages. Data are sent as they are in the sender's memory, with a description of
 //! the sender's machine. Only a receiver that represents data differently converts them ("receiver makes right").
 //!
 //! ```text
@@ -8,33 +8,33 @@
 //!                     memory of the receiver ◀─place─┘
 //! ```
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | [`types`] | abstract types: what a declaration says |
+//! | [`types`] | abstract types: the content of a declaration |
 //! | [`schema`] | a checked message type, its hash; [`text`](mod@text) prints it, [`differences()`] compares two |
 //! | [`c_parse`] | C declarations with annotations; `c_types` their types |
 //! | [`abi`] | machines: byte order, sizes, alignments |
 //! | `sizes`, `words` | sizes and offsets on a machine; integers in its memory |
 //! | [`form`] | a message type on a machine: its sizes, and the slots of each type that a pointer leads to |
-//! | `slots` | what must be looked at in its memory: pointers, unions, … |
+//! | `slots` | the parts of its memory that must be checked: pointers, unions, … |
 //! | [`header`] | the bytes before the memory |
 //! | `message` | a received message, checked |
 //! | `plan` | conversion between two machines |
 //! | [`receiver`] | opening messages, placing them in memory |
 //! | [`gather`] | a message from the sender's memory |
 //! | `blocks` | a message that a language's binding lays out by itself |
-//! | [`value`] | a message by meaning; `value_read`, `value_write` |
-//! | [`rust`] | Rust values as messages; `rust_counterpart` what declares, writes and reads them, `rust_data` numbers, strings and the like |
-//! | [`error`] | what is wrong with a message, and where |
+//! | [`value`] | a message as abstract values; `value_read`, `value_write` |
+//! | [`rust`] | Rust values as messages; `rust_counterpart` declares, writes and reads them, `rust_data` has numbers, strings and the like |
+//! | [`error`] | errors in messages, with their location |
 //!
 //! After GRAS: M. Quinson, *GRAS: a research and development framework for grid and P2P infrastructures*, INRIA research
-//! report 5789, 2006. Different from it: messages come from strangers, so blocks are typed and checked before anything is
+//! report 5789, 2006. Different from it: messages are untrusted, so blocks are typed and checked before anything is
 //! converted. A message is one piece of memory at the receiver, freed at once.
 //!
-//! **Invariant:** nothing of a message is believed before `Message::check`; after it, nothing is checked again.
+//! **Invariant:** nothing in a message is trusted before `Message::check`; after it, nothing is checked again.
 //!
-//! Not done: padding bytes of the sender's structs travel as they are, so they must not hold secrets; `long double`,
-//! bit-fields, pointers into the middle of a struct of another type (what they lead to is sent as a copy).
+//! Not done: padding bytes of the sender's structs are sent as they are, so they must not hold secrets; `long double`,
+//! bit-fields, pointers into the middle of a struct of another type (their target is sent as a copy).
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! A received message, in its sender's representation, checked as a whole.
 //!
 //! **Invariants** of a [`Message`]:
-//! - every block lies in the memory;
-//! - every pointer in a block that is looked at is null or leads to a block of its target's type, at the start of an
-//!   element. Behind it are as many elements as it needs (a string: its block ends with a NUL);
+//! - every block is inside the memory;
+//! - every pointer in a checked block is null or points to a block of its target's type, at the start of an
+//!   element, and as many elements as it needs follow (a string: its block ends with a NUL);
 //! - every bool is 0 or 1, every enum a constant.
 //!
 //! So code that converts or reads it cannot leave its memory.
@@ -30,11 +30,11 @@ pub(super) struct Message<'a> {
     pub(super) memory: &'a [u8],
 }
 
-/// Where an address leads.
+/// The target of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target {
     pub(super) block: usize,
-    /// Which element of the block.
+    /// Index of the element in the block.
     pub(super) index: u64,
 }
 
@@ -58,8 +58,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// Checks all slots, and calls `on_place` for each pointer that is not null with its block, what it needs, and where
-    /// it leads.
+    /// Checks all slots, and calls `on_place` for each pointer that is not null with its block, its requirements, and its target.
     pub(super) fn each_pointer(
         &self,
         on_place: &mut dyn FnMut(usize, Met, Target) -> Result<(), Problem>,
@@ -87,7 +86,7 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// Where a pointer leads, after checking that it may. `hint` is a block near which the last one led.
+    /// Validates a pointer and returns its target. `hint` is a block near the target of the last pointer.
     pub(super) fn follow(&self, met: &Met, address: u64, hint: &mut usize) -> Result<Option<Target>, Problem> {
         let target = &self.form.targets[met.target];
         let absent = || Problem::Pointer { address, target: target.name.clone() };
@@ -122,7 +121,7 @@ impl<'a> Message<'a> {
         Ok(Some(Target { block, index }))
     }
 
-    /// The block that an address is in, or behind; the caller checks how far.
+    /// Returns the last block that starts at or before an address; the caller checks its length.
     fn locate(&self, address: u64, hint: &mut usize) -> Option<usize> {
         let position = address.checked_sub(ORIGIN)?;
         let inside = |block: usize| {
@@ -136,17 +135,17 @@ impl<'a> Message<'a> {
             }
         }
         let behind = self.blocks.partition_point(|block| block.start <= position);
-        // Blocks without elements begin where the next one does, and nothing is in them.
+        // Blocks without elements begin where the next one does, and contain nothing.
         *hint = behind.checked_sub(1)?;
         Some(*hint)
     }
 
-    /// The pointer's value at that place of the memory.
+    /// Reads the pointer at that position of the memory.
     pub(super) fn address_at(&self, at: u64) -> u64 {
         read_unsigned(self.memory, at, self.form.abi.pointer_bytes() as u8, self.form.abi.byte_order())
     }
 
-    /// The bytes of a string from that place on, without its NUL.
+    /// The bytes of a string from that position on, without its NUL.
     pub(super) fn text(&self, place: Target) -> &'a [u8] {
         let block = &self.blocks[place.block];
         let bytes = &self.memory[(block.start + place.index) as usize..(block.start + block.count) as usize];
@@ -155,7 +154,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Sets where each block begins; their total length.
+/// Sets the start of each block; returns their total length.
 pub(super) fn place_blocks(blocks: &mut [Block], form: &Form) -> Result<u64, Problem> {
     let mut end = 0u64;
     for block in blocks {
@@ -174,7 +173,7 @@ pub(super) fn place_blocks(blocks: &mut [Block], form: &Form) -> Result<u64, Pro
     Ok(end)
 }
 
-/// Whether the message is of the type that is expected, as it is declared here.
+/// Checks that the message is of the expected type, as declared here.
 pub(super) fn same_type(header: &Header<'_>, form: &Form) -> Result<(), Problem> {
     let schema = &form.schema;
     if header.name != schema.name() {

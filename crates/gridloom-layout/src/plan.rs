@@ -2,8 +2,8 @@
 //! for every message.
 //!
 //! For one element of each type of block, a plan lists runs of bytes to copy, runs of numbers with bytes to reverse, and
-//! integers that change their size. Neighbouring runs of one kind are one run, across equal padding too. An element that
-//! is a single run makes the whole block one run: a plain copy, or a loop that the compiler makes vector code of.
+//! integers that change their size. Adjacent runs of one kind are merged, also across equal padding. If an element
+//! is a single run, the whole block is one run: a plain copy, or a loop that the compiler vectorizes.
 
 use super::error::{Fault, Problem};
 use super::form::Form;
@@ -16,11 +16,11 @@ use super::words::{Word, write_unsigned};
 /// Conversion between two forms of one schema.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// For each type of block.
+    /// Steps for each type of block.
     targets: Vec<Vec<Op>>,
 }
 
-/// A step for one element; places are relative to its beginning.
+/// A step for one element; positions are relative to its start.
 #[derive(Clone, Debug)]
 enum Op {
     Copy { from: u64, to: u64, bytes: u64 },
@@ -47,7 +47,7 @@ impl Plan {
         }
     }
 
-    /// Converts the message's blocks into `out`, which is zero and as long as `to` needs, for the address `base`.
+    /// Converts the message's blocks into `out`, which is zeroed and has the size that `to` needs, for the address `base`.
     pub(super) fn run(
         &self,
         message: &Message<'_>,
@@ -83,7 +83,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A number of one size on both machines.
+    /// Adds a number of the same size on both machines.
     fn number(&self, width: u8, from: u64, to: u64, ops: &mut Vec<Op>) {
         if width == 1 || self.from.abi.byte_order() == self.to.abi.byte_order() {
             push(Op::Copy { from, to, bytes: u64::from(width) }, ops);
@@ -167,7 +167,7 @@ fn single(ops: &[Op]) -> Option<&Op> {
     if let [op] = ops { Some(op) } else { None }
 }
 
-/// The only operation, if it covers an element completely on both sides.
+/// Returns the only operation, if it covers an element completely on both sides.
 fn whole(ops: &[Op], from_stride: u64, to_stride: u64) -> Option<&Op> {
     single(ops).filter(|op| match op {
         Op::Copy { from: 0, to: 0, bytes } => from_stride == *bytes && to_stride == *bytes,
@@ -179,7 +179,7 @@ fn whole(ops: &[Op], from_stride: u64, to_stride: u64) -> Option<&Op> {
     })
 }
 
-/// Appends a run, or makes the last one longer. Between the two there is nothing but padding.
+/// Appends a run, or extends the last one if there is only padding between the two.
 fn push(op: Op, ops: &mut Vec<Op>) {
     match (ops.last_mut(), &op) {
         (Some(Op::Copy { from, to, bytes }), Op::Copy { from: next, to: next_to, bytes: more })
@@ -253,7 +253,7 @@ impl Run<'_, '_> {
                     if address == 0 {
                         continue;
                     }
-                    // That there is enough behind it was checked with the message.
+                    // The number of elements behind it was checked with the message.
                     let met = Met { at: at + from, target: *target, needed: 1, rule: Rule::One };
                     let place = self.message.follow(&met, address, &mut self.hint);
                     let place = place.expect("pointers were checked with the message").expect("it is not null");
@@ -308,7 +308,7 @@ fn reverse<const N: usize>(source: &[u8], target: &mut [u8]) {
     }
 }
 
-/// The message's memory of the sender's representation, at the address `base`.
+/// Copies the message's memory, in the sender's representation, for the address `base`.
 pub(super) fn relocate(message: &Message<'_>, out: &mut [u8], base: u64) {
     out.copy_from_slice(message.memory);
     if base == ORIGIN {
@@ -320,5 +320,5 @@ pub(super) fn relocate(message: &Message<'_>, out: &mut [u8], base: u64) {
         write_unsigned(out, met.at, bytes, order, address - ORIGIN + base);
         Ok(())
     });
-    patched.expect("the same check passed when the message came");
+    patched.expect("the same check passed when the message was received");
 }

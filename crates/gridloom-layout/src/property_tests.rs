@@ -12,7 +12,7 @@ use gridloom_base::ByteOrder;
 use gridloom_idl::Expr;
 use gridloom_idl::expr::BinaryOp;
 
-/// Choices made from bytes; when they run out, the first choice is made. So shrinking the bytes makes things simpler.
+/// Choices derived from bytes. When they run out, the first choice is made, so shrinking the bytes makes cases simpler.
 struct Chooser<'a>(&'a [u8]);
 
 impl Chooser<'_> {
@@ -92,7 +92,7 @@ fn add_field(choose: &mut Chooser<'_>, own: usize, member: usize, fields: &mut V
             let length = [Integer::Int, Integer::SizeT, Integer::Uint8][choose.below(3)];
             fields.push(Field::new(&format!("n{member}"), Type::Integer(length)));
             let at = fields.len() - 1;
-            // With one more, a struct that contains itself so would have no end.
+            // With one more, a struct that contains itself this way would never end.
             let count = match (choose.below(2), &target) {
                 (0, _) | (_, Type::Named(_)) => Expr::Param(at),
                 _ => Expr::Binary(BinaryOp::Add, Box::new(Expr::Param(at)), Box::new(Expr::Number(1.0))),
@@ -229,7 +229,7 @@ impl Values<'_, '_> {
         ))
     }
 
-    /// When enough was made: all that is left to choose is the first.
+    /// Once enough was made: every remaining choice is the first.
     fn shallow(&mut self, ty: &Type) -> Value {
         let rest = std::mem::take(&mut self.choose.0);
         let shared = std::mem::take(&mut self.shared);
@@ -282,8 +282,8 @@ proptest! {
         let mut receivers: Vec<Receiver> =
             machines.iter().map(|abi| Receiver::new(schema.clone(), *abi).unwrap()).collect();
         let first = Form::new(schema.clone(), machines[0]).unwrap().encode_values(&given).unwrap();
-        // Elements of a shared array that nothing leads to are not sent from memory, so one way through it leaves what
-        // is the same ever after.
+        // Elements of a shared array that nothing points to are not sent from memory, so one pass through it leaves a message
+        // that is unchanged by further passes.
         let incoming = receivers[0].open(&first).unwrap();
         let mut memory = vec![0; incoming.size_bytes()];
         let root = incoming.place(&mut memory, 0x1000).unwrap();
@@ -300,7 +300,7 @@ proptest! {
                 let mut memory = vec![0; incoming.size_bytes()];
                 let root = incoming.place(&mut memory, base).unwrap();
                 prop_assert_eq!(&receiver.open(&native).unwrap().to_graph().unwrap(), &values);
-                // The placed memory is that of a program there, which sends it again.
+                // The placed memory is that of a program on that machine, which sends it again.
                 let again = receiver.form().encode(&MemoryAt { base, bytes: &memory }, root).unwrap();
                 prop_assert_eq!(&receiver.open(&again).unwrap().to_graph().unwrap(), &values);
             }

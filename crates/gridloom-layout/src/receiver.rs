@@ -1,6 +1,6 @@
-//! The receiver makes right: it takes messages of one type from any machine, and gives them in its own representation.
+//! "Receiver makes right": receives messages of one type from any machine, and converts them to its own representation.
 //!
-//! From a machine of equal representation that is a copy and a correction of the pointers. For any other a plan is
+//! From a machine of equal representation that is a copy with adjusted pointers. For any other, a plan is
 //! compiled at its first message and kept.
 
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use super::value::Graph;
 #[cfg(doc)]
 use gridloom_base::limits::LAYOUT_SHOWN_FACTOR;
 
-/// Plans that are kept, one for each other representation. More than there are kinds of machines in any grid; a hostile
-/// sender that invents machines only makes us compile again.
+/// Maximum number of plans kept, one for each other representation. It is above the number of kinds of machines in any grid; a
+/// hostile sender that invents machines only causes more compilations.
 const PLANS_MAX: usize = 16;
-/// Other declarations of the type that are remembered: a sender may describe its messages only once.
+/// Maximum number of other declarations of the type that are remembered: a sender may describe its messages only once.
 const STRANGERS_MAX: usize = 16;
 
-/// Takes messages of one type.
+/// A receiver of messages of one type.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     own: Form,
     others: Vec<(Form, Plan)>,
-    /// Hashes of other declarations of the type, and where they differ.
+    /// Hashes of other declarations of the type, and their differences.
     strangers: Vec<(u64, Vec<String>)>,
 }
 
 impl Receiver {
-    /// For a message type on this machine.
+    /// Creates a receiver for a message type on this machine.
     ///
     /// # Errors
     /// If a type's size exceeds the limit.
@@ -48,7 +48,7 @@ impl Receiver {
     /// Checks a message completely.
     ///
     /// # Errors
-    /// If it is of another type or declaration, or anything in it is not as it must be.
+    /// If it has another type or declaration, or any part of it is invalid.
     pub fn open<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Incoming<'a>, LayoutError> {
         let header = Header::parse(bytes).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
         self.recognise(&header).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
@@ -78,7 +78,7 @@ impl Receiver {
         Ok(Incoming { message, own: &self.own, plan: Some(plan), blocks, bytes })
     }
 
-    /// Checks the message's type; differences that one message has told are known for those after it.
+    /// Checks the message's type. Differences described by one message are remembered for later ones.
     fn recognise(&mut self, header: &Header<'_>) -> Result<(), Problem> {
         let mut problem = match same_type(header, &self.own) {
             Ok(()) => return Ok(()),
@@ -100,7 +100,7 @@ impl Receiver {
     }
 }
 
-/// A checked message that waits to be placed.
+/// A checked message that is ready to be placed.
 #[derive(Clone, Debug)]
 pub struct Incoming<'a> {
     message: Message<'a>,
@@ -112,12 +112,12 @@ pub struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// Bytes that the message takes in the receiver's memory, in one piece, aligned to 8.
+    /// Size of the message in the receiver's memory, in one piece, aligned to 8.
     pub fn size_bytes(&self) -> usize {
         self.bytes as usize
     }
 
-    /// Whether the sender represents data as the receiver does.
+    /// True if the sender has the same data representation as the receiver.
     pub fn is_native(&self) -> bool {
         self.plan.is_none()
     }
@@ -127,14 +127,13 @@ impl Incoming<'_> {
         &self.message.form.abi
     }
 
-    /// Writes the message into `memory`, with pointers as they must be when it stands at the address `base`; the address
-    /// of the message's struct.
+    /// Writes the message into `memory`, with pointers for the address `base`; returns the address of the message's struct.
     ///
     /// # Errors
     /// If a number does not fit the receiver's type: the field, the number, the type.
     ///
     /// # Panics
-    /// If `memory` has not [`Incoming::size_bytes`] bytes, or would reach beyond the receiver's addresses.
+    /// If the length of `memory` is not [`Incoming::size_bytes`], or it would reach beyond the receiver's addresses.
     pub fn place(&self, memory: &mut [u8], base: u64) -> Result<u64, LayoutError> {
         assert_eq!(memory.len() as u64, self.bytes, "the memory has the size of the message");
         let last = base.checked_add(self.bytes).expect("the memory ends below 2^64");
@@ -150,10 +149,10 @@ impl Incoming<'_> {
         Ok(base + self.root_offset())
     }
 
-    /// The message as one of the receiver's own machine: what [`Form::encode`] would have made of it here.
+    /// Returns the message as one of the receiver's own machine, as [`Form::encode`] would have built it here.
     ///
     /// # Errors
-    /// As [`Incoming::place`].
+    /// Those of [`Incoming::place`].
     pub fn to_native(&self) -> Result<Vec<u8>, LayoutError> {
         let schema = self.own.schema.clone();
         let header = Header {
@@ -173,30 +172,30 @@ impl Incoming<'_> {
         Ok(out)
     }
 
-    /// The message's values, whatever machines they come from and go to.
+    /// Returns the message's values, independent of any machine.
     ///
     /// # Errors
-    /// None for a message that was opened; the type is there for what may come.
+    /// None for an opened message; the return type allows for future errors.
     pub fn to_graph(&self) -> Result<Graph, LayoutError> {
         super::value_read::read(&self.message, u64::MAX)
     }
 
-    /// The message's values for a reader that is short of room: of each array the first `elements`, of all together
-    /// and in characters of a string [`LAYOUT_SHOWN_FACTOR`] times as many.
+    /// Returns the message's values for a reader with little space: the first `elements` of each array, and
+    /// [`LAYOUT_SHOWN_FACTOR`] times as many elements in total and characters of a string.
     ///
     /// # Errors
-    /// As [`Incoming::to_graph`].
+    /// Those of [`Incoming::to_graph`].
     pub fn to_graph_of_first(&self, elements: u64) -> Result<Graph, LayoutError> {
         super::value_read::read(&self.message, elements)
     }
 
-    /// The memory as it came, the last bytes of the message, if the sender represents data as the receiver does. Its
+    /// The memory as received, the last bytes of the message, if the sender has the same data representation as the receiver. Its
     /// pointers are those of [`address_of`](super::address_of).
     pub fn native_memory(&self) -> Option<&[u8]> {
         self.plan.is_none().then_some(self.message.memory)
     }
 
-    /// Where the message's struct stands in the memory.
+    /// Offset of the message's struct in the memory.
     pub fn root_offset(&self) -> u64 {
         self.blocks[0].start + self.message.root * self.own.targets[0].size
     }

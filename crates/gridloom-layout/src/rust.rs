@@ -1,7 +1,7 @@
-//! Rust values as messages that C programs declare too.
+//! Rust values as messages that C programs can declare too.
 //!
-//! Rust promises no layout of its own. So a value is written and read field by field, as the corresponding C struct of
-//! this machine would lie in memory. The correspondence:
+//! Rust guarantees no layout. So a value is written and read field by field, as the corresponding C struct of
+//! this machine would be laid out in memory. The correspondence:
 //!
 //! | Rust | C |
 //! |---|---|
@@ -17,11 +17,11 @@
 //! | an enum without data | an enum, its constants named `Enum_Variant` |
 //! | an enum with data | `struct Enum { enum Enum_tag tag; union Enum_body body GRIDLOOM_TAG(tag); }` |
 //!
-//! In an enum with data, a variant's case is named as the variant. It holds a struct `Enum_Variant` of the variant's
+//! In an enum with data, a variant's case has the name of the variant. It holds a struct `Enum_Variant` of the variant's
 //! fields (`value0`, `value1`, … if they have no names). A variant without fields has no case. `#[message(name = "…")]`
 //! gives a type, field or variant another name in C.
 //!
-//! A Rust value is a tree. What a message shares is copied for each pointer to it, up to a bound, and a cycle is an
+//! A Rust value is a tree. A shared part of a message is copied for each pointer to it, up to a limit, and a cycle is an
 //! error.
 
 use std::any::TypeId;
@@ -48,10 +48,10 @@ pub struct Typed<T> {
 }
 
 impl<T: Message> Typed<T> {
-    /// Declares `T` and all that it is made of.
+    /// Declares `T` and all types that it consists of.
     ///
     /// # Errors
-    /// If two of its parts have one name in C, or a limit is exceeded.
+    /// If two of its parts have the same name in C, or a limit is exceeded.
     pub fn new() -> Result<Typed<T>, SchemaError> {
         let mut declare = Declare::default();
         let Type::Named(root) = T::ty(&mut declare) else { unreachable!("a message is a struct") };
@@ -82,20 +82,21 @@ impl<T: Message> Typed<T> {
         self.receiver.form()
     }
 
-    /// The message.
+    /// Encodes a value as a message.
     ///
     /// # Errors
-    /// If C cannot hold the value (a NUL in a string, a list of another length than its fields say), or a limit is
+    /// If C cannot hold the value (a NUL in a string, a list whose length differs from its fields), or a limit is
     /// exceeded.
     pub fn encode(&self, value: &T) -> Result<Vec<u8>, LayoutError> {
         self.write(value, None)
     }
 
-    /// As [`Typed::encode`], with the declaration's text, so that a receiver that declares the type differently can say
-    /// where, for this message and for those of that declaration that come after it.
+    /// Same as [`Typed::encode`], with the declaration's text, so that a receiver that declares the type differently
+    /// can report the
+    /// differences, for this message and for later ones with the same declaration.
     ///
     /// # Errors
-    /// As [`Typed::encode`].
+    /// Those of [`Typed::encode`].
     pub fn encode_described(&self, value: &T) -> Result<Vec<u8>, LayoutError> {
         self.write(value, self.schema().description().as_deref())
     }
@@ -107,10 +108,10 @@ impl<T: Message> Typed<T> {
         Ok(writer.finish(form, description))
     }
 
-    /// The value of a message from any machine.
+    /// Decodes a message from any machine.
     ///
     /// # Errors
-    /// If the message is not right, or Rust cannot hold it.
+    /// If the message is invalid, or Rust cannot hold its value.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<T, LayoutError> {
         let name = self.schema().clone();
         let incoming = self.receiver.open(bytes)?;
@@ -128,10 +129,10 @@ impl<T: Message> Typed<T> {
     }
 }
 
-/// A type with its integers replaced by one of C's words: for the derive macro.
+/// Returns a type with its integers replaced by one of C's integer types. For the derive macro.
 ///
 /// # Panics
-/// If there is no such integer, which [`check_integer`] has refused at compile time.
+/// If there is no such integer type, which [`check_integer`] has rejected at compile time.
 pub fn as_integer(ty: Type, name: &str) -> Type {
     match ty {
         Type::Integer(_) => Type::Integer(Integer::from_name(name).expect("checked by the compiler")),
@@ -140,10 +141,10 @@ pub fn as_integer(ty: Type, name: &str) -> Type {
     }
 }
 
-/// Refuses a C type of another size than the Rust type has, or an unknown one: for the derive macro.
+/// Checks that a C integer type exists and has the size of the Rust type. For the derive macro.
 ///
 /// # Panics
-/// Then; at compile time.
+/// If not; at compile time.
 pub const fn check_integer<T: Data>(name: &str) {
     let mut at = 0;
     while at < Integer::ALL.len() {

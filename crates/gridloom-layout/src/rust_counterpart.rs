@@ -1,4 +1,4 @@
-//! Rust types with a counterpart in C, and what declares the counterpart, writes it and reads it.
+//! Rust types with a counterpart in C, and the code that declares, writes and reads the counterpart.
 
 use std::any::TypeId;
 
@@ -16,7 +16,7 @@ use gridloom_idl::{Expr, parse_expression};
     note = "derive `Message` for it; a `Vec` must be a field of a struct of its own"
 )]
 pub trait Data: Sized + 'static {
-    /// Bytes of the C type on this machine.
+    /// Size of the C type on this machine, bytes.
     const SIZE: usize;
     /// Its alignment.
     const ALIGN: usize;
@@ -30,7 +30,7 @@ pub trait Data: Sized + 'static {
     /// If C cannot hold it.
     fn write(&self, writer: &mut Writer<'_>, at: usize) -> Result<(), Box<Fault>>;
 
-    /// Reads it back.
+    /// Reads the value from the C type.
     ///
     /// # Errors
     /// If Rust cannot hold it: a null pointer in a `Box`, a string that is not UTF-8, a cycle.
@@ -39,7 +39,7 @@ pub trait Data: Sized + 'static {
     /// Writes an array.
     ///
     /// # Errors
-    /// As [`Data::write`].
+    /// Those of [`Data::write`].
     fn write_all(values: &[Self], writer: &mut Writer<'_>, at: usize) -> Result<(), Box<Fault>> {
         for (index, value) in values.iter().enumerate() {
             value.write(writer, at + index * Self::SIZE).map_err(|fault| fault.element(index as u64))?;
@@ -50,7 +50,7 @@ pub trait Data: Sized + 'static {
     /// Reads an array.
     ///
     /// # Errors
-    /// As [`Data::read`].
+    /// Those of [`Data::read`].
     fn read_all(reader: &mut Reader<'_>, at: usize, count: usize) -> Result<Vec<Self>, Box<Fault>> {
         (0..count)
             .map(|index| Self::read(reader, at + index * Self::SIZE).map_err(|fault| fault.element(index as u64)))
@@ -58,7 +58,7 @@ pub trait Data: Sized + 'static {
     }
 }
 
-/// A [`Data`] that corresponds to a C struct, so that it can be a message by itself.
+/// A [`Data`] type that corresponds to a C struct, so that it can be a message by itself.
 pub trait Message: Data {
     /// The name of an enum's variant, or of a struct, in Rust.
     fn variant(&self) -> &'static str;
@@ -69,12 +69,12 @@ pub trait Message: Data {
 pub struct Declare {
     pub(super) declarations: Vec<Option<Declaration>>,
     known: Vec<(TypeId, usize)>,
-    /// Types that were asked for, for pointers' targets.
+    /// Requested types of pointers' targets.
     pub(super) types: Vec<(TypeId, Type)>,
 }
 
 impl Declare {
-    /// The type of `T`, declared by `make` when it is met first; it may be met inside `make` again.
+    /// Returns the type of `T`. On first use `make` declares it; `make` may refer to `T` again.
     pub fn named<T: 'static>(&mut self, make: impl FnOnce(&mut Declare) -> Declaration) -> Type {
         let id = TypeId::of::<T>();
         if let Some((_, index)) = self.known.iter().find(|(known, _)| *known == id) {
@@ -88,20 +88,20 @@ impl Declare {
         Type::Named(index)
     }
 
-    /// A declaration that belongs to one other only.
+    /// Adds a declaration that is used by only one other.
     pub fn inner(&mut self, declaration: Declaration) -> Type {
         self.declarations.push(Some(declaration));
         Type::Named(self.declarations.len() - 1)
     }
 
-    /// The type of what a pointer leads to.
+    /// Returns the type of a pointer's target.
     pub fn target<T: Data>(&mut self) -> Type {
         let ty = T::ty(self);
         self.note::<T>(&ty);
         ty
     }
 
-    /// Says which type blocks of `T` have.
+    /// Records the type of the blocks of `T`.
     pub fn note<T: 'static>(&mut self, ty: &Type) {
         let id = TypeId::of::<T>();
         if !self.types.iter().any(|(known, _)| *known == id) {
@@ -109,19 +109,19 @@ impl Declare {
         }
     }
 
-    /// A length over those fields.
+    /// Parses a length over those fields.
     ///
     /// # Panics
-    /// If it is none, which the derive macro has checked.
+    /// If it is invalid, which the derive macro has checked.
     pub fn length(text: &str, fields: &[&str]) -> Expr {
         parse_expression(text, fields).unwrap_or_else(|error| panic!("length '{text}' of a derived message: {error}"))
     }
 }
 
-/// Stands for the characters of strings among the types of blocks.
+/// Represents the characters of strings among the types of blocks.
 pub(super) struct Characters;
 
-/// What a value is written to.
+/// The output for writing a value.
 #[derive(Debug)]
 pub struct Writer<'a> {
     memory: Vec<u8>,
@@ -136,12 +136,12 @@ impl<'a> Writer<'a> {
         Writer { memory: vec![0; size], blocks, targets, depth: 0 }
     }
 
-    /// The bytes at that place.
+    /// The bytes at that position.
     pub fn bytes(&mut self, at: usize, length: usize) -> &mut [u8] {
         &mut self.memory[at..at + length]
     }
 
-    /// Writes what a pointer at `at` leads to.
+    /// Writes the target of a pointer at `at`.
     ///
     /// # Errors
     /// If a value cannot be written, or a limit is exceeded.
@@ -162,7 +162,7 @@ impl<'a> Writer<'a> {
     /// Writes a string with its NUL.
     ///
     /// # Errors
-    /// If there is a NUL inside, or a limit is exceeded.
+    /// If the string contains a NUL, or a limit is exceeded.
     pub fn text(&mut self, at: usize, text: &str) -> Result<(), Box<Fault>> {
         if text.as_bytes().contains(&0) {
             let why = "a string with a NUL inside, where C would see its end";
@@ -173,7 +173,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Whether a list has the length that the other fields say.
+    /// Checks that a list has the length given by the other fields.
     ///
     /// # Errors
     /// If not.
@@ -215,12 +215,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What a value is read from: the memory of a checked message in this machine's representation.
+/// The input for reading a value: the memory of a checked message in this machine's representation.
 #[derive(Debug)]
 pub struct Reader<'a> {
     memory: &'a [u8],
     depth: usize,
-    /// Bytes that pointers may still lead to.
+    /// Remaining number of bytes that may be reached through pointers.
     left: u64,
 }
 
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
         Reader { memory, depth: 0, left: LAYOUT_TREE_COPIES_MAX * memory.len() as u64 }
     }
 
-    /// The bytes at that place.
+    /// The bytes at that position.
     pub fn bytes(&self, at: usize, length: usize) -> &'a [u8] {
         &self.memory[at..at + length]
     }
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         Ok(Some(start))
     }
 
-    /// What a pointer to one value leads to.
+    /// Reads the target of a pointer to one value.
     ///
     /// # Errors
     /// If it cannot be read, or is nested too deep, as a cycle is.
@@ -266,10 +266,10 @@ impl<'a> Reader<'a> {
         Ok(Some(value))
     }
 
-    /// What a counted pointer leads to.
+    /// Reads the target of a counted pointer.
     ///
     /// # Errors
-    /// As [`Reader::one`].
+    /// Those of [`Reader::one`].
     pub fn counted<T: Data>(&mut self, at: usize, needed: Option<i128>) -> Result<Vec<T>, Box<Fault>> {
         let count = needed.and_then(|needed| usize::try_from(needed).ok()).expect("checked with the message");
         let Some(start) = self.follow(at, Some(count * T::SIZE))? else { return Ok(Vec::new()) };
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// What a string pointer leads to.
+    /// Reads the target of a string pointer.
     ///
     /// # Errors
     /// If it is not UTF-8.

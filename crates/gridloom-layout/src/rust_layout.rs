@@ -1,6 +1,6 @@
-//! Sizes and offsets of C structs on this machine, computed by the compiler: what the derive macro's code stands on.
+//! Sizes and offsets of C structs on this machine, computed by the compiler. The derive macro's code relies on them.
 
-/// Where each field of a struct of these sizes and alignments begins.
+/// Offset of each field of a struct whose fields have these sizes and alignments.
 pub const fn offsets<const N: usize>(fields: [(usize, usize); N]) -> [usize; N] {
     let mut offsets = [0; N];
     let (mut end, mut at) = (0usize, 0);
@@ -12,7 +12,7 @@ pub const fn offsets<const N: usize>(fields: [(usize, usize); N]) -> [usize; N] 
     offsets
 }
 
-/// Size and alignment of a struct of these sizes and alignments.
+/// Size and alignment of a struct whose fields have these sizes and alignments.
 pub const fn of_struct<const N: usize>(fields: [(usize, usize); N]) -> (usize, usize) {
     let (mut end, mut align, mut at) = (0usize, 1, 0);
     while at < N {
@@ -25,7 +25,7 @@ pub const fn of_struct<const N: usize>(fields: [(usize, usize); N]) -> (usize, u
     (end.next_multiple_of(align), align)
 }
 
-/// Size and alignment of a union of these sizes and alignments.
+/// Size and alignment of a union whose cases have these sizes and alignments.
 pub const fn of_union<const N: usize>(cases: [(usize, usize); N]) -> (usize, usize) {
     let (mut size, mut align, mut at) = (0usize, 1, 0);
     while at < N {

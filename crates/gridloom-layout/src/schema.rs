@@ -1,8 +1,8 @@
-//! A message type: a struct with all that it is made of, checked once and in canonical order, with its hash.
+//! A message type: a struct with all declarations that it needs, checked once and in canonical order, with its hash.
 //!
-//! **Invariants** of a [`Schema`], which everything behind it relies on:
+//! **Invariants** of a [`Schema`], which later stages rely on:
 //! - declaration 0 is the message's struct. Every declaration can be reached from it, in breadth-first order of first
-//!   mention. So equal declarations give equal schemas, however they were put together;
+//!   mention. So equal declarations give equal schemas, however they were built;
 //! - names, fields and cases are unique; nothing is empty; a struct does not contain itself by value, and nesting by
 //!   value is bounded;
 //! - a counted pointer is a field of a struct, and its length uses integer fields of that struct only. A union is a field
@@ -31,17 +31,17 @@ pub struct Schema {
     hash: u64,
 }
 
-/// What is wrong with a message type.
+/// A mistake in a message type.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("type '{name}': {why}")]
 pub struct SchemaError {
     pub name: String,
-    /// What is wrong, with the remedy.
+    /// The mistake and the remedy.
     pub why: String,
 }
 
 impl Schema {
-    /// The message type with the struct `root`, an index into `declarations`. What it does not need is left out.
+    /// Creates the message type with the struct `root`, an index into `declarations`. Unneeded declarations are left out.
     ///
     /// # Errors
     /// If an invariant at the head of this file does not hold.
@@ -49,7 +49,7 @@ impl Schema {
         Schema::numbered(declarations, root).map(|(schema, _)| schema)
     }
 
-    /// As [`Schema::new`], with the new numbers of declarations by their old ones.
+    /// Same as [`Schema::new`], with a map from old to new numbers of declarations.
     pub(super) fn numbered(
         declarations: &[Declaration],
         root: usize,
@@ -73,17 +73,17 @@ impl Schema {
         self.declarations[0].name()
     }
 
-    /// A hash of its text: names, types, order, lengths and tags, and nothing of any machine.
+    /// A hash of its text: names, types, order, lengths and tags, but nothing machine-dependent.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// What it is made of; the first is its own struct.
+    /// Its declarations; the first is its own struct.
     pub fn declarations(&self) -> &[Declaration] {
         &self.declarations
     }
 
-    /// Its text, if it is short enough to travel with a message.
+    /// Its text, if it is short enough to be sent with a message.
     pub(super) fn description(&self) -> Option<String> {
         Some(self.to_string()).filter(|text| text.len() <= LAYOUT_TEXT_BYTES_MAX)
     }
@@ -102,13 +102,13 @@ impl Schema {
     }
 }
 
-/// Checks declarations that no message has been chosen from.
+/// Checks declarations before a message is chosen from them.
 pub(super) fn check_all(declarations: &[Declaration]) -> Result<(), SchemaError> {
     declarations.iter().try_for_each(|declaration| check_declaration(declaration, declarations))?;
     order_by_value(declarations).map(|_| ())
 }
 
-/// The fields of a struct as parameters of the expressions over them, for their text.
+/// Returns the fields of a struct as parameters of the expressions over them, for printing.
 pub(super) fn params(fields: &[Field]) -> Vec<Param> {
     fields.iter().map(|field| Param::scalar(&field.name, Mode::In, BaseType::Number(Dtype::Int64))).collect()
 }
@@ -117,7 +117,7 @@ fn wrong(name: &str, why: impl Into<String>) -> SchemaError {
     SchemaError { name: name.to_string(), why: why.into() }
 }
 
-/// Those that `root` needs, numbered anew.
+/// Returns the declarations that `root` needs, with new numbers.
 fn canonical(
     declarations: &[Declaration],
     root: usize,
@@ -171,7 +171,7 @@ fn types_of(declaration: &Declaration) -> Vec<&Type> {
     }
 }
 
-/// Gives the declarations in a type other numbers.
+/// Replaces the numbers of the declarations in a type.
 pub(super) fn renumber(
     ty: &mut Type,
     depth: usize,
@@ -210,7 +210,7 @@ fn check_declaration(declaration: &Declaration, all: &[Declaration]) -> Result<(
             return Err(wrong(name, format!("'{member}' is not a name of C: letters, digits and _, at most 255")));
         }
         if !seen.insert(member) {
-            return Err(wrong(name, format!("'{member}' stands in it twice")));
+            return Err(wrong(name, format!("'{member}' is in it twice")));
         }
     }
     match declaration {
@@ -244,10 +244,10 @@ fn check_struct(declared: &Struct, all: &[Declaration]) -> Result<(), SchemaErro
                 let tag = tag.ok_or_else(|| wrong("is a union without a tag; add GRIDLOOM_TAG(field)".into()))?;
                 let tag = declared.fields.get(tag).ok_or_else(|| wrong(format!("has field {tag} as its tag")))?;
                 if !is_tag(&tag.ty, all) {
-                    return Err(wrong(format!("has the tag '{}', which is no integer and no enum", tag.name)));
+                    return Err(wrong(format!("has the tag '{}', which is neither an integer nor an enum", tag.name)));
                 }
             }
-            (_, Some(_)) => return Err(wrong("has a tag and is no union".into())),
+            (_, Some(_)) => return Err(wrong("has a tag but is not a union".into())),
             (Type::Pointer(pointer), None) if matches!(pointer.extent, Extent::Count(_)) => {
                 let Extent::Count(count) = &pointer.extent else { unreachable!("just matched") };
                 check_count(count, declared).map_err(wrong)?;
@@ -283,14 +283,14 @@ fn check_count(count: &Expr, declared: &Struct) -> Result<(), String> {
     for index in count.params() {
         match declared.fields.get(index) {
             Some(Field { ty: Type::Integer(_), .. }) => {}
-            Some(field) => return Err(format!("has a length that uses '{}', which is no integer", field.name)),
+            Some(field) => return Err(format!("has a length that uses '{}', which is not an integer", field.name)),
             None => return Err(format!("has a length that uses field {index}, which does not exist")),
         }
     }
     Ok(())
 }
 
-/// A type anywhere but directly in a struct.
+/// Checks a type anywhere except directly in a struct.
 fn check_type(ty: &Type, all: &[Declaration]) -> Result<(), &'static str> {
     match ty {
         Type::Integer(_) | Type::Float32 | Type::Float64 | Type::Bool => Ok(()),
@@ -314,7 +314,7 @@ fn is_name(name: &str) -> bool {
     start && name.len() <= NAME_BYTES_MAX && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// A post-order of containment by value.
+/// Returns a post-order of containment by value.
 fn order_by_value(declarations: &[Declaration]) -> Result<Vec<usize>, SchemaError> {
     #[derive(Clone, Copy)]
     enum State {
@@ -387,8 +387,8 @@ fn targets(declarations: &[Declaration]) -> Vec<Type> {
     targets
 }
 
-/// FNV-1a: collisions by accident only. An attacker gains nothing by a collision, as all memory of a message is checked against
-/// the receiver's own schema.
+/// FNV-1a, which avoids accidental collisions only. An attacker gains nothing by a collision, since all memory of a message is
+/// checked against the receiver's own schema.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,7 +1,7 @@
 //! Sizes, alignments and offsets of a message type on one machine.
 //!
-//! As C compilers do it: each field stands at the next multiple of its alignment. A struct is aligned as its most aligned
-//! field, and its size is a multiple of that. An enum is an `int`. A packed struct has no gaps and alignment 1.
+//! The rules are those of C compilers: each field is at the next multiple of its alignment. A struct is aligned as its most
+//! aligned field, and its size is a multiple of that. An enum is an `int`. A packed struct has no gaps and alignment 1.
 
 use super::abi::Abi;
 use super::error::Problem;
@@ -9,13 +9,13 @@ use super::schema::Schema;
 use super::types::{Declaration, Integer, Type};
 use gridloom_base::limits::LAYOUT_BYTES_MAX;
 
-/// Size and place of a declaration.
+/// Size, alignment and offsets of a declaration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Shape {
-    /// Bytes, padding included.
+    /// Bytes, including padding.
     pub size: u64,
     pub align: u64,
-    /// Where each field of a struct begins; all 0 in a union, none in an enum.
+    /// Offset of each field of a struct; all 0 in a union, none in an enum.
     pub offsets: Vec<u64>,
 }
 
@@ -24,12 +24,12 @@ pub struct Shape {
 pub(super) struct Sizes<'a> {
     pub(super) schema: &'a Schema,
     pub(super) abi: &'a Abi,
-    /// As [`shapes`] gave them.
+    /// As returned by [`shapes`].
     pub(super) shapes: &'a [Shape],
 }
 
 impl Sizes<'_> {
-    /// Bytes of a value of that type.
+    /// Size of a value of that type, bytes.
     pub(super) fn of(self, ty: &Type) -> u64 {
         self.size_align(ty).0
     }

@@ -1,7 +1,7 @@
 //! Slots: the parts of a value's memory that must be checked. They are pointers, bools, enums, unions and dynamic arrays.
-//! All other bytes are right whatever they are, so a block without slots is never walked.
+//! All other bytes are valid whatever they are, so a block without slots is never walked.
 //!
-//! Structs inside structs are flattened at compile time; arrays of values with slots stay loops.
+//! Nested structs are flattened when slots are compiled; arrays of values with slots stay loops.
 
 use super::error::{Fault, Problem};
 use super::schema::params;
@@ -11,7 +11,7 @@ use super::words::{Word, read_unsigned};
 use gridloom_idl::Expr;
 use gridloom_idl::signature::Param;
 
-/// Something to look at, `at` bytes into the element.
+/// A part to check, `at` bytes into the element.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) path: String,
@@ -43,11 +43,11 @@ pub(super) enum SlotExtent {
 pub(super) struct Count {
     expr: Expr,
     params: Vec<Param>,
-    /// The fields that are integers, by index.
+    /// The integer fields, by index.
     words: Vec<Option<Word>>,
 }
 
-/// A pointer met in an element: where it is, and how many elements it must have (0 for a string: up to its NUL).
+/// A pointer found in an element: its position, and the required number of elements (0 for a string: up to its NUL).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Met {
     pub(super) at: u64,
@@ -63,14 +63,14 @@ pub(super) enum Rule {
     Text,
 }
 
-/// Where the memory that is looked at comes from.
+/// The source of the memory that is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     Message,
     Program,
 }
 
-/// Slots of one value, over all its parts: bounds what a declaration of arrays in arrays costs.
+/// Maximum number of slots of one value, over all its parts: bounds the cost of a declaration of nested arrays.
 const SLOTS_MAX: usize = 1 << 16;
 
 pub(super) fn compile(sizes: Sizes<'_>, ty: &Type) -> Result<Vec<Slot>, Box<Fault>> {
@@ -139,7 +139,7 @@ impl Compiler<'_> {
             .zip(offsets)
             .map(|(field, offset)| match &field.ty {
                 Type::Integer(integer) => Some(Word::new(abi, *integer, at + offset)),
-                // Of the types left only an enum is a tag.
+                // Among the remaining types only an enum can be a tag.
                 Type::Named(_) => Some(Word::new(abi, Integer::Int, at + offset)),
                 _ => None,
             })
@@ -190,7 +190,7 @@ impl Compiler<'_> {
 }
 
 impl SlotExtent {
-    /// How many elements must be there.
+    /// Returns the required number of elements.
     fn needed(&self, memory: &[u8], base: u64) -> Result<(u64, Rule), Problem> {
         match self {
             SlotExtent::One => Ok((1, Rule::One)),
@@ -210,8 +210,8 @@ impl SlotExtent {
     }
 }
 
-/// Looks at the slots of the element of `memory` that begins at `base`; `on_pointer` gets each pointer's place and value.
-/// A program's own memory may have dynamic arrays with room to spare, a message may not.
+/// Checks the slots of the element of `memory` that begins at `base`; `on_pointer` receives each pointer's position and value.
+/// In a program's own memory, the capacity of a dynamic array may exceed its length; in a message it may not.
 pub(super) fn visit(
     sizes: Sizes<'_>,
     slots: &[Slot],
@@ -266,7 +266,7 @@ pub(super) fn visit(
     Ok(())
 }
 
-/// Sets the capacity of each dynamic array to its length: what a sender has reserved beyond does not travel.
+/// Sets the capacity of each dynamic array to its length: reserved space is not sent.
 pub(super) fn trim(slots: &[Slot], memory: &mut [u8], base: u64) {
     for slot in slots {
         let at = base + slot.at;
@@ -291,7 +291,7 @@ pub(super) fn trim(slots: &[Slot], memory: &mut [u8], base: u64) {
     }
 }
 
-/// The types that the pointers among the slots point to.
+/// Returns the target types of the pointers among the slots.
 pub(super) fn targets(slots: &[Slot]) -> Vec<usize> {
     let mut found = Vec::new();
     for slot in slots {

@@ -1,4 +1,4 @@
-//! The cases that people think of: layouts as compilers have them, sharing, cycles, errors and their texts.
+//! Hand-written cases: layouts as compilers have them, sharing, cycles, errors and their texts.
 
 use std::sync::Arc;
 
@@ -244,12 +244,12 @@ fn broken_messages_are_named() {
     };
     assert_eq!(opened("Matrix", &good), "right");
     assert_eq!(opened("Row", &good), "message 'Row': it is of type 'Matrix', expected 'Row'");
-    assert!(broken(0, 0).contains("bytes came under its name, which is a typed message's"));
+    assert!(broken(0, 0).contains("raw bytes were received under its name"));
     assert!(broken(4, 99).contains("machine number 99"));
     assert_eq!(broken(memory, 2), "message 'Matrix', field 'data', byte 8: 1 elements of double where 2 are needed");
     assert!(broken(memory + 8, 200).contains("a pointer to 0xc8, where there is no double"));
     assert!(broken(memory + 8, 0).contains("a null pointer where 1 elements of double are needed"));
-    assert!(opened("Matrix", &good[..good.len() - 1]).contains("its blocks take 24 bytes, and 23 came"));
+    assert!(opened("Matrix", &good[..good.len() - 1]).contains("its blocks take 24 bytes, but 23 were received"));
 }
 
 #[test]
@@ -292,13 +292,16 @@ fn mistakes_in_declarations_have_a_place_and_a_remedy() {
     let cases = [
         (
             "struct S { void *p; };",
-            "t.h:1:12: void says nothing that could be converted; declare what the pointer leads to",
+            "t.h:1:12: void has no type to convert; declare the type that the pointer points to",
         ),
-        ("struct S { int n : 3; };", "t.h:1:18: bit-fields lie differently on each machine; use whole integers"),
+        (
+            "struct S { int n : 3; };",
+            "t.h:1:18: bit-fields are laid out differently on each machine; use whole integers",
+        ),
         ("struct S { int n[]; };", "t.h:1:17: an array without a size; use a pointer with GRIDLOOM_LENGTH"),
-        ("struct S {\n  long double x; };", "t.h:2:3: a long double is another number on each machine; use double"),
-        ("struct S { int (*f)(int); };", "t.h:1:20: functions are no data; leave this field out of the message"),
-        ("struct S { foo x; };", "t.h:1:12: 'foo' is no type that is known here; declare it first"),
+        ("struct S {\n  long double x; };", "t.h:2:3: long double differs between machines; use double"),
+        ("struct S { int (*f)(int); };", "t.h:1:20: functions are not data; leave this field out of the message"),
+        ("struct S { foo x; };", "t.h:1:12: 'foo' is not a known type; declare it first"),
         ("struct P { int x; }; struct S { P x; };", "t.h:1:33: 'P' is declared as a struct; write 'struct P'"),
         ("struct S { struct T *x; };", "t.h:1:19: 'T' is used and nowhere declared; declare it in this text"),
         ("struct S { int n; int *p\n GRIDLOOM_LENGTH( m+1); };", "t.h:2:19: unknown name 'm'; the fields are: n, p"),
@@ -307,12 +310,12 @@ fn mistakes_in_declarations_have_a_place_and_a_remedy() {
             "union U { int i GRIDLOOM_CASE(1); }; struct S { union U u; };",
             "t.h:1:45: type 'S': field 'u' is a union without a tag; add GRIDLOOM_TAG(field)",
         ),
-        ("union U { int i; };", "t.h:1:16: member 'i' needs GRIDLOOM_CASE(constant), the tag that stands for it"),
+        ("union U { int i; };", "t.h:1:16: member 'i' needs GRIDLOOM_CASE(constant), the tag that selects it"),
         ("struct S { int x; } y;", "t.h:1:21: expected ';' after the declaration: messages have no variables, got 'y'"),
-        ("struct S { int x, x; };", "t.h:1:8: type 'S': 'x' stands in it twice"),
+        ("struct S { int x, x; };", "t.h:1:8: type 'S': 'x' is in it twice"),
         (
             "struct S { double n; int *p GRIDLOOM_LENGTH(n); };",
-            "t.h:1:8: type 'S': field 'p' has a length that uses 'n', which is no integer",
+            "t.h:1:8: type 'S': field 'p' has a length that uses 'n', which is not an integer",
         ),
     ];
     for (text, expected) in cases {

@@ -1,5 +1,5 @@
-//! A message type as the C declarations that [`parse`](super::c_parse::parse) reads: what its hash is over, and what
-//! travels with a message that describes itself. Declarations stand after those that they contain by value.
+//! Prints a message type as the C declarations that [`parse`](super::c_parse::parse) reads. Its hash is over this text, and a
+//! message that describes itself contains it. Each declaration follows those that it contains by value.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ pub(super) fn field_text(field: &Field, fields: &[Field], all: &[Declaration]) -
     text
 }
 
-/// A name with its type, as C declares it.
+/// A name with its type, in C's syntax.
 pub(super) fn declarator(ty: &Type, name: &str, all: &[Declaration]) -> String {
     let mut inner = name.to_string();
     let mut suffix = "";

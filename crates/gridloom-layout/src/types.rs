@@ -1,13 +1,13 @@
-//! Abstract types of messages: what a C declaration says, before any machine decides about sizes and offsets.
+//! Abstract types of messages: the content of a C declaration, independent of any machine's sizes and offsets.
 //!
-//! `char` is a character code, one byte that is carried as it is; whether it is signed differs between machines. A small
-//! number is `int8_t` or `signed char`. An enum is stored as an `int`.
+//! `char` is a character code, one byte that is sent unchanged; whether it is signed differs between machines. For a small
+//! number use `int8_t` or `signed char`. An enum is stored as an `int`.
 //!
 //! These types are plain data and may be inconsistent; [`Schema::new`](super::Schema::new) checks them once.
 
 use gridloom_idl::Expr;
 
-/// Integer types of C. Those named after C's words have the size that the machine gives them.
+/// Integer types of C. Those named after C's words have the machine's size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum Integer {
@@ -33,7 +33,7 @@ pub enum Integer {
 }
 
 impl Integer {
-    /// All of them, in declaration order.
+    /// All integer types, in declaration order.
     pub const ALL: [Integer; 18] = [
         Integer::Int8,
         Integer::Int16,
@@ -79,12 +79,12 @@ impl Integer {
         }
     }
 
-    /// The type of that C name, in the spelling of [`Integer::name`].
+    /// Returns the type of that C name, in the spelling of [`Integer::name`].
     pub fn from_name(name: &str) -> Option<Integer> {
         Integer::ALL.into_iter().find(|integer| integer.name() == name)
     }
 
-    /// Whether it holds negative numbers.
+    /// True if it holds negative numbers.
     pub const fn is_signed(self) -> bool {
         matches!(
             self,
@@ -122,16 +122,16 @@ pub enum Type {
 pub struct Pointer {
     /// The type of one element.
     pub target: Type,
-    /// How many there are.
+    /// The number of elements.
     pub extent: Extent,
 }
 
-/// How many elements a pointer points to.
+/// The number of elements that a pointer points to.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Extent {
     /// One, or none if the pointer is null.
     One,
-    /// As many as the expression says; its parameters are the fields of the struct that the pointer is a field of.
+    /// The value of the expression, whose parameters are the fields of the struct that contains the pointer.
     /// With 0 elements the pointer is null.
     Count(Expr),
     /// Characters up to a NUL, or none if the pointer is null. The target is `char`.
@@ -143,7 +143,7 @@ pub enum Extent {
 pub enum Declaration {
     /// Fields one after the other.
     Struct(Struct),
-    /// One of several fields, at the same place.
+    /// One of several fields, at the same position.
     Union(Union),
     /// Named integers.
     Enum(Enum),
@@ -164,10 +164,11 @@ pub struct Struct {
     pub name: String,
     /// Its fields, in the order of memory.
     pub fields: Vec<Field>,
-    /// Without padding between and after the fields.
+    /// True if there is no padding between and after the fields.
     pub packed: bool,
-    /// A dynamic array: the fields are `T *data`, counted by `length`, `size_t length` and `size_t capacity`. A message
-    /// has no room beyond the length, so the capacity equals it there.
+    /// True for a dynamic array: the fields are `T *data`, counted by `length`, `size_t length` and `size_t capacity`.
+    /// In a message
+    /// the capacity equals the length.
     pub dynamic: bool,
 }
 
@@ -176,22 +177,22 @@ pub struct Struct {
 pub struct Field {
     pub name: String,
     pub ty: Type,
-    /// For a union: the field of the same struct, by index, that tells the case.
+    /// For a union: index of the field of the same struct that selects the case.
     pub tag: Option<usize>,
 }
 
 impl Field {
-    /// A field that is no union.
+    /// Creates a field that is not a union.
     pub fn new(name: &str, ty: Type) -> Field {
         Field { name: name.to_string(), ty, tag: None }
     }
 }
 
-/// A tagged union. A tag that belongs to no case says that the union holds nothing.
+/// A tagged union. With a tag that belongs to no case, the union is empty.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Union {
     pub name: String,
-    /// What it may hold.
+    /// The possible contents.
     pub cases: Vec<Case>,
 }
 
@@ -199,21 +200,21 @@ pub struct Union {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
     pub name: String,
-    /// The tag that stands for it.
+    /// The tag that selects it.
     pub tag: i64,
-    /// What it holds.
+    /// The type of its content.
     pub ty: Type,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Enum {
     pub name: String,
-    /// Its constants. Several may have one value; then the first name is shown.
+    /// Its constants. Several may have the same value; then the first name is shown.
     pub constants: Vec<(String, i64)>,
 }
 
 impl Enum {
-    /// The first constant with that value.
+    /// Returns the first constant with that value.
     pub fn constant(&self, value: i64) -> Option<&str> {
         self.constants.iter().find(|(_, number)| *number == value).map(|(name, _)| name.as_str())
     }
@@ -238,7 +239,7 @@ impl Type {
         Type::Array(Box::new(element), count)
     }
 
-    /// Whether it is a pointer to one number, or an array of such.
+    /// True if it is a pointer to one number, or an array of such.
     pub(super) fn leads_to_number(&self) -> bool {
         match self {
             Type::Array(element, _) => element.leads_to_number(),
@@ -249,7 +250,7 @@ impl Type {
         }
     }
 
-    /// Makes the string inside it a pointer to one character; whether there was one.
+    /// Turns the string inside it into a pointer to one character; returns whether there was one.
     pub(super) fn make_one_character(&mut self) -> bool {
         match self {
             Type::Array(element, _) => element.make_one_character(),

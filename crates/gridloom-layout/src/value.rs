@@ -1,17 +1,17 @@
-//! A message as values, without sizes, byte orders and addresses. Python gets these; printed messages show them.
+//! A message as values, without sizes, byte orders and addresses. Python uses these; printed messages show them.
 
 use std::fmt;
 
 /// A message's values.
 ///
-/// A value that only one pointer reaches stands where the pointer is. A value that is reached by several pointers, from
-/// its middle, or by a pointer of its own type (lists, trees, graphs) stands in `shared`, and pointers say where. So a
+/// A value that only one pointer reaches is stored in place of the pointer. A value that is reached by several pointers, in
+/// its middle, or by a pointer of its own type (lists, trees, graphs) is stored in `shared`, and pointers refer to it. So a
 /// graph with cycles is a finite value, and nothing recurses deeper than the declaration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Graph {
-    /// The message's struct, or where it stands.
+    /// The message's struct, or a reference to it.
     pub root: Value,
-    /// Arrays of values that are referred to.
+    /// Arrays of values that references point to.
     pub shared: Vec<Vec<Value>>,
 }
 
@@ -28,41 +28,41 @@ pub enum Value {
     Struct(Vec<(String, Value)>),
     /// A fixed, counted or dynamic array.
     List(Vec<Value>),
-    /// The first elements of an array that has more of them, where only those were asked for.
+    /// The first elements of an array that has more, if only the first were requested.
     First {
         /// Name of the elements' type.
         element: String,
-        /// How many there are in each direction.
+        /// Number of elements in each dimension.
         shape: Vec<u64>,
-        /// The first of them.
+        /// The first elements.
         values: Vec<Value>,
     },
-    /// The same of characters.
+    /// An array of characters.
     Bytes(Vec<u8>),
     /// A string, if it is UTF-8; otherwise it is `Bytes`.
     Text(String),
-    /// A null pointer; a union that holds nothing.
+    /// A null pointer, or an empty union.
     Null,
-    /// What a pointer to one value points to.
+    /// The target of a pointer to one value.
     To(Box<Value>),
-    /// A pointer to something shared.
+    /// A pointer to a shared value.
     Reference {
         /// Index into [`Graph::shared`].
         shared: usize,
-        /// Which element.
+        /// Index of the element.
         index: u64,
     },
-    /// A union: the case, and what it holds.
+    /// A union: the case, and its content.
     Case(String, Box<Value>),
 }
 
 impl Graph {
-    /// A message in which nothing is shared.
+    /// Creates a message without shared values.
     pub fn tree(root: Value) -> Graph {
         Graph { root, shared: Vec::new() }
     }
 
-    /// The struct that the message is.
+    /// Returns the struct of the message.
     pub fn root(&self) -> Option<&Value> {
         match &self.root {
             Value::Reference { shared, index } => self.shared.get(*shared)?.get(usize::try_from(*index).ok()?),
@@ -79,7 +79,7 @@ impl Value {
         }
     }
 
-    /// A word for its kind, for error messages.
+    /// Returns a word for its kind, for error messages.
     pub(super) fn kind(&self) -> String {
         match self {
             Value::Integer(number) => format!("the integer {number}"),
@@ -99,7 +99,7 @@ impl Value {
     }
 }
 
-/// Elements of a list that are shown.
+/// Maximum number of elements of a list that are shown.
 const SHOWN_MAX: usize = 64;
 
 impl fmt::Display for Value {
@@ -145,7 +145,7 @@ fn write_list(f: &mut fmt::Formatter<'_>, values: &[Value]) -> fmt::Result {
 }
 
 impl fmt::Display for Graph {
-    /// The message, and on a line of its own each `#n` that is referred to.
+    /// Prints the message, and each referenced `#n` on a line of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.root)?;
         for (number, values) in self.shared.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! A checked message's values, straight from the sender's representation.
+//! Reads a checked message's values directly from the sender's representation.
 //!
-//! The recursion is as deep as the declaration: what may be longer (a list) or wider (a shared part) than it stands in
+//! The recursion is as deep as the declaration: longer (a list) or wider (a shared part) structures are stored in
 //! [`Graph::shared`](super::Graph::shared).
 
 use gridloom_base::limits::LAYOUT_SHOWN_FACTOR;
@@ -15,7 +15,7 @@ use super::types::{Declaration, Extent, Integer, Pointer, Type};
 use super::value::{Graph, Value};
 use super::words::Word;
 
-/// The values; of an array of more than `first` elements those only.
+/// Returns the values; of an array of more than `first` elements only the first ones.
 pub(super) fn read(message: &Message<'_>, first: u64) -> Result<Graph, LayoutError> {
     let shared = shared_blocks(message)?;
     let numbers = vec![None; message.blocks.len()];
@@ -23,7 +23,8 @@ pub(super) fn read(message: &Message<'_>, first: u64) -> Result<Graph, LayoutErr
     let mut reader = Reader { message, shared, numbers, met: Vec::new(), hint: 0, first, left };
     let root = reader.place(Target { block: 0, index: message.root });
     let mut values = Vec::new();
-    // Numbered as they are met, breadth first, so that equal values are equal graphs in whatever order their blocks came.
+    // Numbered in the order in which they are reached, breadth first, so that equal values are equal graphs whatever the order of
+    // their blocks.
     while let Some(block) = reader.met.get(values.len()).copied().filter(|_| (values.len() as u64) < first) {
         let found = &message.blocks[block];
         values.push(match &message.form.schema.targets()[found.target as usize] {
@@ -34,8 +35,8 @@ pub(super) fn read(message: &Message<'_>, first: u64) -> Result<Graph, LayoutErr
     Ok(Graph { root, shared: values })
 }
 
-/// Which blocks are shared: those that pointers of their own type may lead to, and those that are led to from more than
-/// one place or as parts.
+/// Returns which blocks are shared: those that pointers of their own type may lead to, and those that are reached from several
+/// places or in part.
 fn shared_blocks(message: &Message<'_>) -> Result<Vec<bool>, LayoutError> {
     let blocks = &message.blocks;
     let mut reached = vec![false; blocks.len()];
@@ -46,7 +47,7 @@ fn shared_blocks(message: &Message<'_>) -> Result<Vec<bool>, LayoutError> {
     let pass = message.each_pointer(&mut |_, met, place| {
         let block = &blocks[place.block];
         let again = std::mem::replace(&mut reached[place.block], true);
-        // Looked at once for each block: a string that many pointers lead to is long only once.
+        // Checked once for each block: a string that many pointers lead to is measured only once.
         let whole = !again
             && place.index == 0
             && match met.rule {
@@ -63,18 +64,18 @@ fn shared_blocks(message: &Message<'_>) -> Result<Vec<bool>, LayoutError> {
 struct Reader<'a, 'm> {
     message: &'a Message<'m>,
     shared: Vec<bool>,
-    /// Numbers of the shared blocks that were met.
+    /// Numbers of the shared blocks that were reached.
     numbers: Vec<Option<usize>>,
     met: Vec<usize>,
     hint: usize,
-    /// Elements to read of each array.
+    /// Maximum number of elements to read of each array.
     first: u64,
-    /// The same of all arrays that are left.
+    /// Remaining number of elements to read of all arrays together.
     left: u64,
 }
 
 impl Reader<'_, '_> {
-    /// A reference to what is shared, or the value itself.
+    /// Returns a reference to a shared value, or the value itself.
     fn place(&mut self, place: Target) -> Value {
         match self.reference(place) {
             Some(reference) => reference,
@@ -106,7 +107,7 @@ impl Reader<'_, '_> {
         self.bytes(&memory[block.start as usize..(block.start + block.count) as usize])
     }
 
-    /// The first characters, if there are too many.
+    /// Returns the first characters, if there are too many.
     fn beginning<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let shown = usize::try_from(self.first.saturating_mul(LAYOUT_SHOWN_FACTOR)).ok()?;
         bytes.get(..shown).filter(|first| first.len() < bytes.len())
@@ -125,7 +126,7 @@ impl Reader<'_, '_> {
     fn text(&self, place: Target) -> Value {
         let bytes = self.message.text(place);
         if let Some(first) = self.beginning(bytes) {
-            // Half a character at the end is left out.
+            // An incomplete character at the end is left out.
             let first = String::from_utf8_lossy(first);
             let values = vec![Value::Text(first.trim_end_matches(char::REPLACEMENT_CHARACTER).into())];
             return Value::First { element: "char".into(), shape: vec![bytes.len() as u64], values };
@@ -136,7 +137,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// How many of so many elements are read.
+    /// Returns how many of `count` elements are read.
     fn shown(&mut self, count: u64) -> u64 {
         let shown = count.min(self.first).min(self.left);
         self.left -= shown;
@@ -181,7 +182,7 @@ impl Reader<'_, '_> {
             Type::Array(element, count) => {
                 let (leaf, shape) = flat(element, *count);
                 let total = shape.iter().product::<u64>();
-                // What is too long is shown as one row.
+                // An array that is too long is shown as one row.
                 let (element, count) = if total > self.first { (leaf, total) } else { (&**element, *count) };
                 let stride = form.size_of(element);
                 self.list(leaf, shape, count, |reader, index| reader.value(element, at + index * stride))
@@ -230,7 +231,7 @@ impl Reader<'_, '_> {
                     };
                     let evaluate = |extent: &Expr| extent.evaluate_extent(&params(&declared.fields), &integer);
                     let needed = evaluate(count).expect("lengths were checked with the message");
-                    // A factor by itself may be anything: (m - n) of (m - n) * (m - n).
+                    // A single factor may have any value: (m - n) of (m - n) * (m - n).
                     let shape: Option<Vec<u64>> = factors(count).into_iter().map(|part| evaluate(part).ok()).collect();
                     self.pointer(pointer, needed, shape.unwrap_or_else(|| vec![needed]), at)
                 }
@@ -273,7 +274,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// What an array of arrays has in the end, and its extents.
+/// Returns the innermost element type of nested arrays, and their extents.
 fn flat(element: &Type, count: u64) -> (&Type, Vec<u64>) {
     let (mut leaf, mut shape) = (element, vec![count]);
     while let Type::Array(element, count) = leaf {
@@ -283,7 +284,7 @@ fn flat(element: &Type, count: u64) -> (&Type, Vec<u64>) {
     (leaf, shape)
 }
 
-/// `m * n` as `m` and `n`.
+/// Splits `m * n` into `m` and `n`.
 fn factors(extent: &Expr) -> Vec<&Expr> {
     match extent {
         Expr::Binary(BinaryOp::Multiply, left, right) => [factors(left), factors(right)].concat(),
@@ -291,7 +292,7 @@ fn factors(extent: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// A type's name as NumPy has it, if it does.
+/// Returns the NumPy name of a type, if it has one.
 fn element_name(ty: &Type, declarations: &[Declaration]) -> String {
     match ty {
         Type::Integer(integer) => integer.name().trim_end_matches("_t").to_string(),

@@ -1,7 +1,7 @@
-//! A message from values, in the representation of any machine.
+//! Encodes values as a message, in the representation of any machine.
 //!
-//! What a struct's other fields tell may be left out: a field that is the length of one counted array, the tag of a union.
-//! What pointers lead to is written breadth first, without recursion; so a value may be as deep as it likes.
+//! Fields that follow from others may be left out: the length of one counted array, the tag of a union.
+//! The targets of pointers are written breadth first, without recursion, so a value may have any depth.
 
 use std::collections::VecDeque;
 
@@ -18,13 +18,13 @@ use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_idl::Expr;
 
 impl Form {
-    /// The message of those values.
+    /// Encodes the values as a message.
     ///
     /// # Errors
-    /// If a value does not fit its field: the field, the value and what was expected.
+    /// If a value does not fit its field: the field, the value and the expected kind.
     pub fn encode_values(&self, graph: &Graph) -> Result<Vec<u8>, LayoutError> {
         let bytes = self.write_values(graph).map_err(|fault| self.fail(fault))?;
-        // References and lengths that do not fit together are found as a receiver finds them.
+        // Inconsistent references and lengths are found by the receiver's check.
         let header = Header::parse(&bytes).map_err(|problem| self.fail(Fault::whole(problem)))?;
         Message::check(header, self)?;
         Ok(bytes)
@@ -60,13 +60,13 @@ impl Form {
     }
 }
 
-/// What a block is made of.
+/// The content of a block.
 #[derive(Clone, Copy)]
 enum Content<'v> {
     One(&'v Value),
     Many(&'v [Value]),
     Bytes(&'v [u8]),
-    /// With a NUL behind.
+    /// Followed by a NUL.
     Text(&'v [u8]),
 }
 
@@ -93,7 +93,7 @@ struct Writer<'v> {
     blocks: Vec<Out<'v>>,
     /// The block of each shared array that was referred to.
     shared: Vec<Option<usize>>,
-    /// Pointers to be set: block, place in it, block and element pointed to.
+    /// Pointers to set: block, position in it, target block and element.
     links: Vec<(usize, u64, usize, u64)>,
     open: VecDeque<usize>,
     total: u64,
@@ -117,7 +117,7 @@ impl<'v> Writer<'v> {
         Ok(self.blocks.len() - 1)
     }
 
-    /// The block of something shared, which has one type.
+    /// Returns the block of a shared array, which has one type.
     fn shared_block(&mut self, shared: usize, target: usize) -> Result<usize, Box<Fault>> {
         let graph = self.graph;
         let Some(values) = graph.shared.get(shared).filter(|values| !values.is_empty()) else {
@@ -341,7 +341,7 @@ impl<'v> Writer<'v> {
         }
     }
 
-    /// Whether each list is as long as the fields say: a receiver would not notice one that is too long.
+    /// Checks that each list is as long as the fields say: a receiver would not notice one that is too long.
     fn check_lengths(&self, block: usize, index: usize, at: u64, given: &[(String, Value)]) -> Result<(), Box<Fault>> {
         let form = self.form;
         let Declaration::Struct(declared) = &form.schema.declarations()[index] else { return Ok(()) };
@@ -444,7 +444,7 @@ fn tag_value(value: &Value, ty: &Type, all: &[Declaration]) -> Option<i128> {
     }
 }
 
-/// The value of a field that was left out, if another one tells it.
+/// Returns the value of a field that was left out, if it follows from another one.
 fn implied(number: usize, declared: &Struct, given: &[(String, Value)], all: &[Declaration]) -> Option<i128> {
     for field in &declared.fields {
         let value = given.iter().find(|(name, _)| *name == field.name).map(|(_, value)| value);

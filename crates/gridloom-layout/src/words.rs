@@ -1,10 +1,10 @@
-//! Integers in the memory of any machine: of 1, 2, 4 or 8 bytes, in its byte order.
+//! Integers in the memory of any machine, of 1, 2, 4 or 8 bytes, in its byte order.
 
 use super::abi::Abi;
 use super::types::Integer;
 use gridloom_base::ByteOrder;
 
-/// Where an integer lies, and how to read it.
+/// Position and format of an integer in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Word {
     pub(super) at: u64,
@@ -14,19 +14,19 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// An integer of that C type, `at` bytes into an element.
+    /// Creates the word of an integer of that C type, `at` bytes into an element.
     pub(super) fn new(abi: &Abi, integer: Integer, at: u64) -> Word {
         Word { at, bytes: abi.size_of(integer) as u8, signed: integer.is_signed(), order: abi.byte_order() }
     }
 
-    /// The integer in the element that begins at `base`.
+    /// Reads the integer in the element that begins at `base`.
     pub(super) fn get(&self, memory: &[u8], base: u64) -> i128 {
         let unsigned = read_unsigned(memory, base + self.at, self.bytes, self.order);
         let unused = 64 - 8 * u32::from(self.bytes);
         if self.signed { i128::from((unsigned << unused) as i64 >> unused) } else { i128::from(unsigned) }
     }
 
-    /// Writes it, or says that it does not fit.
+    /// Writes the integer; fails if it does not fit.
     pub(super) fn set(&self, memory: &mut [u8], base: u64, value: i128) -> Result<(), ()> {
         let bits = 8 * u32::from(self.bytes);
         let (least, most) =

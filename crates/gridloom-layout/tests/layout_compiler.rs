@@ -1,4 +1,4 @@
-//! Computed layouts beside those of the C compiler of this machine, also for i386 if it can compile for it (no library
+//! Compares computed layouts with those of this machine's C compiler, also for i386 if it can compile for it (no library
 //! is needed): each size, alignment and offset becomes an assertion in C.
 
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gridloom_layout::types::{Declaration, Type};
 use gridloom_layout::{Abi, Form, parse};
 
-/// What the annotations are to a C compiler.
+/// The annotations' definitions for a C compiler.
 const HEADER: &str = include_str!("../include/gridloom_layout.h");
 
 const DECLARATIONS: &str = "
@@ -52,7 +52,7 @@ fn assertions(machine: Abi) -> String {
     text
 }
 
-/// Whether the compiler takes the text; `None` if it cannot compile for that machine.
+/// Returns whether the compiler accepts the text; `None` if it cannot compile for that machine.
 fn compiles(flags: &[&str], text: &str) -> Option<Result<(), String>> {
     let run = |text: &str| {
         let mut compiler = Command::new("cc")

@@ -1,9 +1,9 @@
-//! Seconds that mapping takes, and memory, for graphs of layers: `cargo run --release -p gridloom-map --example map_speed`.
+//! Measures the time and memory that mapping takes for layered graphs: `cargo run --release -p gridloom-map --example map_speed`.
 //!
-//! `map_speed short` shows what part of its predicted time the mapping of a small group takes, from one call to a thousand.
+//! `map_speed short` shows the ratio of mapping time to predicted run time for small groups, from one call to a thousand.
 //!
-//! With four arguments, only these: `map_speed HEURISTIC TASKS SERVERS WIDTH`. The memory is the largest that the process has
-//! had so far (Linux), graph and plan included: run one case alone to learn its own.
+//! With four arguments, it measures one case: `map_speed HEURISTIC TASKS SERVERS WIDTH`. The memory shown is the peak of the
+//! whole process so far (Linux), including graph and plan. To measure the memory of one case, run it alone.
 
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ fn main() {
     measure("heft", 1_000_000, 100, 200);
 }
 
-/// Maps layers of `width` tasks and prints what it took.
+/// Maps layers of `width` tasks and prints the time and memory used.
 fn measure(spec: &str, tasks: usize, servers: usize, width: usize) {
     let (outline, grid) = (layers(tasks, width), grid(servers));
     let heuristic = Spec::parse(spec).and_then(|spec| spec.heuristic()).expect("the spec is known");
@@ -85,14 +85,14 @@ fn short(spec: &str) {
     }
 }
 
-/// Largest memory of this process so far.
+/// Peak memory of this process so far.
 fn peak_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? / 1024)
 }
 
-/// Layers of `width` tasks, each with two inputs from the layer before and all reading one datum of the client.
+/// Layers of `width` tasks. Each task has two inputs from the layer before, and all tasks read one datum of the client.
 fn layers(tasks: usize, width: usize) -> Outline {
     let mut rng = SplitMix64::new(1);
     let source = OutlineDatum {

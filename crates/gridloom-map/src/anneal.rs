@@ -1,7 +1,7 @@
-//! `anneal`: simulated annealing over servers and order of tasks, from the plan of another heuristic. A worse plan is taken
-//! now and then, ever more seldom, so that the search leaves local minima that [`super::local`] is stuck in.
+//! `anneal`: simulated annealing over the servers and the order of tasks, starting from the plan of another heuristic. A worse
+//! plan is sometimes accepted, with decreasing probability, so that the search leaves local minima that trap [`super::local`].
 //!
-//! The budget is in steps, not seconds (a step is a task or an argument of it looked at): same problem, same plan.
+//! The budget is in steps, not seconds (a step visits one task or one of its arguments): the same problem gives the same plan.
 //!
 //! Source: Kirkpatrick, Gelatt, Vecchi, *Optimization by simulated annealing*, Science 220, 1983.
 
@@ -15,12 +15,12 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "anneal",
-    about: "a better plan than another heuristic's, by chance and patience",
+    about: "improves another heuristic's plan by simulated annealing",
     source: "Kirkpatrick, Gelatt, Vecchi, Science 220, 1983",
     parameters: &[
         Parameter { name: "from", about: "the heuristic whose plan it starts from", default: "heft" },
-        Parameter { name: "steps", about: "whole number of steps to spend", default: "1000000" },
-        Parameter { name: "seed", about: "whole number that starts the drawing", default: "0" },
+        Parameter { name: "steps", about: "whole number, the step budget", default: "1000000" },
+        Parameter { name: "seed", about: "whole number, the seed of the random numbers", default: "0" },
     ],
     make: |values| {
         let (from, steps, seed) = (values.heuristic("from")?, values.whole("steps")?, values.whole("seed")?);
@@ -29,11 +29,11 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 pub struct Anneal {
-    /// Makes the plan to start from.
+    /// The heuristic that makes the initial plan.
     pub from: Box<dyn Heuristic>,
-    /// Steps to spend.
+    /// Step budget.
     pub steps: u64,
-    /// Starts the drawing: same seed, same plan.
+    /// Seed of the random numbers: the same seed gives the same plan.
     pub seed: u64,
 }
 

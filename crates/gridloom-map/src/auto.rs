@@ -1,27 +1,27 @@
-//! `auto`: the best plan of a portfolio, made better by search, as long as that pays.
+//! `auto`: takes the best plan of a portfolio and improves it by search, as long as the search pays off.
 //!
 //! ```text
-//! members ──plans──▶ judged ──the best──▶ annealed within a budget ──▶ plan
+//! members ──plans──▶ evaluated ──best plan──▶ annealed within a budget ──▶ plan
 //! ```
 //!
-//! With contention ([`Problem::has_contention`]), [`super::contention`] judges plans: copies share cards and links, and the
-//! plan has the judged times. Sources of data are searched too. Without contention, plans are judged as lines
-//! ([`super::pairs`]).
+//! With contention ([`Problem::has_contention`]), [`super::contention`] evaluates plans: copies share NICs and links, and the
+//! plan has the times of that evaluation. The sources of data are searched too. Without contention, plans are evaluated as
+//! lines ([`super::pairs`]).
 //!
-//! **What it may cost.** Budgets are in steps (a count, not a time: same input, same plan), sized so that mapping takes
-//! less than two seconds on one core. They take no more than a small part of the time predicted for `heft`'s plan. So
-//! mapping takes less than 5 % of the group's time, as long as `heft` itself does. The shorter a group is, the fewer
-//! members map it; the shortest have the plan of `heft`, judged once.
+//! **Cost.** Budgets are in steps (a count, not a time: the same input gives the same plan), sized so that mapping takes
+//! less than two seconds on one core. They are also limited to a small part of the time predicted for `heft`'s plan. So
+//! mapping takes less than 5 % of the group's time, provided that `heft` itself does. The shorter a group is, the fewer
+//! members map it. The shortest groups get the plan of `heft`, evaluated once.
 //!
-//! **What need not move does not.** Figures of real groups are estimates. So of the plans that end within `slack` of the earliest
-//! found, the one that moves fewest bytes is as good, and safer ([`tidy`]). Recorded workflows have exact figures
-//! ([`Problem::has_exact_figures`]): for them only the end counts.
+//! **Avoiding transfers.** The figures of real groups are estimates. So among the plans that end within `slack` of the earliest
+//! end found, the one that moves the fewest bytes is taken: it is as good, and safer ([`tidy`]). Recorded workflows have exact
+//! figures ([`Problem::has_exact_figures`]): for them only the end counts.
 //!
-//! **Large groups.** Above [`MEMBERS_TASKS_MAX`] tasks, [`JUDGED_TASKS_MAX`] with contention, only `heft` makes a plan to start
-//! from, since others take time that grows with the square of the tasks. Where plans are not judged with contention
-//! ([`can_judge`]), a group has the plan of a contention-free mapper, and its times.
+//! **Large groups.** Above [`MEMBERS_TASKS_MAX`] tasks ([`JUDGED_TASKS_MAX`] with contention), only `heft` makes an initial
+//! plan, since the time of the other members grows with the square of the number of tasks. If plans are not evaluated with
+//! contention ([`can_judge`]), a group gets the plan of a contention-free mapper, with the times of that mapper.
 //!
-//! Measured: see `gridloom map --baseline`.
+//! For measurements, run `gridloom map --baseline`.
 
 mod tidy;
 
@@ -41,21 +41,17 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "auto",
-    about: "the best of several heuristics' plans, judged with contention and made better by search",
+    about: "the best of several heuristics' plans, evaluated with contention and improved by search",
     source: "Kirkpatrick, Gelatt, Vecchi, Science 220, 1983 (the search)",
     parameters: &[
-        Parameter {
-            name: "steps",
-            about: "whole number of steps to spend on the search at most",
-            default: "120000000",
-        },
-        Parameter { name: "seed", about: "whole number that starts the drawing", default: "0" },
+        Parameter { name: "steps", about: "whole number, the maximum number of search steps", default: "120000000" },
+        Parameter { name: "seed", about: "whole number, the seed of the random numbers", default: "0" },
         Parameter {
             name: "slack",
-            about: "ends that differ by less than this part count as equal, and fewer bytes moved decide; 0 for exact figures",
+            about: "ends that differ by less than this fraction count as equal, and then fewer bytes moved decide; 0 for exact figures",
             default: "0.05",
         },
-        Parameter { name: "contention", about: "yes or no: copies share links and cards", default: "yes" },
+        Parameter { name: "contention", about: "yes or no: copies share links and NICs", default: "yes" },
     ],
     make: |values| {
         let (steps, seed) = (values.whole("steps")?, values.whole("seed")?);
@@ -66,53 +62,53 @@ pub(super) const ENTRY: Entry = Entry {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Auto {
-    /// Steps to spend on the search at most.
+    /// Maximum number of search steps.
     pub steps: u64,
-    /// Starts the drawing: same seed, same plan.
+    /// Seed of the random numbers: the same seed gives the same plan.
     pub seed: u64,
-    /// Ends that differ by less than this part count as equal, unless figures are exact.
+    /// Ends that differ by less than this fraction count as equal, unless figures are exact.
     pub slack: f64,
-    /// Whether copies share links and cards, if the problem says so too.
+    /// True to model copies that share links and NICs, if the problem has contention.
     pub contention: bool,
 }
 
-/// Heuristics that make the plans to choose from, besides `heft`.
+/// Heuristics that make candidate plans, besides `heft`.
 const MEMBERS: &[&str] = &["cpop", "min-min", "max-min", "sufferage", "peft", "greedy"];
-/// Those that are tried, too, where all that the client holds is everywhere.
+/// Heuristics that are also run on a variant of the problem in which all data of the client are everywhere.
 const BLIND_MEMBERS: &[&str] = &["cpop", "min-min", "max-min"];
 
-/// Tasks above which only `heft` maps.
+/// Maximum number of tasks that other heuristics than `heft` map.
 pub const MEMBERS_TASKS_MAX: usize = 20_000;
-/// The same where plans are judged, each of which takes a run of the judge.
+/// The same limit with contention, where evaluating a plan takes a run of the judge.
 pub const JUDGED_TASKS_MAX: usize = 3_000;
-/// Tasks up to which branches are searched too, without contention: there it finds the best.
+/// Maximum number of tasks for branch and bound, without contention. Up to this size it finds the best plan.
 const BRANCHED_TASKS_MAX: usize = 12;
-/// Steps that a node of that search counts for, and how many nodes it may look at.
+/// Steps that a node of branch and bound counts for, and the maximum number of nodes.
 const NODE_STEPS: u64 = 500;
 const BRANCHED_NODES_MAX: u64 = 100_000;
 
-/// What a step takes, seconds, as measured: to reckon with, not a promise.
+/// Measured duration of a step, seconds: an estimate for budgets, not a promise.
 const STEP_S: f64 = 5e-9;
-/// Steps that one of the judge counts for, which takes so much longer.
+/// Steps that a step of the judge counts for, since it takes that much longer.
 const JUDGE_STEP: u64 = 10;
-/// Part of the budget that goes into a line without contention, to start from.
+/// Fraction of the budget spent on an initial line without contention.
 const PART_OF_PAIRS: f64 = 0.2;
-/// The same for moving fewer bytes.
+/// Fraction of the budget spent on moving fewer bytes.
 const PART_OF_TIDYING: f64 = 0.3;
-/// Steps that one of mending a plan without contention counts for, and how many of those there are at most.
+/// Steps that one step of polishing a plan without contention counts for, and the maximum number of those steps.
 const POLISH_STEP: u64 = 6;
 const POLISH_STEPS_MAX: u64 = 1_000_000;
-/// A plan with a makespan that near to the bound is the best there is.
+/// A plan whose makespan is within this relative distance of the lower bound is optimal.
 const AT_BOUND: f64 = 1e-12;
-/// Part of the time of `heft`'s plan that the steps may take.
+/// Maximum time of the steps, as a fraction of the time of `heft`'s plan.
 const PART_MAX: f64 = 0.015;
-/// The same with exact figures, where what a search gains is gained.
+/// The same with exact figures, where every improvement found is a real one.
 const PART_MAX_EXACT: f64 = 0.05;
-/// Runs of the judge below which `heft`'s plan has to do, if need be with what several servers read in rings.
+/// Below this number of judge runs, `heft`'s plan is used, with data that several servers read sent in rings if that helps.
 const RUNS_MIN: u64 = 10;
-/// Runs of the judge that the members need besides what they take themselves: each plan is judged several times.
+/// Judge runs that the members need in addition to their own steps: each plan is evaluated several times.
 const MEMBERS_RUNS: u64 = 60;
-/// What the members take themselves, in steps, as measured.
+/// Measured cost of the members themselves, in steps.
 const MEMBERS_STEPS_PER_TASK_AND_SERVER: u64 = 500;
 const MEMBERS_STEPS_PER_PAIR: u64 = 10;
 
@@ -136,13 +132,13 @@ impl Auto {
         if problem.has_exact_figures() { 0.0 } else { self.slack }
     }
 
-    /// Steps that a group may take if the plan of `heft` takes so long.
+    /// Step budget of a group whose `heft` plan takes `seconds`.
     fn worth(&self, problem: &Problem, seconds: f64) -> u64 {
         let part = if problem.has_exact_figures() { PART_MAX_EXACT } else { PART_MAX };
         self.steps.min((part * seconds / STEP_S) as u64)
     }
 
-    /// Plans of `heft` with a mended order, if figures are not exact, and of the portfolio; none if it is stopped.
+    /// Plans of `heft` (with polished order if figures are not exact) and of the portfolio. Empty if mapping is stopped.
     fn members(&self, problem: &Problem, steps: u64) -> Result<Vec<Plan>, MapError> {
         let (slack, polish) = (if problem.has_exact_figures() { 0.05 } else { self.slack }, polish_steps(steps));
         let mended = Heft { slack, polish, ..Heft::PUBLISHED };
@@ -198,7 +194,7 @@ impl Auto {
         Ok(plan_of(problem, &choice, &outcome))
     }
 
-    /// The best choice that so many steps find from those plans.
+    /// Returns the best choice that `steps` steps of search find from those plans.
     fn searched(&self, problem: &Problem, plans: &[Plan], steps: u64) -> Choice {
         let mut lines: Vec<Line> = plans.iter().map(|plan| line_of(problem, plan)).collect();
         let mut starts: Vec<Choice> = plans.iter().map(|plan| choice_of(problem, plan)).collect();
@@ -231,7 +227,7 @@ fn plans_of(specs: &[&str], problem: &Problem) -> Result<Vec<Plan>, MapError> {
     specs.iter().map(|spec| Spec::parse(spec)?.heuristic()?.map(problem)).collect()
 }
 
-/// Lines of `heft`, and of the others named, where all that the client holds is everywhere.
+/// Lines of `heft` and of `others` on the problem in which all data of the client are everywhere.
 fn blind(problem: &Problem, others: &[&str]) -> Vec<Line> {
     let blind = problem.in_pairs(false);
     let heft = Heft::PUBLISHED.map(&blind).ok();
@@ -239,46 +235,46 @@ fn blind(problem: &Problem, others: &[&str]) -> Vec<Line> {
     heft.iter().chain(&others).map(|plan| line_of(&blind, plan)).collect()
 }
 
-/// The best line without contention that a budget finds.
+/// Returns the best line without contention that is found within the budget.
 fn in_pairs(problem: &Problem, lines: &[Line], steps: u64, seed: u64) -> Option<Line> {
     let problem = problem.in_pairs(true);
     let mut pass = Pass::new(&problem)?;
     Some(pairs::anneal(&problem, &mut pass, lines, steps, seed).0)
 }
 
-/// Steps that the members' plans count for.
+/// Estimated steps for making the members' plans.
 fn members_steps(problem: &Problem) -> u64 {
     let (tasks, servers) = (problem.task_count() as u64, problem.client() as u64);
     tasks.saturating_mul(MEMBERS_STEPS_PER_TASK_AND_SERVER * servers + MEMBERS_STEPS_PER_PAIR * tasks)
 }
 
-/// Steps of mending that cost a part of so many.
+/// Polishing steps that cost a fraction of `steps` steps.
 fn polish_steps(steps: u64) -> u64 {
     ((steps as f64 * PART_OF_TIDYING) as u64 / POLISH_STEP).min(POLISH_STEPS_MAX)
 }
 
-/// Steps below which a search finds nothing: one change of each task.
+/// Minimum number of steps for a useful search: one change of each task.
 fn search_min(problem: &Problem) -> u64 {
     let tasks = problem.task_count() as u64;
     tasks.saturating_mul(tasks)
 }
 
-/// What a plan decides.
+/// Converts a plan to the choice that it makes.
 fn choice_of(problem: &Problem, plan: &Plan) -> Choice {
     let Line { servers, order } = line_of(problem, plan);
     Choice { servers, order, sources: sources(problem, plan) }
 }
 
-/// Where a plan has data copied from.
+/// Sources that a plan copies data from.
 fn sources(problem: &Problem, plan: &Plan) -> BTreeMap<(u32, u32), u32> {
     let place = |node| problem.place(node).expect("a plan names places of its problem") as u32;
     let sources = plan.transfers.iter().map(|moved| ((moved.datum, place(moved.to)), place(moved.from)));
-    // Recorded plans do not name the sender of what goes to the client.
+    // Recorded plans do not name the sender of data that go to the client.
     let is_said = |to: u32| !problem.has_exact_figures() || to as usize != problem.client();
     sources.filter(|((_, to), _)| is_said(*to)).collect()
 }
 
-/// The plan that a choice came to.
+/// Builds the plan from a choice and its outcome.
 pub(super) fn plan_of(problem: &Problem, choice: &Choice, outcome: &Outcome) -> Plan {
     let task = |(number, server): (usize, &u32)| Assignment {
         server: problem.node(*server as usize),
@@ -298,7 +294,7 @@ pub(super) fn plan_of(problem: &Problem, choice: &Choice, outcome: &Outcome) -> 
             method: problem.data()[copy.datum as usize].method,
         })
         .collect();
-    // Stable: the legs of a chain that take no time stay in order.
+    // The sort is stable: hops of a chain that take no time stay in order.
     transfers.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then(a.end_s.total_cmp(&b.end_s)));
     Plan {
         heuristic: String::new(),

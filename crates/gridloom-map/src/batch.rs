@@ -1,12 +1,12 @@
-//! The common part of min-min, max-min and sufferage. Of the tasks that are ready, the most urgent is placed next, on the
-//! server where it would end first. The three differ in what is urgent.
+//! The common part of min-min, max-min and sufferage. Among the ready tasks, the most urgent is placed next, on the
+//! server where it would end first. The three differ in their measure of urgency.
 //!
-//! By levels, tasks that become ready wait until all that were ready before are placed. A task goes after those placed on
-//! its server before; no gaps are filled.
+//! By levels, tasks that become ready wait until all tasks that were ready before are placed. A task runs after those already
+//! placed on its server; gaps are not filled.
 //!
-//! A task placed on one server delays others only there. So the best server of a task is searched anew in two
-//! cases only: it was that server and is now no better than the second best, or an input of the task has got a new copy.
-//! So n tasks that are ready at a time take n² short steps, not n² searches over all servers, let alone n³.
+//! A task placed on one server delays others only there. So the best server of a task is searched again in two
+//! cases only: the task's best server was used and is now no better than the second best, or an input of the task has a new
+//! copy. So n tasks that are ready at a time take n² short steps, not n² searches over all servers, let alone n³.
 
 use super::error::MapError;
 use super::order::{Followers, Readers, Waiting};
@@ -15,29 +15,29 @@ use super::problem::Problem;
 use super::schedule::{Offer, Schedule, TwoBest};
 use super::spec::Parameter;
 
-/// The parameter that all have, and its default.
+/// The `levels` parameter of all three heuristics, with its default.
 pub(super) const fn levels(default: &'static str) -> Parameter {
     let about = "yes or no: tasks that become ready wait until all that were ready before are placed";
     Parameter { name: "levels", about, default }
 }
 
-/// What to place first.
+/// The rule that selects the next task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// Of two tasks, the one with more of it goes first; of equal ones, the one that became ready first.
+    /// Tasks with higher urgency are placed first. Among equals, the task that became ready first is placed first.
     pub(super) urgency: fn(&TwoBest) -> f64,
-    /// Whether it looks at the second best server.
+    /// True if the urgency depends on the second best server.
     pub(super) looks_at_second: bool,
-    /// Whether tasks go level by level.
+    /// True if tasks are placed level by level.
     pub(super) levels: bool,
 }
 
-/// A task that is ready and where it would be done first.
+/// A ready task with the server on which it would end first.
 struct Candidate {
     task: u32,
-    /// How many became ready before it.
+    /// Number of tasks that became ready before it.
     position: u32,
-    /// What each server offers, so that looking again for the best takes no look at inputs and links.
+    /// The offer of each server, so that searching the best server again does not evaluate inputs and links.
     offers: Vec<Offer>,
     best: TwoBest,
 }

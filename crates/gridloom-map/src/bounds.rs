@@ -1,16 +1,17 @@
-//! Lower bounds on the makespan of any plan, by the same cost models: each task as if nothing ran beside it.
+//! Lower bounds on the makespan of any plan, by the same cost models. Each task is taken as if nothing ran beside it.
 //!
-//! Three bounds; the largest counts.
-//! 1. **Critical path**: each task as soon as its predecessors have ended, on the server that would end it first if it
-//!    had that server to itself, without communication but for the ends of the path: a source must leave a place that
-//!    holds it, a wanted result must reach the client, each by the best link there is.
+//! There are three bounds; the largest counts.
+//! 1. **Critical path**: each task starts as soon as its predecessors have ended, on the server that would end it first if it
+//!    had that server to itself. Communication counts only at the ends of the path: a source must leave a place that
+//!    holds it, and a wanted result must reach the client, each over the best link available.
 //! 2. **Work**: let p(t, s) be the seconds of task t on server s and m(s) its slots. A plan of length T has, for any
 //!    weights y(s) ≥ 0, Σ_t min_s y(s) p(t, s) ≤ Σ_s y(s) · (work on s) ≤ T · Σ_s y(s) m(s). With y(s) the speed of s
 //!    this is total work over total speed when times are work / speed, and it stays valid when they are not. (The dual
 //!    of the linear program for unrelated machines; Lenstra, Shmoys, Tardos, *Math. Programming* 46, 1990.)
 //! 3. **Work, equal weights**: the same with y(s) = 1, better if few servers can run most tasks.
 //!
-//! Not a bound here: all bytes over the client's link one after another, since the schedules are free of contention.
+//! The time to send all bytes over the client's link one after another is not a bound here, since schedules are free of
+//! contention.
 
 use super::problem::Problem;
 
@@ -19,11 +20,11 @@ pub fn lower_bound(problem: &Problem) -> f64 {
     critical_path(problem, |_| None).max(work(problem))
 }
 
-/// Lower bound on the end of everything if the tasks for which `ended` knows a time end then: bound 1.
+/// Lower bound on the end of everything, given the end times of the tasks for which `ended` returns one. This is bound 1.
 pub fn critical_path(problem: &Problem, ended: impl Fn(usize) -> Option<f64>) -> f64 {
     let client = problem.client();
     let mut seconds = vec![0.0; client];
-    // By datum: nothing that uses it elsewhere than where it is can start before.
+    // For each datum, the earliest start of a task that uses it at another place.
     let mut there_s: Vec<f64> = (0..problem.data().len()).map(|datum| leaving_seconds(problem, datum)).collect();
     let mut bound_s = 0.0f64;
     for task in 0..problem.task_count() {
@@ -47,7 +48,7 @@ pub fn critical_path(problem: &Problem, ended: impl Fn(usize) -> Option<f64>) ->
     bound_s
 }
 
-/// Shortest time in which a source can be at a server at all: 0 if one holds it, else over the client's best link.
+/// Minimum time until a source is at any server: 0 if one holds it, else the time over the client's best link.
 fn leaving_seconds(problem: &Problem, datum: usize) -> f64 {
     let client = problem.client();
     if problem.holders(datum) != [client as u32] {
@@ -83,7 +84,7 @@ pub fn work(problem: &Problem) -> f64 {
     by_speed_s.max(equal_s / useful.iter().map(slots).sum::<f64>())
 }
 
-/// By server: how fast it is, as part of the fastest for each task, on average over the tasks that it can run.
+/// For each server, its speed relative to the fastest one for each task, averaged over the tasks that it can run.
 pub(super) fn speeds(problem: &Problem) -> Vec<f64> {
     let servers = problem.servers().len();
     let mut seconds = vec![0.0; servers];

@@ -1,15 +1,15 @@
 //! `branch-and-bound`: finds the best plan by trying all plans that could be better than the best known. It is for small
-//! groups, and the oracle of the other heuristics' tests. Past its budget it gives the best plan found so far; `exhaustive`
-//! fails then.
+//! groups, and it is the oracle of the other heuristics' tests. When its budget is used up it returns the best plan found so
+//! far, whereas `exhaustive` fails.
 //!
-//! Where plans do not depend on the order of placing, [`super::exact`] searches. Nine tasks on three servers take it a few
-//! milliseconds. Elsewhere this file tries all sequences of [`Schedule::place`], so that no heuristic that makes a sequence is
+//! If plans do not depend on the order of placing, [`super::exact`] searches. Nine tasks on three servers take it a few
+//! milliseconds. Otherwise this file tries all sequences of [`Schedule::place`], so no heuristic that makes such a sequence is
 //! better. Two prunings keep the optimum:
-//! - A partial schedule is given up when its critical path is no shorter than the best plan known.
+//! - A partial schedule is discarded if its critical path is no shorter than the best plan known.
 //! - Two neighbouring placements are independent if they have different servers and no datum in common. Of these, only the
 //!   order with the lower task first is tried.
 //!
-//! Groups of more than [`DESCEND_TASKS_MAX`] tasks get no such search. They have the best plan that annealing finds.
+//! Groups of more than [`DESCEND_TASKS_MAX`] tasks are not searched this way. They get the best plan that annealing finds.
 //!
 //! Source: Land and Doig, *Econometrica* 28(3), 1960 (branch and bound).
 
@@ -29,46 +29,46 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "branch-and-bound",
-    about: "the best plan for about ten tasks; for more, the best that a search within its budget finds",
+    about: "the best plan for about ten tasks; for more, the best that the search finds within its budget",
     source: "Land and Doig, Econometrica 28(3), 1960",
     parameters: &[NODES],
     make: |values| Ok(Box::new(BranchAndBound { nodes: values.whole("nodes")?, must_finish: false })),
 };
 
-/// The line of the one that fails.
+/// Table entry of the variant that fails when its budget is used up.
 pub(super) const EXHAUSTIVE: Entry = Entry {
     name: "exhaustive",
-    about: "the best plan, by trying all; for about ten tasks",
+    about: "the best plan, by trying all plans; for about ten tasks",
     make: |values| Ok(Box::new(BranchAndBound { nodes: values.whole("nodes")?, must_finish: true })),
     ..ENTRY
 };
 
 const NODES: Parameter = Parameter {
     name: "nodes",
-    about: "whole number of partial schedules to look at before giving up, of groups of 16 tasks; fewer of larger ones",
+    about: "whole number, the maximum number of partial schedules for groups of up to 16 tasks; fewer for larger groups",
     default: "300000",
 };
 
-/// Steps of annealing before the search, no more than it may look at nodes: the better the plan known, the less is left to
-/// try.
+/// Maximum number of annealing steps before the search, which are also limited to the search's node budget. The better the
+/// known plan is, the fewer nodes are left to try.
 const START_STEPS_MAX: u64 = 100_000;
 
-/// Tasks that are looked at in the time that one node is reckoned with.
+/// Number of tasks visited in the time that the budget assumes for one node.
 const TASKS_OF_A_NODE: usize = 16;
-/// Tasks of which all sequences are tried: of more, no budget would reach the end of one branch of thousands.
+/// Maximum number of tasks for trying all sequences. With more, no budget would reach the end of one branch of thousands.
 const DESCEND_TASKS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub struct BranchAndBound {
-    /// Partial schedules to look at before giving up.
+    /// Maximum number of partial schedules to visit.
     pub nodes: u64,
-    /// Whether giving up is an error.
+    /// True if running out of budget is an error.
     pub must_finish: bool,
 }
 
 impl Heuristic for BranchAndBound {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
-        // A look at a large group takes longer.
+        // Visiting a partial schedule of a large group takes longer.
         let tasks = problem.task_count();
         let nodes = self.nodes / (1 + tasks / TASKS_OF_A_NODE) as u64;
         let bound_s = bounds::lower_bound(problem);
@@ -101,7 +101,7 @@ impl Heuristic for BranchAndBound {
     }
 }
 
-/// All sequences of [`Schedule::place`], but those that cannot be better.
+/// Searches all sequences of [`Schedule::place`], except those that cannot be better.
 #[derive(Debug)]
 pub struct Search<'p> {
     pub problem: &'p Problem,
@@ -121,7 +121,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Tries all that follows a partial schedule; `None` if the budget is used up.
+    /// Tries all continuations of a partial schedule; `None` if the budget is used up.
     pub fn descend(&mut self, schedule: &Schedule<'p>, last: Option<(usize, usize)>, placed: usize) -> Option<()> {
         let problem = self.problem;
         if placed == problem.task_count() {
@@ -131,7 +131,7 @@ impl<'p> Search<'p> {
         let mut next = schedule.clone();
         for task in (0..problem.task_count()).filter(|task| is_ready(problem, schedule, *task)) {
             for server in (0..problem.servers().len()).filter(|server| problem.seconds(task, *server).is_some()) {
-                // Nothing is better than the bound: all that is left can only tie.
+                // Nothing is better than the bound: the remaining plans can only tie.
                 if self.best_s() <= self.bound_s {
                     return Some(());
                 }
@@ -158,7 +158,7 @@ fn is_ready(problem: &Problem, schedule: &Schedule, task: usize) -> bool {
     schedule.placed(task).is_none() && problem.inputs(task).iter().all(made)
 }
 
-/// Whether the placement could as well have been made before the last one, and that order is tried elsewhere.
+/// True if the placement could have been made before the last one, and that order is tried elsewhere.
 fn can_come_before(problem: &Problem, (task, server): (usize, usize), (last, last_server): (usize, usize)) -> bool {
     let touched = |datum: &u32| problem.inputs(last).contains(datum) || problem.outputs(last).contains(datum);
     task < last && server != last_server && !problem.inputs(task).iter().any(touched)

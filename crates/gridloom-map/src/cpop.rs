@@ -1,6 +1,6 @@
-//! `cpop`: critical path on a processor. A task's priority is the length of the longest way *through* it. The tasks on
-//! the longest way of all share one server, the one that runs them fastest. Each other task goes where it ends earliest,
-//! also into gaps.
+//! `cpop`: critical path on a processor. A task's priority is the length of the longest path *through* it. The tasks on
+//! the longest path of all share one server, the one that runs them fastest. Each other task is placed where it ends earliest,
+//! including in gaps.
 //!
 //! ```text
 //! priority(t) = up(t) + down(t)
@@ -11,10 +11,11 @@
 //! ```
 //!
 //! Source: Topcuoglu, Hariri, Wu, *Performance-effective and low-complexity task scheduling for heterogeneous
-//! computing*, IEEE TPDS 13(3), 2002. `down=without` is that paper's rank. The default is how the published comparisons
-//! that we check against compute it, among them SAGA's (Coleman, Krishnamachari, *PISA*, 2024): the task itself counts,
-//! not the one before it, and where several tasks wait for nothing they hang from an entry without work. Then the longest
-//! way is that of the entry, few other tasks have just its length, and nearly all are placed as by `heft` in another order.
+//! computing*, IEEE TPDS 13(3), 2002. `down=without` is that paper's rank. The default follows the published comparisons
+//! that we check against, among them SAGA's (Coleman, Krishnamachari, *PISA*, 2024): the task itself counts,
+//! not the one before it, and if several tasks wait for nothing they depend on an added entry task without work. Then the
+//! longest path is that of the entry task, few other tasks have exactly its length, and nearly all are placed as by `heft` in
+//! another order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,11 +32,11 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "cpop",
-    about: "longest way through first, the longest of all on one server",
+    about: "tasks on the longest path first, and the critical path on one server",
     source: "Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002",
     parameters: &[Parameter {
         name: "down",
-        about: "with or without: whether the way from the start to a task counts the task instead of the one before it",
+        about: "with or without: whether the path from the start to a task counts the task instead of the one before it",
         default: "with",
     }],
     make: |values| {
@@ -44,12 +45,12 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-/// Priorities that differ by less than this part of the longest way, or this many seconds, are of that way.
+/// Tasks whose priorities differ from the longest path by less than this fraction, or this many seconds, are on that path.
 const ON_PATH: (f64, f64) = (1e-5, 1e-8);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Cpop {
-    /// Whether the way from the start to a task counts the task itself.
+    /// True if the path from the start to a task includes the task itself.
     pub counts_itself: bool,
 }
 
@@ -69,7 +70,7 @@ impl Heuristic for Cpop {
 
         let mut position = vec![0u32; order.len()];
         order.iter().enumerate().for_each(|(at, task)| position[*task as usize] = at as u32);
-        // Priorities are not negative, so their bits are in order.
+        // Priorities are not negative, so their bits are ordered like their values.
         let key = |task: u32| (priority[task as usize].to_bits(), Reverse(position[task as usize]), task);
         let mut ready: BinaryHeap<_> = entries.into_iter().map(key).collect();
         let mut schedule = Schedule::new(problem);
@@ -88,7 +89,7 @@ impl Heuristic for Cpop {
 }
 
 impl Cpop {
-    /// Longest way from the start to each task, seconds; `order` has tasks after those they depend on.
+    /// Returns the longest path from the start to each task, seconds. `order` must have tasks after those they depend on.
     fn downward_ranks(&self, problem: &Problem, order: &[u32], have_common_entry: bool) -> Vec<f64> {
         let between = MeanLink::between_servers(problem);
         let mean = MeanSeconds::new(problem);
@@ -110,7 +111,7 @@ impl Cpop {
     }
 }
 
-/// Work over mean speed, from the seconds alone.
+/// Work over mean speed, computed from the seconds alone.
 fn seconds_by_mean_speed(problem: &Problem, task: usize, seconds: &mut [f64]) -> f64 {
     problem.seconds_by_server(task, seconds);
     let able = seconds.iter().filter(|seconds| seconds.is_finite());
@@ -118,8 +119,8 @@ fn seconds_by_mean_speed(problem: &Problem, task: usize, seconds: &mut [f64]) ->
     f64::from(count) / speed
 }
 
-/// The server that takes least for all tasks of the path, the first of several; `None` if none can run all, or none is on
-/// it.
+/// Returns the server that takes least time for all tasks of the path, the first of several; `None` if no server can run all
+/// of them, or the path is empty.
 fn server_of_path(problem: &Problem, path: &[usize]) -> Option<usize> {
     let total_s =
         |server: usize| path.iter().map(|task| problem.seconds(*task, server).unwrap_or(f64::INFINITY)).sum::<f64>();

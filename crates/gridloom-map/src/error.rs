@@ -1,4 +1,4 @@
-//! Why a group cannot be mapped. Each text names the value, what stands against it and, where there is one, the remedy.
+//! Why a group cannot be mapped. Each message names the value, the limit or conflict and, if there is one, the remedy.
 
 use thiserror::Error;
 
@@ -18,10 +18,10 @@ pub enum MapError {
         /// The first task that calls it.
         task: usize,
     },
-    /// A task has to run on a server that is not there.
+    /// A task is bound to a server that is not in the grid.
     #[error("task {task} ('{function}') is bound to server {server}, which is not in the grid: it runs on no other")]
     NoSuchServer { task: usize, function: String, server: NodeId },
-    /// The arguments and results of a task fit into no store of a server that offers its function.
+    /// The arguments and results of a task do not fit into the store of any server that offers its function.
     #[error(
         "task {task} ('{function}') needs {needed_bytes} bytes for its arguments and results; the largest store of a \
          server that offers the function has {limit_bytes} bytes: start one with a larger --memory"
@@ -34,7 +34,7 @@ pub enum MapError {
         /// Bytes of the largest store.
         limit_bytes: u64,
     },
-    /// A task reads what itself or a later task makes.
+    /// A task reads a datum that it or a later task makes.
     #[error(
         "task {task} reads datum {datum}, which task {producer} makes: tasks must come after those they depend on, \
          and the graph must not have a cycle"
@@ -49,19 +49,19 @@ pub enum MapError {
     /// The outline contradicts itself.
     #[error("the outline of the group is malformed: {why}")]
     Malformed { why: String },
-    /// A datum that no task makes is at no node of the grid.
+    /// A datum that no task makes is not stored at any node of the grid.
     #[error("datum {datum} is neither made by a task nor held by the client or a server that is known")]
     Unreachable { datum: usize },
-    /// The stated work of a task is no number that time can be computed from.
+    /// The stated work of a task is not a usable number.
     #[error("task {task} ('{function}') states a work of {work_flops} flops; it must be finite and not negative")]
     BadWork {
         task: usize,
         function: String,
-        /// What it states.
+        /// The stated work.
         work_flops: f64,
     },
-    /// What is known of a server or link is no number that time can be computed from.
-    #[error("what is known of {subject} cannot be used: {why}")]
+    /// An estimate for a server or link is not a usable number.
+    #[error("the figures of {subject} cannot be used: {why}")]
     BadEstimate {
         /// The server or link.
         subject: String,
@@ -73,48 +73,48 @@ pub enum MapError {
     /// The spec names no heuristic.
     #[error("unknown heuristic '{name}'; known: {known}")]
     UnknownHeuristic {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         known: String,
     },
-    /// The spec names a parameter that the heuristic has not.
+    /// The spec names a parameter that the heuristic does not have.
     #[error("heuristic '{heuristic}' has no parameter '{parameter}'; {known}")]
     UnknownParameter {
         heuristic: String,
-        /// What was given.
+        /// The given parameter.
         parameter: String,
-        /// The known ones, in words.
+        /// The known parameters, in words.
         known: String,
     },
-    /// The value of a parameter cannot be used.
+    /// The value of a parameter is not accepted.
     #[error("heuristic '{heuristic}': {parameter}={value} cannot be used; {expected}")]
     BadParameter {
         heuristic: String,
         parameter: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What can be.
+        /// The accepted values.
         expected: String,
     },
     /// The spec is not of the form `name[parameter=value,...]`.
-    #[error("'{spec}' is no heuristic: {why}; write it like 'heft' or 'heft[insertion=no]'")]
+    #[error("'{spec}' is not a heuristic: {why}; write it like 'heft' or 'heft[insertion=no]'")]
     BadSpec {
-        /// What was given.
+        /// The given spec.
         spec: String,
         why: String,
     },
-    /// A heuristic of the user's own gave up.
+    /// A heuristic written by the user failed.
     #[error("{why}")]
     Failed { why: String },
-    /// A plan that is given, or what a user's heuristic returned, does not fit.
+    /// An imposed plan, or the result of a user's heuristic, does not fit the group.
     #[error("{subject}: {why}")]
     Unfit {
-        /// What does not fit.
+        /// The plan or heuristic that does not fit.
         subject: String,
-        /// The first thing that does not.
+        /// The first mismatch.
         why: String,
     },
-    /// It was stopped before there was a plan.
+    /// Mapping was stopped before there was a plan.
     #[error("mapping was stopped before it had a plan")]
     Stopped,
     /// The exhaustive search would take too long.

@@ -1,16 +1,16 @@
 //! Branch and bound for small groups, where the best plan does not depend on the order in which tasks are placed.
 //!
-//! A datum with one reader has one way to go; one with several has too if no detour over a copy is faster than the straight
-//! link. Then a plan is no more than servers and starts, and can be built in order of start, each task after those placed
-//! on its server before. Three things keep the search short:
+//! A datum with one reader has one route. So has a datum with several readers if no detour over a copy is faster than the direct
+//! link. Then a plan consists of servers and starts only, and can be built in order of start, each task after those placed
+//! on its server before. Three rules keep the search short:
 //!
-//! 1. **Paths**: what is left cannot end before its longest way has, by exact times for what is placed and no
-//!    communication for what is not.
-//! 2. **Work**: what is left has to fit between the times at which slots are free and the end of the best plan known. With
-//!    weights y(s) ≥ 0: Σ_t min_s y(s) p(t, s) ≤ Σ_slots y(s) · (end − free), as in [`super::bounds`].
-//! 3. **Dominance**: take two partial plans of the same tasks, with the same servers for tasks with results still to be
-//!    read. One that is nowhere later leaves nothing for the other to find. So that this holds, no task starts before one
-//!    that was placed earlier: it is put off, and starting it at once is tried in another order.
+//! 1. **Paths**: the remaining tasks cannot end before their longest path has, with exact times for placed tasks and no
+//!    communication for the others.
+//! 2. **Work**: the remaining tasks have to fit between the times at which slots are free and the end of the best plan known.
+//!    With weights y(s) ≥ 0: Σ_t min_s y(s) p(t, s) ≤ Σ_slots y(s) · (end − free), as in [`super::bounds`].
+//! 3. **Dominance**: take two partial plans of the same tasks, with the same servers for tasks whose results are still to be
+//!    read. If one is nowhere later than the other, the other cannot lead to a better plan. For this rule to hold, no task
+//!    starts before one that was placed earlier: its start is delayed, and starting it at once is tried in another order.
 //!
 //! Source: Land and Doig, *Econometrica* 28(3), 1960 (branch and bound); Kohler, Steiglitz, *Characterization and
 //! theoretical comparison of branch-and-bound algorithms for permutation problems*, JACM 21(1), 1974 (dominance).
@@ -21,31 +21,31 @@ use super::bounds::speeds;
 use super::pairs::Line;
 use super::problem::Problem;
 
-/// Tasks of which a set is kept in a word.
+/// Maximum number of tasks: a set of tasks is stored in one word.
 const TASKS_MAX: usize = 64;
-/// Partial plans kept to compare others with: some 20 MB.
+/// Maximum number of partial plans kept for the dominance test: some 20 MB.
 const KEPT_MAX: usize = 100_000;
-/// What is less than this part earlier is not.
+/// A plan counts as earlier only if it ends earlier by more than this fraction.
 const EARLIER: f64 = 1e-12;
 
-/// The search.
+/// A branch-and-bound search.
 pub struct Exact<'p> {
     problem: &'p Problem,
     servers: usize,
-    /// By task × server: seconds; what it takes to bring sources there; what it takes to bring results to the client.
+    /// Seconds, indexed by task × server: run time; time to bring sources there; time to bring results to the client.
     seconds: Vec<f64>,
     outside_s: Vec<f64>,
     home_s: Vec<f64>,
-    /// By task: makers of its inputs, and where the seconds of the datum are in `ways`.
+    /// Makers of each task's inputs, with the index of the datum's transfer seconds in `ways`.
     makers: Vec<Vec<(usize, usize)>>,
-    /// By datum with a maker and readers: seconds by server × server.
+    /// Transfer seconds by server × server, for each datum with a maker and readers.
     ways: Vec<f64>,
-    /// By task: the set of its readers, and of its makers.
+    /// Each task's set of readers, and its set of makers.
     readers_of: Vec<u64>,
     makers_of: Vec<u64>,
-    /// Weights of servers and, by task, its least weighted seconds; twice.
+    /// Weights of servers and, by task, its smallest weighted seconds, for both choices of weights.
     weights: [(Vec<f64>, Vec<f64>); 2],
-    /// By slot: its server. Slots of a server are next to each other.
+    /// Server of each slot. Slots of a server are adjacent.
     slots: Vec<usize>,
     left: u64,
     kept: BTreeMap<(u64, Vec<u32>), Vec<Vec<f64>>>,
@@ -61,18 +61,19 @@ struct Partial {
     placed: u64,
     servers: Vec<u32>,
     end_s: Vec<f64>,
-    /// By slot: from when on it is free; ascending within a server.
+    /// Time from which each slot is free; ascending within a server.
     free_s: Vec<f64>,
     last_start_s: f64,
-    /// End of all that is placed, at the client where it is wanted.
+    /// End of all placed tasks, at the client if it wants their results.
     done_s: f64,
     order: Vec<u32>,
     bound_s: f64,
 }
 
 impl<'p> Exact<'p> {
-    /// Prepares to look at so many partial plans; `None` if plans depend on the order of placing, or there are too many
-    /// tasks. Nothing is better than `bound_s`.
+    /// Prepares to visit up to `nodes` partial plans. Returns `None` if plans depend on the order of placing, or there
+    /// are too many
+    /// tasks. No plan ends before `bound_s`.
     pub fn new(problem: &'p Problem, nodes: u64, bound_s: f64) -> Option<Exact<'p>> {
         let (tasks, servers) = (problem.task_count(), problem.client());
         if tasks > TASKS_MAX || !(0..problem.data().len()).all(|datum| has_one_way(problem, datum)) {
@@ -129,7 +130,7 @@ impl<'p> Exact<'p> {
         Some(exact)
     }
 
-    /// Searches for a line that ends before `known_s`; whether all that could was looked at.
+    /// Searches for a line that ends before `known_s`. Returns true if the search was exhaustive.
     pub fn search(&mut self, known_s: f64) -> bool {
         self.best_s = known_s;
         let tasks = self.problem.task_count();
@@ -147,12 +148,12 @@ impl<'p> Exact<'p> {
         self.descend(&first).is_some()
     }
 
-    /// The best line found, if there is one that ends before what was known.
+    /// Returns the best line found, if one ends before the known makespan.
     pub fn into_best(self) -> Option<Line> {
         self.best
     }
 
-    /// Tries all that follows a partial plan; `None` if the budget is used up.
+    /// Tries all continuations of a partial plan; `None` if the budget is used up.
     fn descend(&mut self, partial: &Partial) -> Option<()> {
         let tasks = self.problem.task_count();
         if partial.order.len() == tasks {
@@ -209,7 +210,7 @@ impl<'p> Exact<'p> {
         (self.slots.partition_point(|slot| *slot < server), self.slots.partition_point(|slot| *slot <= server))
     }
 
-    /// When a task's inputs are at a server, as far as their makers are placed.
+    /// Time at which a task's inputs are at a server, counting only makers that are placed.
     fn ready_s(&self, partial: &Partial, task: usize, server: usize) -> f64 {
         let mut ready_s = self.outside_s[task * self.servers + server];
         for (maker, way) in &self.makers[task] {
@@ -222,7 +223,7 @@ impl<'p> Exact<'p> {
         ready_s
     }
 
-    /// What a partial plan's makespan cannot be below; infinite if it cannot be below the best known.
+    /// Returns a lower bound on the makespan of a partial plan; infinite if it cannot be better than the best known.
     fn bound(&self, partial: &Partial) -> f64 {
         let (tasks, servers) = (self.problem.task_count(), self.servers);
         let free_s = |slot: usize| partial.free_s[slot].max(partial.last_start_s);
@@ -261,14 +262,14 @@ impl<'p> Exact<'p> {
         bound_s
     }
 
-    /// Whether a partial plan seen before leaves nothing for this one to find; keeps it if not.
+    /// True if a partial plan seen before dominates this one. If not, stores this one.
     fn is_dominated(&mut self, partial: &Partial) -> bool {
         let tasks = self.problem.task_count();
         let is_open = |task: &usize| partial.placed >> task & 1 == 1 && self.readers_of[*task] & !partial.placed != 0;
         let open: Vec<usize> = (0..tasks).filter(is_open).collect();
         let key = (partial.placed, open.iter().map(|task| partial.servers[*task]).collect());
         let mut times: Vec<f64> = vec![partial.last_start_s, partial.done_s];
-        // A slot that is free before the last start is free at it.
+        // Tasks start no earlier than the last start, so a slot that is free before then counts as free at it.
         times.extend(partial.free_s.iter().map(|free_s| free_s.max(partial.last_start_s)));
         times.extend(open.iter().map(|task| partial.end_s[*task]));
         let others = self.kept.entry(key).or_default();
@@ -314,8 +315,8 @@ impl<'p> Exact<'p> {
     }
 }
 
-/// Whether a datum comes to each place when it does whatever else was placed before: nobody else wants it, or no way over
-/// another place is faster than the straight one.
+/// True if the arrival of a datum at each place does not depend on earlier placements: it has only one reader, or no detour over
+/// another place is faster than the direct link.
 fn has_one_way(problem: &Problem, datum: usize) -> bool {
     let facts = &problem.data()[datum];
     if facts.readers + u32::from(facts.wanted) <= 1 {

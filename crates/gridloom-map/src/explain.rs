@@ -1,12 +1,12 @@
-//! Explains a plan: when each task would end on another server, and which steps the makespan depends on.
+//! Explains a plan: the end of each task on every other server, and the steps that determine the makespan.
 //!
-//! The question is put as *this task alone elsewhere*. All other tasks stay on their servers, and all are scheduled again in
-//! the order of the plan, by the same models; copies share cards and links. It is not looked into whether the others could
-//! then be mapped better, too: a heuristic may have had a reason that only shows when several tasks move at once.
+//! The question answered is "what if *only this task* ran elsewhere?". All other tasks stay on their servers, and all are
+//! scheduled again in the order of the plan, by the same models; copies share NICs and links. It is not examined whether the
+//! others could then be mapped better, too: a heuristic may have had a reason that only shows when several tasks move at once.
 //!
-//! Sources of copies are chosen here. Where a heuristic chose others, or did not reckon with contention, its plan's own times
-//! differ from what its servers and order give here; so it is taken as given, scheduled again as well, and compared with is
-//! that.
+//! Sources of copies are chosen here. If a heuristic chose others, or ignored contention, its plan's own times differ from those
+//! that its servers and order give here. So the plan is imposed and scheduled again as well, and alternatives are compared with
+//! that schedule.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use super::plan::{Plan, Transfer};
 use super::problem::Problem;
 use super::schedule::{Placed, Schedule};
 
-/// What decides when a task ends.
+/// The factor that decides when a task ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decides {
-    /// When its inputs arrive.
+    /// The arrival of its inputs.
     Inputs,
-    /// When a slot is free.
+    /// The time at which a slot is free.
     Slots,
-    /// How long it runs.
+    /// Its run time.
     Run,
-    /// What comes after it: with the task there, tasks and transfers behind it end at other times, and the makespan
-    /// does not go the way of the task's own end.
+    /// Its successors: with the task there, later tasks and transfers end at other times, and the makespan does not change in the
+    /// same direction as the task's own end.
     Behind,
 }
 
@@ -36,14 +36,14 @@ pub enum Decides {
 pub struct Alternative {
     /// Place of the server.
     pub server: usize,
-    /// Why it cannot run there, or how it would.
+    /// The predicted run, or the reason why it cannot run there.
     pub outcome: Result<Outcome, String>,
 }
 
-/// How a task would run on a server, all others being where they are.
+/// The predicted run of a task on a server, with all others unchanged.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outcome {
-    /// When the last of its inputs is there, seconds.
+    /// Arrival of the last of its inputs, seconds.
     pub inputs_s: f64,
     /// That input; `None` if it has none.
     pub last_input: Option<u32>,
@@ -51,18 +51,18 @@ pub struct Outcome {
     pub end_s: f64,
     /// End of the whole plan.
     pub makespan_s: f64,
-    /// What makes the greatest difference to where it is; of the server where it is, what takes longest.
+    /// The factor that differs most from the planned server; for the planned server itself, the factor that takes longest.
     pub decides: Decides,
 }
 
-/// Why a task is where it is.
+/// Why a task is on its server.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {
     pub task: usize,
-    /// Where it is.
+    /// Place of its server.
     pub server: usize,
-    /// All servers: first where it is, then in order of the makespan that each would give, of the task's end there, and of
-    /// name; at the end those that cannot run it.
+    /// All servers: first the planned one, then the others by makespan, by the task's end there, and by name. Servers that cannot
+    /// run it are last.
     pub alternatives: Vec<Alternative>,
 }
 
@@ -73,18 +73,18 @@ pub struct Step {
     pub what: What,
     pub start_s: f64,
     pub end_s: f64,
-    /// Whether it had to wait for the step before only because that took its slot.
+    /// True if it waited for the step before only because that step occupied its slot.
     pub waits_for_slot: bool,
 }
 
-/// What a step is.
+/// The kind of a step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum What {
     Task(u32),
     Transfer(Transfer),
 }
 
-/// Why a task of a plan is where it is.
+/// Explains why a task of a plan is on its server.
 ///
 /// # Errors
 /// [`MapError::Unfit`] if the plan does not fit the problem, or there is no such task.
@@ -116,7 +116,7 @@ pub fn explain(given: &ImposedPlan, problem: &Problem, task: usize) -> Result<Ex
     Ok(Explanation { task, server: places[task], alternatives: others })
 }
 
-/// A task tried on one server after another.
+/// Tries a task on one server after another.
 struct Trials<'p> {
     problem: &'p Problem,
     task: usize,
@@ -125,10 +125,10 @@ struct Trials<'p> {
     by: By<'p>,
 }
 
-/// How it is tried.
+/// The model used for a trial.
 enum By<'p> {
     Judge(Box<PlanTimes<'p>>),
-    /// Up to the task itself, at that position of the order, all trials are alike.
+    /// Before the task itself, at that position of the order, all trials are alike.
     Schedule {
         before: Box<Schedule<'p>>,
         at: usize,
@@ -148,7 +148,7 @@ impl<'p> Trials<'p> {
         Trials { problem, task, places, order, by }
     }
 
-    /// The task on that server, the others where they are; `None` if it cannot run there.
+    /// Returns the run of the task on that server with the others unchanged; `None` if it cannot run there.
     fn outcome(&mut self, server: usize) -> Option<Outcome> {
         self.problem.seconds(self.task, server)?;
         Some(match &mut self.by {
@@ -184,7 +184,7 @@ fn last_of(mut arrivals: impl Iterator<Item = (f64, u32)>) -> Option<(f64, u32)>
     Some(arrivals.fold(first, |last, next| if next.0 > last.0 { next } else { last }))
 }
 
-/// The first task of `left` on that server, the others where they are.
+/// Schedules the first task of `left` on that server and the others on theirs.
 fn scheduled(before: &Schedule, left: &[u32], places: &[usize], server: usize) -> Outcome {
     let mut schedule = before.clone();
     let problem = schedule.problem();
@@ -197,7 +197,7 @@ fn scheduled(before: &Schedule, left: &[u32], places: &[usize], server: usize) -
     Outcome { inputs_s, last_input, start_s, end_s, makespan_s: schedule.outcome().0, decides: Decides::Run }
 }
 
-/// Seconds until its inputs are there, until it then has a slot, and until it then ends.
+/// Seconds until its inputs are there, then until it has a slot, and then until it ends.
 fn parts(outcome: &Outcome) -> [(f64, Decides); 3] {
     [
         (outcome.end_s - outcome.start_s, Decides::Run),
@@ -210,8 +210,8 @@ fn longest(outcome: &Outcome) -> Decides {
     first_largest(parts(outcome))
 }
 
-/// What makes it end later than here; if it ends earlier, what makes it so. If that is not why the makespan differs:
-/// what is behind it.
+/// Returns the factor that makes the task end later there than here, or earlier if it ends earlier. If that factor does not
+/// explain the difference in makespan, returns [`Decides::Behind`].
 fn difference(there: &Outcome, here: &Outcome) -> Decides {
     let tolerance_s = TOLERANCE * here.makespan_s;
     let (by_makespan_s, by_end_s) = (there.makespan_s - here.makespan_s, there.end_s - here.end_s);
@@ -231,7 +231,7 @@ fn first_largest(parts: [(f64, Decides); 3]) -> Decides {
     parts.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best }).expect("three parts").1
 }
 
-/// The chain of tasks and transfers, each of which starts when the one before ends, that the plan's makespan hangs on.
+/// Returns the chain of tasks and transfers, each starting when the one before ends, that determines the plan's makespan.
 ///
 /// # Errors
 /// [`MapError::Unfit`] if the plan does not fit the problem.
@@ -244,7 +244,7 @@ pub fn critical_path(plan: &Plan, problem: &Problem) -> Result<Vec<Step>, MapErr
         tasks.chain(transfers).reduce(|last, next| if ends.end_s(next) > ends.end_s(last) { next } else { last });
     let mut path = Vec::new();
     let mut next = last;
-    // A task that takes no time could follow itself, if times alone decided.
+    // A task that takes no time would follow itself if only times were compared.
     while let Some(event) = next.filter(|_| path.len() < plan.tasks.len() + plan.transfers.len()) {
         let (before, waits_for_slot) = ends.before(event, problem);
         path.push(Step {
@@ -265,13 +265,13 @@ enum Event {
     Transfer(usize),
 }
 
-/// Where to look for what ends when something else starts.
+/// Index of the events that end when another event starts.
 struct Ends<'p> {
     plan: &'p Plan,
     tolerance_s: f64,
-    /// By server: ends of its tasks, ascending.
+    /// Ends of each server's tasks, ascending.
     tasks: BTreeMap<u64, Vec<(f64, u32)>>,
-    /// By datum and receiver.
+    /// Indices of transfers, by datum and receiver.
     transfers: BTreeMap<(u32, u64), Vec<usize>>,
 }
 
@@ -310,7 +310,7 @@ impl<'p> Ends<'p> {
         }
     }
 
-    /// What an event had to wait for, and whether for its slot only.
+    /// Returns the event that another had to wait for, and whether it waited only for its slot.
     fn before(&self, event: Event, problem: &Problem) -> (Option<Event>, bool) {
         let start_s = self.start_s(event);
         let just = |event: &Event| (self.end_s(*event) - start_s).abs() <= self.tolerance_s;
@@ -327,7 +327,7 @@ impl<'p> Ends<'p> {
         match event {
             Event::Transfer(number) => {
                 let Transfer { datum, from, .. } = self.plan.transfers[number];
-                // Or it passes on what was still coming.
+                // Or the sender forwards a datum that it was still receiving.
                 let transfers = self.transfers.get(&(datum, from.0)).into_iter().flatten();
                 let is_on = |found: &Event| self.start_s(*found) < start_s && self.end_s(*found) > start_s;
                 let coming = transfers.map(|number| Event::Transfer(*number)).find(is_on);
@@ -342,7 +342,7 @@ impl<'p> Ends<'p> {
                 let ends = &self.tasks[&server];
                 let first = ends.partition_point(|(end_s, _)| *end_s < start_s - self.tolerance_s);
                 let slot = ends[first..].iter().map(|(_, task)| Event::Task(*task)).take_while(just);
-                // What started after it cannot have been in its way.
+                // An event that started later cannot have occupied its slot.
                 let slot = slot.filter(|found| *found != event).find(|found| self.start_s(*found) < start_s);
                 (slot, slot.is_some())
             }
@@ -352,5 +352,5 @@ impl<'p> Ends<'p> {
 
 type NodeKey = u64;
 
-/// What ends within this part of the makespan of another's start is what that waited for.
+/// An event waits for another that ends within this fraction of the makespan from its start.
 const TOLERANCE: f64 = 1e-9;

@@ -1,9 +1,9 @@
-//! `greedy`: of the tasks that are ready, the largest goes first to the server where it ends earliest, given where its inputs
-//! will be by then. Tasks that become ready wait until all that were ready before are placed. Results stay where they are made
-//! and move straight between servers that can talk.
+//! `greedy`: the largest ready task is placed first, on the server where it ends earliest, given where its inputs will be by
+//! then. Tasks that become ready wait until all that were ready before are placed. Results stay where they are made and are
+//! sent directly between servers that can talk.
 //!
-//! `greedy_map` of SmartGridSolve. The *size* of a task is its mean run time over the servers that can run it; tasks of equal size
-//! go in order of call. Mapped one by one in order of call, a small task would take the fast server from a larger one
+//! This is `greedy_map` of SmartGridSolve. The *size* of a task is its mean run time over the servers that can run it; tasks of
+//! equal size are placed in call order. Mapped one by one in call order, a small task would take the fast server from a larger one
 //! (section 2.1 of the source). It does not look ahead: a long chain of small tasks is started last (`heft` repairs that).
 
 use super::error::MapError;
@@ -16,13 +16,13 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "greedy",
-    about: "the ready tasks, the largest first, each where it ends earliest; data move straight between servers",
+    about: "ready tasks, the largest first, each where it ends earliest; data move directly between servers",
     source: "Brady et al., SmartGridRPC, CCPE 2010",
     parameters: &[],
     make: |_| Ok(Box::new(Greedy)),
 };
 
-/// Ends that differ by less than this part of a task's duration are equal but for rounding; fewer bytes decide then.
+/// Ends that differ by less than this fraction of a task's duration are equal except for rounding; then fewer bytes decide.
 const EQUAL: f64 = 1e-12;
 
 #[derive(Clone, Copy, Debug)]

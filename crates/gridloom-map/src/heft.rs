@@ -11,15 +11,15 @@
 //! ```
 //!
 //! Source: Topcuoglu, Hariri, Wu, *Performance-effective and low-complexity task scheduling for heterogeneous
-//! computing*, IEEE TPDS 13(3), 2002. Tasks of equal rank go in the order of [`super::order`]. Servers with equal ends go in
-//! the order of their names. This implementation adds three things to the source:
+//! computing*, IEEE TPDS 13(3), 2002. Tasks of equal rank are taken in the order of [`super::order`]. Servers with equal ends
+//! are taken in the order of their names. This implementation adds three things to the source:
 //! - Several data between two tasks travel at the same time, each to a server once.
-//! - Inputs that the client holds come from the client.
+//! - Inputs that the client holds are sent by the client.
 //! - Results that only the client awaits have to reach it. Their arrival counts when a server is chosen.
 //!
 //! Two parameters depart from the published rule:
-//! - With `slack`, ends that differ by less than that part of the task's duration count as equal. Among such servers, the one
-//!   with the fewest bytes to move wins: cost models are not more exact, and a byte that is not moved cannot be late.
+//! - With `slack`, ends that differ by less than that fraction of the task's duration count as equal. Among such servers, the
+//!   one with the fewest bytes to move wins: cost models are not more exact, and a byte that is not moved cannot be late.
 //! - With `polish`, local moves improve the plan of a small group ([`super::polish`]).
 //!
 //! Measured on 20 recorded workflows × 4 grids of 8 or 16 servers: the makespan equals that of an independent HEFT in 80 of
@@ -37,18 +37,18 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "heft",
-    about: "longest remaining way first, each task where it ends earliest",
+    about: "longest remaining path first, each task where it ends earliest",
     source: "Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002",
     parameters: &[
         Parameter { name: "insertion", about: "yes or no: use gaps between tasks placed before", default: "yes" },
         Parameter {
             name: "slack",
-            about: "ends that differ by less than this part of the task's duration count as equal",
+            about: "ends that differ by less than this fraction of the task's duration count as equal",
             default: "0",
         },
         Parameter {
             name: "polish",
-            about: "whole number of steps to spend on mending the plan of a small group; 0: leave it",
+            about: "whole number, the step budget for polishing the plan of a small group; 0 for none",
             default: "0",
         },
     ],
@@ -60,11 +60,11 @@ pub(super) const ENTRY: Entry = Entry {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Heft {
-    /// Use gaps between tasks placed before.
+    /// True to use gaps between tasks placed before.
     pub insertion: bool,
-    /// Ends that differ by less than this part of the task's duration count as equal.
+    /// Ends that differ by less than this fraction of the task's duration count as equal.
     pub slack: f64,
-    /// Steps to spend on mending the plan.
+    /// Step budget for polishing the plan.
     pub polish: u64,
 }
 
@@ -94,11 +94,11 @@ impl Heuristic for Heft {
     }
 }
 
-/// Upward rank of each task, seconds: no less than those of the tasks that wait for it.
+/// Returns the upward rank of each task, seconds. It is no less than the ranks of the tasks that depend on it.
 pub fn upward_ranks(problem: &Problem) -> Vec<f64> {
     let between = MeanLink::between_servers(problem);
     let home = MeanLink::to_client(problem);
-    // By datum: the longest way from its being made to the end.
+    // The longest path from the completion of each datum to the end.
     let mut after_s: Vec<f64> =
         problem.data().iter().map(|datum| if datum.wanted { home.seconds(datum.size_bytes) } else { 0.0 }).collect();
     let mut rank = vec![0.0; problem.task_count()];

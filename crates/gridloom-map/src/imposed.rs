@@ -1,10 +1,10 @@
-//! Imposed plans: a saved plan that the user edited, or one that a heuristic of the user's own returned.
+//! Imposed plans: a saved plan that the user edited, or one that a user's heuristic returned.
 //!
-//! Only servers and the order are given. Times and sources of transfers are the [`Schedule`]'s, by the models as they are
-//! when the plan is used. Servers go by name, since identifiers differ from session to session; functions are said, too, so
-//! that a plan of another group is noticed.
+//! Only servers and the order are given. The [`Schedule`] computes times and sources of transfers, by the models in force when
+//! the plan is used. Servers are identified by name, since identifiers differ from session to session. Functions are recorded
+//! too, so that a plan of another group is noticed.
 //!
-//! **Invariants:** none: it comes from outside, and [`ImposedPlan::plan`] checks all of it.
+//! **Invariants:** none: it is untrusted input, and [`ImposedPlan::plan`] checks all of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,32 +24,32 @@ use gridloom_base::NodeId;
 use gridloom_base::near::near_names;
 use gridloom_perf::GridView;
 
-/// By what a group is mapped.
+/// The method by which a group is mapped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MapBy {
-    /// By the heuristic of that spec.
+    /// The heuristic of this spec maps it.
     Heuristic(String),
-    /// As given.
+    /// This plan is used.
     Imposed(Box<ImposedPlan>),
 }
 
 /// Which server runs each task, and in which order.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ImposedPlan {
-    /// Name of the user's heuristic that made it; empty if it is a plan that was given as one.
+    /// Name of the user's heuristic that made it; empty for a plan that the user gave.
     pub heuristic: String,
-    /// All data go through the client for every call, as plain GridRPC has it.
+    /// True if all data go through the client for every call, as in plain GridRPC.
     pub plain: bool,
-    /// Spec of the heuristic that maps what has to be mapped again when a server is lost.
+    /// Spec of the heuristic that maps the tasks that have to be mapped again when a server is lost.
     pub again: String,
     pub servers: Vec<String>,
     pub functions: Vec<String>,
     pub tasks: Vec<ImposedTask>,
-    /// Numbers of all tasks, in the order in which they ask for their servers.
+    /// Indices of all tasks, in the order in which they are placed on their servers.
     pub order: Vec<u32>,
 }
 
-/// A task of a plan that is given.
+/// A task of an imposed plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ImposedTask {
     /// Index into [`ImposedPlan::functions`].
@@ -58,7 +58,7 @@ pub struct ImposedTask {
     pub server: u32,
 }
 
-/// What a mapper saw: enough to map the same group again, elsewhere and later.
+/// A mapper's input: enough to map the same group again, elsewhere and later.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Seen {
     pub client: NodeId,
@@ -67,14 +67,14 @@ pub struct Seen {
 }
 
 impl MapBy {
-    /// What a group is mapped by the first time. What has to be mapped again is no longer what a plan was given for: its
-    /// heuristic maps that.
+    /// Returns the mapping method for the first time and leaves the one for mapping again. An imposed plan fits only the original
+    /// group, so its heuristic maps the tasks that have to be mapped again.
     pub fn take(&mut self) -> MapBy {
         let again = self.spec().to_owned();
         std::mem::replace(self, MapBy::Heuristic(again))
     }
 
-    /// Spec of the heuristic that maps, or maps what has to be mapped again.
+    /// Returns the spec of the heuristic that maps, or, for an imposed plan, that maps again after a loss.
     pub fn spec(&self) -> &str {
         match self {
             MapBy::Heuristic(spec) => spec,
@@ -85,7 +85,7 @@ impl MapBy {
     /// Maps a group, as an agent does, until it is stopped.
     ///
     /// # Errors
-    /// Those of [`map_group`](crate::map_group), and [`MapError::Unfit`] if what is given does not fit.
+    /// Those of [`map_group`](crate::map_group), and [`MapError::Unfit`] if an imposed plan does not fit.
     pub fn map(&self, outline: &Outline, grid: &GridView, client: NodeId, stop: Stop) -> Result<Plan, MapError> {
         let problem = Problem::new(outline, grid, client)?.until(stop);
         match self {
@@ -117,12 +117,12 @@ impl fmt::Display for MapBy {
 }
 
 impl ImposedPlan {
-    /// What made that plan, as [`Plan::heuristic`] says it.
+    /// Returns the name of the plan's maker, as [`Plan::heuristic`] has it.
     pub fn name(&self) -> &str {
         if self.heuristic.is_empty() { GIVEN } else { &self.heuristic }
     }
 
-    /// The plan's servers and order, to be used on the same group later.
+    /// Converts a plan to servers and order, to be used on the same group later.
     ///
     /// # Panics
     /// If the plan is not one of that problem.
@@ -133,10 +133,10 @@ impl ImposedPlan {
         ImposedPlan { order: plan.order(), plain, ..ImposedPlan::of_places(&places, problem) }
     }
 
-    /// Each task on the server of that place, in the order in which they were called.
+    /// Assigns each task to the server at that place, in call order.
     ///
     /// # Panics
-    /// If there are more places than tasks, or one is no server's.
+    /// If there are more places than tasks, or a place is not a server.
     pub fn of_places(places: &[usize], problem: &Problem) -> ImposedPlan {
         let functions: Vec<String> =
             (0..problem.function_count()).map(|f| problem.function_name(f).to_owned()).collect();
@@ -155,12 +155,12 @@ impl ImposedPlan {
         }
     }
 
-    /// The plan on a problem, with times and transfers by its models; copies share links, but for plain calls.
+    /// Builds the plan on a problem, with times and transfers by its models. Copies share links, except in plain calls.
     ///
     /// # Errors
     /// [`MapError::Unfit`] with the first task or server that does not fit; those of a bad spec.
     pub fn plan(&self, problem: &Problem) -> Result<Plan, MapError> {
-        // It is needed when something goes wrong: a mistake in it shall not wait for that.
+        // The spec is used only after a failure, so it is checked here: a mistake in it is reported at once.
         Spec::parse(&self.again)?.heuristic()?;
         let places = self.places(problem)?;
         let times = if self.plain { None } else { PlanTimes::new(problem) };
@@ -183,7 +183,7 @@ impl ImposedPlan {
         Ok(plan)
     }
 
-    /// The place of each task's server.
+    /// Returns the place of each task's server.
     ///
     /// # Errors
     /// [`MapError::Unfit`] with the first task or server that does not fit.
@@ -191,7 +191,7 @@ impl ImposedPlan {
         self.check(problem).map_err(|why| self.unfit(why))
     }
 
-    /// An empty schedule of its kind.
+    /// Returns an empty schedule, of plain GridRPC if the plan is.
     pub(super) fn schedule<'p>(&self, problem: &'p Problem) -> Schedule<'p> {
         if self.plain { Schedule::plain(problem) } else { Schedule::new(problem) }
     }
@@ -199,12 +199,12 @@ impl ImposedPlan {
     fn unfit(&self, why: String) -> MapError {
         let subject = match self.heuristic.as_str() {
             "" => "the given plan".to_owned(),
-            name => format!("heuristic '{name}' returned what cannot be run"),
+            name => format!("heuristic '{name}' returned an invalid plan"),
         };
         MapError::Unfit { subject, why }
     }
 
-    /// The place of each task, if all of it fits.
+    /// Checks the plan and returns the place of each task.
     fn check(&self, problem: &Problem) -> Result<Vec<usize>, String> {
         let names = |list: &[String], index: u32| list.get(index as usize).cloned().ok_or("it is malformed");
         let known: BTreeMap<&str, usize> =
@@ -240,7 +240,7 @@ impl ImposedPlan {
         Ok(places)
     }
 
-    /// The order has each task once, after those it depends on.
+    /// Checks that the order has each task once, after those it depends on.
     fn check_order(&self, problem: &Problem) -> Result<(), String> {
         let mut done = vec![false; self.tasks.len()];
         for number in &self.order {
@@ -300,7 +300,7 @@ pub(super) fn cannot_run(task: usize, place: usize, problem: &Problem) -> String
 }
 
 impl Seen {
-    /// What of the grid matters to the group: functions that it does not call, and addresses, do not.
+    /// Keeps the parts of the grid that matter to the group: drops functions that it does not call, and addresses.
     pub fn new(client: NodeId, outline: Outline, mut grid: GridView) -> Seen {
         for server in &mut grid.servers {
             server.functions.retain(|name, _| outline.functions.contains(name));
@@ -309,18 +309,18 @@ impl Seen {
         Seen { client, outline, grid }
     }
 
-    /// What a heuristic works on.
+    /// Builds the input of a heuristic.
     ///
     /// # Errors
-    /// If it contradicts itself, as what comes from a file may.
+    /// If it is inconsistent, which is possible if it was read from a file.
     pub fn problem(&self) -> Result<Problem, MapError> {
         Problem::new(&self.outline, &self.grid, self.client)
     }
 }
 
-/// [`Plan::heuristic`] of a plan that was given as one.
+/// [`Plan::heuristic`] of a plan that the user gave.
 pub const GIVEN: &str = "given";
-/// What maps again what a plan was given for, if nothing else is said.
+/// Default heuristic for mapping tasks again after an imposed plan.
 pub const AGAIN: &str = "heft";
-/// Names of servers in an error.
+/// Maximum number of server names listed in an error.
 const SERVERS_TOLD: usize = 8;

@@ -1,18 +1,18 @@
-//! Shared by the improvers. They turn the plan that they start from into a line (servers and order of tasks), evaluate
-//! lines, and turn the line that they end with into a plan.
+//! Shared by the improvers. They convert the plan that they start from to a line (servers and order of tasks), evaluate
+//! lines, and convert the final line to a plan.
 //!
-//! Lines are evaluated by [`super::pairs::Pass`] where it knows the problem, else by a [`Schedule`] made anew, which takes
-//! some ten times as long. Both are free of contention.
+//! Lines are evaluated by [`super::pairs::Pass`] if it can represent the problem, else by building a new [`Schedule`], which
+//! takes some ten times as long. Both ignore contention.
 
 use super::pairs::{Evaluate, Line, Pass};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
 
-/// Largest table of seconds by task and server that a pass is laid out with: 128 MiB.
+/// Maximum number of entries in a pass's table of seconds by task and server: 128 MiB.
 const PASS_ENTRIES_MAX: usize = 1 << 24;
 
-/// Maps from a plan to one that is no worse: `search` is given the plan's line and gives a better one, or the same.
+/// Improves a plan: `search` is given the plan's line and returns a better one, or the same. The result is never worse.
 pub(super) fn improve<'p>(
     problem: &'p Problem,
     start: Plan,
@@ -25,30 +25,30 @@ pub(super) fn improve<'p>(
         Some(pass) => search(&mut Trial::Pass(Box::new(pass)), line.clone()),
         None => search(&mut Trial::Schedule(Scheduled::new(problem)), line.clone()),
     };
-    // The start may have an order of placing that no line has; and gaps that the line leaves may be filled.
+    // The initial plan may have an order of placing that no line has; and gaps that the line leaves may be filled.
     let plans = [false, true].map(|insertion| plan_of(problem, &better, insertion));
     let all = std::iter::once(start).chain(plans);
     all.min_by(|a, b| a.makespan_s.total_cmp(&b.makespan_s)).expect("there is the start")
 }
 
-/// Servers of a plan, and its tasks in order of start.
+/// Returns the servers of a plan, and its tasks in order of start.
 pub(super) fn line_of(problem: &Problem, plan: &Plan) -> Line {
     let server = |node| problem.place(node).expect("a plan's servers are the problem's") as u32;
     Line { servers: plan.tasks.iter().map(|task| server(task.server)).collect(), order: plan.order() }
 }
 
-/// The plan of a line; with `insertion`, a task may go into a gap that its server has by then.
+/// Builds the plan of a line. With `insertion`, a task may use a gap that its server has at that point.
 pub fn plan_of(problem: &Problem, line: &Line, insertion: bool) -> Plan {
     let mut schedule = Schedule::new(problem).with_insertion(insertion);
     line.order.iter().for_each(|task| schedule.place(*task as usize, line.servers[*task as usize] as usize));
     schedule.finish()
 }
 
-/// Evaluates lines of any problem.
+/// An evaluator of lines for any problem.
 pub(super) enum Trial<'p> {
-    /// One that a pass knows.
+    /// For problems that a pass can represent.
     Pass(Box<Pass>),
-    /// Another.
+    /// For all others.
     Schedule(Scheduled<'p>),
 }
 
@@ -68,10 +68,10 @@ impl Evaluate for Trial<'_> {
     }
 }
 
-/// Evaluates by placing all tasks.
+/// Evaluates lines by placing all tasks.
 pub(super) struct Scheduled<'p> {
     problem: &'p Problem,
-    /// Steps before any task is placed.
+    /// Steps counted before any task is placed.
     empty: u64,
     steps: u64,
 }

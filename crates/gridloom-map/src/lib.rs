@@ -1,22 +1,21 @@
-//! Mapping a group onto servers and links: heuristics, plans and bounds.
+//! Maps groups of tasks onto servers and links: heuristics, plans and bounds.
 //!
 //! ```text
 //! Outline, GridView, client --Problem::new--> Problem --Heuristic--> Plan        (map_group does it all, by spec)
 //!                                                 `--Schedule::place, finish--^
 //! ```
 //!
-//! A heuristic decides only on which server each task runs, and in which order it asks; times, transfers and residency of
-//! data are the [`Schedule`]'s. Adding one is a file with an `ENTRY` and a line in [`HEURISTICS`]: the contract tests,
-//! the parser of specs and the documentation see it.
+//! A heuristic decides only on which server each task runs, and in which order tasks are placed. The [`Schedule`] computes
+//! times, transfers and residency of data. To add a heuristic, write a file with an `ENTRY` and add a line to [`HEURISTICS`]:
+//! the contract tests, the parser of specs and the documentation then include it.
 //!
-//! Plans also come from outside ([`ImposedPlan`]): saved and edited, or by a heuristic of the user's own. [`explain()`] says what
-//! another server would have meant for a task.
+//! Plans can also be imposed ([`ImposedPlan`]): saved and edited, or made by a user's heuristic. [`explain()`] shows the effect
+//! of running a task on another server.
 //!
 //! Improvers (`local`, `anneal`) are heuristics that start from the plan of another, named in their spec.
 //!
-//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit, unless it is stopped
-//! ([`Stop`]). Ties go to the first
-//! server by name and to the task that comes first in [`order`], or is called first.
+//! **Invariants:** mapping is a pure function: the same outline, grid and spec give the same plan, bit for bit, unless it is
+//! stopped ([`Stop`]). Ties go to the first server by name and to the task that is first in [`order`], or is called first.
 
 #![forbid(unsafe_code)]
 
@@ -57,7 +56,7 @@ mod stop;
 mod sufferage;
 mod validate;
 
-/// Parts that only the tests of this crate name.
+/// Items that only the tests of this crate use.
 #[doc(hidden)]
 pub mod parts {
     pub use crate::bounds::{critical_path as path_bound, work as work_bound};
@@ -83,7 +82,7 @@ pub use stop::Stop;
 use gridloom_base::NodeId;
 use gridloom_perf::GridView;
 
-/// A way to map.
+/// A mapping algorithm.
 pub trait Heuristic {
     /// Maps the whole group.
     ///
@@ -91,13 +90,13 @@ pub trait Heuristic {
     /// [`MapError::TooManyNodes`] from a search with a budget; [`MapError::Stopped`] if it is stopped before it has a plan.
     fn map(&self, problem: &Problem) -> Result<Plan, MapError>;
 
-    /// Whether its plans are made for links and cards that copies share.
+    /// True if its plans account for copies that share links and NICs.
     fn knows_contention(&self) -> bool {
         false
     }
 }
 
-/// A function is one: `|problem: &Problem| { …; Ok(schedule.finish()) }`.
+/// A function can be a heuristic: `|problem: &Problem| { …; Ok(schedule.finish()) }`.
 impl<F: Fn(&Problem) -> Result<Plan, MapError>> Heuristic for F {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         self(problem)
@@ -107,14 +106,14 @@ impl<F: Fn(&Problem) -> Result<Plan, MapError>> Heuristic for F {
 /// A line in the table of heuristics.
 #[derive(Debug)]
 pub struct Entry {
-    /// The name, as specs have it.
+    /// The name used in specs.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub about: &'static str,
-    /// Where it is published.
+    /// Publication.
     pub source: &'static str,
     pub parameters: &'static [Parameter],
-    /// Makes it from the values of its parameters.
+    /// Builds the heuristic from the values of its parameters.
     pub make: fn(&Values) -> Result<Box<dyn Heuristic>, MapError>,
 }
 
@@ -138,13 +137,13 @@ pub const HEURISTICS: &[Entry] = &[
     branch::EXHAUSTIVE,
 ];
 
-/// Other names of heuristics, which specs may have as well: that name, and the name in the table.
+/// Aliases that specs may use: the alias, and the name in the table.
 pub const ALIASES: &[(&str, &str)] = &[("greedy_map", "greedy")];
 
 /// Maps a group by the heuristic that `spec` names, on the grid as `client` sees it.
 ///
 /// # Errors
-/// [`MapError`] if the spec names nothing known, or the group cannot be mapped on the grid.
+/// [`MapError`] if the spec is invalid, or the group cannot be mapped on the grid.
 ///
 /// # Examples
 /// ```
@@ -158,7 +157,7 @@ pub const ALIASES: &[(&str, &str)] = &[("greedy_map", "greedy")];
 /// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: auto, heft, cpop"));
 /// ```
 pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
-    // A name is wrong on any grid.
+    // A wrong name is an error on any grid.
     let spec = Spec::parse(spec)?;
     spec.heuristic()?;
     map_problem(&spec, &Problem::new(outline, grid, client)?)

@@ -1,9 +1,10 @@
-//! `local`: local search from the plan of another heuristic. Tasks move to another server, one by one, with those next to
-//! them, or all of a server; a task goes earlier or later in the order; two tasks exchange servers. What makes the plan end
-//! earlier stays, until nothing does or the budget is spent.
+//! `local`: local search from the plan of another heuristic. Tasks move to another server, one by one, together with their
+//! neighbours, or all of a server; a task moves earlier or later in the order; two tasks exchange servers. A change is kept if
+//! the plan then ends earlier. The search ends when no change helps or the budget is spent.
 //!
-//! Moves of single tasks are tried first, then those of several, turns in the order, and exchanges, of which there are
-//! most; after one that helps, from the start. The budget is in steps (a step is a task or an argument of it looked at): same problem, same plan.
+//! Moves of single tasks are tried first, then those of several, then changes of the order, then exchanges, which are the most
+//! numerous. After a change that helps, the search starts over. The budget is in steps (a step visits a task or one of its
+//! arguments): the same problem gives the same plan.
 //!
 //! Source: the neighbourhoods are the usual ones; Aarts, Lenstra, *Local search in combinatorial optimization*, 1997.
 
@@ -18,11 +19,11 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "local",
-    about: "another heuristic's plan, changed bit by bit as long as that helps",
+    about: "improves another heuristic's plan by small changes, as long as they help",
     source: "Aarts, Lenstra, Local search in combinatorial optimization, 1997",
     parameters: &[
         Parameter { name: "from", about: "the heuristic whose plan it starts from", default: "heft" },
-        Parameter { name: "steps", about: "whole number of steps to spend", default: "1000000" },
+        Parameter { name: "steps", about: "whole number, the step budget", default: "1000000" },
     ],
     make: |values| {
         let (from, steps) = (values.heuristic("from")?, values.whole("steps")?);
@@ -31,13 +32,13 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 pub struct Local {
-    /// Makes the plan to start from.
+    /// The heuristic that makes the initial plan.
     pub from: Box<dyn Heuristic>,
-    /// Steps to spend.
+    /// Step budget.
     pub steps: u64,
 }
 
-/// What is less than this part of the makespan earlier is not: rounding would keep the search going.
+/// Minimum gain, as a fraction of the makespan, that counts as earlier. Without it, rounding would keep the search going.
 const EARLIER: f64 = 1e-9;
 
 impl Heuristic for Local {
@@ -63,7 +64,7 @@ struct Search<'a, 'p> {
 }
 
 impl Search<'_, '_> {
-    /// Tries every task on every server; whether that helped and there is budget left.
+    /// Tries every task on every server. Returns true if that helped and budget is left.
     fn moves(&mut self) -> bool {
         let mut helped = false;
         for task in 0..self.problem.task_count() {
@@ -86,8 +87,8 @@ impl Search<'_, '_> {
         helped
     }
 
-    /// Tries all tasks of a server, and every task with those next to it, on every server; whether that helped and there
-    /// is budget left.
+    /// Tries all tasks of a server, and every task with its neighbours, on every server. Returns true if that helped and budget is
+    /// left.
     fn joint_moves(&mut self) -> bool {
         let mut helped = false;
         for server in 0..self.problem.client() as u32 {
@@ -114,7 +115,7 @@ impl Search<'_, '_> {
         helped
     }
 
-    /// Moves those of the tasks to a server that it can run, if that helps; whether it did.
+    /// Moves those of the tasks to a server that it can run, if that helps; returns whether it did.
     fn move_all(&mut self, mut tasks: Vec<u32>, to: u32) -> bool {
         let is_able = |task: &u32| self.problem.seconds(*task as usize, to as usize).is_some();
         tasks.retain(|task| self.line.servers[*task as usize] != to && is_able(task));
@@ -129,8 +130,7 @@ impl Search<'_, '_> {
         is_better
     }
 
-    /// Tries every task as early and as late as those allow that it waits for and that wait for it, and next to those
-    /// of its server.
+    /// Tries every task as early and as late as its predecessors and successors allow, and next to the other tasks of its server.
     fn turns(&mut self) -> bool {
         let mut helped = false;
         for task in 0..self.problem.task_count() as u32 {
@@ -161,7 +161,7 @@ impl Search<'_, '_> {
         helped
     }
 
-    /// Tries to exchange the servers of every two tasks; whether that helped and there is budget left.
+    /// Tries to exchange the servers of every two tasks. Returns true if that helped and budget is left.
     fn exchanges(&mut self) -> bool {
         let mut helped = false;
         for task in 0..self.problem.task_count() {
@@ -202,7 +202,7 @@ impl Search<'_, '_> {
         self.trial.steps() >= self.budget || self.problem.is_stopped()
     }
 
-    /// First and last place in the order that a task could have.
+    /// Returns the first and last position in the order that a task could have.
     fn room(&self, at: usize) -> (usize, usize) {
         let order = &self.line.order;
         let task = order[at];
@@ -216,7 +216,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// Takes what is at one place to another; what is between moves up.
+/// Moves the task at one position to another; those in between shift by one.
 fn turn(order: &mut [u32], from: usize, to: usize) {
     if to < from {
         order[to..=from].rotate_right(1);

@@ -1,10 +1,9 @@
 //! `lookahead`: `heft` that looks one step ahead. Each task is tried on every server. For each server, the tasks that
-//! read its results get the servers on which they would then end earliest. The task goes to the server for which the last
+//! read its results get the servers on which they would then end earliest. The task is placed on the server for which the last
 //! of them ends earliest.
 //!
 //! A reader's other inputs count as far as they are known, that is, made by tasks already placed or held somewhere. Readers
-//! of a task that would be on one server run one after another, in order of rank; gaps on a server are used by the first
-//! of them only.
+//! that would run on the same server run one after another, in order of rank; only the first of them can use gaps on a server.
 //!
 //! Source: Bittencourt, Sakellariou, Madeira, *DAG scheduling using a lookahead variant of the heterogeneous earliest finish
 //! time algorithm*, PDP 2010.
@@ -19,7 +18,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "lookahead",
-    about: "heft; each task where the last of those that wait for it ends earliest",
+    about: "heft with each task where the last task that reads its results ends earliest",
     source: "Bittencourt, Sakellariou, Madeira, PDP 2010",
     parameters: &[],
     make: |_| Ok(Box::new(Lookahead)),
@@ -47,24 +46,26 @@ struct Ahead<'a> {
     problem: &'a Problem,
     rank: &'a [f64],
     readers: &'a Readers,
-    /// The tasks that read what the task in question makes.
+    /// The tasks that read the results of the task being placed.
     children: Vec<Child>,
-    /// By server: end of the last child tried there.
+    /// End of the last child tried on each server.
     free_s: Vec<f64>,
 }
 
-/// A task that reads what the one in question makes.
+/// A task that reads the results of the task being placed.
 struct Child {
     task: u32,
-    /// Bytes of each datum that it reads of that task.
+    /// Size in bytes of each datum that it reads of that task.
     bytes: Vec<u64>,
-    /// By server: when its other inputs are there, as far as known.
+    /// Arrival of its other inputs at each server, as far as known.
     ready_s: Vec<f64>,
     seconds: Vec<f64>,
 }
 
 impl Ahead<'_> {
-    /// The server for a task; of those equally good for what follows, the one where it ends first, then the first.
+    /// Returns the server for a task. Among servers equally good for its readers, it is the one where the task ends
+    /// first, then the
+    /// first.
     fn best(&mut self, schedule: &mut Schedule, task: usize) -> usize {
         self.find_children(schedule, task);
         if self.children.is_empty() {
@@ -108,7 +109,7 @@ impl Ahead<'_> {
         self.children.sort_by(|a, b| rank[b.task as usize].total_cmp(&rank[a.task as usize]));
     }
 
-    /// End of the last child if the task ends at that server then; something later than the limit if it is later.
+    /// Returns the end of the last child if the task ends at that server at `end_s`; some value above the limit if it is later.
     fn last_child_s(&mut self, schedule: &Schedule, from: usize, end_s: f64, limit_s: f64) -> f64 {
         let problem = self.problem;
         self.free_s.clear();
@@ -118,7 +119,7 @@ impl Ahead<'_> {
         for child in &self.children {
             let mut best = (f64::INFINITY, 0);
             for to in 0..problem.client() {
-                // Not worth a look at what is free there.
+                // Its free time need not be looked up.
                 if child.ready_s[to].max(end_s) + child.seconds[to] >= best.0 {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! `max-min`: of the tasks that are ready, the one with the latest earliest end goes where it has that end; then the next,
-//! given that. Long tasks go first, short ones fill what is left.
+//! `max-min`: the ready task with the latest earliest end is placed where it has that end; then the next, given that. Long tasks
+//! are placed first, short ones fill the rest.
 //!
 //! Source: Ibarra, Kim, *Heuristic algorithms for scheduling independent tasks on nonidentical processors*, JACM 24(2),
 //! 1977; for graphs, level by level: Blythe et al., *Task scheduling strategies for workflow-based applications in grids*,
@@ -13,7 +13,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "max-min",
-    about: "of the ready tasks, the one whose earliest end is latest first",
+    about: "the ready task with the latest earliest end first",
     source: "Ibarra, Kim, JACM 24(2), 1977",
     parameters: &[levels("yes")],
     make: |values| Ok(Box::new(MaxMin { levels: values.yes("levels")? })),
@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
 
 #[derive(Clone, Copy, Debug)]
 pub struct MaxMin {
-    /// Whether tasks that become ready wait until all that were ready before are placed.
+    /// True if tasks that become ready wait until all that were ready before are placed.
     pub levels: bool,
 }
 

@@ -1,10 +1,10 @@
-//! `mct`: what plain GridRPC does. Each call, in the order in which the program makes it, goes to the server that is
+//! `mct`: the mapping of plain GridRPC. Each call, in the order in which the program makes it, is sent to the server that is
 //! expected to complete it first (minimum completion time). It is atomic: all arguments travel from the client, all results
 //! travel back to it, and nothing stays at the server. Calls are issued asynchronously, each as soon as the
 //! results that it needs are back at the client.
 //!
-//! It is the baseline for the mapping of groups. It does not know of links between servers, so a datum that a
-//! server needs for three calls is sent to it three times; the plan lists all three.
+//! It is the baseline for the mapping of groups. It does not use links between servers, so a datum that a
+//! server needs for three calls is sent to it three times; the plan lists all three transfers.
 //!
 //! Source: NetSolve's agent, and the GridRPC model as described by Brady et al., *SmartGridRPC*, CCPE 2010.
 

@@ -1,9 +1,9 @@
-//! Means over the grid, by which tasks are ranked before it is known where they run.
+//! Means over the grid, used to rank tasks before their servers are known.
 
 use super::problem::Problem;
 use gridloom_perf::Size;
 
-/// Mean over links; time is linear in size, so two numbers are enough.
+/// The mean of several links. Time is linear in size, so two numbers are enough.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MeanLink {
     latency_s: f64,
@@ -22,7 +22,7 @@ impl MeanLink {
         MeanLink { latency_s: sum.latency_s / count, seconds_per_byte: sum.seconds_per_byte / count }
     }
 
-    /// A pair counts once: the mean of its two ways.
+    /// Each pair counts once, as the mean of its two directions.
     pub(super) fn between_servers(problem: &Problem) -> MeanLink {
         let client = problem.client();
         let way = |from, to| {
@@ -50,7 +50,7 @@ impl MeanLink {
         }
     }
 
-    /// To move that much.
+    /// Seconds to move that many bytes.
     pub(super) fn seconds(&self, size_bytes: u64) -> f64 {
         self.latency_s + self.seconds_per_byte * size_bytes as f64
     }
@@ -58,33 +58,33 @@ impl MeanLink {
 
 /// Mean seconds of tasks over the servers that can run them.
 ///
-/// Where only speeds are known, not the mean of the seconds, which is the same but for the last bit: tasks of equal work
-/// must come out equal, however their ranks are added up.
+/// If only speeds are known, the mean is computed from them and not from the seconds. Both are the same except for the last bit,
+/// but tasks of equal work must have equal means, however their ranks are summed.
 pub(super) struct MeanSeconds<'p> {
     problem: &'p Problem,
-    /// By function, over all servers that offer it.
+    /// Mean cost of each function over all servers that offer it.
     functions: Vec<MeanCost>,
 }
 
-/// Keeps sums finite, whatever speed a server states.
+/// Maximum seconds per operation. Keeps sums finite, whatever speed a server states.
 const PER_FLOP_MAX_S: f64 = 1e300;
 
 #[derive(Clone, Copy)]
 struct MeanCost {
-    /// None if some server has a model of the function.
+    /// `None` if some server has a model of the function.
     seconds_per_flop: Option<f64>,
     /// Smallest store of a server that offers the function.
     memory_bytes: u64,
 }
 
 impl<'p> MeanSeconds<'p> {
-    /// Computes those of all functions.
+    /// Computes the means of all functions.
     pub(super) fn new(problem: &'p Problem) -> MeanSeconds<'p> {
         let functions = (0..problem.function_count()).map(|function| mean_cost(problem, function)).collect();
         MeanSeconds { problem, functions }
     }
 
-    /// Of a task, over the servers that offer its function and can hold its data; of one that is bound, on its server.
+    /// Mean seconds of a task over the servers that offer its function and can hold its data; of a bound task, on its server.
     pub(super) fn of(&self, task: usize) -> f64 {
         if let Some(server) = self.problem.only(task) {
             return self.problem.seconds(task, server).expect("a task can run where it is bound to");

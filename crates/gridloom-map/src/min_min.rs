@@ -1,8 +1,8 @@
-//! `min-min`: of the tasks that are ready, the one that can be done earliest goes where it is; then the next, given that.
-//! Short tasks go first and fill all servers alike; a long one that comes last sticks out.
+//! `min-min`: the ready task that can end earliest is placed where it does; then the next, given that. Short tasks are placed
+//! first and fill all servers evenly; a long task placed last ends well after the others.
 //!
 //! Source: Ibarra, Kim, *Heuristic algorithms for scheduling independent tasks on nonidentical processors*, JACM 24(2),
-//! 1977; for graphs, level by level, as workflow managers have it: Blythe et al., *Task scheduling strategies for
+//! 1977; for graphs, level by level, as in workflow managers: Blythe et al., *Task scheduling strategies for
 //! workflow-based applications in grids*, CCGrid 2005.
 
 use super::batch::{Rule, levels, map};
@@ -13,7 +13,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "min-min",
-    about: "of the ready tasks, the one done earliest first",
+    about: "the ready task with the earliest end first",
     source: "Ibarra, Kim, JACM 24(2), 1977",
     parameters: &[levels("yes")],
     make: |values| Ok(Box::new(MinMin { levels: values.yes("levels")? })),
@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
 
 #[derive(Clone, Copy, Debug)]
 pub struct MinMin {
-    /// Whether tasks that become ready wait until all that were ready before are placed.
+    /// True if tasks that become ready wait until all that were ready before are placed.
     pub levels: bool,
 }
 

@@ -1,16 +1,16 @@
-//! Which tasks follow which, and the order of tasks that settles ties between them.
+//! Dependencies between tasks, and the order of tasks that breaks ties between them.
 
 use super::problem::Problem;
 
-/// By task: the tasks that read what it makes.
+/// The tasks that read the results of each task.
 pub struct Followers {
-    /// By task, and one past the last: where its followers begin.
+    /// Start of each task's followers, and one past the last.
     first: Vec<u32>,
     tasks: Vec<u32>,
 }
 
 impl Followers {
-    /// Lays them out.
+    /// Builds the table.
     pub fn new(problem: &Problem) -> Followers {
         let tasks = problem.task_count();
         let makers =
@@ -31,21 +31,21 @@ impl Followers {
         Followers { first, tasks: followers }
     }
 
-    /// The tasks that read what a task makes, ascending; one that reads two of its data is there twice.
+    /// Returns the tasks that read a result of a task, ascending. A task that reads two of its data is listed twice.
     pub fn of(&self, task: usize) -> &[u32] {
         &self.tasks[self.first[task] as usize..self.first[task + 1] as usize]
     }
 }
 
-/// By datum: the tasks that read it.
+/// The tasks that read each datum.
 pub struct Readers {
-    /// By datum, and one past the last: where its readers begin.
+    /// Start of each datum's readers, and one past the last.
     first: Vec<u32>,
     tasks: Vec<u32>,
 }
 
 impl Readers {
-    /// Lays them out.
+    /// Builds the table.
     pub fn new(problem: &Problem) -> Readers {
         let mut first = Vec::with_capacity(problem.data().len() + 1);
         let mut count = 0;
@@ -66,33 +66,33 @@ impl Readers {
         Readers { first, tasks }
     }
 
-    /// The tasks that read a datum, ascending.
+    /// Returns the tasks that read a datum, ascending.
     pub fn of(&self, datum: u32) -> &[u32] {
         &self.tasks[self.first[datum as usize] as usize..self.first[datum as usize + 1] as usize]
     }
 }
 
-/// Tells which tasks have become ready when others are done.
+/// Tracks which tasks become ready when others are done.
 pub struct Waiting<'f> {
     followers: &'f Followers,
-    /// By task: inputs that have yet to be made.
+    /// Number of each task's inputs that have yet to be made.
     inputs: Vec<u32>,
 }
 
 impl<'f> Waiting<'f> {
-    /// Nothing is done yet.
+    /// Starts with no task done.
     pub fn new(problem: &Problem, followers: &'f Followers) -> Waiting<'f> {
         let made = |datum: &&u32| problem.data()[**datum as usize].producer.is_some();
         let waits = |task| problem.inputs(task).iter().filter(made).count() as u32;
         Waiting { followers, inputs: (0..problem.task_count()).map(waits).collect() }
     }
 
-    /// Tasks that wait for no other, ascending.
+    /// Returns the tasks that depend on no other, ascending.
     pub fn ready(&self) -> Vec<u32> {
         (0..self.inputs.len() as u32).filter(|task| self.inputs[*task as usize] == 0).collect()
     }
 
-    /// Takes note that a task is done and hands over those that waited only for it, ascending.
+    /// Records that a task is done and passes the tasks that waited only for it to `ready`, ascending.
     pub fn done(&mut self, task: usize, mut ready: impl FnMut(u32)) {
         for follower in self.followers.of(task) {
             let inputs = &mut self.inputs[*follower as usize];
@@ -104,8 +104,8 @@ impl<'f> Waiting<'f> {
     }
 }
 
-/// All tasks, those first that wait for no other, then those that these let go, and so on: Kahn's order, first in first
-/// out. Of tasks that a heuristic finds equal, the first of these is taken.
+/// Returns all tasks in Kahn's order, first in first out: tasks that depend on no other, then those that become ready when these
+/// are done, and so on. Among tasks that a heuristic finds equal, the first in this order is taken.
 ///
 /// Source: Kahn, *Topological sorting of large networks*, CACM 5(11), 1962.
 pub fn breadth_first(problem: &Problem, followers: &Followers) -> Vec<u32> {
@@ -120,10 +120,10 @@ pub fn breadth_first(problem: &Problem, followers: &Followers) -> Vec<u32> {
     order
 }
 
-/// All tasks by descending rank, ties in [`breadth_first`] order.
+/// Returns all tasks by descending rank, ties in [`breadth_first`] order.
 pub fn by_rank(problem: &Problem, rank: &[f64]) -> Vec<u32> {
     let mut order = breadth_first(problem, &Followers::new(problem));
-    // Stable, so that ties stay as they are.
+    // The sort is stable, so ties keep their order.
     order.sort_by(|a, b| rank[*b as usize].total_cmp(&rank[*a as usize]));
     order
 }

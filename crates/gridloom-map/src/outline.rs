@@ -12,11 +12,11 @@ pub struct OutlineTask {
     pub function: u32,
     /// Work in floating-point operations, `None` if not stated.
     pub work_flops: Option<f64>,
-    /// The server that has to run it, if one has to.
+    /// The only server that may run it, if it is bound.
     pub only: Option<NodeId>,
-    /// Data read, indices into [`Outline::data`], each once, ascending.
+    /// Data that it reads, as indices into [`Outline::data`], each once, ascending.
     pub inputs: Vec<u32>,
-    /// Data made, indices into [`Outline::data`], ascending.
+    /// Data that it makes, as indices into [`Outline::data`], ascending.
     pub outputs: Vec<u32>,
 }
 
@@ -24,16 +24,16 @@ pub struct OutlineTask {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OutlineDatum {
     pub size_bytes: u64,
-    /// The task that makes it, or `None` if it exists before.
+    /// The task that makes it, or `None` if it exists before the group runs.
     pub producer: Option<u32>,
     /// Nodes that hold it before the group runs (empty if a task makes it).
     pub at: Vec<NodeId>,
-    /// Whether it has to come to the client.
+    /// True if it must be sent to the client.
     pub wanted: bool,
     /// The name by which functions get and put it, if it is shared. It is no argument or result of theirs.
     #[serde(default)]
     pub name: Option<Box<str>>,
-    /// How it gets to the servers that read it, if it is shared.
+    /// Transfer method to the servers that read it, if it is shared.
     #[serde(default)]
     pub method: Method,
 }
@@ -43,14 +43,14 @@ pub struct OutlineDatum {
 pub struct Outline {
     /// Distinct functions called.
     pub functions: Vec<String>,
-    /// Tasks; each comes after those it depends on.
+    /// The tasks, each after those it depends on.
     pub tasks: Vec<OutlineTask>,
     /// Data: the sources in order of identifier, then the results in order of task.
     pub data: Vec<OutlineDatum>,
 }
 
 impl Outline {
-    /// How large a task of it is.
+    /// Problem size of a task.
     pub fn size_of(&self, task: &OutlineTask) -> Size {
         let data = task.inputs.iter().chain(&task.outputs);
         let own = data.map(|datum| &self.data[*datum as usize]).filter(|datum| datum.name.is_none());

@@ -1,18 +1,19 @@
-//! A search for plans without contention, for groups in which each datum has at most one reader.
+//! Searches for plans without contention, for groups in which each datum has at most one reader.
 //!
-//! Without contention a task starts when its server is free and its inputs are there. An input comes straight from where it
-//! was made. So one pass over the tasks in order gives the makespan. Annealing over servers and order starts from the plans
-//! of other heuristics, in the order of their start times. The budget is in steps, not seconds: same problem, same plan.
+//! Without contention a task starts when its server is free and its inputs are there. An input is sent directly from the place
+//! where it was made. So one pass over the tasks in order gives the makespan. Annealing over servers and order starts from the
+//! plans of other heuristics, in the order of their start times. The budget is in steps, not seconds: the same problem gives the
+//! same plan.
 //!
 //! Source: Kirkpatrick, Gelatt, Vecchi, *Science* 220, 1983 (annealing).
 
 use super::problem::Problem;
 use gridloom_base::SplitMix64;
 
-/// Temperatures at the start and at the end, as parts of the makespan.
+/// Temperatures at the start and at the end, as fractions of the makespan.
 const HOT: f64 = 0.01;
 const COLD: f64 = 0.00005;
-/// Draws for each way to give tasks servers: more find nothing.
+/// Random changes for each assignment of servers: more find nothing.
 const DRAWS_PER_ASSIGNMENT: u64 = 64;
 
 /// Servers and order of tasks.
@@ -23,30 +24,30 @@ pub struct Line {
     pub order: Vec<u32>,
 }
 
-/// Tells what a line is worth.
+/// Evaluates lines.
 pub trait Evaluate {
-    /// The makespan; infinite if it is above the limit.
+    /// Returns the makespan; infinite if it is above the limit.
     fn makespan(&mut self, line: &Line, limit_s: f64) -> f64;
 
-    /// Work done so far, in steps of about the same time each.
+    /// Work done so far, in steps of about equal duration.
     fn steps(&self) -> u64;
 }
 
-/// Computes makespans of lines.
+/// Computes makespans of lines in one pass over the tasks.
 #[derive(Debug)]
 pub struct Pass {
     servers: usize,
-    /// By task × server.
+    /// Run times, indexed by task × server.
     seconds: Vec<f64>,
-    /// By task: where its inputs are in `inputs`.
+    /// Range of each task's inputs in `inputs`.
     ranges: Vec<(u32, u32)>,
     /// Maker, or `OUTSIDE`, and bytes.
     inputs: Vec<(u32, f64)>,
-    /// By task: bytes that go to the client.
+    /// Bytes that each task sends to the client.
     home: Vec<f64>,
-    /// By place × place, seconds per byte and latency.
+    /// Seconds per byte and latency, indexed by place × place.
     links: Vec<(f64, f64)>,
-    /// By server: when it is free at first.
+    /// Time from which each server is free.
     busy_s: Vec<f64>,
     start_s: Vec<f64>,
     end_s: Vec<f64>,
@@ -57,7 +58,8 @@ pub struct Pass {
 const OUTSIDE: u32 = u32::MAX;
 
 impl Pass {
-    /// Lays the problem out; `None` if a datum has several readers, a server several slots, or a source is not at the
+    /// Builds the tables of a problem; `None` if a datum has several readers, a server has several slots, or a source
+    /// is not at the
     /// client.
     pub fn new(problem: &Problem) -> Option<Pass> {
         let (tasks, servers, client) = (problem.task_count(), problem.client(), problem.client());
@@ -99,13 +101,13 @@ impl Pass {
         Some(pass)
     }
 
-    /// Start of each task by the last pass, seconds.
+    /// Start of each task in the last pass, seconds.
     pub fn start_s(&self) -> &[f64] {
         &self.start_s
     }
 }
 
-/// What drawing and undoing a change takes besides.
+/// Additional steps for drawing and undoing a change.
 const STEPS_OF_A_TRIAL: u64 = 12;
 
 impl Evaluate for Pass {
@@ -145,10 +147,10 @@ impl Evaluate for Pass {
     }
 }
 
-/// The best line that the budget finds from some to start with, and its makespan.
+/// Returns the best line that the budget finds from some initial lines, and its makespan.
 ///
 /// # Panics
-/// Without any to start with.
+/// If there are no initial lines.
 pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budget: u64, seed: u64) -> (Line, f64) {
     let mut random = SplitMix64::new(seed);
     let judged = start.iter().map(|line| (line.clone(), pass.makespan(line, f64::INFINITY)));
@@ -171,8 +173,8 @@ pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budge
             }
         }
     }
-    // Draws are bounded too: where there is one server and one order, nothing is ever evaluated; and a tiny group has few
-    // lines, all of which have soon been drawn.
+    // Draws are bounded too: with one server and one order nothing is ever evaluated, and a tiny group has few lines, all of which
+    // are soon drawn.
     let draws_max = budget.min(servers.saturating_pow(tasks.min(64) as u32).saturating_mul(DRAWS_PER_ASSIGNMENT));
     let mut draws = 0;
     while pass.steps() - from < budget && draws < draws_max && !problem.is_stopped() {
@@ -211,7 +213,7 @@ pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budge
                     current.servers.swap(task, other);
                 }
             }
-            // A task and those next to it, or all of a server: what moves together stays together.
+            // A task with its neighbours, or all tasks of a server, move together.
             kind @ (11 | 12) => {
                 let to = random.below(servers) as u32;
                 let makers = problem.inputs(task).iter().filter_map(|datum| problem.data()[*datum as usize].producer);

@@ -1,4 +1,4 @@
-//! `peft`: predict earliest finish time. The choice of a task's server also counts what comes after it: the longest way
+//! `peft`: predict earliest finish time. The choice of a task's server also counts the tasks after it: the longest path
 //! from the task to the end, if every later task had the server that is best for it.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! w(u, q)    seconds of u on server q;  c(d, p, q) seconds to move d from p to q;  h(d, p) from p to the client
 //! ```
 //!
-//! Of the tasks that are ready, the one with the largest mean of o over the servers that can run it goes next, to the server with the
-//! least sum of its end and o, also into gaps. The table is the largest thing in memory: 8 bytes for each task and server.
+//! The ready task with the largest mean of o over the servers that can run it is placed next, on the server with the least sum
+//! of its end and o, including in gaps. The table is the largest thing in memory: 8 bytes for each task and server.
 //!
 //! Source: Arabnejad, Barbosa, *List scheduling algorithm for heterogeneous systems by an optimistic cost table*, IEEE TPDS
 //! 25(3), 2014. There c is a mean over links; here both servers are known, so it is that of their link.
@@ -25,7 +25,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "peft",
-    about: "each task where its end and the best way on from there are earliest",
+    about: "each task where the sum of its end and of the best remaining path is smallest",
     source: "Arabnejad, Barbosa, IEEE TPDS 25(3), 2014",
     parameters: &[],
     make: |_| Ok(Box::new(Peft)),
@@ -50,7 +50,7 @@ impl Heuristic for Peft {
             let (sum, count) = able.fold((0.0, 0u32), |(sum, count), server| (sum + row(task)[server], count + 1));
             sum / f64::from(count)
         };
-        // Means are not negative, so their bits are in order.
+        // Means are not negative, so their bits are ordered like their values.
         let key = |task: u32| (mean(task as usize).to_bits(), Reverse(position[task as usize]), task);
         let mut waiting = Waiting::new(problem, &followers);
         let mut ready: BinaryHeap<_> = waiting.ready().into_iter().map(key).collect();

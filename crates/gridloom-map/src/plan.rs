@@ -1,4 +1,4 @@
-//! The plan: which server runs each task, and every transfer. A value: it prints, travels and can be checked
+//! The plan: which server runs each task, and every transfer. It is a plain value that can be printed, sent and checked
 //! ([`Plan::validate`]).
 
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use gridloom_base::{Method, NodeId};
 
-/// Where and when one task runs.
+/// Server and times of one task.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Assignment {
     pub server: NodeId,
@@ -19,7 +19,7 @@ pub struct Assignment {
 /// One copy of one datum from one place to another.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Transfer {
-    /// The datum, index into the outline.
+    /// The datum, as an index into the outline.
     pub datum: u32,
     /// Sender.
     pub from: NodeId,
@@ -29,12 +29,12 @@ pub struct Transfer {
     /// Predicted start, seconds from the start of the plan.
     pub start_s: f64,
     pub end_s: f64,
-    /// How it gets there, if it is shared.
+    /// Transfer method, if the datum is shared.
     #[serde(default)]
     pub method: Method,
 }
 
-/// What times of a plan rest on that was not measured yet.
+/// An estimate that a plan's times depend on and that was not measured yet.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Guess {
     /// The link between two nodes, over which data move.
@@ -51,27 +51,27 @@ pub enum Guess {
 /// - no transfer joins two servers that cannot talk;
 /// - each server's tasks, in order of `start_s` and then of index, respect the dependencies.
 ///
-/// Exceptions are plain servers, and the plan of plain GridRPC (`mct`), in which all are: there the client sends a datum to a server
-/// again for each call that reads it, and every result goes to the client, wanted or not.
+/// Exceptions are stateless servers, and the plan of plain GridRPC (`mct`), which treats all servers as stateless: the client
+/// sends a datum to a stateless server again for each call that reads it, and every result is sent to the client, wanted or not.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The heuristic that made it, as a spec.
     pub heuristic: String,
-    /// By task index.
+    /// Assignments, indexed by task.
     pub tasks: Vec<Assignment>,
     /// In order of predicted start.
     pub transfers: Vec<Transfer>,
     /// Predicted makespan, seconds: the end of the last task or transfer.
     pub makespan_s: f64,
-    /// No plan can take less, by the same models; seconds.
+    /// Lower bound on the makespan of any plan, by the same models, seconds.
     pub lower_bound_s: f64,
-    /// What was not measured of what its times rest on.
+    /// Estimates that its times depend on and that were not measured.
     pub guesses: Vec<Guess>,
 }
 
 impl Plan {
-    /// Numbers of its tasks in the order in which they start; of those that start together, the one called first,
-    /// which may make what the other needs.
+    /// Returns the indices of its tasks in order of start. Among tasks that start together, the one called first is first, because
+    /// it may make an input of another.
     pub fn order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.tasks.len() as u32).collect();
         let start_s = |task: &u32| self.tasks[*task as usize].start_s;

@@ -1,39 +1,40 @@
-//! Mending a plan of a small group: what a heuristic that places task by task cannot see.
+//! Improves the plan of a small group in ways that a heuristic which places task by task cannot see.
 //!
 //! Of four equal products, `heft` gives the first to the fastest server, the second to the second fastest. If two products
 //! are then multiplied, the two fastest servers have the inputs of one product, and the other product moves both of its
-//! inputs to a fast server. With the fastest paired with the slowest, each product has a fast server at home: less is
-//! moved, and all ends earlier. So once all tasks are placed, single tasks are moved to another server, and pairs of
+//! inputs to a fast server. With the fastest paired with the slowest, each product has an input on a fast server: fewer bytes
+//! move, and everything ends earlier. So once all tasks are placed, single tasks are moved to another server, and pairs of
 //! tasks exchange theirs, as long as that helps:
 //!
 //! - a plan that ends clearly earlier, by more than a tolerance, is better;
-//! - of plans that end within the tolerance of the earliest one taken, the one that moves fewer bytes is better, because
-//!   cost models are not known more precisely and a byte not moved is one that cannot be late;
-//! - of plans that move the same, the one that ends earlier is better;
-//! - no server is given up to save bytes, unless all ends earlier too.
+//! - among plans that end within the tolerance of the earliest one accepted, the one that moves fewer bytes is better, because
+//!   cost models are not known more precisely and a byte that is not moved cannot be late;
+//! - among plans that move the same number of bytes, the one that ends earlier is better;
+//! - no server is left idle to save bytes, unless everything ends earlier too.
 //!
 //! Measured: on 100 random graphs of 30 tasks and 4 servers plans end 2.8 % earlier than those of published HEFT and move
 //! 24 % less, on average. On the chain of eight matrices with noisy figures they end 1 to 2 % earlier. With a tolerance
 //! of 1 % it is 1 to 3 %, but then rates known to ±10 % suffice to move a matrix more in one case of four.
 //!
-//! Every trial places all tasks anew, in the same order: by the [`Schedule`] for `heft`, with contention for `auto` (see
-//! [`Trial`]). A budget of steps bounds that (a count, not a time: same input, same plan); a trial by the schedule takes as
-//! many as the group has tasks, data and arguments and the grid has servers. The budget is no more than what takes 5 % of
-//! the plan's own predicted time: mending the plan of a hundred short calls must not take longer than the calls. A plan
-//! stays as it is if the budget would not pay for one trial of each task.
+//! Every trial places all tasks again, in the same order: by the [`Schedule`] for `heft`, with contention for `auto` (see
+//! [`Trial`]). The number of trials is bounded by a step budget (a count, not a time: the same input gives the same plan). A
+//! trial by the schedule takes as many steps as the group has tasks, data and arguments and the grid has servers. The budget
+//! is limited to 5 % of the plan's own predicted time: polishing the plan of a hundred short calls must not take longer than the
+//! calls. A plan stays as it is if the budget does not cover one trial of each task.
 
 use super::problem::Problem;
 use super::schedule::Schedule;
 
-/// Ends that differ by less than this part count as equal.
+/// Ends that differ by less than this fraction count as equal.
 const TOLERANCE: f64 = 0.05;
 
-/// What a step takes, seconds, as measured (`examples/map_speed`, with polish and without): to reckon with, not a promise.
+/// Measured duration of a step, seconds (`examples/map_speed`, with and without polish): an estimate for budgets, not a promise.
 const STEP_S: f64 = 30e-9;
-/// Part of the plan's own time that may be spent on mending it.
+/// Maximum time for polishing, as a fraction of the plan's own time.
 const PART_MAX: f64 = 0.05;
 
-/// Gives servers by task, better than those given or the same (ending later by no more than the tolerance), for tasks placed in that order.
+/// Returns servers by task that are better than the given ones or the same (ending later by no more than the tolerance), for
+/// tasks placed in that order.
 pub(super) fn polish(
     problem: &Problem,
     order: &[usize],
@@ -59,13 +60,13 @@ pub(super) fn used(problem: &Problem, servers: impl Iterator<Item = usize>) -> u
     used.into_iter().filter(|used| *used).count()
 }
 
-/// Runs all tasks on the servers given.
+/// Evaluates all tasks on given servers.
 pub(super) trait Trial {
-    /// End of everything and bytes moved; `None` if it ends after the limit.
+    /// Returns the end of everything and the bytes moved; `None` if it ends after the limit.
     fn run(&mut self, servers: &[usize], limit_s: f64) -> Option<(f64, u64)>;
 }
 
-/// One trial by the schedule.
+/// Evaluates by placing all tasks on a schedule.
 struct Placing<'a> {
     problem: &'a Problem,
     order: &'a [usize],
@@ -86,28 +87,28 @@ impl Trial for Placing<'_> {
     }
 }
 
-/// A plan that is being mended.
+/// A plan that is being polished.
 pub(super) struct Mending<'a, T> {
     problem: &'a Problem,
     /// Tasks in the order in which they are tried.
     order: &'a [usize],
     pub(super) trial: T,
-    /// Steps of one trial.
+    /// Steps per trial.
     steps: u64,
     /// Steps left.
     left: u64,
-    /// Ends that differ by less than this part count as equal.
+    /// Ends that differ by less than this fraction count as equal.
     tolerance: f64,
-    /// The best known, by task.
+    /// The best servers known, by task.
     pub(super) servers: Vec<usize>,
     end_s: f64,
     bytes: u64,
-    /// Earliest end of a plan taken; no plan is taken that ends later than this by more than the tolerance.
+    /// Earliest end of an accepted plan. A plan that ends later than this by more than the tolerance is not accepted.
     earliest_s: f64,
 }
 
 impl<'a, T: Trial> Mending<'a, T> {
-    /// Begins with those servers; a trial takes so many of so many steps.
+    /// Starts with the given servers, the steps per trial and the step budget.
     pub(super) fn new(
         problem: &'a Problem,
         order: &'a [usize],
@@ -120,7 +121,7 @@ impl<'a, T: Trial> Mending<'a, T> {
         Mending { problem, order, trial, steps, left, tolerance, servers, end_s: 0.0, bytes: 0, earliest_s: 0.0 }
     }
 
-    /// Tries the servers that it begins with; when they end, if there are steps for mending.
+    /// Tries the initial servers. Returns their end if the budget allows polishing.
     pub(super) fn begin(&mut self) -> Option<f64> {
         if !self.can_try_all() {
             return None;
@@ -129,7 +130,7 @@ impl<'a, T: Trial> Mending<'a, T> {
         Some(self.end_s)
     }
 
-    /// Mends as long as that helps, if there are steps for it; `earliest_s` is when the earliest plan known ends.
+    /// Polishes as long as that helps and the budget allows; `earliest_s` is the end of the earliest plan known.
     pub(super) fn mend(&mut self, earliest_s: f64) {
         self.earliest_s = earliest_s;
         if self.can_try_all() {
@@ -137,12 +138,12 @@ impl<'a, T: Trial> Mending<'a, T> {
         }
     }
 
-    /// Whether there are steps for one trial of each task.
+    /// True if the budget covers one trial of each task.
     fn can_try_all(&self) -> bool {
         self.steps.saturating_mul(self.order.len() as u64) <= self.left
     }
 
-    /// Tries all moves and exchanges once; whether one helped and there is budget for more.
+    /// Tries all moves and exchanges once. Returns true if one helped and budget is left.
     fn sweep(&mut self) -> bool {
         let (problem, order) = (self.problem, self.order);
         let mut helped = false;
@@ -162,7 +163,7 @@ impl<'a, T: Trial> Mending<'a, T> {
         helped
     }
 
-    /// Gives tasks other servers if that makes a better plan; whether it did.
+    /// Gives tasks other servers if that makes a better plan; returns whether it did.
     fn improves(&mut self, changes: &mut [(usize, usize)]) -> bool {
         let used = self.used();
         changes.iter_mut().for_each(|(task, server)| std::mem::swap(&mut self.servers[*task], server));
@@ -183,7 +184,7 @@ impl<'a, T: Trial> Mending<'a, T> {
         used(self.problem, self.servers.iter().copied())
     }
 
-    /// End of everything and bytes moved; `None` if it ends after the limit, or the budget is used up.
+    /// Returns the end of everything and the bytes moved; `None` if it ends after the limit, or the budget is used up.
     fn evaluate(&mut self, limit_s: f64) -> Option<(f64, u64)> {
         self.left = self.left.checked_sub(self.steps).filter(|_| !self.problem.is_stopped())?;
         self.trial.run(&self.servers, limit_s)

@@ -1,20 +1,20 @@
-//! The input of a heuristic: the outline and the grid, checked once and laid out for fast reading.
+//! The input of a heuristic: the outline and the grid, checked once and stored for fast access.
 //!
-//! A **place** is where a datum can be: a server (its index in order of name) or the client (index [`Problem::client`],
+//! A **place** is where a datum can be stored: a server (its index in order of name) or the client (index [`Problem::client`],
 //! one past the last server).
 //!
 //! **Invariants** of a [`Problem`]:
 //! - every task comes after those it depends on;
-//! - at least one server can run it: it offers the function, has a store at least as large as the task's arguments and
-//!   results together, and is the one that has to run the task, if one has to;
+//! - at least one server can run each task: it offers the function, has a store at least as large as the task's arguments and
+//!   results together, and is the task's bound server if there is one;
 //! - every datum is made by a task or held at a place;
 //! - all times computed from it are finite and not negative;
-//! - the client has a link to and from every server, and a plain server has no other, not even to itself: what a task there makes
-//!   goes to the client, and another gets it from there.
+//! - the client has a link to and from every server. A stateless server has no other link, not even to itself: the results of a
+//!   task there are sent to the client, and other tasks get them from the client.
 //!
-//! It does not know what is held in the stores besides: that a server's store may fill up over the whole plan is left to
-//! the server, which spills or evicts. Times per task and server are computed from the cost model of (function, server)
-//! when asked, since a table of tasks × servers would be the largest thing in memory (1.6 GB at the limits).
+//! It does not track other contents of the stores: a server whose store fills up over the whole plan spills or evicts by
+//! itself. Times per task and server are computed on demand from the cost model of (function, server), since a table of
+//! tasks × servers would be the largest thing in memory (1.6 GB at the limits).
 
 mod in_pairs;
 mod read;
@@ -34,21 +34,21 @@ use gridloom_perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, Size, fir
 pub struct Server {
     pub node: NodeId,
     pub name: String,
-    /// Tasks of the group that it runs at a time, at least 1 and no more than the group has.
+    /// Number of the group's tasks that it runs at a time: at least 1, and at most the number of tasks in the group.
     pub slots: u32,
     /// Seconds until each slot is free, ascending, `slots` long.
     pub busy_s: Vec<f64>,
-    /// Seconds until each of its other slots is free that is busy now, ascending: the group has too few tasks to need them, but
-    /// what runs there disturbs those.
+    /// Seconds until each other slot that is busy now is free, ascending. The group has too few tasks to need these slots, but the
+    /// work on them slows down the group's tasks.
     pub beside_s: Vec<f64>,
-    /// Bound on its store.
+    /// Capacity of its store.
     pub memory_bytes: u64,
-    /// It keeps nothing: each task brings its inputs from the client, and its results go there.
+    /// True if it is stateless: it gets the inputs of each task from the client and sends the results there.
     pub is_plain: bool,
 }
 
 impl Server {
-    /// Tasks that may run there at a time, others than the group's among them.
+    /// Maximum number of tasks that may run there at a time, including those of others.
     pub(super) fn tasks_max(&self) -> u32 {
         self.slots.saturating_add(self.beside_s.len() as u32)
     }
@@ -58,21 +58,21 @@ impl Server {
 #[derive(Clone, Debug)]
 pub struct Datum {
     pub size_bytes: u64,
-    /// The task that makes it, or `None` if it exists before.
+    /// The task that makes it, or `None` if it exists before the group runs.
     pub producer: Option<u32>,
     /// Number of tasks that read it.
     pub readers: u32,
-    /// Whether it has to come to the client.
+    /// True if it must be sent to the client.
     pub wanted: bool,
     /// The name by which functions get and put it, if it is shared.
     pub name: Option<Box<str>>,
-    /// How it gets to the servers that read it, if it is shared.
+    /// Transfer method to the servers that read it, if it is shared.
     pub method: Method,
     holders: Range<u32>,
 }
 
 impl Datum {
-    /// What it counts for in the size of a task that reads or makes it.
+    /// Bytes that it adds to the size of a task that reads or makes it.
     fn argument_bytes(&self) -> u64 {
         if self.name.is_some() { 0 } else { self.size_bytes }
     }
@@ -82,7 +82,7 @@ impl Datum {
 struct Task {
     function: u32,
     work_flops: Option<f64>,
-    /// The place of the server that has to run it, if one has to.
+    /// The place of the only server that may run it, if it is bound.
     only: Option<u32>,
     size_bytes: u64,
     inputs: Range<u32>,
@@ -94,30 +94,30 @@ impl Task {
         Size::new(self.work_flops, self.size_bytes)
     }
 
-    /// Whether that server may run it, and has room for it.
+    /// True if that server may run it and has enough memory.
     fn fits(&self, place: usize, server: &Server) -> bool {
         self.size_bytes <= server.memory_bytes && self.only.is_none_or(|only| only as usize == place)
     }
 }
 
-/// The time of a function on a server.
+/// The cost model of a function on a server.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     model: FunctionModel,
     speed_flops: Option<f64>,
     pace: f64,
-    /// Tasks that are expected to run there at a time.
+    /// Number of tasks that are expected to run there at a time.
     tasks: f64,
 }
 
 impl Cost {
-    /// Seconds for each floating-point operation, if nothing but the server's speed is known.
+    /// Seconds per floating-point operation, if only the server's speed is known.
     pub(super) fn per_flop_s(&self) -> Option<f64> {
         let is_proportional = self.model.is_empty() && !self.model.perturbation.is_felt();
         is_proportional.then(|| first_guess_s(Size::Work(1.0), self.speed_flops) * self.pace)
     }
 
-    /// Predicted seconds of a call of that size, beside as many others as are expected.
+    /// Predicted seconds of a call of that size, with the expected number of others beside it.
     pub(super) fn seconds(&self, size: Size) -> f64 {
         self.alone_s(size) * self.model.perturbation.factor(self.tasks)
     }
@@ -127,14 +127,14 @@ impl Cost {
     }
 }
 
-/// A group and a grid, checked: what a heuristic maps.
+/// A checked group and grid: the input of a heuristic.
 #[derive(Clone, Debug)]
 pub struct Problem {
     client: NodeId,
     places: BTreeMap<NodeId, usize>,
     servers: Vec<Server>,
     functions: Vec<String>,
-    /// By function × server.
+    /// Cost models, indexed by function × server.
     costs: Vec<Option<Cost>>,
     tasks: Vec<Task>,
     data: Vec<Datum>,
@@ -142,7 +142,7 @@ pub struct Problem {
     arguments: Vec<u32>,
     /// Places that hold the sources.
     holders: Vec<u32>,
-    /// By place × place; latency is infinite where there is no link.
+    /// Links, indexed by place × place; latency is infinite if there is no link.
     links: Vec<LinkEstimate>,
     bottlenecks: Vec<Bottleneck<usize>>,
     complete: bool,
@@ -151,18 +151,18 @@ pub struct Problem {
     stop: Stop,
 }
 
-/// A datum to its own place takes no time.
+/// A datum is at its own place without delay.
 const SELF_LINK: LinkEstimate = LinkEstimate { latency_s: 0.0, bandwidth: f64::INFINITY };
 const NO_LINK: LinkEstimate = LinkEstimate { latency_s: f64::INFINITY, bandwidth: f64::INFINITY };
-/// Longest time that one call or transfer may be predicted to take, longer than the world is old: sums over whole plans
-/// stay finite, whatever a server or client states.
+/// Maximum predicted seconds of one call or transfer, longer than the age of the universe. Sums over whole plans stay finite,
+/// whatever a server or client states.
 const SECONDS_MAX: f64 = 1e18;
 
 impl Problem {
-    /// Checks and lays out the outline on the grid as `client` sees it.
+    /// Checks the outline and builds the problem on the grid as `client` sees it.
     ///
     /// # Errors
-    /// [`MapError`] if the outline or the grid break one of the invariants above.
+    /// [`MapError`] if the outline or the grid breaks one of the invariants above.
     pub fn new(outline: &Outline, grid: &GridView, client: NodeId) -> Result<Problem, MapError> {
         if grid.servers.is_empty() {
             return Err(MapError::EmptyGrid);
@@ -200,17 +200,17 @@ impl Problem {
         Ok(problem)
     }
 
-    /// The same, to be mapped until then.
+    /// Returns the same problem with a stop condition for mapping.
     pub fn until(self, stop: Stop) -> Problem {
         Problem { stop, ..self }
     }
 
-    /// Whether its mapping is to end with what it has found.
+    /// True if mapping must end with the best plan found so far.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.is_set()
     }
 
-    /// For a heuristic that has no plan before the last task is placed.
+    /// Fails if mapping is stopped. For heuristics that have no plan before the last task is placed.
     pub(super) fn go_on(&self) -> Result<(), MapError> {
         if self.is_stopped() { Err(MapError::Stopped) } else { Ok(()) }
     }
@@ -219,7 +219,7 @@ impl Problem {
         self.tasks.len()
     }
 
-    /// The servers, in order of name; their places are their indices.
+    /// The servers, in order of name; the index of a server is its place.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
@@ -233,7 +233,7 @@ impl Problem {
         self.servers.get(place).map_or(self.client, |server| server.node)
     }
 
-    /// Where that node is.
+    /// Returns the place of a node.
     pub fn place(&self, node: NodeId) -> Option<usize> {
         self.places.get(&node).copied()
     }
@@ -242,8 +242,9 @@ impl Problem {
         self.servers.get(place).map_or("client", |server| &server.name)
     }
 
-    /// Whether that place is a server that keeps nothing: each task gets a copy of its own of each input, from the client, and all
-    /// results go to the client.
+    /// True if that place is a stateless server: each task gets its own copy of each input from the client, and all
+    /// results are sent
+    /// to the client.
     pub fn is_plain(&self, place: usize) -> bool {
         self.servers.get(place).is_some_and(|server| server.is_plain)
     }
@@ -288,7 +289,7 @@ impl Problem {
         row.fits(server, &self.servers[server]).then(|| cost.seconds(row.size()))
     }
 
-    /// Predicted seconds of a task on all servers, infinite where it cannot run.
+    /// Computes the predicted seconds of a task on all servers, infinite on those that cannot run it.
     pub(super) fn seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
         let row = &self.tasks[task];
         let costs = self.costs_of(row.function as usize);
@@ -300,7 +301,7 @@ impl Problem {
         }
     }
 
-    /// Predicted seconds of a task with nothing beside it, by server; infinite on those that cannot run it.
+    /// Computes the predicted seconds of a task with nothing beside it, by server; infinite on those that cannot run it.
     pub(super) fn alone_seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
         for (server, seconds) in seconds.iter_mut().enumerate() {
             *seconds = self.alone_seconds(task, server).unwrap_or(f64::INFINITY);
@@ -314,20 +315,20 @@ impl Problem {
         row.fits(server, &self.servers[server]).then(|| cost.alone_s(row.size()))
     }
 
-    /// How much longer a task takes on a server where that many run, itself included, than alone.
+    /// Slowdown of a task on a server that runs `tasks` tasks, itself included, relative to running alone.
     pub(super) fn perturbation(&self, task: usize, server: usize, tasks: u32) -> f64 {
         let cost = &self.costs_of(self.tasks[task].function as usize)[server];
         cost.as_ref().map_or(1.0, |cost| cost.model.perturbation.factor(f64::from(tasks)))
     }
 
-    /// Whether tasks on that server are known to take longer side by side.
+    /// True if tasks on that server are known to take longer side by side.
     pub(super) fn is_perturbed(&self, server: usize) -> bool {
         let mut costs = self.costs.iter().skip(server).step_by(self.servers.len());
         self.servers[server].tasks_max() > 1
             && costs.any(|cost| cost.as_ref().is_some_and(|c| c.model.perturbation.is_felt()))
     }
 
-    /// The server that has to run a task, if one has to.
+    /// The place of the only server that may run a task, if it is bound.
     pub fn only(&self, task: usize) -> Option<usize> {
         self.tasks[task].only.map(|place| place as usize)
     }
@@ -342,24 +343,25 @@ impl Problem {
         &self.functions[function]
     }
 
-    /// What a task calls: function, problem size, and bytes of arguments and results together.
+    /// The call of a task: function, problem size, and bytes of arguments and results together.
     pub(super) fn call(&self, task: usize) -> (usize, Size, u64) {
         let row = &self.tasks[task];
         (row.function as usize, row.size(), row.size_bytes)
     }
 
-    /// Cost model of a function by server.
+    /// Cost models of a function by server.
     pub(super) fn costs_of(&self, function: usize) -> &[Option<Cost>] {
         &self.costs[function * self.servers.len()..][..self.servers.len()]
     }
 
-    /// Seconds to move `size_bytes` straight from one place to another: latency + size / bandwidth; 0 to itself,
-    /// infinite if the two cannot talk, and from a plain server to itself.
+    /// Seconds to move `size_bytes` directly from one place to another: latency + size / bandwidth; 0 to itself,
+    /// infinite if the two
+    /// cannot talk, and infinite from a stateless server to itself.
     pub fn link_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
         self.links[from * (self.servers.len() + 1) + to].seconds(size_bytes)
     }
 
-    /// Seconds to move `size_bytes` from one server to another: straight, or through the client if the two cannot talk.
+    /// Seconds to move `size_bytes` from one server to another: directly, or through the client if the two cannot talk.
     pub(super) fn way_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
         let direct_s = self.link_seconds(from, to, size_bytes);
         if direct_s.is_finite() {
@@ -369,39 +371,40 @@ impl Problem {
         self.link_seconds(from, client, size_bytes) + self.link_seconds(client, to, size_bytes)
     }
 
-    /// Whether all servers can talk straight to one another.
+    /// True if all servers can talk directly to one another.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether copies share cards and links, for heuristics that know of that.
+    /// True if copies share NICs and links, for heuristics that model it.
     pub fn has_contention(&self) -> bool {
         self.has_contention
     }
 
-    /// The same problem where each copy has its link to itself.
+    /// Returns the same problem with the full bandwidth of its link for each copy.
     pub fn without_contention(self) -> Problem {
         Problem { has_contention: false, ..self }
     }
 
-    /// Whether a place passes a datum on while it comes there: large ones that [may be passed on](Self::may_pass_on).
+    /// True if a place forwards a datum while it receives it: a large one that [may be forwarded](Self::may_pass_on).
     pub fn passes_on(&self, datum: usize, place: usize) -> bool {
         PARTS.passes_on(self.data()[datum].size_bytes) && self.may_pass_on(datum, place)
     }
 
-    /// Whether others may have a datum from a place to which it was copied, in plans of real groups. The client is no such place, nor are
-    /// plain servers.
+    /// True if other places may receive a datum from a place to which it was copied, in plans of real groups. Neither
+    /// the client nor
+    /// stateless servers are such places.
     pub fn may_pass_on(&self, datum: usize, place: usize) -> bool {
         let may_pass = place != self.client() && !self.is_plain(place);
         may_pass && !self.comes_from_first(datum) && self.has_contention && !self.has_exact_figures
     }
 
-    /// Whether a datum comes only from the places that have it first.
+    /// True if a datum is sent only by the places that have it first.
     fn comes_from_first(&self, datum: usize) -> bool {
         matches!(self.data[datum].method, Method::Direct | Method::Storage)
     }
 
-    /// From how many of the places that have a datum it may come to others, the first of them first.
+    /// Maximum number of places that have a datum from which others may receive it; the first holders come first.
     pub(super) fn sources_max(&self, datum: usize) -> usize {
         match self.data[datum].method {
             Method::Direct => self.holders(datum).len().max(1),
@@ -410,8 +413,8 @@ impl Problem {
         }
     }
 
-    /// Seconds for which a place writes a datum into a storage, from which others then read it; 0 for other methods. What a storage
-    /// gives nobody knows beforehand: it is taken to be as wide as the widest link of that place, and all that read there share it.
+    /// Seconds that a place takes to write a datum to a storage, from which others then read it; 0 for other methods. The speed of
+    /// the storage is unknown. It is assumed to have the bandwidth of the widest link of that place, shared by all readers.
     pub(super) fn write_s(&self, datum: usize, place: usize) -> f64 {
         let Datum { method: Method::Storage, size_bytes, .. } = self.data[datum] else { return 0.0 };
         let others = self.links_from(place).iter().enumerate().filter(|(to, link)| *to != place && **link != NO_LINK);
@@ -419,12 +422,13 @@ impl Problem {
         seconds.unwrap_or(0.0)
     }
 
-    /// The part of a datum by which a server that passes it on is behind the one that it has it from.
+    /// The part of a datum by which a server that forwards it lags behind its own source.
     ///
     /// A chain of `n` servers is `n (l + p / b)` behind one transfer, with parts of `p` bytes. The two trees of `swarm` are
-    /// `d (l + 2 p / b)` behind, with `d` the logarithm of `n` to the base 2. Cards carry the same in both. So a plan has the chain, with parts
-    /// of `2 p d / n` bytes. `auto` takes the better of the two where functions get the datum by its name. What a plan names sources of
-    /// comes in a chain.
+    /// `d (l + 2 p / b)` behind, with `d` the logarithm of `n` to the base 2. NICs carry the same load in both. So a plan models a
+    /// chain with parts of `2 p d / n` bytes. `auto` takes the better of the two if functions get the datum by its
+    /// name. Data whose
+    /// sources are named in a plan are sent in a chain.
     pub(super) fn part_bytes(&self, datum: usize) -> u64 {
         let Datum { method, size_bytes, readers, ref name, .. } = self.data[datum];
         let chain_bytes = PARTS.of(size_bytes);
@@ -441,23 +445,25 @@ impl Problem {
         }
     }
 
-    /// Whether sizes, speeds and links are as stated, not estimated: then no plan that ends later is as good.
+    /// True if sizes, speeds and links are exact, not estimated. Then a plan that ends later is never as good.
     pub fn has_exact_figures(&self) -> bool {
         self.has_exact_figures
     }
 
-    /// The same problem where figures are as stated.
+    /// Returns the same problem with figures marked as exact.
     pub fn with_exact_figures(self) -> Problem {
         Problem { has_exact_figures: true, ..self }
     }
 
-    /// Links from a place to all places: to itself without latency, but for plain servers; infinite latency where the two cannot talk.
+    /// Links from a place to all places. The link to itself has no latency, except for stateless servers. Latency is
+    /// infinite if the
+    /// two cannot talk.
     pub fn links_from(&self, place: usize) -> &[LinkEstimate] {
         let places = self.servers.len() + 1;
         &self.links[place * places..(place + 1) * places]
     }
 
-    /// What several links share besides cards, by places.
+    /// Bottlenecks that several links share besides NICs, by places.
     pub fn bottlenecks(&self) -> &[Bottleneck<usize>] {
         &self.bottlenecks
     }

@@ -1,5 +1,5 @@
-//! `random`: each task, in order of call, on a server drawn evenly from those that can run it. A yardstick: a heuristic
-//! that is not better has not understood the grid.
+//! `random`: each task, in call order, on a server drawn uniformly from those that can run it. It is a yardstick: a heuristic
+//! that is not better makes no use of the grid.
 
 use super::error::MapError;
 use super::plan::Plan;
@@ -13,13 +13,13 @@ pub(super) const ENTRY: Entry = Entry {
     name: "random",
     about: "each task on a server drawn at random",
     source: "yardstick",
-    parameters: &[Parameter { name: "seed", about: "whole number that starts the drawing", default: "0" }],
+    parameters: &[Parameter { name: "seed", about: "whole number, the seed of the random numbers", default: "0" }],
     make: |values| Ok(Box::new(Random { seed: values.whole("seed")? })),
 };
 
 #[derive(Clone, Copy, Debug)]
 pub struct Random {
-    /// Starts the drawing: same seed, same plan.
+    /// Seed of the random numbers: the same seed gives the same plan.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `round-robin`: tasks in order of call, servers in turn, skipping those that cannot run the task. A yardstick.
+//! `round-robin`: tasks in call order, servers in turn, skipping those that cannot run the task. It is a yardstick.
 
 use super::error::MapError;
 use super::plan::Plan;

@@ -2,28 +2,29 @@
 //!
 //! **Transfers.** A datum can leave a place as soon as it is there. Transfers start when the datum is made or arrives, not
 //! when the receiver is free. A transfer takes the direct link from the place from which the datum arrives first. It goes
-//! through the client, store and forward, only if no holder has a link to the receiver: the client shall carry no byte that
-//! it need not. A copy stays where it arrives. A second reader there pays nothing, and other places may be served from it.
+//! through the client, store and forward, only if no holder has a link to the receiver, so that the client carries no
+//! unnecessary bytes. A copy stays where it arrives. A second reader there pays nothing, and other places may be served from it.
 //!
 //! **Tasks.** A task starts when all its inputs are there and a slot is free for the task's whole duration.
 //!
-//! **Links** are free of contention: each transfer has its link's whole bandwidth.
+//! **Links** have no contention: each transfer has its link's whole bandwidth.
 //!
 //! **Invariants:** the tasks placed so far, with their transfers, satisfy the invariants of [`Plan`]. This holds for every
 //! order of placing in which a task comes after those it depends on.
 //!
-//! Not modelled: sharing of links ([`super::contention`] judges that), and stores that fill up over a plan.
+//! Not modelled: sharing of links ([`super::contention`] evaluates that), and stores that fill up over a plan.
 //!
-//! A plain server ([`Problem::is_plain`]) has neither copies that stay nor links to servers. Every call there gets all its inputs from
-//! the client and sends all its outputs back. In a schedule of plain GridRPC ([`Schedule::plain`]) all servers are as these.
+//! A stateless server ([`Problem::is_plain`]) has neither copies that stay nor links to servers. Every call there gets all its
+//! inputs from the client and sends all its outputs back. A schedule of plain GridRPC ([`Schedule::plain`]) treats all servers
+//! as stateless.
 
 use super::bounds;
 use super::plan::{Assignment, Plan, Transfer};
 use super::problem::Problem;
 use super::slots::Slots;
 
-/// Copies of a datum from which on its arrival at every place is remembered instead of computed for each question.
-/// Most data have one or two copies and one reader; a database that every task reads has one on each server.
+/// Number of copies of a datum above which its arrival at every place is stored instead of computed on each query.
+/// Most data have one or two copies and one reader; a database that every task reads has one copy on each server.
 const COPIES_WITHOUT_ROW: usize = 3;
 const NO_ROW: u32 = u32::MAX;
 
@@ -34,18 +35,18 @@ pub struct Schedule<'p> {
     plain: bool,
     insertion: bool,
     slots: Vec<Slots>,
-    /// By datum: places that hold it and since when.
+    /// The places that hold each datum, with the time since which each holds it.
     copies: Vec<Vec<(u32, f64)>>,
-    /// By datum: its row in `rows`, or `NO_ROW`.
+    /// Row of each datum in `rows`, or `NO_ROW`.
     row_of: Vec<u32>,
-    /// Rows of arrival by place over direct links; where a copy is, its time.
+    /// Rows of arrival times by place over direct links; at a place with a copy, the time of the copy.
     rows: Vec<f64>,
     tasks: Vec<Option<Placed>>,
     transfers: Vec<Moved>,
     scratch: Scratch,
 }
 
-/// Where and when a task was placed.
+/// Server and times of a placed task.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Placed {
     /// Place of its server.
@@ -63,29 +64,29 @@ struct Moved {
     end_s: f64,
 }
 
-/// Where a task would be done first.
+/// The best and second best server of a task.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct TwoBest {
     /// Place of the best server.
     pub(super) server: usize,
-    /// When it is done there: its end, or when the client has what only it awaits.
+    /// Completion there: the task's end, or the arrival at the client of results that only the client awaits.
     pub(super) score_s: f64,
-    /// When it would be done on the best of the other servers; infinite if there is none.
+    /// Completion on the best of the other servers; infinite if there is none.
     pub(super) second_s: f64,
 }
 
-/// What a server offers to a task, whatever else it runs.
+/// The offer of a server to a task, independent of the server's other tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
-    /// When the inputs are there.
+    /// Arrival of the inputs.
     ready_s: f64,
-    /// What the task takes.
+    /// Run time.
     seconds: f64,
-    /// What its results take to the client, if only that awaits them.
+    /// Transfer time of its results to the client, if only the client awaits them.
     back_s: f64,
 }
 
-/// Room for the candidates of one task, so that asking allocates nothing.
+/// Scratch buffers for the candidates of one task, so that queries do not allocate.
 #[derive(Clone, Debug)]
 struct Scratch {
     arrival_s: Vec<f64>,
@@ -118,7 +119,7 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// Becomes a copy of another schedule of the same problem, in the memory that it has.
+    /// Copies another schedule of the same problem, reusing this schedule's memory.
     pub(super) fn copy_from(&mut self, other: &Schedule<'p>) {
         (self.plain, self.insertion) = (other.plain, other.insertion);
         self.slots.clone_from(&other.slots);
@@ -129,27 +130,26 @@ impl<'p> Schedule<'p> {
         self.transfers.clone_from(&other.transfers);
     }
 
-    /// An empty schedule of plain GridRPC: all data go through the client for every call.
+    /// Returns an empty schedule of plain GridRPC: all data go through the client for every call.
     pub fn plain(problem: &'p Problem) -> Schedule<'p> {
         Schedule { plain: true, ..Schedule::new(problem) }
     }
 
-    /// Whether a task may be put into a gap between tasks already placed (the default) or only after them.
+    /// Sets whether a task may use a gap between tasks already placed (the default) or only start after them.
     pub fn with_insertion(self, insertion: bool) -> Schedule<'p> {
         Schedule { insertion, ..self }
     }
 
-    /// What is scheduled.
     pub fn problem(&self) -> &'p Problem {
         self.problem
     }
 
-    /// Where a task was placed, `None` as long as it was not.
+    /// Server and times of a task, `None` if it has not been placed.
     pub fn placed(&self, task: usize) -> Option<Placed> {
         self.tasks[task]
     }
 
-    /// Start and end of a task if it were placed on that server now, `None` if it cannot run there.
+    /// Returns start and end of a task if it were placed on that server now, `None` if it cannot run there.
     ///
     /// # Panics
     /// If a task that it depends on has not been placed.
@@ -160,7 +160,7 @@ impl<'p> Schedule<'p> {
         Some((start_s, start_s + seconds))
     }
 
-    /// When a datum that a task reads could be at a server, if the task were placed there now.
+    /// Returns the time at which a datum that a task reads could be at a server, if the task were placed there now.
     ///
     /// # Panics
     /// If it is nowhere: the task that makes it has not been placed.
@@ -174,10 +174,10 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// The server on which a task ends earliest, the first of several. The way to the client counts too, for results that
-    /// only the client awaits. With `slack`, servers that are later by no more than so many times the task's shortest
-    /// duration count as equal. Among those, the server with the fewest bytes to move is chosen, then the earliest, then
-    /// the first.
+    /// Returns the server on which a task ends earliest, the first of several. The transfer to the client counts too, for results
+    /// that only the client awaits. With `slack`, servers that are later by no more than `slack` times the task's
+    /// shortest duration
+    /// count as equal. Among those, the server with the fewest bytes to move is chosen, then the earliest, then the first.
     ///
     /// # Panics
     /// If a task that it depends on has not been placed.
@@ -214,7 +214,7 @@ impl<'p> Schedule<'p> {
             .2
     }
 
-    /// The server with the least sum of a task's end there and what `after_s` says by server, the first of several.
+    /// Returns the server with the least sum of a task's end there and `after_s` of the server, the first of several.
     ///
     /// # Panics
     /// If a task that it depends on has not been placed.
@@ -237,7 +237,7 @@ impl<'p> Schedule<'p> {
         best.1
     }
 
-    /// By server: when those inputs of a task could be there that are somewhere already.
+    /// Returns, for each server, the arrival of the task's inputs, counting only those that some place already has.
     pub(super) fn ready_so_far(&mut self, task: usize) -> &[f64] {
         let problem = self.problem;
         let known = problem.inputs(task).iter().filter(|datum| !self.copies[**datum as usize].is_empty());
@@ -246,12 +246,12 @@ impl<'p> Schedule<'p> {
         &self.scratch.ready_s[..problem.client()]
     }
 
-    /// Earliest start on a server of something that is ready then and takes so long.
+    /// Returns the earliest start on a server of a task that is ready at `ready_s` and takes `seconds`.
     pub(super) fn fit(&self, server: usize, ready_s: f64, seconds: f64) -> f64 {
         self.slots[server].fit(ready_s, seconds, self.insertion)
     }
 
-    /// What each server offers to a task now; infinite seconds where it cannot run.
+    /// Returns the offer of each server to a task; infinite seconds on those that cannot run it.
     ///
     /// # Panics
     /// If a task that it depends on has not been placed.
@@ -269,12 +269,12 @@ impl<'p> Schedule<'p> {
         (0..client).map(offer).collect()
     }
 
-    /// When a task with that offer of a server would be done if it were placed there now, after all others.
+    /// Returns the completion of a task with that offer of a server, if it were placed there now, after all others.
     pub(super) fn score_of_offer(&self, server: usize, offer: &Offer) -> f64 {
         self.slots[server].fit(offer.ready_s, offer.seconds, false) + offer.seconds + offer.back_s
     }
 
-    /// The best of a task's offers now, the first of several, and the second best.
+    /// Returns the best of a task's offers now, the first of several, and the second best.
     pub(super) fn best_offer(&self, offers: &[Offer]) -> TwoBest {
         let mut best = TwoBest { server: offers.len(), score_s: f64::INFINITY, second_s: f64::INFINITY };
         for (server, offer) in offers.iter().enumerate() {
@@ -289,7 +289,7 @@ impl<'p> Schedule<'p> {
         best
     }
 
-    /// Whether a place holds a datum, or will by what was placed.
+    /// True if a place holds a datum, or will hold it after the tasks placed so far.
     pub(super) fn is_at(&self, datum: u32, place: usize) -> bool {
         self.held(datum as usize, place).is_some()
     }
@@ -318,7 +318,7 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// The plan: adds the transfers of wanted data to the client.
+    /// Adds the transfers of wanted data to the client and returns the plan.
     ///
     /// # Panics
     /// If a task has not been placed.
@@ -329,7 +329,7 @@ impl<'p> Schedule<'p> {
         let tasks: Vec<Assignment> = placed
             .map(|Placed { server, start_s, end_s }| Assignment { server: problem.node(server), start_s, end_s })
             .collect();
-        // Stable: the legs of a chain that take no time stay in order.
+        // The sort is stable: hops of a chain that take no time stay in order.
         self.transfers.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then(a.end_s.total_cmp(&b.end_s)));
         let transfer = |moved: &Moved| Transfer {
             datum: moved.datum,
@@ -347,7 +347,7 @@ impl<'p> Schedule<'p> {
         Plan { heuristic: String::new(), tasks, transfers, makespan_s, lower_bound_s, guesses: Vec::new() }
     }
 
-    /// What [`Schedule::finish`] would say of the end of everything, and the bytes that all transfers move.
+    /// Returns the makespan that [`Schedule::finish`] would compute, and the bytes that all transfers move.
     pub(super) fn outcome(mut self) -> (f64, u64) {
         self.bring_home();
         let ends = self.tasks.iter().flatten().map(|task| task.end_s);
@@ -403,7 +403,7 @@ impl<'p> Schedule<'p> {
         missing.map(|input| self.problem.data()[*input as usize].size_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Since when a place holds a datum that it may use.
+    /// Time since which a place holds a datum, if it may use the datum there.
     fn held(&self, datum: usize, place: usize) -> Option<f64> {
         if self.keeps_nothing(place) {
             return None;
@@ -411,7 +411,7 @@ impl<'p> Schedule<'p> {
         self.copies[datum].iter().find(|(holder, _)| *holder as usize == place).map(|(_, since_s)| *since_s)
     }
 
-    /// Sees to it that a place has a datum; gives the time from which on.
+    /// Ensures that a place has a datum; returns the time from which it does.
     fn bring(&mut self, datum: u32, to: usize) -> f64 {
         let problem = self.problem;
         if let Some(since_s) = self.held(datum as usize, to) {
@@ -440,7 +440,7 @@ impl<'p> Schedule<'p> {
         end_s
     }
 
-    /// Whether a place is a server where no copy stays.
+    /// True if the place is a server that keeps no copies.
     fn keeps_nothing(&self, place: usize) -> bool {
         place != self.problem.client() && (self.plain || self.problem.is_plain(place))
     }
@@ -468,7 +468,7 @@ impl<'p> Schedule<'p> {
     }
 }
 
-/// When a datum could arrive at each place straight from its copies; infinite where none has a link to.
+/// Computes the arrival of a datum at each place directly from its copies; infinite if no holder has a link there.
 fn direct_arrivals(problem: &Problem, size_bytes: u64, copies: &[(u32, f64)], arrival_s: &mut [f64]) {
     assert!(!copies.is_empty(), "a task is asked for after those it depends on were placed");
     arrival_s.fill(f64::INFINITY);
@@ -480,8 +480,8 @@ fn direct_arrivals(problem: &Problem, size_bytes: u64, copies: &[(u32, f64)], ar
     copies.iter().for_each(|(place, since_s)| arrival_s[*place as usize] = *since_s);
 }
 
-/// Sizes of the largest result that the client awaits before a task counts as done: of any from a server that keeps nothing, else
-/// of a wanted one that no task reads.
+/// Sizes of the largest result that the client awaits before a task counts as done: the largest of all results on a server that
+/// keeps nothing, else the largest wanted one that no task reads.
 #[derive(Clone, Copy)]
 struct Back {
     all_bytes: Option<u64>,
@@ -498,7 +498,7 @@ impl Back {
         }
     }
 
-    /// Seconds from a server to the client; `plain` says that no server keeps anything.
+    /// Seconds from a server to the client; `plain` means that no server keeps anything.
     fn seconds(self, problem: &Problem, server: usize, plain: bool) -> f64 {
         let bytes = if plain || problem.is_plain(server) { self.all_bytes } else { self.wanted_bytes };
         bytes.map_or(0.0, |bytes| problem.link_seconds(server, problem.client(), bytes))

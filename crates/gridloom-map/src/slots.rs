@@ -1,33 +1,34 @@
-//! When a server is free: its slots' timeline, and the search for the earliest gap that holds a task.
+//! Free times of a server: the timeline of its slots, and the search for the earliest gap that holds a task.
 //!
-//! A server with m slots is kept as a step function of time (how many slots are taken) and the list of its **gaps**, the
+//! A server with m slots is kept as a step function of time (the number of slots in use) and the list of its **gaps**, the
 //! times during which at least one slot is free. A task fits wherever it lies within one gap: intervals of which no more
-//! than m overlap anywhere can always be dealt to m slots, so slots need no names.
+//! than m overlap anywhere can always be distributed over m slots, so slots need no names.
 //!
-//! **Invariants:** gaps are disjoint and ascending; outside of them, and before `tail`, all slots are taken; from `tail`
-//! on, at least one slot is free for ever.
+//! **Invariants:** gaps are disjoint and ascending; outside of them, and before `tail`, all slots are in use; from `tail`
+//! on, at least one slot is always free.
 //!
-//! The search must not look at every task placed so far. Gaps lie in blocks of at most [`BLOCK_GAPS_MAX`] that know their
+//! The search must not visit every task placed so far. Gaps are stored in blocks of at most [`BLOCK_GAPS_MAX`] that know their
 //! longest gap. The search finds the first block by bisection and skips blocks without a gap that is long enough. The
-//! commonest cases, a task that is ready after the tail or longer than any gap, take no search at all.
+//! most common cases, a task that is ready after the tail or longer than any gap, need no search at all.
 
 use std::collections::BTreeMap;
 
-/// Gaps in a block before it is cut in two: about the square root of the gaps of a long plan.
+/// Maximum number of gaps in a block before it is split: about the square root of the number of gaps in a long plan.
 const BLOCK_GAPS_MAX: usize = 64;
 
 /// Timeline of one server.
 #[derive(Clone, Debug)]
 pub struct Slots {
     capacity: u32,
-    /// Slots taken from each time on until the next; keys are the bits of times that are not negative, and so in
-    /// order. Not kept if there is one slot, when gaps say it all.
+    /// Number of slots in use from each time until the next. Keys are the bits of non-negative times, so they are
+    /// ordered. Not kept
+    /// for a single slot, which the gaps describe completely.
     taken: BTreeMap<u64, u32>,
     gaps: Gaps,
 }
 
 impl Slots {
-    /// A server with slots that are free from these times on.
+    /// Creates a server with slots that are free from these times on.
     pub fn new(busy_s: &[f64]) -> Slots {
         let mut slots = Slots { capacity: busy_s.len() as u32, taken: BTreeMap::new(), gaps: Gaps::default() };
         for busy in busy_s {
@@ -36,13 +37,13 @@ impl Slots {
         slots
     }
 
-    /// Earliest start, not before `ready_s`, of a task of that length; with `insertion` also between tasks placed.
+    /// Returns the earliest start, not before `ready_s`, of a task of that length; with `insertion` also between tasks placed.
     pub fn fit(&self, ready_s: f64, seconds: f64, insertion: bool) -> f64 {
         if insertion { self.gaps.first_fit(ready_s, seconds) } else { ready_s.max(self.gaps.tail_s) }
     }
 
-    /// Takes a slot during an interval that [`Slots::fit`] found. One that takes no time stands between those before and after it,
-    /// if there is one slot: no other can lie across it.
+    /// Takes a slot during an interval that [`Slots::fit`] found. If there is one slot, an interval of no length separates those
+    /// before and after it: no other interval can contain it.
     pub fn take(&mut self, start_s: f64, end_s: f64) {
         if self.capacity == 1 {
             return self.gaps.cut(start_s, end_s);
@@ -73,7 +74,7 @@ impl Slots {
         }
     }
 
-    /// Lets a step begin at that time.
+    /// Adds a step at that time.
     fn break_at(&mut self, time_s: f64) {
         let before = self.taken.range(..=time_s.to_bits()).next_back().map_or(0, |(_, taken)| *taken);
         self.taken.entry(time_s.to_bits()).or_insert(before);
@@ -83,7 +84,7 @@ impl Slots {
 #[derive(Clone, Debug, Default)]
 struct Gaps {
     blocks: Vec<Block>,
-    /// At least as long as any gap before the tail.
+    /// Upper bound on the length of any gap before the tail.
     longest_s: f64,
     tail_s: f64,
 }
@@ -93,7 +94,7 @@ struct Block {
     /// Start and end, ascending; never empty.
     gaps: Vec<(f64, f64)>,
     longest_s: f64,
-    /// End of the last gap, here so that finding a block looks at blocks only.
+    /// End of the last gap, stored here so that finding a block reads blocks only.
     end_s: f64,
 }
 
@@ -121,8 +122,8 @@ impl Gaps {
         self.tail_s
     }
 
-    /// The first block that ends then or later. Tasks are mostly placed near the end, so the search gallops from there: over
-    /// a million tasks, bisection from the middle waits for memory at each step.
+    /// Returns the first block that ends at that time or later. Tasks are mostly placed near the end, so the search gallops from
+    /// there: over a million tasks, bisection from the middle waits for memory at each step.
     fn first_ending(&self, time_s: f64) -> usize {
         let (mut first, mut step) = (self.blocks.len(), 1);
         while first > 0 {
@@ -169,7 +170,7 @@ impl Gaps {
         }
     }
 
-    /// Brings a block up to date after its gaps have changed; cuts it in two if it is long.
+    /// Updates a block after its gaps have changed; splits it if it is too long.
     fn renew(&mut self, at: usize) {
         let mut gaps = std::mem::take(&mut self.blocks[at].gaps);
         let was_longest = self.blocks[at].longest_s >= self.longest_s;

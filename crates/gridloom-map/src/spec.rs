@@ -1,4 +1,4 @@
-//! Which heuristic, with which parameters: `heft`, `heft[insertion=no]`, `anneal[from=heft[slack=0.05],seed=3]`.
+//! Specs that select a heuristic and its parameters: `heft`, `heft[insertion=no]`, `anneal[from=heft[slack=0.05],seed=3]`.
 //!
 //! ```text
 //! spec   =  name [ "[" name "=" value { "," name "=" value } "]" ]
@@ -18,9 +18,9 @@ use gridloom_base::limits::SPEC_DEPTH_MAX;
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     pub name: &'static str,
-    /// What it does and which values it takes.
+    /// Description and accepted values.
     pub about: &'static str,
-    /// Its value if none is given.
+    /// Default value.
     pub default: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub struct Parameter {
 #[derive(Clone, Debug)]
 pub struct Spec {
     entry: &'static Entry,
-    /// By declared parameter: the value given.
+    /// The given value of each declared parameter.
     given: Vec<Option<String>>,
 }
 
@@ -36,7 +36,7 @@ impl Spec {
     /// Reads a spec.
     ///
     /// # Errors
-    /// If it is malformed, or names a heuristic or parameter that is not in the table: the text lists those that are.
+    /// If it is malformed, or names a heuristic or parameter that is not in the table: the message lists those that are.
     pub fn parse(text: &str) -> Result<Spec, MapError> {
         let bad = |why: &str| MapError::BadSpec { spec: text.into(), why: why.into() };
         let (name, inside) = match text.trim().split_once('[') {
@@ -74,10 +74,10 @@ impl Spec {
         self.entry
     }
 
-    /// Makes the heuristic.
+    /// Builds the heuristic.
     ///
     /// # Errors
-    /// If the value of a parameter cannot be used.
+    /// If the value of a parameter is not accepted.
     pub fn heuristic(&self) -> Result<Box<dyn Heuristic>, MapError> {
         (self.entry.make)(&Values { spec: self })
     }
@@ -97,17 +97,17 @@ impl fmt::Display for Spec {
     }
 }
 
-/// Values of a heuristic's parameters, as its maker reads them.
+/// Values of a heuristic's parameters, read when the heuristic is built.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'s> {
     spec: &'s Spec,
 }
 
 impl Values<'_> {
-    /// A parameter that is `yes` or `no`.
+    /// Reads a parameter that is `yes` or `no`.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it is anything else.
     pub fn yes(&self, name: &str) -> Result<bool, MapError> {
         self.read(name, "give yes or no", |value| match value {
             "yes" => Some(true),
@@ -116,35 +116,35 @@ impl Values<'_> {
         })
     }
 
-    /// A parameter that is one of some words: which.
+    /// Reads a parameter that is one of some words; returns the index of the word.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it is anything else.
     pub fn one_of(&self, name: &str, expected: &str, words: &[&str]) -> Result<usize, MapError> {
         self.read(name, expected, |value| words.iter().position(|word| *word == value))
     }
 
-    /// A parameter that is a whole number.
+    /// Reads a parameter that is a whole number.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it is anything else.
     pub fn whole(&self, name: &str) -> Result<u64, MapError> {
         self.read(name, "give a whole number", |value| value.parse().ok())
     }
 
-    /// A parameter that is a number from 0 to 1.
+    /// Reads a parameter that is a number from 0 to 1.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it is anything else.
     pub fn fraction(&self, name: &str) -> Result<f64, MapError> {
         let parse = |value: &str| value.parse().ok().filter(|value| (0.0..=1.0).contains(value));
         self.read(name, "give a number from 0 to 1", parse)
     }
 
-    /// A parameter that is a heuristic.
+    /// Reads a parameter that is a heuristic.
     ///
     /// # Errors
-    /// As of [`Spec::parse`] and [`Spec::heuristic`].
+    /// Those of [`Spec::parse`] and [`Spec::heuristic`].
     pub fn heuristic(&self, name: &str) -> Result<Box<dyn Heuristic>, MapError> {
         Spec::parse(self.value(name))?.heuristic()
     }
@@ -167,7 +167,7 @@ impl Values<'_> {
     }
 }
 
-/// The parts between those commas that are in no brackets.
+/// Splits at commas that are outside of brackets.
 fn split_outside_brackets(text: &str) -> Result<Vec<&str>, &'static str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0usize, 0);
     for (at, character) in text.char_indices() {

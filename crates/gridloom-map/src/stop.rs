@@ -1,20 +1,20 @@
-//! Ends a mapping before it is done: this crate has no clock, so its caller tells when.
+//! Ends a mapping before it is done. This crate has no clock, so its caller decides when.
 //!
-//! A search that is stopped gives the best plan that it has found by then. A heuristic that makes its plan task by task has none
-//! yet, and fails with [`MapError::Stopped`](crate::MapError::Stopped).
+//! A search that is stopped returns the best plan that it has found so far. A heuristic that builds its plan task by task has
+//! none yet, and fails with [`MapError::Stopped`](crate::MapError::Stopped).
 
 use std::fmt;
 use std::sync::Arc;
 
-/// See the module.
+/// A stop condition; see the module.
 #[derive(Clone, Default)]
 pub struct Stop(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
 impl Stop {
-    /// Never.
+    /// Never stops.
     pub const NEVER: Stop = Stop(None);
 
-    /// As soon as the function says so. It is asked for each task that is placed and each plan that is tried.
+    /// Stops as soon as the function returns true. It is called for each task that is placed and each plan that is tried.
     pub fn when(is_stopped: impl Fn() -> bool + Send + Sync + 'static) -> Stop {
         Stop(Some(Arc::new(is_stopped)))
     }

@@ -1,8 +1,8 @@
-//! `sufferage`: of the tasks that are ready, the one goes first that would suffer most if another took its best server.
-//! Its second best end is latest after its best. Then the next is sought, given that.
+//! `sufferage`: the ready task that would suffer most if another took its best server is placed first. That is the task with the
+//! largest difference between its second best and its best end. Then the next is selected, given that.
 //!
 //! Source: Maheswaran et al., *Dynamic mapping of a class of independent tasks onto heterogeneous computing systems*, JPDC
-//! 59(2), 1999. There tasks come in batches; here, unless `levels=yes`, a task joins as soon as it is ready.
+//! 59(2), 1999. There tasks arrive in batches; here, unless `levels=yes`, a task joins as soon as it is ready.
 
 use super::batch::{Rule, levels, map};
 use super::error::MapError;
@@ -12,7 +12,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "sufferage",
-    about: "of the ready tasks, the one that loses most if it misses its best server first",
+    about: "the ready task that loses most if it misses its best server first",
     source: "Maheswaran et al., JPDC 59(2), 1999",
     parameters: &[levels("no")],
     make: |values| Ok(Box::new(Sufferage { levels: values.yes("levels")? })),
@@ -20,7 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Sufferage {
-    /// Whether tasks that become ready wait until all that were ready before are placed.
+    /// True if tasks that become ready wait until all that were ready before are placed.
     pub levels: bool,
 }
 

@@ -1,21 +1,21 @@
-//! Checks any plan from scratch: used on plans that come from outside, and in tests.
+//! Checks any plan from scratch. Used on untrusted plans, and in tests.
 //!
-//! Shares nothing with [`super::schedule`] but the [`Problem`], so that an error there does not excuse itself here. It
-//! does not ask whether the plan is good: tasks and transfers may start later than they could.
+//! It shares nothing with [`super::schedule`] except the [`Problem`], so an error there is not repeated here. It
+//! does not check whether the plan is good: tasks and transfers may start later than they could.
 
 use std::collections::BTreeMap;
 
 use super::plan::{Plan, Transfer};
 use super::problem::Problem;
 
-/// Times are compared with this part of the makespan as tolerance: they are sums of rounded numbers.
+/// Tolerance for comparing times, as a fraction of the makespan: they are sums of rounded numbers.
 const TOLERANCE: f64 = 1e-9;
 
 impl Plan {
-    /// Checks that the plan can be executed on the problem as it says: see the invariants of [`Plan`].
+    /// Checks that the plan can be executed on the problem: see the invariants of [`Plan`].
     ///
     /// # Errors
-    /// What is wrong first, in words.
+    /// The first violation, in words.
     pub fn validate(&self, problem: &Problem) -> Result<(), String> {
         let check = Check { plan: self, problem, tolerance_s: TOLERANCE * self.makespan_s.max(1.0) };
         let servers = check.tasks()?;
@@ -27,7 +27,7 @@ impl Plan {
     }
 }
 
-/// By datum: places that have it, since when, and since when they can pass it on.
+/// The places that have each datum, the time since which each has it, and the time since which each can forward it.
 type There = Vec<Vec<(usize, f64, f64)>>;
 
 struct Check<'a> {
@@ -37,7 +37,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Each task runs, for its time, on a server that can run it; gives the servers.
+    /// Checks that each task runs, for its time, on a server that can run it; returns the servers.
     fn tasks(&self) -> Result<Vec<usize>, String> {
         let Check { plan, problem, tolerance_s } = self;
         if plan.tasks.len() != problem.task_count() {
@@ -46,7 +46,7 @@ impl Check<'_> {
         let mut servers = Vec::with_capacity(plan.tasks.len());
         for (number, task) in plan.tasks.iter().enumerate() {
             let Some(server) = problem.place(task.server).filter(|place| *place < problem.client()) else {
-                return Err(format!("task {number} is on {}, which is no server of the grid", task.server));
+                return Err(format!("task {number} is on {}, which is not a server of the grid", task.server));
             };
             let Some(seconds) = problem.alone_seconds(number, server) else {
                 let (function, name) = (problem.function(number), problem.name(server));
@@ -66,7 +66,7 @@ impl Check<'_> {
         Ok(servers)
     }
 
-    /// No server runs more tasks at a time than it has free slots.
+    /// Checks that no server runs more tasks at a time than it has free slots.
     fn slots(&self, servers: &[usize]) -> Result<(), String> {
         let mut events = vec![Vec::new(); self.problem.client()];
         for (server, events) in self.problem.servers().iter().zip(&mut events) {
@@ -92,7 +92,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Each transfer starts from a place that has the datum, over a link, and takes its time; gives where data are.
+    /// Checks that each transfer starts from a place that has the datum, over a link, and takes its time; returns where data are.
     fn transfers(&self, servers: &[usize]) -> Result<There, String> {
         let Check { plan, problem, .. } = self;
         let mut there_s: There = (0..problem.data().len())
@@ -150,14 +150,14 @@ impl Check<'_> {
                 return Err(format!("it ends at {end_s} s, and its last part leaves the sender by {last_s} s"));
             }
         }
-        // Only plain GridRPC sends twice, and only from the client.
+        // Only plain GridRPC sends a datum twice, and only from the client.
         if from != problem.client() && there_s.iter().any(|(place, ..)| *place == to) {
             return Err("the receiver has it already".into());
         }
         Ok(to)
     }
 
-    /// Since when a place can pass on what comes to it.
+    /// Time since which a place can forward a datum that it receives.
     fn begun_s(&self, transfer: &Transfer, to: usize) -> f64 {
         let Some(from) = self.problem.place(transfer.from) else { return transfer.end_s };
         match self.problem.passes_on(transfer.datum as usize, to) {
@@ -168,7 +168,7 @@ impl Check<'_> {
         }
     }
 
-    /// Each task finds its inputs when it starts.
+    /// Checks that the inputs of each task are there when it starts.
     fn inputs(&self, servers: &[usize], there_s: &There) -> Result<(), String> {
         for (number, server) in servers.iter().enumerate() {
             let start_s = self.plan.tasks[number].start_s + self.tolerance_s;
@@ -182,7 +182,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// To a plain server, the client sends each input for each task; each result goes to the client.
+    /// Checks stateless servers: the client sends them each input for each task, and receives each result.
     fn plain(&self, servers: &[usize]) -> Result<(), String> {
         let Check { plan, problem, tolerance_s } = self;
         let mut arrivals_s: BTreeMap<(u32, usize), Vec<f64>> = BTreeMap::new();
@@ -197,7 +197,7 @@ impl Check<'_> {
             }
             let stays = |output: &&u32| !arrivals_s.contains_key(&(**output, problem.client()));
             if let Some(output) = problem.outputs(number).iter().find(stays) {
-                return Err(format!("datum {output} stays at plain server '{}'", problem.name(*server)));
+                return Err(format!("datum {output} stays at stateless server '{}'", problem.name(*server)));
             }
         }
         for ((datum, server), mut starts_s) in starts_s {
@@ -208,13 +208,15 @@ impl Check<'_> {
                 |(number, start_s): (usize, &f64)| copies_s.get(number).is_none_or(|at| *at > start_s + tolerance_s);
             if starts_s.iter().enumerate().any(is_late) {
                 let name = problem.name(server);
-                return Err(format!("datum {datum} is not sent to plain server '{name}' for each task that reads it"));
+                return Err(format!(
+                    "datum {datum} is not sent to stateless server '{name}' for each task that reads it"
+                ));
             }
         }
         Ok(())
     }
 
-    /// The client gets what it wants; the makespan is the end of everything, and not below the bound.
+    /// Checks that the client receives all wanted data, and that the makespan is the end of everything and not below the bound.
     fn totals(&self, there_s: &There) -> Result<(), String> {
         let Check { plan, problem, tolerance_s } = self;
         for (datum, facts) in problem.data().iter().enumerate() {

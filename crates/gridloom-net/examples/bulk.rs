@@ -1,5 +1,5 @@
-//! 256 MiB from node to node over TCP bulk and by shared memory, beside blocking sockets into a warm buffer. The sender
-//! is a process of its own. Then small round trips while bulk flows over TCP.
+//! Measures sending 256 MiB from node to node over TCP bulk and by shared memory, compared with blocking sockets into
+//! a warm buffer. The sender is a separate process. Then measures small round trips during a bulk transfer over TCP.
 //!
 //! `cargo run --release -p gridloom-net --example bulk [MiB]`
 
@@ -18,7 +18,7 @@ use gridloom_net::payload::Payload;
 const DATUM: DatumId = DatumId { client: NodeId(0), serial: 0 };
 const ROUNDS: usize = 7;
 
-/// Sends its datum to whoever pings; asks for it at each command, having dropped what it had.
+/// Sends its datum to each node that pings; requests it at each command, after dropping its copy.
 #[derive(Default)]
 struct Mover {
     server: Option<NodeId>,
@@ -62,7 +62,7 @@ impl Machine for Mover {
     }
 }
 
-/// What a machine tells this program.
+/// Returns the log line by which a machine reports to this program.
 fn said(text: &'static str) -> Effect {
     LogLine::new(Level::Info, Category::Client, text).into()
 }
@@ -116,7 +116,7 @@ fn measure(mib: usize) {
     }
 }
 
-/// Small round trips while data come, one after the other.
+/// Measures small round trips during incoming transfers, one after another.
 fn round_trips_under_load(node: &NetNode) {
     let is = |event: &Event, what: &str| matches!(event, Event::Log(line) if line.text == what);
     let mut times = Vec::new();

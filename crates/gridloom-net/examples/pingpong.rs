@@ -1,9 +1,9 @@
-//! Round trips of a command: client machine, control connection, server machine and back as an event, beside a raw
-//! blocking TCP ping-pong of as many bytes in the same run; then the same with a null call in a worker process at the
-//! server. Each server is a process of its own.
+//! Measures round trips of a command: client machine, control connection, server machine and back as an event,
+//! compared with a raw blocking TCP ping-pong of the same number of bytes in the same run. Then measures the same with
+//! a null call in a worker process at the server. Each server is a separate process.
 //!
-//! `cargo run --release -p gridloom-net --example pingpong [rounds] [--tcp]`, after `cargo build --release -p gridloom-net` for
-//! the worker's program. Needs `cc`.
+//! `cargo run --release -p gridloom-net --example pingpong [rounds] [--tcp]`, after `cargo build --release -p
+//! gridloom-net` for the worker program. Needs `cc`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ struct Echo {
     server: Option<NodeId>,
     dial: Option<String>,
     token: u64,
-    /// What the server runs before it answers.
+    /// Task that the server runs before it replies.
     task: Option<Task>,
 }
 
@@ -63,7 +63,7 @@ impl Machine for Echo {
     }
 }
 
-/// What a machine tells this program.
+/// Returns the log line by which a machine reports to this program.
 fn said(text: &'static str) -> Effect {
     LogLine::new(Level::Info, Category::Client, text).into()
 }
@@ -99,7 +99,7 @@ fn measure(rounds: usize) {
             let node = NetNode::start_with(config, |_, _| (Role::Client, "client".into(), machine)).expect("starts");
             node.wait(None, |events| events.pop_front()).expect("it connects");
             report(what, rounds, || call(&node));
-            // With pauses between, the background has taken over and is asked to step aside each time.
+            // With pauses between calls, the background thread has taken over and is asked to step aside each time.
             report("  after 5 ms idle", rounds / 100, || {
                 std::thread::sleep(pause);
                 CLOCK.set(Some(Instant::now()));

@@ -1,4 +1,4 @@
-//! Round trip of a null call through a worker process, calls per second with a queue, and large results per second.
+//! Measures the round trip of a null call through a worker process, calls per second with a queue, and large results per second.
 //!
 //! `cargo run --release -p gridloom-net --example worker_latency -- target/release/gridloom-worker`
 

@@ -1,9 +1,9 @@
-//! A node of a grid in this process: a machine, and the world that keeps `node::protocol`'s contract for it.
+//! A grid node in this process: its state machine, and the world that fulfils the contract of `node::protocol` for it.
 //!
-//! `leader` says which thread drives it when.
+//! The module `leader` defines which thread drives the node at any time.
 //!
-//! **Invariant:** machine, connections, timers and slots are one state under one lock; it is not held across anything
-//! that can block.
+//! **Invariant:** state machine, connections, timers and slots are one state under one lock. The lock is never held
+//! across an operation that can block.
 
 mod contact;
 mod contacts;
@@ -61,43 +61,43 @@ use crate::uploads::Uploads;
 
 pub use self::core::BoxMachine;
 
-/// How a node is set up.
+/// The configuration of a node.
 #[derive(Debug)]
 pub struct NetConfig {
-    /// Where it listens; `None` for a client, which only dials. Port 0 takes a free one.
+    /// Address on which the node listens; `None` for a client, which only dials. Port 0 selects a free port.
     pub listen: Option<SocketAddr>,
-    /// Where others shall dial it, if not at the address where it listens.
+    /// Address under which others dial the node, if it differs from the listening address.
     pub advertise: Option<String>,
-    /// Admits to the grid.
+    /// Shared secret that admits nodes to the grid.
     pub secret: Secret,
-    /// Listen where other hosts can reach it, though nothing is encrypted.
+    /// Allows listening on addresses that other hosts can reach, although nothing is encrypted.
     pub allow_remote: bool,
-    /// Pass memory to nodes of the same host.
+    /// Passes data to nodes of the same host through shared memory.
     pub shared_memory: bool,
-    /// Its slots, if it has any.
+    /// Configuration of the node's slots, if it has any.
     pub jobs: Option<JobsConfig>,
     /// Speed of one slot, floating-point operations per second; measured if `None`.
     pub speed_flops: Option<f64>,
-    /// Memory that is kept warm for reuse.
+    /// Bytes of memory that the buffer pool keeps for reuse.
     pub pool_keep_bytes: u64,
-    /// Largest datum that it takes from others.
+    /// Largest datum that the node accepts from others.
     pub datum_bytes_max: u64,
-    /// All that it sends in bulk to other hosts stays below that, bytes per second.
+    /// Limit on all bulk data sent to other hosts together, in bytes per second.
     pub upload_limit: Option<f64>,
-    /// Connections over which it sends large data to one peer; by the round trip, if `None`.
+    /// Number of connections over which large data are sent to one peer; derived from the round-trip time if `None`.
     pub stripes: Option<u8>,
-    /// Where data go that find no room in memory.
+    /// Disk that stores data for which memory has no room.
     pub disk: Option<Disk>,
-    /// Where shared data are that outlive the process. The machine knows what is there.
+    /// Folder of shared data that outlive the process. The state machine must be given the same list of data.
     pub durable: Option<Durable>,
-    /// What it shares with other servers.
+    /// Storage that this server shares with other servers.
     pub storage: Option<Storage>,
-    /// Where it stands, if what it sends to other sites passes filters.
+    /// Site of this node, if traffic to other sites passes through filters.
     pub site: Option<Site>,
 }
 
 impl NetConfig {
-    /// A client of the grid with that secret.
+    /// Returns the configuration of a client that uses this secret.
     pub fn new(secret: Secret) -> NetConfig {
         NetConfig {
             listen: None,
@@ -121,8 +121,8 @@ impl NetConfig {
 
 /// A node of a grid.
 ///
-/// It belongs to the process that started it: after a `fork` the child's copy does nothing, since its threads are not
-/// there and its sockets are the parent's.
+/// A node belongs to the process that started it. After a `fork` the child's copy does nothing, because its threads do
+/// not exist there and its sockets belong to the parent.
 pub struct NetNode {
     pid: u32,
     shared: Arc<Shared>,
@@ -130,10 +130,10 @@ pub struct NetNode {
 }
 
 impl NetNode {
-    /// Starts a node: `make` gets its identifier and the address where it can be dialled (empty if it cannot).
+    /// Starts a node. `make` receives the node's identifier and the address at which it can be dialled (empty if it cannot).
     ///
     /// # Errors
-    /// If it cannot listen, or may not where it was told to.
+    /// If the node cannot listen on the configured address, or is not allowed to.
     pub fn start(make: impl FnOnce(NodeId, &str) -> Node, config: NetConfig) -> io::Result<Arc<NetNode>> {
         NetNode::start_with(config, |id, address| {
             let node = make(id, address);
@@ -141,7 +141,7 @@ impl NetNode {
         })
     }
 
-    /// Starts a node around any machine; `make` gives its role and name too.
+    /// Starts a node around any state machine; `make` also returns the machine's role and name.
     ///
     /// # Errors
     /// As [`NetNode::start`].
@@ -224,7 +224,7 @@ impl NetNode {
             core.streams.share(near.sockets, near.listener);
         }
         if let Some(error) = refused {
-            core.log(log::warning("nodes of this host are reached over TCP alone").why(error));
+            core.log(log::warning("nodes of this host are reached only over TCP").why(error));
         }
         core.input(Input::Start);
         core.flush();
@@ -256,38 +256,38 @@ impl NetNode {
                 let thread = thread::Builder::new().name("gridloom".into());
                 Some(threads::spawn(thread, move || shared.run_background())?)
             }
-            // Their main thread leads all the time.
+            // The main thread of an agent or server leads all the time.
             Role::Agent | Role::Server => None,
         };
         Ok(Arc::new(NetNode { pid: pid(), shared, background: Mutex::new(background) }))
     }
 
-    /// Its identifier.
+    /// Returns the node's identifier.
     pub fn id(&self) -> NodeId {
         self.shared.id
     }
 
-    /// Where it can be dialled, empty if it cannot.
+    /// Returns the address at which the node can be dialled, or an empty string if it cannot.
     pub fn address(&self) -> &str {
         &self.shared.address
     }
 
-    /// Its data.
+    /// Returns the node's data store.
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }
 
-    /// The world's time.
+    /// Returns the current time of this world.
     pub fn now(&self) -> Time {
         self.shared.lock().core.clock.now()
     }
 
-    /// Gives the machine a command. What it sends has been written, as far as the sockets take it, on return.
+    /// Passes a command to the state machine. On return, the resulting messages are written as far as the sockets accept them.
     pub fn command(&self, command: Command) {
         self.commands([command]);
     }
 
-    /// Gives the machine commands; what they send is written together.
+    /// Passes several commands to the state machine; the resulting messages are written together.
     pub fn commands(&self, commands: impl IntoIterator<Item = Command>) {
         if self.is_forked() {
             return;
@@ -301,18 +301,18 @@ impl NetNode {
         }
         self.shared.finish(&mut state);
         state.spin_until = Instant::now() + leader::SPIN;
-        // The leader waits for a later time than the earliest one now, or for the event that has just come.
+        // The leader is waiting for a later time than the one that is now earliest, or for the event that has just arrived.
         let news = state.leader == Leader::Waiter && !state.core.events.is_empty();
         if state.polling_until.is_some_and(|until| state.core.wake_at() < until || news || state.closed) {
             self.shared.inbox.wake();
         }
     }
 
-    /// Waits until `take` finds what it looks for in the queue of events, which it is shown whenever there are new
-    /// ones; it removes what it takes. `None` at the deadline, or when the node has ended.
+    /// Waits until `take` finds the events it wants. `take` is called with the event queue whenever new events arrive,
+    /// and removes what it takes. Returns `None` at the deadline, or when the node has ended.
     ///
-    /// `take` looks at the whole queue, not at its first event only: it is not asked again about what it has seen, until
-    /// something new comes. Events stay in the queue until they are taken, so a program takes also those it ignores.
+    /// `take` must look at the whole queue, not only at its first event: it is called again only when new events
+    /// arrive. Events stay in the queue until they are taken, so a program must also take the events that it ignores.
     ///
     /// `take` runs under the node's lock: it must be short and must not call the node.
     pub fn wait<R>(
@@ -360,7 +360,7 @@ impl NetNode {
         taken
     }
 
-    /// Has threads that wait look at the queue of events again, though nothing has come.
+    /// Wakes all waiting threads so that they check the event queue again, although no event has arrived.
     pub fn stir(&self) {
         if self.is_forked() {
             return;
@@ -372,13 +372,13 @@ impl NetNode {
         }
     }
 
-    /// Drives the node on this thread until it ends; gives the reason. This is to be the thread that started the node,
-    /// and it has to last as long: the system ends worker processes with the thread that started them.
+    /// Drives the node on this thread until the node ends, and returns the reason. Call it on the thread that started
+    /// the node, and keep that thread alive: the system kills worker processes when the thread that started them ends.
     pub fn run(&self) -> String {
         self.run_with(|_| {})
     }
 
-    /// As [`NetNode::run`], and hands over the node's events. Lines for the log go to the program's log first.
+    /// Like [`NetNode::run`], and passes each event to `on_event`. Log lines go to the program's log first.
     pub fn run_with(&self, mut on_event: impl FnMut(Event)) -> String {
         let name = self.shared.lock().core.name.clone();
         let some = |events: &mut VecDeque<Event>| (!events.is_empty()).then(|| std::mem::take(events));
@@ -393,7 +393,7 @@ impl NetNode {
         self.shared.lock().core.exit.clone().expect("waiting without deadline ends only with the node")
     }
 
-    /// Ends the node: connections close, slots end, waiters return.
+    /// Ends the node: connections close, slots end, waiting threads return.
     pub fn stop(&self) {
         if self.is_forked() {
             return;
@@ -405,12 +405,12 @@ impl NetNode {
         self.shared.inbox.wake();
     }
 
-    /// Whether it has ended: nothing more will come.
+    /// Reports whether the node has ended; it produces no more events then.
     pub fn is_closed(&self) -> bool {
         self.shared.lock().closed
     }
 
-    /// Whether this is a copy in another process.
+    /// Reports whether this is a forked copy in another process.
     pub fn is_forked(&self) -> bool {
         pid() != self.pid
     }
@@ -423,7 +423,7 @@ impl Drop for NetNode {
         }
         self.stop();
         let background = self.background.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // Its panic was reported on its own thread; there is nobody left to tell.
+        // The panic was already reported on its own thread, and nobody is left to handle it here.
         if let Some(thread) = background.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
@@ -431,17 +431,17 @@ impl Drop for NetNode {
     }
 }
 
-/// A thread that has not ended by then waits for the network, and is left behind.
+/// Time to wait for the node's threads to end. A thread that takes longer is blocked on the network and is left behind.
 const THREADS_LIMIT: Duration = Duration::from_secs(2);
 
-/// Where nodes of this host meet, and where they pass memory to this one.
+/// Sockets on which nodes of this host meet and pass memory to this node.
 struct Near {
     sockets: HostSockets,
     listener: (UnixListener, SocketFile),
 }
 
 impl Near {
-    /// `None` where the system does not say which host this is.
+    /// Opens the host's sockets. Returns `None` where the system does not identify the host.
     fn open(id: NodeId, listener: Option<&mut Listener>) -> io::Result<Option<Near>> {
         if HostId::here().0.is_empty() {
             return Ok(None);
@@ -457,32 +457,35 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let Some(address) = config.listen else { return Ok((None, config.advertise.clone().unwrap_or_default())) };
     if config.secret.is_ticket() {
-        return refuse("a function has a ticket of its grid, with which it may be a client but not listen".into());
+        return refuse(
+            "a function has only a ticket of its grid, which admits clients but no node that listens".into(),
+        );
     }
     if config.secret.is_missing() {
-        return refuse(format!("a node without a grid secret does not listen: {}", config.secret.remedy()));
+        return refuse(format!("a node cannot listen without a grid secret: {}", config.secret.remedy()));
     }
     if !address.ip().is_loopback() && !config.allow_remote {
         return refuse(format!(
-            "listening on {address} lets other hosts reach this node, and nothing is encrypted yet; pass \
-             --trust-this-network if only trusted hosts can, or listen on 127.0.0.1"
+            "listening on {address} lets other hosts reach this node without encryption; pass --trust-this-network \
+             if only trusted hosts can reach it, or listen on 127.0.0.1"
         ));
     }
     if address.ip().is_unspecified() && config.advertise.is_none() {
         return refuse(format!(
-            "listening on {address}: say with --advertise at which address others can dial this node"
+            "listening on {address}: pass the address at which others can dial this node with --advertise"
         ));
     }
     let listener = TcpListener::bind(address).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AddrInUse => "another process listens there already; end it, or choose another port with \
-                                         --listen HOST:PORT (port 0 takes a free one)"
+            --listen HOST:PORT (port 0 selects a free one)"
                 .into(),
             _ => error.to_string(),
         };
         io::Error::new(error.kind(), format!("cannot listen on {address}: {why}"))
     })?;
-    // mio's own queue is short for an agent: its whole grid starts at once. A second call only lengthens the queue.
+    // mio's default backlog is too short for an agent, which its whole grid dials at once. The second `listen` call
+    // only enlarges the backlog.
     rustix::net::listen(&listener, BACKLOG)?;
     let bound = listener.local_addr()?;
     let mut advertised = config.advertise.clone().unwrap_or_else(|| bound.to_string());

@@ -1,8 +1,8 @@
-//! Durable data: shared data in files of a folder, described in a database beside them ([redb]). A server that starts there again has
-//! them.
+//! Durable data: shared data stored in files of a folder and described in a database beside them ([redb]). A server
+//! that is restarted with that folder has the data again.
 //!
-//! **Invariants.** A datum counts as written when its file, then its record with the digest of its bytes are on the disk. What is read
-//! at the start is checked against that: a file that was changed, or is only part of what was written, is not taken for the datum.
+//! **Invariants.** A datum counts as written once its file, and then its record with the digest of its bytes, are on
+//! the disk. Files are checked against the digest at startup: a file that was changed or is incomplete is not used.
 //!
 //! [redb]: https://www.redb.org
 
@@ -33,22 +33,23 @@ const DATABASE: &str = "durable.redb";
 pub struct Durable {
     folder: PathBuf,
     records: Records,
-    /// What was there at the start.
+    /// Data found at startup.
     found: Vec<(Named, Payload)>,
 }
 
 impl Durable {
-    /// Opens the folder, which is made if it is not there, and checks what is in it. Also gives what is wrong with some of that; such
-    /// files are renamed.
+    /// Opens the folder, creating it if needed, and checks its files. Also returns a description of each damaged file;
+    /// such files are renamed.
     ///
     /// # Errors
-    /// If another process uses the folder, it has data of another version of Gridloom, or the disk fails. Nothing is changed then.
+    /// If another process uses the folder, if it has data of another version of Gridloom, or if the disk fails. The
+    /// folder is not changed then.
     pub fn open(folder: &Path) -> io::Result<(Durable, Vec<String>)> {
         raise_descriptor_limit();
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let path = folder.join(DATABASE);
         if !path.exists() && files(folder, DATA)?.next().is_some() {
-            let why = format!("it has files of data, and '{DATABASE}', which describes them, is not there");
+            let why = format!("it has data files, but '{DATABASE}', which describes them, is missing");
             return Err(io::Error::other(why));
         }
         let (records, known) = Records::open(path)?;
@@ -72,12 +73,12 @@ impl Durable {
         Ok((durable, wrong))
     }
 
-    /// What is in it.
+    /// Returns the descriptions of the data in the folder.
     pub fn named(&self) -> Vec<Named> {
         self.found.iter().map(|(named, _)| named.clone()).collect()
     }
 
-    /// The bytes of what was in it at the start; given once.
+    /// Returns the data found at startup; the second call returns nothing.
     pub(crate) fn take_found(&mut self) -> Vec<(Named, Payload)> {
         std::mem::take(&mut self.found)
     }
@@ -86,10 +87,10 @@ impl Durable {
         self.folder.join(format!("{serial:016x}.{end}"))
     }
 
-    /// The datum, or what is wrong with its file.
+    /// Returns the datum, or what is wrong with its file.
     ///
     /// # Errors
-    /// If the file may be right, and cannot be read now.
+    /// If the file may be intact but cannot be read now.
     fn read(&self, serial: u64, Record { named, digest }: Record) -> io::Result<Result<(Named, Payload), String>> {
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
         if named.datum != (DatumId { client: NodeId::CATALOG, serial }) {
@@ -97,22 +98,22 @@ impl Durable {
         }
         let file = match File::open(self.file(serial, DATA)) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err("the file is gone".into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err("the file is missing".into())),
             Err(error) => return Err(error),
         };
         if file.metadata()?.len() != file_bytes(size_bytes) {
-            return Ok(Err(format!("the file has not the length of {size_bytes} bytes of data")));
+            return Ok(Err(format!("the file does not have the length of {size_bytes} bytes of data")));
         }
         let segment = Segment::of_file(file, size_bytes)?;
         if blake3::hash(segment.bytes()) != Hash::from_bytes(digest) {
-            return Ok(Err("its bytes were changed".into()));
+            return Ok(Err("its content was changed".into()));
         }
-        // What is small is not to take a descriptor.
+        // Small data are copied so that they do not hold a descriptor.
         let is_small = size_bytes <= EAGER_BYTES_MAX;
         Ok(Ok((named, if is_small { Payload::copied(segment.bytes()) } else { Payload::segment(segment) })))
     }
 
-    /// Files without a record were not whole when a server ended.
+    /// Removes files without a record: they were incomplete when a server ended.
     fn clean(&self) -> io::Result<()> {
         let known: BTreeSet<PathBuf> =
             self.found.iter().map(|(named, _)| self.file(named.datum.serial, DATA)).collect();
@@ -122,7 +123,7 @@ impl Durable {
         Ok(())
     }
 
-    /// When this returns, the datum outlives the process, and the machine.
+    /// Writes a datum. When this returns, the datum survives the end of the process and of the machine.
     fn write(&mut self, named: &Named, payload: &Payload) -> io::Result<()> {
         let (serial, bytes) = (named.datum.serial, payload.bytes());
         let new = self.file(serial, NEW);
@@ -140,7 +141,7 @@ impl Durable {
         self.records.insert(serial, &Record { named: named.clone(), digest })
     }
 
-    /// The file goes first: a full disk may have no room for what the database writes.
+    /// Removes a datum. The file is removed first: on a full disk the database may have no room for its own write.
     fn remove(&mut self, serial: u64) -> io::Result<()> {
         for path in [self.file(serial, DATA), self.file(serial, NEW)] {
             match fs::remove_file(path) {
@@ -152,12 +153,12 @@ impl Durable {
     }
 }
 
-/// Ends of the files of whole data, of those that are being written, and of those that were not what was written.
+/// Extensions of complete data files, of files being written, and of damaged files.
 const DATA: &str = "data";
 const NEW: &str = "new";
 const WRONG: &str = "wrong";
 
-/// The folder's files of that kind: a serial, and the end.
+/// Returns the folder's files with this extension and a serial as name.
 fn files(folder: &Path, end: &'static str) -> io::Result<impl Iterator<Item = PathBuf>> {
     let is_serial = |stem: &str| stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_one = move |path: &Path| {
@@ -168,24 +169,26 @@ fn files(folder: &Path, end: &'static str) -> io::Result<impl Iterator<Item = Pa
     Ok(paths?.into_iter().filter(move |path| is_one(path)))
 }
 
-/// Whole pages, as mappings want them.
+/// Rounds up to whole pages, as mappings require.
 fn file_bytes(size_bytes: u64) -> u64 {
     size_bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
 }
 
-/// What is to be done in the folder, in this order.
+/// A change to the folder. Changes are applied in order.
 enum Job {
     Write(Named, Payload),
     Remove(DatumId),
 }
 
-/// The thread that writes and removes.
+/// The thread that writes and removes files.
 #[derive(Default)]
 pub(crate) struct Writer(Option<Sender<Job>>);
 
 impl Writer {
+    /// Starts the thread.
+    ///
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the system cannot start a thread.
     pub(crate) fn start(mut durable: Durable, inbox: &Arc<Inbox>) -> io::Result<Writer> {
         let (jobs, queue) = channel();
         let own = inbox.clone();
@@ -193,15 +196,15 @@ impl Writer {
         Ok(Writer(Some(jobs)))
     }
 
-    /// Ends in one [`Notice::MadeDurable`]. False if there is no folder.
+    /// Queues the datum for writing, which ends with one [`Notice::MadeDurable`]. Returns false if there is no folder.
     pub(crate) fn write(&self, named: Named, payload: Payload) -> bool {
         self.0.as_ref().is_some_and(|jobs| jobs.send(Job::Write(named, payload)).is_ok())
     }
 
-    /// The datum is not to outlive the process.
+    /// Removes the datum, which must not outlive the process any more.
     pub(crate) fn remove(&self, datum: DatumId) {
         if let Some(jobs) = self.0.as_ref().filter(|_| datum.is_shared() && datum.slice().is_none()) {
-            // A thread that is gone takes the process with it.
+            // If the thread has died, the process ends with it.
             let _ = jobs.send(Job::Remove(datum));
         }
     }
@@ -212,7 +215,7 @@ fn run(durable: &mut Durable, queue: &Receiver<Job>, inbox: &Inbox) {
         match job {
             Job::Write(named, payload) => {
                 let outcome = durable.write(&named, &payload).map_err(|error| {
-                    // A full disk leaves part of the file.
+                    // A full disk may leave part of the file.
                     let _ = durable.remove(named.datum.serial);
                     format!("folder '{}': {error}", durable.folder.display())
                 });
@@ -273,8 +276,8 @@ mod tests {
         drop(durable);
         let (mut durable, wrong) = Durable::open(folder.path()).unwrap();
         assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert!(wrong[0].contains("'n4' are lost") && wrong[0].contains("its bytes were changed"), "{wrong:?}");
-        assert!(wrong[1].contains("not the length of 4 bytes"), "{wrong:?}");
+        assert!(wrong[0].contains("'n4' are lost") && wrong[0].contains("its content was changed"), "{wrong:?}");
+        assert!(wrong[1].contains("not have the length of 4 bytes"), "{wrong:?}");
         assert!(!files.iter().any(|file| file.exists()) && !durable.file(7, NEW).exists());
         assert!(aside.iter().all(|file| file.exists()) && results.exists());
         assert_eq!(durable.named(), [named(1, 3), named(3, 0)]);
@@ -300,6 +303,6 @@ mod tests {
         let refused = |why: &str| Durable::open(folder.path()).is_err_and(|error| error.to_string().contains(why));
         assert!(refused("another version of Gridloom") && file.exists());
         fs::remove_file(folder.path().join(DATABASE)).unwrap();
-        assert!(refused("'durable.redb', which describes them, is not there") && file.exists());
+        assert!(refused("'durable.redb', which describes them, is missing") && file.exists());
     }
 }

@@ -1,4 +1,4 @@
-//! gridloom-net
+//! Gridloom on real processes and networks: nodes, their transports, worker processes, shared memory and storage.
 
 pub mod driver;
 pub mod durable;

@@ -1,9 +1,9 @@
-//! Lines of a node's log as events of `tracing`, for the subscriber that the program has set, if any.
+//! Emits the lines of a node's log as `tracing` events, for the subscriber that the program has set, if any.
 
 use gridloom_base::{Level, TaskError};
 use gridloom_core::node::{Category, Input, LogLine};
 
-/// One event, by category and level: both are constants where an event is made.
+/// Emits one event by category and level: `tracing` requires both to be constants at the call site.
 macro_rules! event {
     ($line:expr, $node:expr, $($category:ident: $target:literal),*) => {
         match $line.category {
@@ -30,7 +30,7 @@ macro_rules! event {
     };
 }
 
-/// Hands on a line of that node. The caller holds no lock: where the line goes, it may have to wait.
+/// Forwards a log line of this node. The caller must not hold a lock, because the subscriber may block.
 pub fn hand_on(node: &str, line: &LogLine) {
     event!(
         line,
@@ -43,13 +43,13 @@ pub fn hand_on(node: &str, line: &LogLine) {
     );
 }
 
-/// Something is odd with a connection.
+/// Returns a warning about a connection.
 pub(crate) fn warning(text: &'static str) -> LogLine {
     LogLine::new(Level::Warning, Category::Net, text)
 }
 
-/// What the world itself has to say of an input, beside its machine. Where no subscriber wants lines of level debug, a task
-/// costs the load that says so.
+/// Returns the world's own log line for an input, in addition to those of its state machine. If no subscriber wants
+/// debug lines, a task costs only the load that checks this.
 pub(crate) fn said_of(input: &Input) -> Option<LogLine> {
     let debug = |category, text| LogLine::new(Level::Debug, category, text);
     let connections = || tracing::enabled!(target: "gridloom.net", tracing::Level::DEBUG);

@@ -1,4 +1,5 @@
-//! Large data that are on their way over sockets, for people waiting for them. What is handed over in shared memory takes no time.
+//! Progress of large data being transferred over sockets, for users who wait for them. Data passed in shared memory
+//! take no time and are not listed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,19 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_base::DatumId;
 
-/// How far one datum has come.
+/// The progress of one transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OnTheWay {
-    /// Tells it from all others of the node.
+    /// Number that is unique among the node's transfers.
     pub number: u64,
     pub datum: DatumId,
-    /// It is sent; else it is received.
+    /// True if the datum is being sent; false if it is being received.
     pub is_sent: bool,
     pub size_bytes: u64,
     pub done_bytes: u64,
 }
 
-/// All of a node.
+/// All transfers of a node.
 #[derive(Debug, Default)]
 pub struct Moving(Mutex<Table>);
 
@@ -29,7 +30,7 @@ struct Table {
 }
 
 impl Moving {
-    /// A datum is on its way until the guard is dropped.
+    /// Registers a transfer, which lasts until the guard is dropped.
     pub fn begin(&self, datum: DatumId, is_sent: bool, size_bytes: u64) -> Passage<'_> {
         let mut table = self.table();
         table.next += 1;
@@ -39,7 +40,7 @@ impl Moving {
         Passage { moving: self, number, done }
     }
 
-    /// What is on its way now, those first that began first.
+    /// Returns the transfers in progress, oldest first.
     pub fn list(&self) -> Vec<OnTheWay> {
         let table = self.table();
         let far =
@@ -52,7 +53,7 @@ impl Moving {
     }
 }
 
-/// A datum on its way.
+/// A transfer in progress.
 pub struct Passage<'a> {
     moving: &'a Moving,
     number: u64,
@@ -60,7 +61,7 @@ pub struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// So many bytes more have come, or gone.
+    /// Adds bytes received or sent.
     pub fn advance(&self, bytes: usize) {
         self.done.fetch_add(bytes as u64, Ordering::Relaxed);
     }

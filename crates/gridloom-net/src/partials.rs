@@ -1,7 +1,7 @@
-//! What has come of data that broke off on their way. If they are asked for again, the rest alone is sent.
+//! Partly received data of broken transfers. When such a datum is requested again, only the rest is sent.
 //!
-//! **Invariants.** What is kept was checked part by part. There are at most [`PARTIALS_MAX`] data, of together no more bytes than the
-//! node takes in one datum. None is kept for more than [`KEPT_MAX`] and a heartbeat.
+//! **Invariants.** Each kept part was verified. At most [`PARTIALS_MAX`] data are kept, with together no more bytes
+//! than the largest datum that the node accepts. None is kept for longer than [`KEPT_MAX`] plus one heartbeat.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,15 @@ use gridloom_base::{DatumId, Meta};
 
 use crate::segment::Partial;
 
-/// Data of which parts are kept: more are lost at once only with a peer that was sending them one behind the other.
+/// Maximum number of partly received data kept. More are lost at once only if a peer that was sending them one after
+/// another is lost.
 const PARTIALS_MAX: usize = 16;
-/// So few bytes are sent again as soon as they are hashed and asked for.
+/// Parts smaller than this are not kept: sending them again is as fast as hashing and requesting them.
 const KEPT_BYTES_MIN: u64 = 1 << 20;
-/// A source of a datum is looked for so long, and one that was lost is back by then.
+/// Maximum time for which a part is kept: a new source of the datum is found within this time, and a lost source is back by then.
 const KEPT_MAX: Duration = Duration::from_secs(60);
 
-/// What a node keeps, by name.
+/// The kept parts, by datum.
 #[derive(Default)]
 pub struct Partials(Mutex<BTreeMap<DatumId, Kept>>);
 
@@ -29,7 +30,7 @@ struct Kept {
 }
 
 impl Partials {
-    /// Keeps what has come of a datum, if it is worth it, and more than is kept of it.
+    /// Keeps the received part of a datum, if it is large enough and longer than the part already kept.
     pub fn keep(&self, datum: DatumId, meta: Meta, partial: Partial, bytes_max: u64) {
         let bytes = partial.bytes().len() as u64;
         let mut kept = self.lock();
@@ -47,26 +48,26 @@ impl Partials {
         }
     }
 
-    /// How many bytes of a datum are kept, if any are.
+    /// Returns the number of kept bytes of a datum, if any.
     pub fn bytes_of(&self, datum: DatumId) -> Option<u64> {
         self.lock().get(&datum).map(|one| one.partial.bytes().len() as u64)
     }
 
-    /// Takes out the first bytes of a datum of that description, if these are what is kept.
+    /// Takes the kept part of a datum, if its description and length match.
     pub fn take(&self, datum: DatumId, meta: &Meta, bytes: u64) -> Option<Partial> {
         let mut kept = self.lock();
         let is_it = kept.get(&datum).is_some_and(|one| one.meta == *meta && one.partial.bytes().len() as u64 == bytes);
         is_it.then(|| kept.remove(&datum)).flatten().map(|one| one.partial)
     }
 
-    /// The datum is here, or nobody waits for it.
+    /// Drops the kept part of a datum that is complete or no longer awaited.
     pub fn forget(&self, datum: DatumId) {
-        // Unmapping gigabytes takes a while: after the lock.
+        // Unmapping gigabytes takes a while, so it is done without the lock.
         let forgotten = self.lock().remove(&datum);
         drop(forgotten);
     }
 
-    /// Forgets what nobody has asked for.
+    /// Drops parts that nobody has requested for too long.
     pub fn forget_old(&self) {
         self.lock().retain(|_, one| one.since.elapsed() < KEPT_MAX);
     }

@@ -1,4 +1,4 @@
-//! Where the bytes of a value lie. Cloning a payload never copies them.
+//! The location of a value's bytes. Cloning a payload never copies them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,28 +21,28 @@ pub enum Payload {
         /// Number of bytes.
         size_bytes: u64,
     },
-    /// In memory of another owner, such as a NumPy array, which keeps it while this lives.
+    /// In memory of another owner, such as a NumPy array, which keeps it alive while this payload exists.
     Foreign(Arc<dyn Foreign>),
 }
 
-/// Memory of someone else that stays unchanged while this lives.
+/// Memory of another owner that stays unchanged while this value exists.
 pub trait Foreign: Send + Sync {
-    /// Its bytes.
+    /// Returns the bytes.
     fn bytes(&self) -> &[u8];
 }
 
 impl Payload {
-    /// A payload that owns a copy of `bytes`.
+    /// Returns a payload that owns a copy of `bytes`.
     pub fn copied(bytes: &[u8]) -> Payload {
         Payload::Inline(bytes.into())
     }
 
-    /// A whole segment.
+    /// Returns a payload that is a whole segment.
     pub fn segment(segment: Arc<Segment>) -> Payload {
         Payload::Segment { offset: 0, size_bytes: segment.len(), segment }
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Inline(bytes) => bytes,
@@ -51,7 +51,7 @@ impl Payload {
         }
     }
 
-    /// So many of its bytes from that one on, if it has them. What lies in shared memory is not copied.
+    /// Returns a range of the bytes, if the payload has them. Bytes in shared memory are not copied.
     pub fn part(&self, from_byte: u64, size_bytes: u64) -> Option<Payload> {
         let end = from_byte.checked_add(size_bytes).filter(|end| *end <= self.size_bytes())?;
         Some(match self {
@@ -64,7 +64,7 @@ impl Payload {
         })
     }
 
-    /// A digest of a value of that description with these bytes: BLAKE3.
+    /// Returns the BLAKE3 digest of a value with this description and these bytes.
     pub fn digest(&self, meta: &Meta) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
         let meta = postcard::to_stdvec(meta).expect("postcard into a vector fails for no type of ours");
@@ -74,7 +74,7 @@ impl Payload {
         *hasher.finalize().as_bytes()
     }
 
-    /// Their number.
+    /// Returns the number of bytes.
     pub fn size_bytes(&self) -> u64 {
         self.bytes().len() as u64
     }

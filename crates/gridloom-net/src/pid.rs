@@ -1,14 +1,14 @@
-//! The number of this process, without a system call each time: calls ask for it often, to notice that a program has forked.
+//! The id of this process, without a system call each time: calls check it often, to notice that the program has forked.
 //!
-//! It stands on a page of memory that the kernel clears in every forked child (`MADV_WIPEONFORK`, Linux 4.14). Where there is no
-//! such page, the system is asked each time.
+//! The id is stored on a page of memory that the kernel clears in every forked child (`MADV_WIPEONFORK`, Linux 4.14).
+//! Where such a page is not available, the system is asked each time.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
-/// The number of this process.
+/// Returns the id of this process.
 pub(crate) fn pid() -> u32 {
     static PAGE: OnceLock<Option<&AtomicU32>> = OnceLock::new();
     let Some(kept) = PAGE.get_or_init(page) else { return std::process::id() };

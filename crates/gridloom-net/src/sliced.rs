@@ -1,4 +1,4 @@
-//! Memory of data that come in slices: the slices lie side by side, so that the whole needs no copy.
+//! Memory of data received in slices: the slices are stored side by side, so that the whole needs no copy.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,18 +9,19 @@ use gridloom_base::{DatumId, SLICES, slice_bytes};
 use crate::payload::Payload;
 use crate::segment::{Filler, Pool, Unfilled};
 
-/// Data of which a slice has come and others have not: their memory is kept for so many.
+/// Maximum number of partly received sliced data whose memory is kept.
 const SLICED_MAX: usize = 16;
 
-/// What is not filled of each, by the whole.
+/// Unfilled memory of each datum, keyed by the whole datum.
 #[derive(Default)]
 pub struct Sliced(Mutex<BTreeMap<DatumId, [Option<Unfilled>; SLICES]>>);
 
 impl Sliced {
-    /// Where a slice of so many bytes of the whole is to lie. If its place is taken, as by what broke off, it has memory of its own.
+    /// Returns the memory for a slice of a datum of `whole_bytes`. If its place is already in use, for example by a
+    /// broken transfer, the slice gets separate memory.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no memory is available.
     pub fn room(&self, pool: &Pool, slice: DatumId, whole_bytes: u64) -> io::Result<Filler> {
         let number = slice.slice().ok_or(io::ErrorKind::InvalidInput)?;
         let bytes = |number| slice_bytes(whole_bytes, number).end - slice_bytes(whole_bytes, number).start;
@@ -38,9 +39,9 @@ impl Sliced {
         }
     }
 
-    /// The whole is here, or does not come in slices any more.
+    /// Drops the memory of a datum that is complete or no longer received in slices.
     pub fn forget(&self, whole: DatumId) {
-        // Unmapping gigabytes takes a while: after the lock.
+        // Unmapping gigabytes takes a while, so it is done without the lock.
         let forgotten = self.lock().remove(&whole);
         drop(forgotten);
     }
@@ -50,7 +51,7 @@ impl Sliced {
     }
 }
 
-/// The whole of slices, in their memory if they lie side by side.
+/// Returns the whole datum of its slices. It uses their memory if they are stored side by side, and a copy otherwise.
 pub fn joined(pool: &Pool, slices: &[Payload]) -> Payload {
     side_by_side(slices).unwrap_or_else(|| {
         let size_bytes = slices.iter().map(Payload::size_bytes).sum();
@@ -64,7 +65,7 @@ pub fn joined(pool: &Pool, slices: &[Payload]) -> Payload {
                 }
                 Payload::segment(memory.freeze())
             }
-            // In the heap, so that what has come is not lost.
+            // Falls back to the heap so that the received data are not lost.
             Err(_) => Payload::Inline(slices.iter().flat_map(|slice| slice.bytes()).copied().collect()),
         }
     })
@@ -109,7 +110,7 @@ mod tests {
         let (second, first) = (filled(room(1), 2), filled(room(0), 1));
         let all = [vec![1; 8192], vec![2; BYTES as usize - 8192]].concat();
         assert_eq!(whole([first.clone(), second.clone()]), (all.clone(), false));
-        // What broke off, and came again.
+        // A broken transfer that is repeated.
         let again = filled(room(0), 1);
         assert_eq!(whole([again, second]), (all, true));
         sliced.forget(datum);

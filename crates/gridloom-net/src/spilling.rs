@@ -1,7 +1,9 @@
-//! Moves data of the store from memory to the disk, when those in memory are more than they may be: results of functions, and what nodes
-//! of this host have passed in their memory. What comes over the network goes to the disk at once then ([`Pool::allocate_for_data`]).
+//! Moves data of the store from memory to disk when memory use exceeds its limit. These are results of functions, and
+//! data that nodes of this host have passed in memory. Data received over the network while the limit is exceeded go
+//! to disk directly ([`Pool::allocate_for_data`]).
 //!
-//! Those used longest ago go first. None comes back: the system keeps in memory what is read of files.
+//! The least recently used data are moved first. They are never moved back: the system's page cache keeps recently
+//! read file data in memory.
 //!
 //! [`Pool::allocate_for_data`]: crate::segment::Pool::allocate_for_data
 
@@ -14,16 +16,16 @@ use crate::segment::ON_DISK_BYTES_MIN;
 use crate::store::Store;
 use crate::threads;
 
-/// Smaller data stay in memory, as a file takes a page and a descriptor. Those between that and [`ON_DISK_BYTES_MIN`] go where nothing
-/// larger can.
+/// Minimum size of data to move; smaller data stay in memory because a file takes a page and a descriptor. Data
+/// between this size and [`ON_DISK_BYTES_MIN`] are moved only if nothing larger can be.
 const MOVED_BYTES_MIN: u64 = 64 << 10;
-/// How often it looks whether what was in use can be moved now, or the disk has room again.
+/// Interval for checking whether data that were in use can be moved now, or whether the disk has room again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Starts the thread that does it, which ends with the store. Nothing, where there is no disk.
+/// Starts the thread that moves data; it ends with the store. Does nothing without a disk.
 ///
 /// # Errors
-/// If the system has no thread to give.
+/// If the system cannot start a thread.
 pub(crate) fn start(store: &Arc<Store>) -> io::Result<()> {
     if store.pool().memory_bytes_max().is_none() {
         return Ok(());
@@ -46,7 +48,7 @@ fn run(store: &Weak<Store>) {
             Ok(()) => has_failed = false,
             Err(error) if !has_failed => {
                 has_failed = true;
-                gridloom_base::say!("gridloom: data stay in memory that should be on the disk: {error}");
+                gridloom_base::say!("gridloom: data cannot be moved to disk and stay in memory: {error}");
             }
             Err(_) => {}
         }
@@ -54,10 +56,10 @@ fn run(store: &Weak<Store>) {
     }
 }
 
-/// Moves one datum to the disk, if those in memory are too many and one can be moved.
+/// Moves one datum to disk if memory use exceeds the limit and a datum can be moved.
 ///
 /// # Errors
-/// If the disk is full, or fails: the datum stays where it is.
+/// If the disk is full or fails. The datum then stays where it is.
 pub(crate) fn move_one(store: &Store) -> io::Result<bool> {
     let (memory_bytes, _) = store.placed_bytes();
     if store.pool().memory_bytes_max().is_none_or(|limit| memory_bytes <= limit) {
@@ -105,7 +107,7 @@ mod tests {
             memory.bytes_mut().fill(serial as u8);
             store.put(datum(serial), meta.clone(), Payload::segment(memory.freeze()));
         }
-        // In use, and used lately.
+        // One datum in use, one recently used.
         let in_use = store.get(&datum(2)).unwrap();
         store.get(&datum(1)).unwrap();
         while move_one(&store).unwrap() {}

@@ -1,22 +1,22 @@
-//! When a waiting thread polls for a while before it sleeps.
+//! Decides when a waiting thread polls for a while before it sleeps.
 //!
 //! Waking a sleeping processor costs some 30 µs on a virtual machine, several times what a short call costs. A polling
 //! thread takes a processor, though: with only one, that is the processor on which the answer is computed.
 
 use std::time::Instant;
 
-/// How long a thread polls, if its previous wait was no longer. A miss costs that time once.
+/// Polling time, used if the previous wait was no longer. A wait that takes longer costs this time once.
 const AWAKE_NS: u64 = 100_000;
-/// Added for each byte that the thread sent last: the peer has to read and decode it, and often answers at length.
+/// Extra polling time for each byte that the thread sent last: the peer has to read and decode it, and often sends a long reply.
 const AWAKE_NS_PER_BYTE: u64 = 1;
-/// The longest polling time.
+/// Maximum polling time.
 const AWAKE_NS_MAX: u64 = 1_000_000;
 
 /// Polls while messages follow one another closely, and sleeps otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct SpinPolicy {
     has_spare: bool,
-    /// Whether no other thread of the program needs this processor.
+    /// True if no other thread of the program needs this processor.
     is_alone: bool,
     was_close: bool,
     awake_ns: u64,
@@ -27,13 +27,13 @@ impl SpinPolicy {
         SpinPolicy { has_spare: has_spare_processor(), is_alone: false, was_close: false, awake_ns: AWAKE_NS }
     }
 
-    /// This thread has its processor for itself from now on, so it does not yield it.
+    /// Gives this thread its processor exclusively from now on: it no longer yields.
     pub(crate) fn keep_processor(&mut self) {
         self.is_alone = true;
     }
 
-    /// Whether to poll again rather than sleep, in a wait that began then. It yields the processor to other threads first, as the awaited
-    /// one may be among them.
+    /// Reports whether to poll again rather than sleep, in a wait that began at `began`. Yields the processor to other
+    /// threads first, since the awaited thread may be one of them.
     pub(crate) fn yield_and_spin(&self, began: Instant) -> bool {
         let stays = self.may_spin(began);
         if stays && !self.is_alone {
@@ -42,17 +42,17 @@ impl SpinPolicy {
         stays
     }
 
-    /// Whether to look again rather than sleep, in a wait that began then.
+    /// Reports whether to poll again rather than sleep, in a wait that began at `began`.
     pub(crate) fn may_spin(&self, began: Instant) -> bool {
         self.has_spare && self.was_close && self.is_close(began)
     }
 
-    /// Notes how much was sent: the next wait may poll longer.
+    /// Records how much was sent: the next wait may poll longer.
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.awake_ns = bytes.saturating_mul(AWAKE_NS_PER_BYTE).saturating_add(AWAKE_NS).min(AWAKE_NS_MAX);
     }
 
-    /// A wait that began then is over.
+    /// Records the end of a wait that began at `began`.
     pub(crate) fn waited(&mut self, began: Instant) {
         self.was_close = self.is_close(began);
         self.awake_ns = AWAKE_NS;
@@ -63,7 +63,7 @@ impl SpinPolicy {
     }
 }
 
-/// Whether this thread, and those that it starts, may use more than one processor.
+/// Reports whether this thread, and those that it starts, may use more than one processor.
 pub(crate) fn has_spare_processor() -> bool {
     rustix::thread::sched_getaffinity(None).is_ok_and(|processors| processors.count() > 1)
 }
@@ -87,7 +87,7 @@ mod tests {
         let now = Instant::now();
         let mut spin = SpinPolicy { has_spare: true, ..SpinPolicy::new() };
         assert!(!spin.yield_and_spin(now), "nothing has come yet");
-        // A test may be stopped for as long as it likes.
+        // The operating system may pause a test for any length of time.
         spin.awake_ns = u64::MAX;
         spin.waited(now);
         assert_eq!(spin.awake_ns, AWAKE_NS, "more time is for one wait");

@@ -1,14 +1,16 @@
-//! The folder that servers share: one writes a shared datum there, and the others read it. It may be of a cluster's file system.
+//! The folder that servers share: one server writes a shared datum there, and the others read it. It may be on a
+//! cluster file system.
 //!
 //! ```text
-//! DIR/gridloom-storage          says which storage it is: the same file, the same storage
-//! DIR/NODE/lock                 held by the server while it runs
-//! DIR/NODE/DATUM                what it has written
-//! DIR/NODE/new                  what it is writing
+//! DIR/gridloom-storage          identifies the storage: the same file means the same storage
+//! DIR/NODE/lock                 locked by the server while it runs
+//! DIR/NODE/DATUM                a datum that the server has written
+//! DIR/NODE/new                  the datum that it is writing
 //! ```
-//! **Invariants.** A file is whole when it has its name, and what is read is checked against the digest that its writer has told over
-//! their connection. A server removes a file when it drops the datum, its folder when it ends, and the folders of servers that
-//! have ended when it starts: what nobody holds the lock of.
+//! **Invariants.** A file is complete once it has its final name. Its content is checked against the digest that the
+//! writer sent over the connection between the two servers. A server removes a file when it drops the datum, removes
+//! its own folder when it ends, and at startup removes the folders of servers that have ended, whose locks nobody
+//! holds.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
@@ -27,12 +29,12 @@ use crate::payload::Payload;
 use crate::store::Store;
 use crate::transport::notice::{Inbox, Link, Notice};
 
-/// Says which storage a folder is.
+/// File that identifies a storage.
 const NAME: &str = "gridloom-storage";
 const LOCK: &str = "lock";
-/// What is being written.
+/// File being written.
 const NEW: &str = "new";
-/// Files that wait to be read. What a peer tells beyond that comes over the network.
+/// Maximum number of files that wait to be read. Data that peers announce beyond this limit are requested over the network.
 const READS_MAX: usize = 4096;
 
 /// A folder that servers share.
@@ -43,10 +45,10 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Opens the folder, which is made if it is not there.
+    /// Opens the folder, creating it if needed.
     ///
     /// # Errors
-    /// If nothing can be written there, or its file system has no locks.
+    /// If the folder cannot be written, or its file system does not support locks.
     pub fn open(folder: &Path) -> io::Result<Storage> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let mut draw = [0; 8];
@@ -57,13 +59,14 @@ impl Storage {
         flock(&named, FlockOperation::NonBlockingLockExclusive)?;
         let name = folder.join(NAME);
         match named.persist_noclobber(&name) {
-            // Another server was first.
+            // Another server created it first.
             Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => return Err(error.error),
             _ => {}
         }
         let text = fs::read_to_string(&name)?;
-        let id = u64::from_str_radix(text.trim(), 16)
-            .map_err(|_| io::Error::other(format!("'{NAME}' there says '{}', which is no storage", text.trim())))?;
+        let id = u64::from_str_radix(text.trim(), 16).map_err(|_| {
+            io::Error::other(format!("'{NAME}' there contains '{}', which is not the id of a storage", text.trim()))
+        })?;
         Ok(Storage { folder: folder.to_path_buf(), id: StorageId(id) })
     }
 
@@ -75,7 +78,7 @@ impl Storage {
         self.folder.join(format!("{:016x}", node.0))
     }
 
-    /// The folder of a server, and its lock. It has the lock by the time it has its name.
+    /// Creates the folder of a server and locks it. The folder is locked before it gets its final name.
     fn begin(&self, node: NodeId) -> io::Result<(PathBuf, File)> {
         let (own, new) = (self.of(node), self.of(node).with_extension("new"));
         DirBuilder::new().mode(0o700).create(&new)?;
@@ -95,7 +98,7 @@ impl Storage {
                 .is_some_and(|name| name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
             let lock = if is_one { File::open(path.join(LOCK)).ok() } else { None };
             if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()) {
-                // Another server may be at it, too.
+                // Another server may be removing it at the same time.
                 let _ = remove_own(&path);
             }
         }
@@ -103,7 +106,7 @@ impl Storage {
     }
 }
 
-/// Removes the folder of a server. One with other files in it is somebody else's, and stays.
+/// Removes the folder of a server. A folder with other files in it is not ours and is left alone.
 fn remove_own(folder: &Path) -> io::Result<()> {
     let is_number = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_datum = |name: &str| name.split_once('-').is_some_and(|(a, b)| is_number(a) && is_number(b));
@@ -116,14 +119,14 @@ fn file_name(datum: DatumId) -> String {
     format!("{:016x}-{:016x}", datum.client.0, datum.serial)
 }
 
-/// What is to be written, in this order.
+/// A change to the server's folder. Changes are applied in order.
 enum Change {
-    /// Ends in one [`Notice::Stored`] for the peer of that link.
+    /// Ends with one [`Notice::Stored`] for the peer of this link.
     Write(Link, DatumId, Payload),
     Remove(DatumId),
 }
 
-/// A file that a peer has written, and what is in it.
+/// A file that a peer has written, and the description of its content.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) link: Link,
@@ -132,7 +135,7 @@ pub(crate) struct Stored {
     pub(crate) digest: [u8; 32],
 }
 
-/// A server's files in the storage, and the threads that write and read.
+/// A server's files in the storage, and the threads that write and read them.
 #[derive(Default)]
 pub(crate) struct Files(Option<Open>);
 
@@ -144,8 +147,10 @@ struct Open {
 }
 
 impl Files {
+    /// Starts the threads.
+    ///
     /// # Errors
-    /// If the folder fails, or the system has no thread to give.
+    /// If the folder cannot be used, or the system cannot start a thread.
     pub(crate) fn start(storage: Storage, node: NodeId, inbox: &Arc<Inbox>, store: &Arc<Store>) -> io::Result<Files> {
         storage.sweep()?;
         let (own, lock) = storage.begin(node)?;
@@ -158,28 +163,29 @@ impl Files {
         Ok(Files(Some(Open { own, _lock: lock, changes, reads })))
     }
 
-    /// Writes a datum for a peer; false if there is no storage.
+    /// Queues a datum to be written for a peer. Returns false if there is no storage.
     pub(crate) fn write(&self, link: Link, datum: DatumId, payload: Payload) -> bool {
         self.0.as_ref().is_some_and(|open| open.changes.send(Change::Write(link, datum, payload)).is_ok())
     }
 
-    /// Reads what a peer has written; false if there is no storage, or too much is to be read. It ends in one [`Notice::Loaded`].
+    /// Queues a file that a peer has written to be read, which ends with one [`Notice::Loaded`]. Returns false if
+    /// there is no storage or the read queue is full.
     pub(crate) fn read(&self, stored: Stored) -> bool {
         self.0.as_ref().is_some_and(|open| open.reads.try_send(stored).is_ok())
     }
 
-    /// This server has the datum no longer.
+    /// Removes the file of a datum that this server no longer has.
     pub(crate) fn remove(&self, datum: DatumId) {
         if let Some(open) = self.0.as_ref().filter(|_| datum.is_shared() && datum.slice().is_none()) {
-            // A thread that is gone takes the process with it.
+            // If the thread has died, the process ends with it.
             let _ = open.changes.send(Change::Remove(datum));
         }
     }
 
-    /// The server ends.
+    /// Removes the server's folder when the server ends.
     pub(crate) fn shut_down(&mut self) {
         if let Some(Open { own, .. }) = self.0.take() {
-            // What is left is removed by the next server that starts.
+            // The next server that starts removes what is left.
             let _ = fs::remove_dir_all(own);
         }
     }
@@ -209,7 +215,7 @@ fn write_all(folder: &Path, changes: &Receiver<Change>, inbox: &Inbox) {
     }
 }
 
-/// Gives the digest of the bytes.
+/// Writes a datum to a file and returns the digest of its bytes.
 fn write(folder: &Path, datum: DatumId, bytes: &[u8]) -> io::Result<[u8; 32]> {
     let (name, new) = (folder.join(file_name(datum)), folder.join(NEW));
     let written = (|| {
@@ -224,7 +230,7 @@ fn write(folder: &Path, datum: DatumId, bytes: &[u8]) -> io::Result<[u8; 32]> {
         Ok(*hasher.finalize().as_bytes())
     })();
     if written.is_err() {
-        // A full disk leaves part of the file.
+        // A full disk may leave part of the file.
         let _ = fs::remove_file(&new);
     }
     written
@@ -245,7 +251,10 @@ fn read(storage: &Storage, stored: &Stored, store: &Store) -> io::Result<Payload
     let mut file = File::open(storage.of(stored.link.peer).join(file_name(stored.datum)))?;
     let size_bytes = stored.meta.checked_size_bytes().unwrap_or(u64::MAX);
     if file.metadata()?.len() != size_bytes {
-        return Err(io::Error::other(format!("the file of {} has not the length of {size_bytes} bytes", stored.datum)));
+        return Err(io::Error::other(format!(
+            "the file of {} does not have the length of {size_bytes} bytes",
+            stored.datum
+        )));
     }
     let no_memory = |error: io::Error| io::Error::new(io::ErrorKind::OutOfMemory, error);
     let mut memory = store.pool().allocate_for_data(size_bytes).map_err(no_memory)?;
@@ -255,7 +264,10 @@ fn read(storage: &Storage, stored: &Stored, store: &Store) -> io::Result<Payload
         hasher.update(part);
     }
     if *hasher.finalize().as_bytes() != stored.digest {
-        return Err(io::Error::other(format!("the file of {} is not what was written", stored.datum)));
+        return Err(io::Error::other(format!(
+            "the content of the file of {} differs from what was written",
+            stored.datum
+        )));
     }
     Ok(Payload::segment(memory.freeze()))
 }
@@ -285,12 +297,12 @@ mod tests {
         let store = Store::new(Pool::new(0));
         let read_of = |size_bytes, digest| read(&other, &stored(writer, size_bytes, digest), &store);
         assert_eq!(read_of(3 << 20, digest).unwrap().bytes(), bytes);
-        assert!(read_of(3 << 20, [0; 32]).unwrap_err().to_string().contains("is not what was written"));
+        assert!(read_of(3 << 20, [0; 32]).unwrap_err().to_string().contains("differs from what was written"));
         assert!(read_of(2 << 20, digest).unwrap_err().to_string().contains("length of 2097152 bytes"));
-        // Another server that starts leaves it alone while its writer runs.
+        // Another server that starts leaves the folder alone while its writer runs.
         other.sweep().unwrap();
         assert!(own.join(file_name(DATUM)).exists());
-        // Folders of others have such names, too.
+        // Folders of other programs may have such names, too.
         let others = folder.path().join("0123456789abcdef");
         fs::create_dir(&others).unwrap();
         [LOCK, "results"].iter().for_each(|name| fs::write(others.join(name), "mine").unwrap());
@@ -306,7 +318,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(NAME), "of the user").unwrap();
         let error = Storage::open(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("says 'of the user', which is no storage"), "{error}");
+        assert!(error.contains("contains 'of the user', which is not the id of a storage"), "{error}");
         let error = Storage::open(Path::new("/dev/null/storage")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
     }

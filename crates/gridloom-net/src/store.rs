@@ -1,8 +1,7 @@
-//! The data that a node holds. No policy: its machine says what comes, stays and goes. Where there is a disk, the store decides what lies
-//! there ([`crate::spilling`]).
+//! The data that a node holds. It has no policy: the node's state machine decides which data are stored and evicted.
+//! With a disk, the store decides which data are on it ([`crate::spilling`]).
 //!
-//! **Invariant:** a datum that is there is not replaced; only the place of its bytes may change
-//! ([`Store::segment_of`]).
+//! **Invariant:** a stored datum is never replaced; only the location of its bytes may change ([`Store::segment_of`]).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,24 +18,24 @@ use crate::segment::{Filler, Filling, Pool, Segment};
 use crate::sliced::{Sliced, joined};
 use crate::uploads::Uploads;
 
-/// A datum in shared memory: its description, the memory, the first byte there, the number of bytes.
+/// A datum in shared memory: its description, the segment, the offset of its first byte, the number of bytes.
 pub type InSegment = (Meta, Arc<Segment>, u64, u64);
 
-/// Data by name; may be used from any thread.
+/// Data by id. Can be used from any thread.
 pub struct Store {
     pool: Pool,
     uploads: Uploads,
     moving: Moving,
     partials: Partials,
     held: Mutex<Held>,
-    /// Something was put.
+    /// Signals that a datum was put.
     has_more: Condvar,
-    /// What comes and may be passed on meanwhile.
+    /// Data being received that may be forwarded meanwhile.
     coming: Mutex<BTreeMap<DatumId, (Meta, Arc<Filling>)>>,
     sliced: Sliced,
 }
 
-/// A datum comes, until this is dropped.
+/// A datum being received, until this guard is dropped.
 pub struct Coming<'a> {
     store: &'a Store,
     datum: DatumId,
@@ -46,14 +45,14 @@ pub struct Coming<'a> {
 #[derive(Default)]
 struct Held {
     bytes: u64,
-    /// Of these on the disk.
+    /// Bytes on disk, included in `bytes`.
     disk_bytes: u64,
     data: BTreeMap<DatumId, Stored>,
-    /// Rises with each use of a datum.
+    /// Counter that increases with each use of a datum.
     uses: u64,
 }
 
-/// A datum that is there.
+/// A stored datum.
 struct Stored {
     meta: Meta,
     payload: Payload,
@@ -61,18 +60,18 @@ struct Stored {
 }
 
 impl Store {
-    /// An empty store that takes its shared memory from `pool`.
+    /// Creates an empty store that allocates its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
         let (uploads, moving, partials, held, has_more, coming, sliced) = Default::default();
         Store { pool, uploads, moving, partials, held, has_more, coming, sliced }
     }
 
-    /// The same, with a limit on what is sent in bulk.
+    /// Sets the limit on bulk data sent.
     pub fn with_uploads(self, uploads: Uploads) -> Store {
         Store { uploads, ..self }
     }
 
-    /// Puts a datum; `false` if it is there already and stays as it is.
+    /// Puts a datum. Returns `false` if it is already stored; the stored one is kept.
     pub fn put(&self, datum: DatumId, meta: Meta, payload: Payload) -> bool {
         let (size_bytes, on_disk_bytes) = (payload.size_bytes(), on_disk_bytes(&payload));
         let mut held = self.lock();
@@ -89,36 +88,35 @@ impl Store {
         true
     }
 
-    /// The datum, if it is there; its bytes stay while the payload lives, whatever becomes of the store.
+    /// Returns the datum, if stored. Its bytes stay valid while the payload exists, whatever happens to the store.
     pub fn get(&self, datum: &DatumId) -> Option<(Meta, Payload)> {
         let mut held = self.lock();
         held.touch(datum);
         held.data.get(datum).map(|stored| (stored.meta.clone(), stored.payload.clone()))
     }
 
-    /// Removes a datum; `false` if it is not there.
+    /// Removes a datum. Returns `false` if it is not stored.
     pub fn remove(&self, datum: &DatumId) -> bool {
         let mut held = self.lock();
         let Some(Stored { payload, .. }) = held.data.remove(datum) else { return false };
         held.bytes -= payload.size_bytes();
         held.disk_bytes -= on_disk_bytes(&payload);
-        // The memory is freed after the lock: unmapping gigabytes takes a while.
+        // The memory is freed after the lock is released: unmapping gigabytes takes a while.
         drop(held);
         drop(payload);
         true
     }
 
-    /// The datum in shared memory. What lies elsewhere is copied there once,
-    /// and stays there.
+    /// Returns the datum in shared memory. Bytes stored elsewhere are copied there once and stay there.
     ///
     /// # Errors
-    /// If there is no shared memory for it.
+    /// If no shared memory is available.
     pub fn segment_of(&self, datum: &DatumId) -> io::Result<Option<InSegment>> {
         let Some((meta, payload)) = self.get(datum) else { return Ok(None) };
         if let Payload::Segment { segment, offset, size_bytes } = payload {
             return Ok(Some((meta, segment, offset, size_bytes)));
         }
-        // Copied outside the lock. Two threads may both copy: the second copy is dropped.
+        // Copied outside the lock. Two threads may both copy; the second copy is dropped.
         let mut segment = self.pool.allocate(payload.size_bytes())?;
         segment.bytes_mut().copy_from_slice(payload.bytes());
         let moved = Payload::segment(segment.freeze());
@@ -136,7 +134,7 @@ impl Store {
         }
     }
 
-    /// A datum, or a slice of one, with the description of the whole.
+    /// Returns a datum, or a slice of one with the description of the whole.
     pub fn to_send(&self, datum: &DatumId) -> Option<(Meta, Payload)> {
         self.get(datum).or_else(|| {
             let (number, (meta, whole)) = (datum.slice()?, self.get(&datum.whole())?);
@@ -145,17 +143,17 @@ impl Store {
         })
     }
 
-    // ---- what comes in slices
+    // ---- data received in slices
 
-    /// Where a slice of a datum of that description is to lie: beside the others.
+    /// Returns the memory for a slice of a datum with this description, next to the other slices.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If no memory is available.
     pub fn room_of_slice(&self, slice: DatumId, meta: &Meta) -> io::Result<Filler> {
         self.sliced.room(&self.pool, slice, meta.size_bytes())
     }
 
-    /// All slices of a datum of that description are there: so is the whole. They are copied only if they lie apart.
+    /// Puts the whole datum if all its slices are stored. The slices are copied only if they are not adjacent in memory.
     pub fn join(&self, whole: DatumId, meta: Meta) {
         let slices: Vec<Payload> = whole.slices().iter().filter_map(|slice| Some(self.get(slice)?.1)).collect();
         if slices.len() == SLICES {
@@ -164,20 +162,20 @@ impl Store {
         self.sliced.forget(whole);
     }
 
-    /// A slice is of no use any more.
+    /// Drops the memory reserved for the slices of a datum that is no longer needed.
     pub fn forget_slice(&self, slice: DatumId) {
         self.sliced.forget(slice.whole());
     }
 
-    // ---- what lies on the disk
+    // ---- data on disk
 
-    /// Bytes of data that lie in memory of this host, and on the disk.
+    /// Returns the bytes of stored data in memory of this host, and on disk.
     pub fn placed_bytes(&self) -> (u64, u64) {
         let held = self.lock();
         (held.bytes - held.disk_bytes, held.disk_bytes)
     }
 
-    /// The datum that was used longest ago of those in memory that nothing uses now, and that are not smaller.
+    /// Returns the least recently used datum of at least `size_bytes_min` that is in memory and not in use.
     pub(crate) fn coldest(&self, size_bytes_min: u64) -> Option<(DatumId, Payload)> {
         let held = self.lock();
         let is_cold = |stored: &&(&DatumId, &Stored)| {
@@ -189,7 +187,7 @@ impl Store {
         coldest.map(|(datum, stored)| (*datum, stored.payload.clone()))
     }
 
-    /// The bytes of a datum lie elsewhere from now on, if it still is what it was.
+    /// Records the new location of a datum's bytes, if the datum has not changed meanwhile.
     pub(crate) fn moved(&self, datum: &DatumId, from: &Payload, to: Arc<Segment>) {
         let mut held = self.lock();
         let Some(stored) = held.data.get_mut(datum) else { return };
@@ -205,13 +203,13 @@ impl Store {
         }
     }
 
-    /// Waits until something is put, no longer than `limit`.
+    /// Waits until a datum is put, at most for `limit`.
     pub(crate) fn wait_for_more(&self, limit: Duration) {
         let waited = self.has_more.wait_timeout(self.lock(), limit);
         drop(waited);
     }
 
-    /// A datum has begun to come, unless it is here or comes already.
+    /// Registers a datum being received, unless it is stored or being received already.
     pub fn begin(&self, datum: DatumId, meta: &Meta, filling: &Arc<Filling>) -> Option<Coming<'_>> {
         if self.lock().data.contains_key(&datum) {
             return None;
@@ -225,12 +223,12 @@ impl Store {
         }
     }
 
-    /// A datum that comes.
+    /// Returns a datum that is being received.
     pub fn coming(&self, datum: &DatumId) -> Option<(Meta, Arc<Filling>)> {
         self.lock_coming().get(datum).cloned()
     }
 
-    /// It comes no longer by that stream: it is here, or of no use.
+    /// Removes the registration of a datum being received: it is stored, or no longer needed.
     pub fn end_coming(&self, datum: &DatumId, is_it: impl Fn(&Filling) -> bool) {
         let mut coming = self.lock_coming();
         if coming.get(datum).is_some_and(|(_, filling)| is_it(filling)) {
@@ -238,27 +236,27 @@ impl Store {
         }
     }
 
-    /// Bytes of all data held.
+    /// Returns the bytes of all stored data.
     pub fn held_bytes(&self) -> u64 {
         self.lock().bytes
     }
 
-    /// The limit on what is sent in bulk.
+    /// Returns the limit on bulk data sent.
     pub fn uploads(&self) -> &Uploads {
         &self.uploads
     }
 
-    /// What comes into it and goes out of it over sockets.
+    /// Returns the transfers over sockets to and from this store.
     pub fn moving(&self) -> &Moving {
         &self.moving
     }
 
-    /// What has come of data that broke off.
+    /// Returns the kept parts of data whose transfer broke off.
     pub fn partials(&self) -> &Partials {
         &self.partials
     }
 
-    /// Where shared memory comes from.
+    /// Returns the pool of shared memory.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -290,7 +288,7 @@ fn on_disk_bytes(payload: &Payload) -> u64 {
 }
 
 impl Coming<'_> {
-    /// It is whole, and comes until it is in the store ([`Store::end_coming`]).
+    /// Keeps a complete datum registered until it is in the store ([`Store::end_coming`]).
     pub fn keep(self) {
         std::mem::forget(self);
     }

@@ -1,4 +1,4 @@
-//! Threads of a node: they take no signals, which are the program's, and are waited for when the node ends.
+//! Threads of a node. They block all signals, which are left to the program, and are joined when the node ends.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// The threads of one node that nobody else joins.
+/// The threads of one node that nothing else joins.
 #[derive(Clone, Debug, Default)]
 pub struct Threads(Arc<Shared>);
 
@@ -22,14 +22,14 @@ struct Running {
     handles: Vec<JoinHandle<()>>,
 }
 
-/// Counts a thread until it ends, however it does.
+/// Counts a thread until it ends, in whatever manner.
 struct Counted(Arc<Shared>);
 
 impl Threads {
-    /// Starts one more.
+    /// Starts a thread.
     ///
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the system cannot start a thread.
     pub fn spawn(&self, thread: Builder, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let counted = Counted(self.0.clone());
         self.0.lock().count += 1;
@@ -38,13 +38,13 @@ impl Threads {
             run();
         })?;
         let mut running = self.0.lock();
-        // Those that have ended need no joining.
+        // Ended threads need not be joined.
         running.handles.retain(|handle| !handle.is_finished());
         running.handles.push(handle);
         Ok(())
     }
 
-    /// Waits for all, but no longer than `limit` in all: one that asks for the address of a name cannot be hurried.
+    /// Waits for all threads, at most for `limit` in total: a thread that resolves a name cannot be interrupted.
     pub fn join(&self, limit: Duration) {
         let waiting = self.0.ended.wait_timeout_while(self.0.lock(), limit, |running| running.count > 0);
         let (mut running, _) = waiting.unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +53,7 @@ impl Threads {
         drop(running);
         for handle in handles.into_iter().filter(|handle| all_ended || handle.is_finished()) {
             if handle.thread().id() != std::thread::current().id() {
-                // Its panic was reported on its own thread.
+                // The panic was reported on its own thread.
                 let _ = handle.join();
             }
         }
@@ -73,16 +73,16 @@ impl Drop for Counted {
     }
 }
 
-/// Starts a thread that takes no signals, but for those of its own faults.
+/// Starts a thread that blocks all signals except those of its own faults.
 ///
 /// # Errors
-/// If the system has no thread to give.
+/// If the system cannot start a thread.
 pub fn spawn<T: Send + 'static>(
     thread: Builder,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     let (mut blocked, mut before) = (MaybeUninit::<libc::sigset_t>::zeroed(), MaybeUninit::<libc::sigset_t>::zeroed());
-    // SAFETY: a set that is filled before it is used; a thread begins with the signals of the thread that starts it.
+    // SAFETY: the set is filled before it is used; a thread inherits the blocked signals of the thread that starts it.
     let is_changed = unsafe {
         libc::sigfillset(blocked.as_mut_ptr());
         for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT] {
@@ -92,7 +92,7 @@ pub fn spawn<T: Send + 'static>(
     };
     let spawned = thread.spawn(run);
     if is_changed {
-        // SAFETY: what was there before.
+        // SAFETY: restores the previous mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     }
     spawned
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether this thread has that signal blocked.
+    /// Reports whether this thread blocks the signal.
     fn blocks(signal: i32) -> bool {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: the set is filled by the call.

@@ -1,34 +1,35 @@
-//! The limit on what a node sends in bulk to other hosts: all its streams together stay below a rate, so that others which share its way
-//! have room.
+//! The limit on bulk data that a node sends to other hosts: all its streams together stay below a rate, so that other
+//! users of the same network path have room.
 //!
-//! Each part waits as long as a link of that rate would take for it, behind the parts of all other streams. So a probe finds that rate,
-//! and plans reckon with it. Messages, data that travel with them, and shared memory of one host are not held up.
+//! Each part waits as long as a link of that rate would take to send it, after the parts of all other streams. Probes
+//! therefore measure that rate, and plans take it into account. Messages, data sent along with them, and shared memory
+//! on one host are not limited.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A thread that wakes late may catch up so much: it is asleep when its part is due.
+/// Time that a thread which wakes late may catch up: it is asleep when its part becomes due.
 const CATCHES_UP: Duration = Duration::from_millis(5);
 
-/// See the module.
+/// The upload limit of a node. See the module documentation.
 #[derive(Debug, Default)]
 pub struct Uploads(Option<Limit>);
 
 #[derive(Debug)]
 struct Limit {
     bytes_per_second: f64,
-    /// When the last part that was let out has left.
+    /// Time at which the last admitted part has left.
     left: Mutex<Option<Instant>>,
 }
 
 impl Uploads {
-    /// At most so many bytes per second; `None` for no limit.
+    /// Limits uploads to this many bytes per second; `None` for no limit.
     pub fn new(bytes_per_second: Option<f64>) -> Uploads {
         Uploads(bytes_per_second.map(|bytes_per_second| Limit { bytes_per_second, left: Mutex::default() }))
     }
 
-    /// Waits until so many bytes may leave.
+    /// Waits until this many bytes may leave.
     pub fn wait(&self, bytes: usize) {
         let Some(limit) = &self.0 else { return };
         let now = Instant::now();
@@ -40,7 +41,7 @@ impl Uploads {
 }
 
 impl Limit {
-    /// When so many bytes have left a link of the rate, which are given to it now.
+    /// Returns the time at which this many bytes, handed over now, have left a link of the configured rate.
     fn until(&self, now: Instant, bytes: usize) -> Instant {
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,9 +63,9 @@ mod tests {
         let (start, ms) = (Instant::now(), Duration::from_millis);
         assert_eq!(limit.until(start, 1000) - start, ms(1));
         assert_eq!(limit.until(start, 10_000) - start, ms(11), "it is another stream's");
-        // Woken late, it catches up.
+        // A thread that wakes late catches up.
         assert_eq!(limit.until(start + ms(14), 1000) - start, ms(12));
-        // After a pause it begins anew.
+        // After a pause the schedule restarts.
         assert_eq!(limit.until(start + ms(100), 1000) - start, ms(101));
         assert!(Uploads::new(None).0.is_none());
     }

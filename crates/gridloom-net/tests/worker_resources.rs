@@ -1,6 +1,6 @@
-//! Workers keep nothing that is not theirs: no descriptor, no process, no memory is left behind.
+//! Workers leave nothing behind: no descriptor, no process, no memory.
 //!
-//! A single test: it counts the descriptors of the whole process.
+//! This is a single test, because it counts the descriptors of the whole process.
 
 mod common;
 

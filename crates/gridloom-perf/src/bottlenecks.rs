@@ -1,9 +1,9 @@
-//! Bottlenecks that links share beyond the cards of sender and receiver: a backbone, or one medium for both directions.
+//! Bottlenecks that links share beyond the NICs of sender and receiver: a backbone, or one medium for both directions.
 //!
-//! Two observations of concurrent transfers over different cards decide:
+//! Two observations of concurrent transfers over different NICs decide:
 //! - **Shared**: a transfer was slower than its link, and the others moved the bytes that it missed.
 //! - **Not shared**: two transfers together moved faster than either could alone. This observation weighs more, because
-//!   traffic that nobody sees makes links look slower, never faster.
+//!   unobserved traffic makes links look slower, never faster.
 //!
 //! Source: Shao, Berman, Wolski, *Using Effective Network Views to Promote Distributed Application Performance*, PDPTA 1999.
 //! They send probes; this file uses transfers that happen anyway.
@@ -16,22 +16,22 @@ use super::model::median;
 use super::traffic::{Seen, Traffic};
 use gridloom_base::limits::{BOTTLENECKS_MAX, RELATIONS_MAX};
 
-/// Slower than this part of its link is slow,
+/// A transfer is slow if it is slower than this fraction of its link.
 const SLOW: f64 = 0.75;
-/// and explained if all together come to this part of it.
+/// A slow transfer is explained if all transfers together reach this fraction of its link.
 const EXPLAINED: f64 = 0.85;
-/// A transfer that moved less than this part of what was missed is not to blame.
+/// A transfer that moved less than this fraction of the missing bytes is not a cause.
 const BLAME_PART_MIN: f64 = 0.2;
-/// So often two links have to be slow together.
+/// Number of times that two links must be slow together to count as sharing a bottleneck.
 const TIMES_MIN: usize = 3;
-/// Links that carried in sum so many times what the wider one can do do not share it.
+/// Two links that together carried this multiple of the wider link's bandwidth do not share it.
 const APART: f64 = 1.4;
-/// What was learned when links were so much slower or faster holds no more.
+/// A relation is discarded if the links have become faster or slower by this factor since it was learned.
 const CHANGE: f64 = 2.0;
 
 type Pair<P> = (P, P);
 
-/// Links that share something, and what it lets through.
+/// Links that share a bottleneck, and its bandwidth.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bottleneck<P> {
     /// Senders and receivers, ascending.
@@ -40,23 +40,23 @@ pub struct Bottleneck<P> {
     pub bandwidth: f64,
 }
 
-/// What is known of two links.
+/// Observations of two links.
 #[derive(Clone, Debug, Default)]
 struct Relation {
-    /// Bandwidth of the wider one as it was expected then.
+    /// Expected bandwidth of the wider link at that time.
     wider: f64,
-    /// What both came to together when that was more than the wider one could be thought to carry, bytes per second.
+    /// Highest sum of both rates that was more than the wider link was expected to carry, bytes per second.
     apart: f64,
-    /// What all transfers came to when these two were slow together, the last ones, bytes per second.
+    /// Sums of all transfers' rates at the last times when these two were slow together, bytes per second.
     together: VecDeque<f64>,
-    /// When it was last learned of, in order.
+    /// Sequence number of the last update.
     number: u64,
 }
 
-/// All relations that one machine knows of. `P` names places.
+/// All relations that one machine knows. `P` names places.
 #[derive(Clone, Debug)]
 pub(super) struct Bottlenecks<P> {
-    /// The lesser pair first.
+    /// The smaller pair is first.
     relations: BTreeMap<(Pair<P>, Pair<P>), Relation>,
     count: u64,
 }
@@ -68,8 +68,9 @@ impl<P> Default for Bottlenecks<P> {
 }
 
 impl<P: Ord + Clone> Bottlenecks<P> {
-    /// Learns from a transfer that came at `rate`: the bytes that others moved meanwhile over what they share with it. What is not known
-    /// to be apart shares something with it if that was seen, or if a way of both is `presumed`, of so many bytes per second.
+    /// Learns from a transfer that arrived at `rate`. Returns the bytes that others moved meanwhile over resources that they share
+    /// with it. A link that is not known to be apart shares something with it if that was observed, or if a common path of a given
+    /// bandwidth (bytes per second) is `presumed`.
     pub(super) fn learn(
         &mut self,
         seen: &Seen<P>,
@@ -86,7 +87,7 @@ impl<P: Ord + Clone> Bottlenecks<P> {
             .into_iter()
             .filter_map(|(other, bytes)| {
                 let width = bandwidth(&other)?;
-                // One link of a way may look narrower than the way.
+                // A single link of a path may look narrower than the path.
                 let wider = width.max(expected).max(presumed(&other).unwrap_or_default());
                 Some((other, (bytes / seconds).min(width), wider))
             })
@@ -121,8 +122,8 @@ impl<P: Ord + Clone> Bottlenecks<P> {
             * suspects.iter().filter(|(other, _, wider)| shares(other, *wider)).map(|(_, rate, _)| rate).sum::<f64>()
     }
 
-    /// What is shared by links of these bandwidths: each bottleneck's links were all slow together, two by two, but for those that
-    /// share a card.
+    /// Returns the bottlenecks shared by links of these bandwidths. In each, every two links were slow together, except those that
+    /// share a NIC.
     pub(super) fn all(&self, bandwidth: impl Fn(&Pair<P>) -> Option<f64>) -> Vec<Bottleneck<P>> {
         let wider = |a: &Pair<P>, b: &Pair<P>| Some(bandwidth(a)?.max(bandwidth(b)?));
         let shared = self.relations.iter().filter(|((a, b), relation)| {
@@ -132,7 +133,7 @@ impl<P: Ord + Clone> Bottlenecks<P> {
             shared.map(|((a, b), relation)| ((a, b), relation)).collect();
         let links: BTreeSet<&Pair<P>> = shared.keys().flat_map(|(a, b)| [*a, *b]).collect();
         let agree = |a: &Pair<P>, b: &Pair<P>| {
-            // Those that share a card are never looked at together, and so not known to be apart.
+            // Links that share a NIC are never compared, so they are not known to be apart.
             shared.contains_key(&if a < b { (a, b) } else { (b, a) }) || a.0 == b.0 || a.1 == b.1
         };
         let mut left: BTreeSet<(&Pair<P>, &Pair<P>)> = shared.keys().copied().collect();
@@ -158,14 +159,14 @@ impl<P: Ord + Clone> Bottlenecks<P> {
         found
     }
 
-    /// Whether two of these links were seen to share no way of that bandwidth.
+    /// True if two of these links were observed not to share a path of that bandwidth.
     pub(super) fn are_apart(&self, links: &[Pair<P>], bandwidth: f64) -> bool {
         let links: BTreeSet<&Pair<P>> = links.iter().collect();
         let are_known = |(a, b): &(Pair<P>, Pair<P>)| links.contains(a) && links.contains(b);
         self.relations.iter().any(|(both, relation)| are_known(both) && relation.is_apart(bandwidth))
     }
 
-    /// A place is gone.
+    /// Forgets a place that has left.
     pub(super) fn forget(&mut self, place: &P) {
         let is_other = |pair: &Pair<P>| pair.0 != *place && pair.1 != *place;
         self.relations.retain(|(a, b), _| is_other(a) && is_other(b));
@@ -176,7 +177,7 @@ impl<P: Ord + Clone> Bottlenecks<P> {
         self.relations.get(&key).filter(|relation| relation.holds(wider))
     }
 
-    /// The relation of two links, to be written to: a new one if there is none, or if they have changed.
+    /// Returns the relation of two links for an update: a new one if there is none, or if the links have changed.
     fn relation(&mut self, a: &Pair<P>, b: &Pair<P>, wider: f64) -> &mut Relation {
         self.count += 1;
         let number = self.count;
@@ -211,7 +212,7 @@ mod tests {
     use gridloom_base::Time;
     use gridloom_base::time::SECOND_NS;
 
-    /// Each (from, to, rate) moves for ten seconds; all are learned from, over links of 100 bytes per second.
+    /// Each (from, to, rate) moves for ten seconds over links of 100 bytes per second; all are learned from.
     fn moves(bottlenecks: &mut Bottlenecks<u32>, from_s: u64, rates: &[(u32, u32, u64)]) -> Vec<f64> {
         let mut traffic = Traffic::default();
         let all: Vec<Seen<u32>> = rates
@@ -238,12 +239,12 @@ mod tests {
     #[test]
     fn two_links_that_are_slow_together_share_something() {
         let mut bottlenecks = Bottlenecks::default();
-        // Each is learned from, so that two times are four signs.
+        // Each of the two is learned from, so two rounds give four observations.
         assert_eq!(moves(&mut bottlenecks, 0, &[(1, 3, 50), (2, 4, 50)]), [500.0; 2]);
         assert_eq!(all(&bottlenecks), []);
         moves(&mut bottlenecks, 20, &[(1, 3, 50), (2, 4, 50)]);
         assert_eq!(all(&bottlenecks), [(vec![(1, 3), (2, 4)], 100.0)]);
-        // At another time, or if links are no longer as they were, that says nothing.
+        // Observations at another time, or of links that have changed, do not count.
         assert!(bottlenecks.all(|_| Some(300.0)).is_empty());
         bottlenecks.forget(&4);
         assert_eq!(all(&bottlenecks), []);
@@ -267,7 +268,7 @@ mod tests {
         }
         moves(&mut bottlenecks, 60, &[(1, 3, 90), (2, 4, 90)]);
         assert_eq!(all(&bottlenecks), []);
-        // Slow, but for other reasons: the other one is not to blame.
+        // Slow, but for other reasons: the other transfer is not the cause.
         for at in [80, 100, 120] {
             assert_eq!(moves(&mut bottlenecks, at, &[(1, 3, 50), (2, 4, 50)]), [0.0; 2]);
         }

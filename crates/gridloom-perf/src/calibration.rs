@@ -1,9 +1,9 @@
-//! Calibration: which sizes of a function to measure next, until its model is as exact as the caller asked.
+//! Calibration: selects which sizes of a function to measure next, until its model is as exact as the caller asked.
 //!
 //! Source: Lastovetsky, Reddy, Higgins, *Building the functional performance model of a processor*, SAC 2006. Their geometrical
 //! bisection halves a piece of the curve until the measured middle lies on the piece's line. This file differs in three ways:
-//! it halves the worst piece first, it works on a logarithmic axis, and it also compares with the neighbours' lines. A jump
-//! can hide where a middle agrees by chance.
+//! it halves the worst piece first, it works on a logarithmic axis, and it also compares with the neighbours' lines. The
+//! comparison finds jumps in pieces whose middle happens to agree.
 //!
 //! ```text
 //! positions 0 ─── ¼ ─── ½ ─── ¾ ─── 1      climbed from the smallest, so that no call exceeds the time limit;
@@ -14,49 +14,50 @@
 //!      │    ●                                    was measured is none), halved: for a smooth curve that is twice its own
 //! ```
 //!
-//! A position says how far along the range the arguments are; their logarithms move evenly. The size of a position is the
-//! model's size. Pieces are not cut finer than the model tells sizes apart. What is left between such neighbours is
-//! reported as a jump.
+//! A position is a point in the range of the arguments, on a logarithmic axis. The size of a position is the
+//! model's size. Pieces are not cut finer than the sizes that the model distinguishes. An error that remains between such
+//! neighbours is reported as a jump.
 
 use super::model::{Curve, Point, WAITED, is_same_size, median, typical};
 use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SHORT_CALLS_KEPT, TURN_S};
 
-/// Pieces that the range is cut into before the first is judged.
+/// Number of pieces that the range is cut into before the first is evaluated.
 const PIECES: f64 = 4.0;
-/// Calls at one size: so many at least, for a median, and at most, which is what a model remembers of long ones.
+/// Calls at one size: the minimum, for a median, and the maximum, which is the number of long calls that a model remembers.
 const CALLS_MIN: usize = 3;
 const CALLS_MAX: usize = 9;
-/// Short calls of which one waited for its turn are made for as long, seconds, that it shows how often they do.
+/// If one of the short calls of a size waited for its turn, calls are repeated for this long, seconds, to measure how often they
+/// wait.
 const SHORT_S_MIN: f64 = 4.0 * TURN_S;
-/// A size is measured well enough if its time is known to this part of the error.
+/// A size is measured well enough if its time is known to this fraction of the goal's error.
 const TIME_PART: f64 = 0.5;
-/// Lines differ only beyond so many standard errors of the times that they go through.
+/// Lines differ only by what exceeds this many standard errors of the times that they go through.
 const UNCERTAINTIES: f64 = 2.0;
-/// Part of the difference between lines that is the error of a piece.
+/// Fraction of the difference between lines that is the error of a piece.
 const ERROR_PART: f64 = 0.5;
-/// Standard error of the median of normal values with a median distance of 1 from it, times the root of their number.
+/// Standard error of the median of normal values whose median distance from it is 1, times the square root of their number.
 const MEDIAN_ERROR: f64 = 1.2533 * 1.4826;
 
-/// What a calibration is to reach.
+/// The goal of a calibration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Goal {
-    /// How far a prediction within the range may be from what is measured, as a part of it.
+    /// Maximum relative error of a prediction within the range.
     pub error: f64,
     /// Longest call, seconds: the range ends where calls are predicted to take longer.
     pub call_s_max: f64,
 }
 
-/// A calibration under way: pure, it is told what was measured.
+/// A calibration in progress. It is pure: the caller makes the calls and reports the measurements.
 #[derive(Clone, Debug)]
 pub struct Calibration {
     goal: Goal,
     /// Ascending by position.
     samples: Vec<Sample>,
-    /// Position of the last call, if more are to follow there.
+    /// Position of the last call, if more calls are to follow there.
     current: Option<f64>,
     /// Last position of the range.
     end: f64,
-    /// The range was climbed.
+    /// True once the first pass over the range is complete.
     is_climbed: bool,
 }
 
@@ -65,46 +66,47 @@ struct Sample {
     at: f64,
     size: f64,
     seconds: Vec<f64>,
-    /// Positions of the ends of the piece that it cut in its middle; none for the ends of the range.
+    /// Positions of the ends of the piece that it halved; `None` for the ends of the range.
     between: Option<(f64, f64)>,
 }
 
-/// A piece of the curve in which predictions were off.
+/// A piece of the curve in which predictions were wrong.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Piece {
     /// Its ends, as sizes.
     pub from: f64,
     /// See `from`.
     pub to: f64,
-    /// By how much predictions within it may be off, as a part of the time.
+    /// Maximum relative error of predictions within it.
     pub error: f64,
 }
 
-/// How far a calibration has come.
+/// The result of a calibration so far.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Reached {
-    /// Largest error of a piece that could be cut further, of a time as far as it is known, and of the curve where times fall;
-    /// infinite if too little was measured to say.
+    /// Largest error of a piece that could be cut further, of the uncertainty of a time, and of the curve where times fall;
+    /// infinite if too little was measured.
     pub error: f64,
-    /// Pieces between neighbouring sizes that are off by more than was asked for: the time jumps there.
+    /// Pieces between neighbouring sizes with a larger error than asked for: the time jumps there.
     pub jumps: Vec<Piece>,
-    /// Largest spread of calls of one size, as a part of their time.
+    /// Largest relative spread of calls of one size.
     pub spread: f64,
-    /// Calls that were measured.
+    /// Number of measured calls.
     pub calls: usize,
-    /// Position up to which was measured: below 1 if larger calls would take too long, and 1 if all calls that follow
-    /// are of one size to a model.
+    /// Position up to which calls were measured: below 1 if larger calls would take too long, and 1 if the model treats all larger
+    /// calls as one size.
     pub end: f64,
 }
 
 impl Calibration {
-    /// Nothing is measured yet.
+    /// Starts without measurements.
     pub fn new(goal: Goal) -> Calibration {
         Calibration { goal, samples: Vec::new(), current: None, end: 1.0, is_climbed: false }
     }
 
-    /// The position of the next call, from 0 to 1; `None` if the goal is reached, or cannot be. `size_of` gives the size of the
-    /// call at a position.
+    /// Returns the position of the next call, from 0 to 1; `None` if the goal is reached, or cannot be. `size_of`
+    /// returns the size of
+    /// the call at a position.
     pub fn next(&mut self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
         if self.current.is_none() {
             self.current = self.climb(size_of).or_else(|| self.bisect(size_of));
@@ -112,10 +114,10 @@ impl Calibration {
         self.current
     }
 
-    /// A call at the position that was asked for was of that size and took so long.
+    /// Records the size and duration of the call at the requested position.
     ///
     /// # Panics
-    /// If none was asked for.
+    /// If no call was requested.
     pub fn took(&mut self, size: f64, seconds: f64) {
         let at = self.current.expect("a call that was asked for");
         let index = self.samples.partition_point(|sample| sample.at < at);
@@ -131,26 +133,26 @@ impl Calibration {
         }
     }
 
-    /// The call at the position that was asked for is too large: for the server's store, or for the time that is left. The
+    /// Records that the call at the requested position is too large: for the server's store, or for the time that is left. The
     /// range ends before it.
     pub fn too_large(&mut self) {
         if let (Some(at), Some(last)) = (self.current.take(), self.samples.last()) {
-            // Climbing goes on from the last size that was not.
+            // The first pass continues from the last size that was not too large.
             self.end = if at > last.at { 0.5 * (last.at + at) } else { last.at };
         }
     }
 
-    /// What was measured, by position.
+    /// Measurements by position.
     pub fn points(&self) -> impl Iterator<Item = (f64, Point)> {
         self.samples.iter().map(|sample| (sample.at, sample.point()))
     }
 
-    /// What was measured: time against size.
+    /// Measured time as a function of size.
     pub fn curve(&self) -> Curve {
         Curve::new(self.samples.iter().map(Sample::point).collect())
     }
 
-    /// How far it has come.
+    /// Returns the result so far.
     pub fn reached(&self, size_of: &dyn Fn(f64) -> f64) -> Reached {
         let mut reached = Reached {
             error: if self.samples.is_empty() { f64::INFINITY } else { 0.0 },
@@ -165,8 +167,9 @@ impl Calibration {
         for sample in &self.samples {
             let point = sample.point();
             reached.spread = reached.spread.max(point.spread_s / point.seconds);
-            // What is not known of a time, and what a curve that never falls makes of it, is off as well; of calls too short for
-            // their times to matter both are noise.
+            // The uncertainty of a time, and the change that monotonicity makes to it, are errors as well. For calls
+            // so short that their
+            // times do not matter both are noise.
             if point.seconds < PACE_CALL_S_MIN {
                 continue;
             }
@@ -184,13 +187,13 @@ impl Calibration {
         reached
     }
 
-    /// The next position of the first pass.
+    /// Returns the next position of the first pass.
     fn climb(&mut self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
         let Some(last) = self.samples.last() else { return Some(0.0) };
         let is_new = |at: f64| at > last.at && !is_same_size(size_of(at), last.size);
         let quarter = ((last.at * PIECES).floor() + 1.0) / PIECES;
         let at = quarter.min(self.end);
-        // A range of integers may have nothing new before its end.
+        // A range of integers may have no new size before its end.
         let at = if is_new(at) { at } else { self.end };
         if self.is_climbed || !is_new(at) {
             self.climbed();
@@ -199,7 +202,7 @@ impl Calibration {
         if self.beyond(size_of(at)) <= self.goal.call_s_max {
             return Some(at);
         }
-        // The largest position that is predicted to take no longer than may be.
+        // The largest position that is predicted to stay within the time limit.
         let (mut low, mut high) = (last.at, at);
         for _ in 0..40 {
             let middle = 0.5 * (low + high);
@@ -212,7 +215,7 @@ impl Calibration {
         None
     }
 
-    /// Seconds of a call larger than all before: by the power of the last two sizes, no less than in proportion.
+    /// Predicted seconds of a call larger than all before: by the power law of the last two sizes, but at least proportional.
     fn beyond(&self, size: f64) -> f64 {
         let points: Vec<Point> = self.samples.iter().rev().take(2).map(Sample::point).collect();
         let last = points[0];
@@ -220,7 +223,7 @@ impl Calibration {
         last.seconds * (size / last.size).powf(if power.is_finite() { power.max(1.0) } else { 1.0 })
     }
 
-    /// Each of the positions between the ends is now the middle of a piece.
+    /// Ends the first pass: each position between the ends is now the middle of a piece.
     fn climbed(&mut self) {
         fn halve(samples: &mut [Sample]) {
             if samples.len() > 2 {
@@ -245,7 +248,7 @@ impl Calibration {
         found.reduce(|best, other| if other.1 > best.1 { other } else { best }).map(|(at, _)| at)
     }
 
-    /// Neighbours, and the piece between them.
+    /// Pairs of neighbours, and the piece between them.
     fn pieces(&self) -> impl Iterator<Item = (&[Sample], Piece)> {
         self.samples.windows(2).enumerate().map(|(at, pair)| {
             let [a, b] = pair else { unreachable!("windows of two") };
@@ -254,9 +257,9 @@ impl Calibration {
             let left = at.checked_sub(1).map(|before| own.differs(&Line(&self.samples[before], a), middle));
             let right = self.samples.get(at + 2).map(|after| own.differs(&Line(b, after), middle));
             let width = |sample: &Sample| sample.between.map_or(f64::INFINITY, |(from, to)| to - from);
-            // At an end of the range: what its cut has shown stands for the neighbour.
+            // At an end of the range, the error found when the piece was cut replaces that of the missing neighbour.
             let missed = self.missed(if width(a) < width(b) { a } else { b });
-            // Where the curve only bends at an end that was measured, one of the two is 0.
+            // If the curve only bends at a measured end, one of the two is 0.
             let difference = match (left.or(missed), right.or(missed)) {
                 (Some(one), Some(other)) => (one * other).sqrt(),
                 _ => f64::INFINITY,
@@ -265,7 +268,7 @@ impl Calibration {
         })
     }
 
-    /// By how much the line between the ends of the piece that it cut missed a sample.
+    /// Distance of the sample from the line between the ends of the piece that it halved.
     fn missed(&self, sample: &Sample) -> Option<f64> {
         let (from, to) = sample.between?;
         let end = |at: f64| self.samples.iter().find(|other| other.at == at).expect("a piece has ends");
@@ -273,7 +276,7 @@ impl Calibration {
     }
 }
 
-/// The line through two samples; a level one if they are one.
+/// The line through two samples; horizontal if they are the same sample.
 struct Line<'a>(&'a Sample, &'a Sample);
 
 impl Line<'_> {
@@ -286,7 +289,7 @@ impl Line<'_> {
         (a.seconds + part * (b.seconds - a.seconds), of_a.hypot(of_b))
     }
 
-    /// By how much the other goes another way at that size, beyond what is uncertain, as a part of this one's time.
+    /// Relative difference of the other line from this one at that size, beyond the uncertainty.
     fn differs(&self, other: &Line, size: f64) -> f64 {
         let ((seconds, error_s), (other_s, other_error_s)) = (self.at(size), other.at(size));
         let uncertain_s = UNCERTAINTIES * error_s.hypot(other_error_s);
@@ -301,24 +304,24 @@ impl Sample {
         Point { size: self.size, seconds, spread_s, calls: self.seconds.len() as u64 }
     }
 
-    /// Standard error of its time, as a part of it.
+    /// Relative standard error of its time.
     fn uncertainty(&self) -> f64 {
         let point = self.point();
         MEDIAN_ERROR * point.spread_s / point.seconds / (point.calls as f64).sqrt()
     }
 
-    /// Whether these are short calls, of which some may wait for their turn.
+    /// True if these are short calls, some of which may wait for their turn.
     fn may_take_turns(&self) -> bool {
         (PACE_CALL_S_MIN..TURN_S).contains(&median(self.seconds.clone()))
     }
 
-    /// Whether some did.
+    /// True if some of them waited.
     fn takes_turns(&self) -> bool {
         let middle = median(self.seconds.clone());
         self.may_take_turns() && self.seconds.iter().any(|one| *one > WAITED * middle && *one > 0.1 * TURN_S)
     }
 
-    /// Long calls are measured for as long as the longest, at least once.
+    /// Long calls are repeated until their total time reaches that of the longest, at least once.
     fn is_enough(&self, goal: Goal) -> bool {
         let (count, sum_s) = (self.seconds.len(), self.seconds.iter().sum::<f64>());
         if count >= CALLS_MIN && self.takes_turns() && sum_s < SHORT_S_MIN {
@@ -330,7 +333,7 @@ impl Sample {
     }
 }
 
-/// The middle between neighbours, if a model could tell its size from theirs.
+/// The middle between neighbours, if a model distinguishes its size from theirs.
 fn middle(pair: &[Sample], size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
     let at = 0.5 * (pair[0].at + pair[1].at);
     let size = size_of(at);
@@ -344,7 +347,7 @@ mod tests {
 
     const GOAL: Goal = Goal { error: 0.05, call_s_max: 1e6 };
 
-    /// Calibrates a function of sizes from 10³ to 10⁹ on which so many calls were made.
+    /// Calibrates a function over sizes from 10³ to 10⁹.
     fn calibrated(goal: Goal, mut seconds: impl FnMut(f64) -> f64) -> (Calibration, Reached) {
         let mut calibration = Calibration::new(goal);
         while let Some(at) = calibration.next(&size_of) {
@@ -358,7 +361,7 @@ mod tests {
         1e3 * 1e6f64.powf(at)
     }
 
-    /// Largest error of the curve at a thousand sizes, away from those.
+    /// Largest error of the curve at a thousand sizes, except at the jumps.
     fn worst(curve: &Curve, seconds: impl Fn(f64) -> f64, away_from: &[f64]) -> f64 {
         let sizes = (0..=1000).map(|step| size_of(f64::from(step) / 1000.0));
         let sizes = sizes.filter(|size| away_from.iter().all(|jump| !(0.75..1.33).contains(&(size / jump))));
@@ -391,9 +394,9 @@ mod tests {
         let (calibration, reached) = calibrated(GOAL, bends);
         assert!(reached.error <= GOAL.error && reached.jumps.is_empty(), "{reached:?}");
         let (points, worst) = (calibration.curve().points.len(), worst(&calibration.curve(), bends, &[]));
-        // An estimate: a bend within a piece may be worse.
+        // The reached error is an estimate: a bend within a piece may be worse.
         assert!(worst <= 2.5 * GOAL.error && points <= 16, "{worst} off with {points} points");
-        // A finer goal takes more points and is met, too.
+        // A smaller goal takes more points and is reached, too.
         let goal = Goal { error: 0.02, ..GOAL };
         let (finer, reached) = calibrated(goal, bends);
         assert!(finer.curve().points.len() > points && reached.error <= goal.error, "{reached:?}");
@@ -428,7 +431,7 @@ mod tests {
 
     #[test]
     fn short_calls_are_made_until_turns_show() {
-        // A third of a processor in periods of 0.1 s, spent by the process that comes first.
+        // A third of a processor in periods of 0.1 s, used up by the process that runs first.
         let (mut now, mut left) = (0.0f64, 0.033);
         let turns = |size: f64| {
             let start = now;
@@ -456,7 +459,7 @@ mod tests {
 
     #[test]
     fn no_call_takes_much_longer_than_may_be() {
-        // Steeper than in proportion to what is taken for its size.
+        // Steeper than proportional to its stated size.
         let steep = |size: f64| 1e-8 * size.powf(1.5);
         let mut longest = 0.0f64;
         let goal = Goal { call_s_max: 10.0, ..GOAL };

@@ -5,33 +5,33 @@
 //! forecasting service for metacomputing*, Future Generation Computer Systems 15(5–6), 757–768, 1999: simple predictors run
 //! side by side on each series, and the one with the best forecasts so far answers.
 //!
-//! Departures: an error is a ratio (a bandwidth of half and one of double are wrong alike), and old errors are
-//! forgotten exponentially, so that another predictor takes over when the series has changed its manner.
+//! Departures: an error is a ratio (half the bandwidth and double the bandwidth are equally wrong), and old errors are
+//! forgotten exponentially, so that another predictor takes over when the behaviour of the series has changed.
 //!
-//! **Promise:** of predictors that were equally right, medians answer: a single outlier in a steady series moves no
-//! forecast, and a change is believed at its second measurement.
+//! **Promise:** among predictors that were equally right, medians are preferred: a single outlier in a steady series changes no
+//! forecast, and a change is accepted at its second measurement.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use super::model::median;
 
-/// How a forecast is made of what was measured.
+/// A method of forecasting from past measurements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Predictor {
-    /// The median of the last so many.
+    /// The median of this many last measurements.
     Median(usize),
-    /// The mean of the last so many.
+    /// The mean of this many last measurements.
     SlidingMean(usize),
     /// The mean of all.
     Mean,
-    /// Exponential smoothing: each measurement moves the forecast by this part of its distance.
+    /// Exponential smoothing: each measurement moves the forecast by this fraction of its distance.
     Smoothed(f64),
     /// The last one.
     Last,
 }
 
-/// Those that run side by side; of equals the first answers.
+/// Predictors that run side by side; among equals the first is used.
 pub const PREDICTORS: [Predictor; 11] = [
     Predictor::Median(5),
     Predictor::Median(15),
@@ -46,13 +46,13 @@ pub const PREDICTORS: [Predictor; 11] = [
     Predictor::Last,
 ];
 
-/// Measurements that are kept: the widest window.
+/// Number of measurements kept: the widest window.
 const WINDOW: usize = 31;
 /// Weight of the newest error, once there are many.
 const ERROR_WEIGHT_MIN: f64 = 0.1;
-/// A single measurement is no more wrong than this, so that one absurd figure does not decide for long.
+/// Maximum error of a single measurement, so that one absurd figure does not decide for long.
 const ERROR_MAX: f64 = 10.0;
-/// A forecaster has to be better by this part to answer instead of one before it: rounding makes no difference.
+/// A later predictor must be better than an earlier one by this fraction to be used, so that rounding makes no difference.
 const BETTER_PART: f64 = 1e-9;
 
 impl fmt::Display for Predictor {
@@ -67,20 +67,20 @@ impl fmt::Display for Predictor {
     }
 }
 
-/// A series of measurements above 0, and what is expected to come next.
+/// A series of positive measurements, and the forecast of the next one.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     /// Oldest first.
     window: VecDeque<f64>,
     count: u64,
     mean: f64,
-    /// By predictor: its forecast, and its mean error so far.
+    /// Forecast of each predictor, and its mean error so far.
     forecasts: [f64; PREDICTORS.len()],
     errors: [f64; PREDICTORS.len()],
 }
 
 impl Series {
-    /// Takes in a measurement; anything but a finite number above 0 is none.
+    /// Adds a measurement. Ignores values that are not finite or not above 0.
     pub fn observe(&mut self, value: f64) {
         if !(value.is_finite() && value > 0.0) {
             return;
@@ -110,33 +110,32 @@ impl Series {
         }
     }
 
-    /// What is expected next; `None` before anything was measured.
+    /// Forecast of the next measurement; `None` if nothing was measured.
     pub fn forecast(&self) -> Option<f64> {
         (self.count > 0).then(|| self.forecasts[self.best()])
     }
 
-    /// The predictor that answers now.
+    /// The predictor in use.
     pub fn predictor(&self) -> Predictor {
         PREDICTORS[self.best()]
     }
 
-    /// The mean error of its forecasts so far, as a part: 0.1 if they were off by a tenth. Those of the predictor that
-    /// answers now.
+    /// Mean relative error of the forecasts so far of the predictor in use: 0.1 if they were off by a tenth.
     pub fn error(&self) -> f64 {
         self.errors[self.best()]
     }
 
-    /// Measurements so far.
+    /// Number of measurements so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The last so many measurements, newest first.
+    /// The last `count` measurements, newest first.
     pub fn last(&self, count: usize) -> impl Iterator<Item = f64> + '_ {
         self.window.iter().rev().take(count).copied()
     }
 
-    /// The median of all that is remembered: what is usual; `None` before anything was measured.
+    /// The median of all remembered measurements; `None` if nothing was measured.
     pub fn usual(&self) -> Option<f64> {
         (self.count > 0).then(|| median(self.window.iter().copied().collect()))
     }
@@ -187,11 +186,11 @@ mod tests {
 
     #[test]
     fn the_best_by_past_error_answers() {
-        // Outliers on one in four: medians are right, means and the last are not.
+        // One in four is an outlier: medians are right, means and the last value are not.
         let spiked = series((0..200).map(|n| if n % 4 == 0 { 50.0 } else { 100.0 }));
         assert!(matches!(spiked.predictor(), Predictor::Median(_)), "{}", spiked.predictor());
         assert_eq!(spiked.forecast(), Some(100.0));
-        // And its error is that of the outliers alone: a quarter of 1, with what is forgotten.
+        // Its error is that of the outliers alone: a quarter of 1, up to exponential forgetting.
         assert!((spiked.error() - 0.25).abs() < 0.05, "{}", spiked.error());
     }
 

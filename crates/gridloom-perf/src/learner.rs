@@ -1,11 +1,11 @@
-//! Models built from calls as they happen.
+//! Models learned from calls as they complete.
 //!
 //! For each size and number of concurrent tasks, the learner keeps the last calls and forgets older ones. Their typical time
 //! is the point's time ([`typical`]). So a single outlier does not count, and the model follows a change after half as many
-//! calls. Calls far from the typical time are counted apart.
+//! calls. Calls far from the typical time are counted separately.
 //!
 //! A point's time is that of a call alone. If all calls of a size ran beside others, the learner divides their time by the
-//! perturbation seen at other sizes. Without such a perturbation it takes their time as it is. That is right only while the
+//! perturbation observed at other sizes. Without such a perturbation it uses their time as it is, which is right only while the
 //! server stays as busy.
 
 use std::cell::OnceCell;
@@ -18,27 +18,27 @@ use super::model::{
 use super::perturbation::{Beside, Perturbation, load_of};
 use gridloom_base::limits::{LOADS_MAX, MODEL_POINTS_MAX, SHORT_CALLS_KEPT, TURN_S};
 
-/// Calls of about one size that are kept, of long ones.
+/// Number of long calls of about one size that are kept.
 const WINDOW: usize = 9;
-/// Calls further from the median than so many spreads, and than a third of it, are outliers.
+/// Calls further from the median than this many spreads, and than a third of it, are outliers.
 const OUTLIER_SPREADS: f64 = 5.0;
 const OUTLIER_PART: f64 = 1.0 / 3.0;
 /// Weight of the newest call in the mean, once there are many.
 const MEAN_WEIGHT_MIN: f64 = 0.1;
-/// Calls alone and calls beside others that have to be known to compare them.
+/// Minimum number of calls alone and of calls beside others for comparing them.
 const COMPARED_MIN: usize = 3;
 
-/// What a server learns about one of its functions.
+/// A server's model of one of its functions, as it is learned.
 #[derive(Clone, Debug, Default)]
 pub struct Learner {
     by_work: Windows,
     by_bytes: Windows,
-    /// Of the run before: for loads that this one has not seen.
+    /// Perturbation learned in the previous run: for loads that this run has not observed.
     kept: Perturbation,
     accuracy: Accuracy,
     mean_s: Option<f64>,
     calls: u64,
-    /// What follows from all this, until the next call.
+    /// Curves derived from the rest, cached until the next call.
     curves: OnceCell<Curves>,
 }
 
@@ -56,28 +56,28 @@ struct Windows(Vec<Window>);
 #[derive(Clone, Debug)]
 struct Window {
     size: f64,
-    /// Warm calls so far.
+    /// Number of warm calls so far.
     calls: u64,
     /// Ascending by tasks.
     loads: Vec<Load>,
 }
 
-/// Those among them that ran with so many tasks at a time.
+/// The calls of a window that ran with the same number of concurrent tasks.
 #[derive(Clone, Debug)]
 struct Load {
     tasks: u32,
     /// Oldest first, scaled to the size.
     seconds: VecDeque<f64>,
-    /// What is typical of them, and the median of the distances from it.
+    /// Typical time, and the median of the distances from it.
     typical_s: f64,
     spread_s: f64,
 }
 
 impl Learner {
-    /// Goes on from a model that was kept.
+    /// Resumes from a stored model.
     pub fn resume(model: &FunctionModel) -> Learner {
         let windows = |curve: &Curve| {
-            // One call of this run weighs as much as all of the one before: machines change.
+            // One call of this run weighs as much as all calls of the previous run: machines change.
             let window = |point: &Point| {
                 let mut alone = Load::new(1);
                 alone.add(point.seconds);
@@ -94,7 +94,7 @@ impl Learner {
         }
     }
 
-    /// Takes in a call, during which that many tasks ran here in the mean, itself included. Cold ones (the first on their
+    /// Learns from a call, during which `tasks` tasks ran here on average, itself included. Cold calls (the first on their
     /// slots: libraries are loaded, memory is touched for the first time) count until there are others.
     pub fn learn(&mut self, size: Size, seconds: f64, tasks: f64, is_cold: bool) {
         if !(seconds.is_finite() && seconds > 0.0) {
@@ -126,7 +126,7 @@ impl Learner {
         self.curves.take();
     }
 
-    /// What is expected of a call of that size alone; `None` before there was one, cold ones aside.
+    /// Predicts a call of that size alone; `None` if there were only cold calls or none.
     pub fn predict(&self, size: Size) -> Option<Prediction> {
         let curves = self.curves();
         let (windows, curve, size) = match size {
@@ -142,7 +142,7 @@ impl Learner {
         self.mean_s
     }
 
-    /// How much longer calls take beside others.
+    /// Slowdown of calls beside others.
     pub fn perturbation(&self) -> &Perturbation {
         &self.curves().perturbation
     }
@@ -163,7 +163,7 @@ impl Learner {
         let mut loads: Vec<u32> = windows().flat_map(|window| window.loads.iter().map(|load| load.tasks)).collect();
         loads.sort_unstable();
         loads.dedup();
-        // Ascending: each is compared with those of fewer tasks that are known.
+        // Ascending: each load is compared with known loads of fewer tasks.
         let mut known: Vec<Beside> = Vec::new();
         for tasks in loads.into_iter().filter(|tasks| *tasks > 1).take(LOADS_MAX) {
             let (mut weights, mut sum) = (0.0, 0.0);
@@ -182,7 +182,7 @@ impl Learner {
         Perturbation::new(known)
     }
 
-    /// The model as it is now.
+    /// Returns the model as it is now.
     pub fn model(&self) -> FunctionModel {
         let Curves { by_work, by_bytes, perturbation } = self.curves().clone();
         FunctionModel { by_work, by_bytes, perturbation, accuracy: self.accuracy }
@@ -207,7 +207,7 @@ impl Windows {
                 window.calls += 1;
                 window.add(scaled(seconds, size, window.size), tasks, perturbation);
             }
-            // What is known of other sizes is better than a cold call.
+            // The measurements of other sizes are better than a cold call.
             None if is_cold && is_warm => {}
             None => {
                 let mut window = Window { size, calls: u64::from(!is_cold), loads: Vec::new() };
@@ -231,8 +231,8 @@ impl Windows {
 }
 
 impl Window {
-    /// Between two numbers of tasks that are told apart it counts for the nearest, by the ratio of their factors: as these
-    /// become known, so does what was right between.
+    /// Between two distinguished numbers of tasks, the call counts for the nearest, scaled by the ratio of their factors. As these
+    /// become known, so does the right scaling.
     fn add(&mut self, seconds: f64, tasks: f64, perturbation: &Perturbation) {
         let near = load_of(tasks);
         let seconds = seconds * perturbation.factor(f64::from(near)) / perturbation.factor(tasks);
@@ -246,7 +246,7 @@ impl Window {
         self.loads[at].add(seconds);
     }
 
-    /// Its time with that many tasks over its time alone, and the calls that say so.
+    /// Its time with that many tasks over its time alone, and the number of calls behind the ratio.
     fn compared(&self, tasks: u32, known: &[Beside]) -> Option<(f64, usize)> {
         let enough = |load: &&Load| load.seconds.len() >= COMPARED_MIN;
         let full = self.loads.iter().filter(enough).find(|load| load.tasks == tasks)?;
@@ -275,7 +275,7 @@ impl Load {
         Load { tasks, seconds: VecDeque::new(), typical_s: 0.0, spread_s: 0.0 }
     }
 
-    /// Of calls that are short, as many are kept as say what is left of a processor that is given out in turns.
+    /// Keeps enough short calls to measure the share of a processor that is assigned in turns.
     fn add(&mut self, seconds: f64) {
         self.seconds.push_back(seconds);
         let is_short = || median(self.seconds.iter().copied().collect()) < TURN_S;

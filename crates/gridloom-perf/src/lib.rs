@@ -1,4 +1,4 @@
-//! What is known of servers and links, and the models of time built on it.
+//! Measurements of servers and links, and the performance models built on them.
 //!
 //! ```text
 //! calls as they end ──Learner──▶ FunctionModel ──server's report──▶ agent: one for each host ──▶ ServerView ──▶ Problem
@@ -39,7 +39,7 @@ pub use sites::{Shared, Way};
 pub use traffic::Seen;
 pub use tree::Tree;
 
-/// The largest window of TCP without its option to scale (RFC 7323), bytes.
+/// Maximum TCP window without window scaling (RFC 7323), bytes.
 const WINDOW_BYTES: f64 = 65_535.0;
 
 /// Latency and bandwidth of one ordered pair of hosts.
@@ -55,14 +55,14 @@ impl LinkEstimate {
     /// Assumed before anything is measured: a local network.
     pub const UNMEASURED: LinkEstimate = LinkEstimate { latency_s: 100e-6, bandwidth: 1e9 };
 
-    /// What is expected of a link of which only the round trip is known: a window of TCP for each. Rather too slow than too
-    /// fast, as a plan that trusts in a fast link loses more than one that keeps data where they are.
+    /// Estimates a link of which only the round trip is known: one TCP window per round trip. A low estimate is safer than a high
+    /// one: a plan that relies on a fast link loses more than one that keeps data where they are.
     pub fn of_round_trip(rtt_s: f64) -> LinkEstimate {
         let bandwidth = (WINDOW_BYTES / rtt_s).min(LinkEstimate::UNMEASURED.bandwidth);
         LinkEstimate { latency_s: rtt_s / 2.0, bandwidth }
     }
 
-    /// Whether times can be reckoned with it: what a peer says may be anything.
+    /// True if times can be computed from it: a peer may send any values.
     pub fn is_sane(&self) -> bool {
         let is_latency = self.latency_s.is_finite() && self.latency_s >= 0.0;
         is_latency && self.bandwidth.is_finite() && self.bandwidth > 0.0
@@ -74,80 +74,80 @@ impl LinkEstimate {
     }
 }
 
-/// What is known of a link, for people.
+/// A report on a link, for people.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LinkReport {
     /// The sender: a host, or a client's name.
     pub from: String,
     /// The receiver.
     pub to: String,
-    /// What is expected of it.
+    /// Expected latency and bandwidth.
     pub link: LinkEstimate,
-    /// The predictor that said so, of those that run side by side.
+    /// The predictor that made the forecast, among those that run side by side.
     pub predictor: String,
-    /// Mean error of its forecasts of bandwidth, as a part.
+    /// Mean relative error of its forecasts of bandwidth.
     pub forecast_error: f64,
-    /// Measurements of the bandwidth, probes and transfers.
+    /// Number of measurements of the bandwidth, by probes and transfers.
     pub measurements: u64,
     /// Seconds since the last.
     pub age_s: f64,
-    /// Times of transfers as predicted and as measured.
+    /// Predicted and measured times of transfers.
     pub accuracy: Accuracy,
-    /// What it shares with other links, as far as that was seen.
+    /// Bottlenecks that it was observed to share with other links.
     pub shared: Vec<Bottleneck<String>>,
 }
 
-/// A server as known.
+/// A server as the agent knows it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ServerView {
     pub node: NodeId,
     /// Its name, unique in the grid; ties between servers are broken by it.
     pub name: String,
-    /// Where it can be dialled.
+    /// Address to connect to.
     pub address: String,
     /// Tasks it runs at a time.
     pub slots: u32,
-    /// It talks to clients only, and keeps nothing: each call's arguments come from the client, and its results go there.
+    /// True if it is stateless and talks to clients only: each call's arguments are sent by the client, and its results are sent
+    /// there.
     pub plain: bool,
-    /// Bound on its store, bytes.
+    /// Capacity of its store, bytes.
     pub memory_bytes: u64,
     /// Measured speed of one slot, floating-point operations per second; `None` before it was measured.
     pub speed_flops: Option<f64>,
-    /// How much longer calls take of late than the models say: 1 if as long, 4 if other work leaves it a quarter of its
-    /// processors.
+    /// Recent duration of calls relative to the models: 1 if as predicted, 4 if other work leaves it a quarter of its processors.
     pub pace: f64,
-    /// Functions offered (`module/function`), with what is known of their times here.
+    /// Functions offered (`module/function`), with their performance models on this server.
     pub functions: BTreeMap<String, FunctionModel>,
     /// Work already promised to other groups: seconds from now until each slot is free, ascending, `slots` long.
     pub busy_s: Vec<f64>,
-    /// The release of Gridloom that it runs; empty if it, or its agent, does not say.
+    /// The release of Gridloom that it runs; empty if neither it nor its agent reports one.
     #[serde(default)]
     pub release: String,
-    /// Version of the protocol in which it and its agent talk; 0 if the agent does not say.
+    /// Protocol version between it and its agent; 0 if the agent does not report it.
     #[serde(default)]
     pub protocol: u16,
 }
 
-/// The grid as known, seen from one client. Servers are in order of name.
+/// The known grid, as one client sees it. Servers are in order of name.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct GridView {
     pub servers: Vec<ServerView>,
-    /// Links between the client and each server, both ways alike.
+    /// Links between the client and each server, the same in both directions.
     pub client_links: Vec<LinkEstimate>,
     /// `links[i][j]`: from server i to server j; `None` if they cannot talk and data go through the client.
     pub links: Vec<Vec<Option<LinkEstimate>>>,
-    /// What several of these links share, by indices of servers; the client's is one past the last.
+    /// Bottlenecks that several of these links share, by indices of servers; the client's index is one past the last.
     pub bottlenecks: Vec<Bottleneck<usize>>,
 }
 
 impl GridView {
-    /// Index of that server.
+    /// Returns the index of a server.
     pub fn server(&self, node: NodeId) -> Option<usize> {
         self.servers.iter().position(|server| server.node == node)
     }
 }
 
-/// The host in an address: what stands before the last colon.
+/// The host in an address: the text before the last colon.
 pub fn host_of(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
@@ -158,7 +158,7 @@ impl ServerView {
         Some(self.functions.get(function)?.seconds(size, self.speed_flops) * self.pace)
     }
 
-    /// Release and version of the protocol, for people: `0.1.0/47`, with `?` for what is not known.
+    /// Release and protocol version, for people: `0.1.0/47`, with `?` for unknown parts.
     pub fn runs(&self) -> String {
         let release = if self.release.is_empty() { "?" } else { &self.release };
         let protocol = if self.protocol == 0 { "?".to_string() } else { self.protocol.to_string() };

@@ -1,20 +1,20 @@
-//! The model of a link for one ordered pair of places: time against bytes, learned from what moves over it.
+//! The model of a link for one ordered pair of places: time as a function of bytes, learned from transfers over it.
 //!
 //! ```text
 //! seconds = start + bytes / bandwidth
 //! ```
-//! `start` is the latency, or what transfers of differing sizes say of it if that is more (a connection that begins slowly):
-//! the intercept of a line with the median of the slopes between any two of them (Theil, *A rank-invariant method of
+//! `start` is the latency, or the value derived from transfers of different sizes if that is larger (a connection that starts
+//! slowly): the intercept of a line with the median of the slopes between any two of them (Theil, *A rank-invariant method of
 //! linear and polynomial regression analysis*, 1950; Sen, JASA 63, 1968), which outliers do not tilt. Latency and bandwidth
-//! are series of measurements; what is expected of them is a [`Series`]' forecast.
+//! are series of measurements, whose expected values are forecasts of a [`Series`].
 //!
-//! **Disturbed transfers** say less. One that shared the card of its sender or of its receiver with others was no faster than
-//! it would have been alone. Alone it would have been no faster than all of them together were. So its rate and their sum
-//! are bounds: only a forecast outside them is moved, to the nearer one.
+//! **Disturbed transfers** are weaker evidence. A transfer that shared the NIC of its sender or receiver with others was no
+//! faster than it would have been alone. Alone it would have been no faster than all of them together were. So its rate and the
+//! sum of all rates are bounds: only a forecast outside them is moved, to the nearer one.
 //!
-//! **Slow ones are held back.** The learner does not see all that moves over both cards. Unseen traffic makes links look
-//! slower, never faster. So a transfer that was slower than expected counts when many in a row were, and then for no less than
-//! the fastest of them; or when a few were so much slower that no share of a card would explain it.
+//! **Slow measurements are held back.** The learner does not see all traffic over both NICs. Unobserved traffic makes links look
+//! slower, never faster. So a transfer that was slower than expected counts only after many in a row were, and then as the
+//! fastest of them; or after a few were so much slower that no share of a NIC would explain it.
 
 use std::collections::VecDeque;
 
@@ -25,52 +25,53 @@ use super::{Bottleneck, LinkEstimate, LinkReport};
 use gridloom_base::Time;
 use gridloom_base::time::ns_to_seconds;
 
-/// Transfers from which the line is drawn.
+/// Number of transfers that the line is fitted to.
 const RECENT: usize = 16;
-/// Two transfers say something of the slope if one is so many times as large.
+/// Minimum ratio of the sizes of two transfers that are used for a slope.
 const SIZES_APART: f64 = 2.0;
-/// Fewer such pairs say nothing.
+/// Minimum number of such pairs.
 const PAIRS_MIN: usize = 6;
-/// No more than this part of any transfer's time is put down to its start.
+/// Maximum fraction of any transfer's time that is attributed to its start.
 const START_PART_MAX: f64 = 0.9;
-/// A transfer says something of the bandwidth if this part of its time is not its start.
+/// Minimum fraction of a transfer's time after its start for it to count as a measurement of bandwidth.
 const FLOWING_PART_MIN: f64 = 0.5;
-/// Slower by no more than that factor is as expected.
+/// A transfer that is slower by at most this factor is as expected.
 const NEAR: f64 = 1.25;
-/// So many slower transfers in a row count,
+/// Slower transfers count after this many in a row,
 const HELD_MAX: usize = 64;
-/// or so many of them that were slower by this factor.
+/// or after this many that were slower by `FALL_FACTOR`.
 const FALLS: usize = 3;
 const FALL_FACTOR: f64 = 8.0;
-/// Buffers between sender and receiver hold no more than this.
+/// Maximum size of the buffers between sender and receiver.
 const BUFFERED_BYTES_MAX: u64 = 8 << 20;
-/// A change by this factor, on which two measurements agree, is worth mapping again: less may be contention.
+/// A change by this factor, confirmed by two measurements, is worth mapping again: a smaller one may be contention.
 const CHANGE_FACTOR: f64 = 4.0;
-/// A measurement that is off by this factor asks for another.
+/// A measurement that is off by this factor triggers another one.
 pub const DOUBT_FACTOR: f64 = 2.0;
 
-/// A link as it is learned.
+/// A learned model of a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkModel {
-    /// One way, seconds.
+    /// One-way latency, seconds.
     latency: Series,
-    /// Bytes per second once it flows.
+    /// Bytes per second after the start.
     bandwidth: Series,
-    /// Bytes and seconds of the last transfers that nothing disturbed, oldest first.
+    /// Bytes and seconds of the last undisturbed transfers, oldest first.
     recent: VecDeque<(f64, f64)>,
     start_s: f64,
-    /// What the last transfers, all slower than expected, said that the bandwidth is at most.
+    /// Upper bounds on the bandwidth by the last transfers, all slower than expected.
     held: VecDeque<f64>,
     accuracy: Accuracy,
     measured: Time,
-    /// The best of the first probes, of which each may have disturbed the others.
+    /// The best of the first probes, which may have disturbed one another.
     met: Option<LinkEstimate>,
-    /// A link that shares its way was measured alone, and was no narrower.
+    /// True if a link that shares its path was measured alone, and was no narrower.
     is_borne_out: bool,
 }
 
 impl LinkModel {
-    /// Takes in a probe that was made when two servers met, while others may have been under way: the best counts, until there are
+    /// Adds a first probe, made when two servers met, possibly while other probes were running. The best one counts
+    /// until there are
     /// measurements made one at a time.
     pub fn met(&mut self, now: Time, link: LinkEstimate) {
         if self.bandwidth.count() > 0 {
@@ -84,7 +85,7 @@ impl LinkModel {
         });
     }
 
-    /// A link that shares its way was measured alone: this one can do as much.
+    /// Records that a link which shares its path was measured alone: this link has at least that bandwidth.
     pub(super) fn beside(&mut self, bandwidth: f64) {
         if let Some(met) = &mut self.met {
             self.is_borne_out = met.bandwidth <= NEAR * bandwidth;
@@ -92,7 +93,7 @@ impl LinkModel {
         }
     }
 
-    /// The first probes are the first measurement.
+    /// Makes the best first probe the first measurement.
     fn begin(&mut self) {
         if let Some(link) = self.met.take() {
             self.latency.observe(link.latency_s);
@@ -100,8 +101,9 @@ impl LinkModel {
         }
     }
 
-    /// Takes in what a probe measured while data may have moved over so many links that share a card or a way with this one: each may
-    /// have taken as much as the probe.
+    /// Adds a probe during which data may have moved over `others` links that share a NIC or a path with this one:
+    /// each may have used
+    /// as much bandwidth as the probe.
     pub fn probed_beside(&mut self, now: Time, link: LinkEstimate, others: usize) {
         let at_most = link.bandwidth * (1 + others) as f64;
         match self.bandwidth.forecast() {
@@ -115,9 +117,9 @@ impl LinkModel {
         }
     }
 
-    /// Takes in what a probe measured: slow transfers that it bears out count, too.
+    /// Adds a probe. Slow transfers that it confirms count, too.
     pub fn probed(&mut self, now: Time, link: LinkEstimate) {
-        // First probes that others disturbed say nothing beside a better one.
+        // First probes that others disturbed are worthless beside a better one.
         self.met = self.met.filter(|met| met.bandwidth > link.bandwidth);
         self.begin();
         self.measured = now;
@@ -128,7 +130,7 @@ impl LinkModel {
         self.bandwidth.observe(link.bandwidth);
     }
 
-    /// Takes in a transfer that had cards and link for itself, as far as is known.
+    /// Adds a transfer that had the NICs and the link to itself, as far as is known.
     pub fn transferred(&mut self, now: Time, size_bytes: u64, seconds: f64) {
         if size_bytes == 0 || !(seconds.is_finite() && seconds > 0.0) {
             return;
@@ -144,7 +146,7 @@ impl LinkModel {
         }
         self.recent.push_back((bytes, seconds));
         self.start_s = start_s(&self.recent);
-        // Of one that hardly did more than begin, the rest is noise.
+        // If a transfer consists mostly of its start, the rest is noise.
         if seconds - self.start_s >= FLOWING_PART_MIN * seconds || self.bandwidth.count() == 0 {
             let rate = self.rate(bytes, seconds);
             match self.bandwidth.forecast() {
@@ -155,18 +157,19 @@ impl LinkModel {
         }
     }
 
-    /// Whether more is known than first probes, which others may have disturbed.
+    /// True if more is known than first probes, which others may have disturbed.
     pub(super) fn is_sure(&self) -> bool {
         self.bandwidth.count() > 0 || self.is_borne_out
     }
 
-    /// Whether it was ever measured from end to end. A transfer is measured by its receiver from first byte to last: where the receiver
-    /// is late, it comes out of a buffer faster than any link.
+    /// True if it was ever measured from end to end. A transfer is measured by its receiver from first byte to last.
+    /// If the receiver
+    /// starts late, it reads from a buffer faster than from any link.
     fn has_probe(&self) -> bool {
         self.latency.count() > 0
     }
 
-    /// A transfer was faster than a probe from end to end has said: some of it may have come out of a buffer, the rest did not.
+    /// Records a transfer that was faster than an end-to-end probe: at most a buffer's worth of it was read from a buffer.
     fn faster(&mut self, size_bytes: u64, rate: f64, forecast: f64) {
         let at_least = rate * size_bytes.saturating_sub(BUFFERED_BYTES_MAX) as f64 / size_bytes as f64;
         if at_least > forecast {
@@ -176,7 +179,7 @@ impl LinkModel {
         }
     }
 
-    /// Whether all that is known are first probes, which others may have disturbed.
+    /// True if only first probes are known, which others may have disturbed.
     pub fn is_first_sight(&self) -> bool {
         self.met.is_some()
     }
@@ -186,7 +189,7 @@ impl LinkModel {
         self.bandwidth.observe(bandwidth);
     }
 
-    /// A transfer said that the bandwidth is no more than this, which is less than expected.
+    /// Records an upper bound on the bandwidth from a transfer that was slower than expected.
     fn hold_back(&mut self, at_most: f64, forecast: f64) {
         self.held.push_back(at_most);
         let is_fall = |held: &&f64| FALL_FACTOR * **held < forecast;
@@ -200,7 +203,7 @@ impl LinkModel {
         }
     }
 
-    /// Takes in a transfer during which others moved so many bytes over the same card.
+    /// Adds a transfer during which others moved `others_bytes` over the same NIC.
     pub fn disturbed(&mut self, now: Time, size_bytes: u64, seconds: f64, others_bytes: f64) {
         if size_bytes == 0 || !(seconds.is_finite() && seconds > 0.0) {
             return;
@@ -214,13 +217,13 @@ impl LinkModel {
             Some(forecast) if forecast < at_least => self.faster(size_bytes, at_least, forecast),
             Some(forecast) if forecast > at_most => self.hold_back(at_most, forecast),
             Some(_) => self.held.clear(),
-            // It may be faster; what comes will tell.
+            // It may be faster; later measurements will show.
             None => self.bandwidth.observe(at_least),
         }
         self.measured = now;
     }
 
-    /// What is expected of it; `None` before anything was measured.
+    /// Expected latency and bandwidth; `None` if nothing was measured.
     pub fn estimate(&self) -> Option<LinkEstimate> {
         if self.met.is_some() {
             return self.met;
@@ -230,21 +233,22 @@ impl LinkModel {
         Some(LinkEstimate { latency_s, bandwidth })
     }
 
-    /// Whether the last measurement is far from what is expected: another will tell.
+    /// True if the last measurement is far from the forecast, so that another is needed.
     pub fn is_doubtful(&self) -> bool {
         let last = self.held.back().copied().or_else(|| self.bandwidth.last(1).next());
         let forecast = self.bandwidth.forecast();
         forecast.zip(last).is_some_and(|(forecast, last)| is_far(last / forecast))
     }
 
-    /// Whether less is expected of it than is usual.
+    /// True if the forecast is well below the usual bandwidth.
     pub fn has_fallen(&self) -> bool {
         let (forecast, usual) = (self.bandwidth.forecast(), self.bandwidth.usual());
         forecast.zip(usual).is_some_and(|(forecast, usual)| usual > DOUBT_FACTOR * forecast)
     }
 
-    /// By which factor its bandwidth has changed from what it was: `None` unless that is much and the last two
-    /// measurements agree on it.
+    /// Returns the factor by which its bandwidth has changed from `bandwidth`; `None` unless the factor is large and
+    /// confirmed by the
+    /// last two measurements.
     pub fn change_from(&self, bandwidth: f64) -> Option<f64> {
         let change = self.bandwidth.forecast()? / bandwidth;
         let agrees = |value: f64| is_change(value / bandwidth) && (value > bandwidth) == (change > 1.0);
@@ -252,17 +256,17 @@ impl LinkModel {
         is_so.then_some(change)
     }
 
-    /// When it was measured last.
+    /// Time of the last measurement.
     pub fn measured(&self) -> Time {
         self.measured
     }
 
-    /// The predictor of its bandwidth that was best so far.
+    /// The predictor of its bandwidth in use.
     pub fn predictor(&self) -> Predictor {
         self.bandwidth.predictor()
     }
 
-    /// For people; `None` before anything was measured.
+    /// Returns a report for people; `None` if nothing was measured.
     pub fn report(
         &self,
         now: Time,
@@ -282,23 +286,23 @@ impl LinkModel {
         })
     }
 
-    /// Bytes per second once it flowed, of a transfer that took so long.
+    /// Bytes per second after the start of a transfer that took `seconds`.
     pub(super) fn rate(&self, bytes: f64, seconds: f64) -> f64 {
         bytes / (seconds - self.start_s).max(seconds * (1.0 - START_PART_MAX))
     }
 }
 
-/// Whether a ratio says that plans rest on something else than what is.
+/// True if the ratio is a change large enough that plans rest on wrong figures.
 fn is_change(ratio: f64) -> bool {
     !(1.0 / CHANGE_FACTOR..=CHANGE_FACTOR).contains(&ratio)
 }
 
-/// Whether a ratio says that something has changed by much.
+/// True if the ratio is a large deviation.
 fn is_far(ratio: f64) -> bool {
     !(1.0 / DOUBT_FACTOR..=DOUBT_FACTOR).contains(&ratio)
 }
 
-/// Seconds that a transfer of no bytes would take, by these (bytes, seconds); 0 if they are too much alike to tell.
+/// Estimates the seconds of a transfer of no bytes from (bytes, seconds) pairs; 0 if the sizes are too similar.
 fn start_s(transfers: &VecDeque<(f64, f64)>) -> f64 {
     let pairs = transfers.iter().enumerate().flat_map(|(at, a)| transfers.iter().skip(at + 1).map(move |b| (a, b)));
     let slopes: Vec<f64> = pairs
@@ -361,15 +365,15 @@ mod tests {
     #[test]
     fn a_disturbed_transfer_bounds_the_bandwidth() {
         let mut link = probed(1e8);
-        // A quarter of the card, three others had the rest: that is what was expected.
+        // A quarter of the NIC, with three others using the rest: as expected.
         link.disturbed(Time(1), MIB, MIB as f64 / 2.5e7, 3.0 * MIB as f64);
         assert_eq!((bandwidth(&link), link.is_doubtful()), (1e8, false));
-        // All of them together got a tenth.
+        // All of them together used a tenth.
         (0..2).for_each(|n| link.disturbed(Time(2 + n), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64));
         assert_eq!((bandwidth(&link), link.is_doubtful()), (1e8, true));
         link.disturbed(Time(4), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64);
         assert!((bandwidth(&link) / 1e7 - 1.0).abs() < 1e-9, "{link:?}");
-        // One that seems faster has come out of a buffer; a probe will tell.
+        // A transfer that seems faster was read from a buffer; a probe will show.
         (0..2).for_each(|n| link.disturbed(Time(5 + n), MIB, MIB as f64 / 5e7, MIB as f64));
         assert!((bandwidth(&link) / 1e7 - 1.0).abs() < 1e-9, "{link:?}");
     }
@@ -378,11 +382,11 @@ mod tests {
     fn what_others_make_slow_unseen_is_no_fall() {
         let mut link = probed(1e8);
         for n in 0..100 {
-            // Alone as far as is known, but mostly with half or a third of a card; now and then really alone.
+            // Alone as far as is known, but mostly with half or a third of a NIC, and sometimes really alone.
             link.transferred(Time(n), 10_000_000, [0.2, 0.3, 0.2, 0.1, 0.3, 0.3][n as usize % 6]);
             assert!((bandwidth(&link) / 1e8 - 1.0).abs() < 1e-9 && link.change_from(1e8).is_none(), "{link:?}");
         }
-        // All the time: then it is no faster than the fastest.
+        // If all are slow, the link is as fast as the fastest of them.
         (0..80).for_each(|n| link.transferred(Time(100 + n), 10_000_000, [0.2, 0.3][n as usize % 2]));
         assert!((bandwidth(&link) / 5e7 - 1.0).abs() < 1e-9, "{link:?}");
     }

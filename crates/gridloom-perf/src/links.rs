@@ -1,7 +1,7 @@
-//! All links that one machine knows of: what moved over them, and their models.
+//! All links that one machine knows, with the transfers over them and their models.
 //!
 //! ```text
-//! transfers ──saw──▶ wait until what moved beside them is told ──settle──▶ LinkModel
+//! transfers ──saw──▶ wait until concurrent transfers are reported ──settle──▶ LinkModel
 //! probes ──met, probed──▶ LinkModel, of each ordered pair
 //! ```
 
@@ -15,18 +15,18 @@ use super::{LinkEstimate, LinkReport};
 use gridloom_base::Time;
 use gridloom_base::limits::{FALLEN_PROBE_NS, HEARTBEAT_NS, LINK_PROBE_NS, TRAFFIC_SETTLES_NS};
 
-/// A transfer is undisturbed if others moved no more than this part of its bytes beside it.
+/// A transfer is undisturbed if concurrent transfers moved at most this fraction of its bytes.
 const ALONE_PART_MAX: f64 = 0.1;
 
-/// Models by ordered pair. `P` names places: hosts or nodes.
+/// Link models by ordered pair. `P` names places: hosts or nodes.
 #[derive(Clone, Debug)]
 pub struct Links<P> {
     models: BTreeMap<(P, P), LinkModel>,
     traffic: Traffic<P>,
     bottlenecks: Bottlenecks<P>,
-    /// Transfers that were not learned from yet, and when they were told.
+    /// Transfers not learned from yet, and the times at which they were reported.
     waiting: VecDeque<(Seen<P>, Time)>,
-    /// When probes were last asked for.
+    /// Times at which probes were last requested.
     asked: BTreeMap<(P, P), Time>,
 }
 
@@ -43,12 +43,13 @@ impl<P> Default for Links<P> {
 }
 
 impl<P: Ord + Clone> Links<P> {
-    /// Takes in a first probe, made while others may have been under way.
+    /// Adds a first probe, made possibly while other probes were running.
     pub fn met(&mut self, now: Time, from: P, to: P, link: LinkEstimate) {
         self.models.entry((from, to)).or_default().met(now, link);
     }
 
-    /// Takes in the first probe of a link. Data may have moved over these links meanwhile: then it says less than the way back does.
+    /// Adds the first probe of a link. If data moved over related links meanwhile, the estimate of the opposite direction is
+    /// preferred.
     pub fn met_beside(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
         let is_disturbed = self.others(&pair, moving) > 0;
         if is_disturbed {
@@ -59,7 +60,7 @@ impl<P: Ord + Clone> Links<P> {
         }
     }
 
-    /// Takes a link that was never measured to be like that.
+    /// Sets the estimate of a link that was never measured.
     pub fn expect(&mut self, now: Time, pair: (P, P), link: LinkEstimate) {
         let model = self.models.entry(pair).or_default();
         if model.estimate().is_none() {
@@ -68,9 +69,9 @@ impl<P: Ord + Clone> Links<P> {
         }
     }
 
-    /// How many of these links share a card or a way with that one.
+    /// Number of these links that share a NIC or a path with that one.
     fn others(&self, pair: &(P, P), links: &BTreeSet<(P, P)>) -> usize {
-        // Mostly nothing moves, and sites are found by all links.
+        // Usually nothing moves, and finding sites takes all links.
         if links.is_empty() {
             return 0;
         }
@@ -79,7 +80,7 @@ impl<P: Ord + Clone> Links<P> {
         links.iter().filter(|other| *other != pair && is_beside(other)).count()
     }
 
-    /// Takes in a probe that was asked for, and was the only one. Data may have moved over these links meanwhile.
+    /// Adds a requested probe, the only one at its time. Data may have moved over these links meanwhile.
     pub fn probed(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
         let others = self.others(&pair, moving);
         let was_sure = self.is_sure(&pair);
@@ -87,7 +88,7 @@ impl<P: Ord + Clone> Links<P> {
         if was_sure || others > 0 {
             return;
         }
-        // First probes of links beside it may have disturbed one another.
+        // First probes of links on the same path may have disturbed one another.
         for beside in self.shared().beside(&pair) {
             if let Some(model) = self.models.get_mut(beside).filter(|model| model.is_first_sight()) {
                 model.beside(link.bandwidth);
@@ -95,15 +96,16 @@ impl<P: Ord + Clone> Links<P> {
         }
     }
 
-    /// Remembers a transfer, to learn from it at the time that is returned.
+    /// Stores a transfer, to be learned from at the returned time.
     pub fn saw(&mut self, now: Time, seen: Seen<P>) -> Time {
         self.traffic.add(now, seen.clone());
         self.waiting.push_back((seen, now));
         now + TRAFFIC_SETTLES_NS
     }
 
-    /// Learns from transfers that have waited long enough. Gives the pairs with models that may have changed, and when to
-    /// come again.
+    /// Learns from transfers that have waited long enough. Returns the pairs whose models may have changed, and the
+    /// time of the next
+    /// call.
     pub fn settle(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {
         let mut changed = Vec::new();
         let is_due = |(_, told): &(Seen<P>, Time)| now.since(*told) >= TRAFFIC_SETTLES_NS;
@@ -135,12 +137,12 @@ impl<P: Ord + Clone> Links<P> {
         (changed, self.waiting.front().map(|(_, told)| *told + TRAFFIC_SETTLES_NS))
     }
 
-    /// What links are taken to share as they are expected now.
+    /// Paths that links are presumed to share, by their present estimates.
     pub fn shared(&self) -> sites::Shared<P> {
         sites::Shared::of(&self.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect())
     }
 
-    /// A pair that was never probed is taken to be like the other way, until it is known.
+    /// Starts the model of a pair that was never probed with the estimate of the opposite direction, until its own is known.
     fn begin_as_the_way_back(&mut self, now: Time, pair: &(P, P)) {
         let back = self.models.get(&(pair.1.clone(), pair.0.clone())).and_then(LinkModel::estimate);
         if let (None, Some(link)) = (self.models.get(pair), back) {
@@ -148,12 +150,12 @@ impl<P: Ord + Clone> Links<P> {
         }
     }
 
-    /// How many links have models.
+    /// Number of links with models.
     pub fn count(&self) -> usize {
         self.models.len()
     }
 
-    /// Whether more is known of a link than first probes, which others may have disturbed.
+    /// True if more is known of a link than first probes, which others may have disturbed.
     pub fn is_sure(&self, pair: &(P, P)) -> bool {
         self.models.get(pair).is_some_and(LinkModel::is_sure)
     }
@@ -163,12 +165,12 @@ impl<P: Ord + Clone> Links<P> {
         self.models.get(&(from.clone(), to.clone()))
     }
 
-    /// What is expected of all that were measured.
+    /// Estimates of all measured links.
     pub fn estimates(&self) -> impl Iterator<Item = (&(P, P), LinkEstimate)> {
         self.models.iter().filter_map(|(pair, model)| Some((pair, model.estimate()?)))
     }
 
-    /// What links between these places are taken to share, as long as none were seen to share nothing: see `sites`.
+    /// Paths that links between these places are presumed to share, unless two of them were observed to be apart: see `sites`.
     pub fn ways_between_sites(&self, is_of_interest: impl Fn(&P) -> bool) -> Vec<Bottleneck<P>> {
         let links = self.estimates().filter(|((from, to), _)| is_of_interest(from) && is_of_interest(to));
         let bandwidths: BTreeMap<(P, P), f64> = links.map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
@@ -176,13 +178,12 @@ impl<P: Ord + Clone> Links<P> {
         sites::ways(bandwidths.clone(), |pair| self.is_sure(pair)).into_iter().filter(|way| !are_apart(way)).collect()
     }
 
-    /// What several links share, as far as that was seen.
+    /// Bottlenecks that several links were observed to share.
     pub fn bottlenecks(&self) -> Vec<Bottleneck<P>> {
         self.bottlenecks.all(|pair| Some(self.models.get(pair)?.estimate()?.bandwidth))
     }
 
-    /// Whether a pair is due for a probe: it was not measured for long, or what was last measured of it is in doubt. It is not
-    /// due again at once when it is asked for now.
+    /// True if a pair is due for a probe: its last measurement is old or in doubt. After a request, it is not due again at once.
     pub fn is_due(&self, now: Time, pair: &(P, P)) -> bool {
         let (pause_ns, measured) = match self.models.get(pair) {
             None => (LINK_PROBE_NS, Time::ZERO),
@@ -194,14 +195,14 @@ impl<P: Ord + Clone> Links<P> {
         now.since(last) >= pause_ns
     }
 
-    /// Pairs with less expected of them than is usual, or with a doubtful last measurement.
+    /// Pairs whose forecast is below the usual, or whose last measurement is in doubt.
     pub fn suspects(&self) -> impl Iterator<Item = &(P, P)> {
         let suspects = self.models.iter().filter(|(_, model)| model.is_doubtful() || model.has_fallen());
         suspects.map(|(pair, _)| pair)
     }
 
-    /// Pairs of which only first probes are known, which found them much narrower than the cards of both ends: others may have
-    /// gone the same way meanwhile.
+    /// Pairs with first probes only that found them much narrower than the NICs of both ends: other probes may have used the same
+    /// path meanwhile.
     pub fn narrow(&self) -> Vec<(P, P)> {
         let mut cards: BTreeMap<&P, f64> = BTreeMap::new();
         for ((from, to), link) in self.estimates() {
@@ -218,24 +219,24 @@ impl<P: Ord + Clone> Links<P> {
         narrow.map(|(pair, _)| pair.clone()).collect()
     }
 
-    /// Whether a probe of that pair was asked for that has not come.
+    /// True if a probe of that pair was requested and has not arrived.
     pub fn is_awaited(&self, pair: &(P, P)) -> bool {
         let measured = self.models.get(pair).map_or(Time::ZERO, LinkModel::measured);
         self.asked.get(pair).is_some_and(|asked| *asked > measured)
     }
 
-    /// When a pair was measured or asked for last.
+    /// Time at which a pair was last measured or requested.
     pub fn last(&self, pair: &(P, P)) -> Time {
         let measured = self.models.get(pair).map_or(Time::ZERO, LinkModel::measured);
         self.asked.get(pair).copied().unwrap_or(Time::ZERO).max(measured)
     }
 
-    /// A probe of that pair is asked for.
+    /// Records that a probe of that pair is requested.
     pub fn ask(&mut self, now: Time, pair: (P, P)) {
         self.asked.insert(pair, now);
     }
 
-    /// A place is gone.
+    /// Forgets a place that has left.
     pub fn forget(&mut self, place: &P) {
         let is_other = |pair: &(P, P)| pair.0 != *place && pair.1 != *place;
         self.models.retain(|pair, _| is_other(pair));
@@ -244,7 +245,7 @@ impl<P: Ord + Clone> Links<P> {
         self.waiting.retain(|(seen, _)| seen.from != *place && seen.to != *place);
     }
 
-    /// For people.
+    /// Returns reports for people.
     pub fn report(&self, now: Time, name: impl Fn(&P) -> String) -> Vec<LinkReport> {
         let named = |one: Bottleneck<P>| Bottleneck {
             pairs: one.pairs.iter().map(|(from, to)| (name(from), name(to))).collect(),
@@ -281,7 +282,7 @@ mod tests {
         }
         for round in 0..5 {
             for to in 1..5 {
-                // A card of 100 MB/s for four; they are told one after another.
+                // Four share a NIC of 100 MB/s; they are reported one after another.
                 let told = Time((10 * round + 4) * SECOND_NS + u64::from(to) * 50 * MILLISECOND_NS);
                 links.saw(told, seen(0, to, 10_000 * round, 10_000 * round + 4000));
             }
@@ -314,7 +315,7 @@ mod tests {
         met(1, 2, 1e8);
         met(3, 4, 1e8);
         met(1, 4, 1e7);
-        // This card is slow.
+        // This NIC is slow.
         met(1, 5, 1e7);
         assert_eq!(links.narrow(), [(1, 4)]);
         links.probed(Time(1), (1, 4), LinkEstimate { latency_s: 1e-3, bandwidth: 2e7 }, &BTreeSet::new());
@@ -324,7 +325,7 @@ mod tests {
 
     #[test]
     fn one_probe_of_a_way_between_sites_tells_of_all_links_on_it() {
-        // 0 to 2, and 3 to 5; each of the probes between them had a share of the way.
+        // Sites are 0 to 2, and 3 to 5; each of the probes between them had a share of the path.
         let mut links = Links::default();
         for (from, to) in (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to) {
             let bandwidth = if (from < 3) == (to < 3) { 1e8 } else { 1e7 };
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn what_crosses_a_way_together_makes_none_of_its_links_look_slow() {
-        // 0 to 8, and 9 to 17.
+        // Sites are 0 to 8, and 9 to 17.
         let mut links = Links::default();
         for (from, to) in (0..18).flat_map(|from| (0..18).map(move |to| (from, to))).filter(|(from, to)| from != to) {
             let bandwidth = if (from < 9) == (to < 9) { 1e8 } else { 4e7 };
@@ -367,12 +368,12 @@ mod tests {
         for (from, to) in (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to) {
             let bandwidth = match (from < 3) == (to < 3) {
                 true => 1e8,
-                // Probes of the others disturbed one another.
+                // Probes of the other links disturbed one another.
                 false => [1.6e7, 4e7][usize::from(from == 0 || to == 0)],
             };
             links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
         }
-        // Half of the way each.
+        // Half of the path each.
         let told = Time(5000 * MILLISECOND_NS);
         [(1, 4), (2, 5)].into_iter().for_each(|(from, to)| _ = links.saw(told, seen(from, to, 0, 5000)));
         links.settle(told + TRAFFIC_SETTLES_NS);
@@ -388,7 +389,7 @@ mod tests {
         links.met(Time(0), 7, 2, probe(5e7));
         links.met_beside(Time(0), (2, 7), probe(1e6), &BTreeSet::from([(2, 9)]));
         assert_eq!(links.of(&2, &7).unwrap().estimate().unwrap().bandwidth, 5e7);
-        // Two of them share a card with it.
+        // Two of them share a NIC with it.
         links.probed(Time(0), pair, probe(1e7), &moving);
         assert!(links.of(&1, &2).unwrap().is_first_sight());
         links.probed(Time(1), pair, probe(1e8), &BTreeSet::new());

@@ -12,28 +12,28 @@
 //!      └──────────────── size
 //! ```
 //!
-//! **Invariants** of a [`Curve`] that [`Curve::is_sane`] accepts: sizes are at least 1 and ascend strictly. Seconds never
-//! descend. All values are finite. So the predicted time never descends with the size.
+//! **Invariants** of a [`Curve`] that [`Curve::is_sane`] accepts: sizes are at least 1 and strictly ascending. Seconds never
+//! decrease. All values are finite. So the predicted time never decreases with the size.
 
 use serde::{Deserialize, Serialize};
 
 use super::perturbation::Perturbation;
 use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SPEED_FLOPS_DEFAULT, TURN_S, WORK_FLOPS_DEFAULT};
 
-/// What a byte takes where no work is stated, seconds: about what memory gives.
+/// Seconds per byte if no work is stated: about the speed of memory.
 const BYTE_S: f64 = 1e-9;
-/// Sizes within this part of each other are one point; a sample's time is scaled to the point's size.
+/// Relative difference up to which sizes are one point; a sample's time is scaled to the point's size.
 pub(super) const SAME_SIZE: f64 = 0.1;
-/// Longest time that a point may state, seconds, and that is predicted.
+/// Maximum seconds that a point may state, and that is predicted.
 const SECONDS_MAX: f64 = 1e18;
-/// Larger calls by more than this are far beyond. One size, or calls that take less than this, seconds, do not tell how time goes
-/// on so far: it may all be what a call costs at least.
+/// Calls larger by more than `FAR` times are far beyond the measured sizes. A single size, or calls that take less than
+/// `RATE_S_MIN` seconds, do not show how time grows so far: they may consist of the fixed cost of a call only.
 const FAR: f64 = 10.0;
 const RATE_S_MIN: f64 = 1e-3;
-/// Largest size that a point may state, and that counts.
+/// Maximum size that a point may state, and that is used.
 const SIZE_MAX: f64 = 1e30;
 
-/// How large a call is.
+/// The problem size of a call.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Size {
     /// Its work, floating-point operations, by the function's complexity expression.
@@ -43,57 +43,57 @@ pub enum Size {
 }
 
 impl Size {
-    /// The size of a call with that work, if stated, and those bytes. What is no amount of work (negative, or not finite) is not
-    /// stated: it may come from any caller.
+    /// The size of a call with that work, if stated, and those bytes. A value that is no amount of work (negative, or not finite)
+    /// counts as not stated: any caller may send it.
     pub fn new(work_flops: Option<f64>, bytes: u64) -> Size {
         work_flops.filter(|work| is_work(*work)).map_or(Size::Bytes(bytes), Size::Work)
     }
 }
 
-/// Whether that is an amount of work, floating-point operations.
+/// True if the value is an amount of work, floating-point operations.
 pub fn is_work(flops: f64) -> bool {
     flops.is_finite() && flops >= 0.0
 }
 
-/// What was measured at one size.
+/// Measurements at one size.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Point {
     /// The size: floating-point operations or bytes.
     pub size: f64,
-    /// Time of a call alone on its server, seconds: the median of the last calls, of short ones their mean.
+    /// Time of a call alone on its server, seconds: the median of the last calls, or the mean for short ones.
     pub seconds: f64,
     /// Spread of the last calls, seconds: median of the distances from `seconds`.
     pub spread_s: f64,
-    /// Calls that went into it; 0 if only cold ones did (the first on their slots), which are better than nothing.
+    /// Number of calls behind it; 0 if there were only cold ones (the first on their slots), which are better than nothing.
     pub calls: u64,
 }
 
-/// Time against size.
+/// Time as a function of size.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Curve {
     /// Ascending by size.
     pub points: Vec<Point>,
 }
 
-/// A time that is expected.
+/// A predicted time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prediction {
     pub seconds: f64,
-    /// Spread of the calls that it rests on, seconds.
+    /// Spread of the calls behind it, seconds.
     pub spread_s: f64,
-    /// No call about as large, or larger and smaller ones, was measured.
+    /// True if no call of about that size, nor both larger and smaller ones, were measured.
     pub is_extrapolated: bool,
 }
 
 impl Curve {
-    /// A curve through these points, which are brought in order and made monotone.
+    /// Builds a curve through these points, which are sorted and made monotone.
     pub fn new(mut points: Vec<Point>) -> Curve {
         points.sort_by(|a, b| a.size.total_cmp(&b.size));
         make_monotone(&mut points);
         Curve { points }
     }
 
-    /// Whether times can be reckoned with it: what a peer or a file says may be anything.
+    /// True if times can be computed from it: a peer or a file may contain any values.
     pub fn is_sane(&self) -> bool {
         let is_time = |seconds: f64| (0.0..=SECONDS_MAX).contains(&seconds);
         self.points.len() <= MODEL_POINTS_MAX
@@ -104,15 +104,15 @@ impl Curve {
             && self.points.windows(2).all(|pair| pair[0].size < pair[1].size && pair[0].seconds <= pair[1].seconds)
     }
 
-    /// The time of a call of that size; `None` if nothing was measured. `usual_s` is what a unit of size usually takes, seconds:
-    /// tells how time goes on far beyond what was measured, where that says nothing but what a call costs at least.
+    /// Predicts the time of a call of that size; `None` if nothing was measured. `usual_s` is the usual time per unit of size,
+    /// seconds. It extrapolates far beyond the measured sizes if the measurements show only the fixed cost of a call.
     pub fn predict(&self, size: f64, usual_s: f64) -> Option<Prediction> {
         let size = countable(size);
         let (first, last) = (self.points.first()?, self.points.last()?);
         if size < first.size {
             let other = self.points.iter().find(|point| point.size >= 2.0 * first.size);
             let rate = first.seconds / first.size;
-            // No steeper than the proportion, so that nothing takes less than no time.
+            // No steeper than proportional, so that no time is negative.
             let slope = other.map_or(rate, |other| slope(first, other).min(rate));
             let seconds = first.seconds - slope * (first.size - size);
             let is_extrapolated = size < first.size * (1.0 - SAME_SIZE);
@@ -138,7 +138,7 @@ impl Curve {
         })
     }
 
-    /// Goes on with the points of another that are larger by far; they count as guessed.
+    /// Adds the points of another curve that are far larger; they count as guessed.
     fn extend(&mut self, guessed: &Curve) {
         let Some(last) = self.points.last().copied() else { return };
         let larger = guessed.points.iter().filter(|point| point.size > FAR * last.size);
@@ -146,7 +146,7 @@ impl Curve {
         self.points.extend(at_least.take(MODEL_POINTS_MAX.saturating_sub(self.points.len())));
     }
 
-    /// Calls behind it.
+    /// Number of calls behind it.
     pub fn calls(&self) -> u64 {
         self.points.iter().map(|point| point.calls).fold(0, u64::saturating_add)
     }
@@ -156,8 +156,8 @@ fn slope(a: &Point, b: &Point) -> f64 {
     (b.seconds - a.seconds) / (b.size - a.size)
 }
 
-/// Points that descend are brought to their weighted mean, as few as need be (pool adjacent violators; Ayer et al.,
-/// *Annals of Mathematical Statistics* 26, 1955).
+/// Replaces decreasing points by their weighted mean, as few as possible (pool adjacent violators; Ayer et al., *Annals of
+/// Mathematical Statistics* 26, 1955).
 fn make_monotone(points: &mut [Point]) {
     let mut pools: Vec<(f64, f64, usize)> = Vec::with_capacity(points.len());
     for point in points.iter() {
@@ -176,26 +176,26 @@ fn make_monotone(points: &mut [Point]) {
     }
 }
 
-/// How right predictions were, as calls came.
+/// Accuracy of predictions compared with measurements.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Accuracy {
-    /// Predictions that were compared.
+    /// Number of predictions compared.
     pub count: u64,
-    /// Calls among them that were far from what was expected: beyond five spreads, and a third.
+    /// Number of outliers among them: calls that differed from the prediction by more than five spreads, and by more than a third.
     pub outliers: u64,
-    /// Mean of measured / predicted, as a logarithm; old ones are forgotten exponentially.
+    /// Mean logarithm of measured / predicted; old values are forgotten exponentially.
     pub bias: f64,
-    /// Mean distance of measured / predicted from 1, as a logarithm.
+    /// Mean absolute logarithm of measured / predicted.
     pub error: f64,
 }
 
-/// No ratio of two times has a larger logarithm.
+/// Maximum logarithm of a ratio of two times.
 const LOGARITHM_MAX: f64 = 1000.0;
 /// Weight of the newest comparison, once there are many.
 const ACCURACY_WEIGHT_MIN: f64 = 0.05;
 
 impl Accuracy {
-    /// Takes in one comparison; both times must be above 0, else nothing is compared.
+    /// Adds one comparison; ignores it unless both times are above 0.
     pub fn compare(&mut self, predicted_s: f64, measured_s: f64) {
         let ratio = (measured_s / predicted_s).ln();
         if !ratio.is_finite() {
@@ -212,22 +212,22 @@ impl Accuracy {
     }
 }
 
-/// What a server is known to make of one function.
+/// The performance model of one function on a server.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FunctionModel {
     /// Seconds against work, for calls that state it.
     pub by_work: Curve,
     /// Seconds against the bytes of all arrays, for calls that state no work.
     pub by_bytes: Curve,
-    /// How much longer calls take beside others on the server.
+    /// Slowdown of calls beside others on the server.
     #[serde(default)]
     pub perturbation: Perturbation,
-    /// How right it was.
+    /// Accuracy of its predictions.
     pub accuracy: Accuracy,
 }
 
 impl FunctionModel {
-    /// Whether times can be reckoned with it.
+    /// True if times can be computed from it.
     pub fn is_sane(&self) -> bool {
         self.by_work.is_sane() && self.by_bytes.is_sane() && self.perturbation.is_sane() && self.accuracy.is_sane()
     }
@@ -236,12 +236,12 @@ impl FunctionModel {
         self.by_work.points.is_empty() && self.by_bytes.points.is_empty()
     }
 
-    /// Calls behind it.
+    /// Number of calls behind it.
     pub fn calls(&self) -> u64 {
         self.by_work.calls().saturating_add(self.by_bytes.calls())
     }
 
-    /// The time of a call of that size alone on a server of that speed; `None` if no call was measured.
+    /// Predicts a call of that size alone on a server of that speed; `None` if no call was measured.
     pub fn predict(&self, size: Size, speed_flops: Option<f64>) -> Option<Prediction> {
         match size {
             Size::Work(work) => self.by_work.predict(work, 1.0 / speed_flops.unwrap_or(SPEED_FLOPS_DEFAULT)),
@@ -255,7 +255,7 @@ impl FunctionModel {
         measured.map_or_else(|| first_guess_s(size, speed_flops), |prediction| prediction.seconds)
     }
 
-    /// The same, where each point counts as one call: machines change from run to run.
+    /// Returns the same model with each point counting as one call: machines change from run to run.
     pub fn as_one_call(mut self) -> FunctionModel {
         let points = self.by_work.points.iter_mut().chain(&mut self.by_bytes.points);
         points.for_each(|point| point.calls = point.calls.min(1));
@@ -264,15 +264,15 @@ impl FunctionModel {
         self
     }
 
-    /// Goes on with what is guessed beyond the sizes that were measured.
+    /// Adds guessed points beyond the measured sizes.
     pub fn extended(mut self, guessed: &FunctionModel) -> FunctionModel {
         self.by_work.extend(&guessed.by_work);
         self.by_bytes.extend(&guessed.by_bytes);
         self
     }
 
-    /// One model of several, each with a factor for its times: of points about as large, those with warm calls count,
-    /// by their number.
+    /// Merges several models, each with a factor for its times. Among points of about the same size, those with warm calls count,
+    /// weighted by their number.
     pub fn merge<'a>(models: impl Iterator<Item = (&'a FunctionModel, f64)> + Clone) -> FunctionModel {
         let of = |curve: fn(&FunctionModel) -> &Curve| {
             let points = models.clone().flat_map(|(model, factor)| {
@@ -298,7 +298,7 @@ impl FunctionModel {
     }
 }
 
-/// The time of a call before any was measured.
+/// Estimates the time of a call before any was measured.
 pub fn first_guess_s(size: Size, speed_flops: Option<f64>) -> f64 {
     let work = match size {
         Size::Work(work) => work,
@@ -335,29 +335,28 @@ pub(super) fn is_same_size(a: f64, b: f64) -> bool {
     (a - b).abs() <= SAME_SIZE * a.max(b)
 }
 
-/// Seconds at one size, for one about as large.
+/// Scales seconds at one size to another of about the same size.
 pub(super) fn scaled(seconds: f64, size: f64, to: f64) -> f64 {
     seconds * (to / size)
 }
 
-/// A size as curves have it: what takes next to nothing is as small as can be.
+/// Limits a size to the range that curves accept; sizes of almost nothing become the minimum.
 pub(super) fn countable(size: f64) -> f64 {
     size.clamp(1.0, SIZE_MAX)
 }
 
-/// A short call has waited for its turn if it took so many times the median,
+/// A short call has waited for its turn if it took this many times the median.
 pub(super) const WAITED: f64 = 3.0;
-/// and so many of those that are kept have to, to count.
+/// Minimum number of kept calls that must have waited to count.
 const WAITED_MIN: usize = 3;
 
-/// What calls of one size and load take: the median, or of short ones (below 0.1 s, and long enough for their disturbances to
-/// be no noise) the mean if that is longer. Processors may be given out
-/// in turns (a quota's periods): then a short call takes its own time or waits a turn more, and only the sum of several says
-/// what is left. What waited much longer than a turn was held up by something else, and one or two that waited are
-/// none of many.
+/// Typical time of calls of one size and load: the median. For short calls (below 0.1 s, but long enough that disturbances are
+/// not noise) it is the mean if that is longer. Processors may be assigned in turns (a quota's periods). Then a short call takes
+/// its own time or waits one turn more, and only the sum of several calls shows the available share. A call that waited much
+/// longer than a turn was delayed by something else, and one or two that waited among many are ignored.
 ///
 /// # Panics
-/// Without values.
+/// If there are no values.
 pub(super) fn typical(values: Vec<f64>) -> f64 {
     let middle = median(values.clone());
     if !(PACE_CALL_S_MIN..TURN_S).contains(&middle) || values.len() < 3 {
@@ -374,20 +373,20 @@ pub(super) fn typical(values: Vec<f64>) -> f64 {
     mean.max(middle)
 }
 
-/// The middle value, or the mean of the two in the middle.
+/// The middle value, or the mean of the two middle ones.
 ///
 /// # Panics
-/// Without values.
+/// If there are no values.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { 0.5 * (values[middle - 1] + values[middle]) }
 }
 
-/// The point between others that the line through its neighbours tells best.
+/// Returns the index of the inner point that the line through its neighbours predicts best.
 ///
 /// # Panics
-/// With fewer than three points.
+/// If there are fewer than three points.
 pub(super) fn least_missed(points: &[Point]) -> usize {
     let miss = |at: usize| {
         let (a, b, c) = (&points[at - 1], &points[at], &points[at + 1]);

@@ -1,7 +1,7 @@
-//! Tasks side by side: how much longer a call takes while others run on its server.
+//! Tasks side by side: the slowdown of a call while others run on its server.
 //!
-//! Processors, their caches and the way to memory are shared, so the same call takes longer beside others; how much depends on
-//! the function. Historical-trace schedulers for GridRPC reckon with the same *perturbation* (Caniou, Jeannot, *Experimental
+//! Processors, their caches and the memory bus are shared, so the same call takes longer beside others; how much depends on
+//! the function. Historical-trace schedulers for GridRPC use the same *perturbation* (Caniou, Jeannot, *Experimental
 //! study of multi-criteria scheduling heuristics for GridRPC systems*, Euro-Par 2004), there for processors in equal shares.
 //!
 //! ```text
@@ -12,27 +12,27 @@
 //!        └────────────── tasks that run at a time, itself included
 //! ```
 //!
-//! **Invariants** of one that [`Perturbation::is_sane`] accepts: tasks ascend strictly from 2, factors never descend, from 1.
+//! **Invariants** of one that [`Perturbation::is_sane`] accepts: tasks ascend strictly from 2, factors never decrease, from 1.
 
 use serde::{Deserialize, Serialize};
 
 use gridloom_base::limits::{LOADS_MAX, PACE_MAX};
 
-/// Smaller factors are noise.
+/// Minimum factor that is not noise.
 const FELT: f64 = 1.05;
 
-/// What was measured with so many tasks at a time.
+/// Measurement with a given number of concurrent tasks.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Beside {
-    /// Tasks that ran at a time, itself included: at least 2.
+    /// Number of concurrent tasks, itself included: at least 2.
     pub tasks: u32,
-    /// Time of a call, over what it takes alone.
+    /// Time of a call divided by its time alone.
     pub factor: f64,
-    /// Calls behind it.
+    /// Number of calls behind it.
     pub calls: u64,
 }
 
-/// How much longer calls of one function take beside others on one server; nothing known is no longer.
+/// Slowdown of calls of one function beside others on one server. Without measurements there is no slowdown.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Perturbation {
     /// Ascending by tasks.
@@ -40,7 +40,7 @@ pub struct Perturbation {
 }
 
 impl Perturbation {
-    /// Through these points, brought in order; factors that descend, or are below 1, are noise and raised.
+    /// Builds it from these points, sorted. Factors that decrease, or are below 1, are noise and are raised.
     pub fn new(mut points: Vec<Beside>) -> Perturbation {
         points.sort_by_key(|point| point.tasks);
         points.dedup_by_key(|point| point.tasks);
@@ -52,19 +52,19 @@ impl Perturbation {
         Perturbation { points }
     }
 
-    /// Whether times can be reckoned with it: what a peer or a file says may be anything.
+    /// True if times can be computed from it: a peer or a file may contain any values.
     pub fn is_sane(&self) -> bool {
         let all = || std::iter::once((1, 1.0)).chain(self.points.iter().map(|point| (point.tasks, point.factor)));
         let ascends = |((tasks, factor), (more, larger)): ((u32, f64), (u32, f64))| tasks < more && factor <= larger;
         self.points.len() <= LOADS_MAX && all().zip(all().skip(1)).all(ascends) && all().all(|one| one.1 <= PACE_MAX)
     }
 
-    /// Whether calls are known to take longer beside others, by more than noise.
+    /// True if calls are known to take longer beside others, by more than noise.
     pub fn is_felt(&self) -> bool {
         self.points.last().is_some_and(|last| last.factor > FELT)
     }
 
-    /// Time of a call while so many tasks run, itself included, over what it takes alone.
+    /// Time of a call while `tasks` tasks run, itself included, divided by its time alone.
     pub fn factor(&self, tasks: f64) -> f64 {
         let mut before = (1.0, 1.0);
         let mut slope = 0.0;
@@ -79,7 +79,7 @@ impl Perturbation {
         (before.1 + slope * (tasks - before.0).max(0.0)).min(PACE_MAX)
     }
 
-    /// One of several, by their calls.
+    /// Merges several, weighted by their calls.
     pub(super) fn merge<'a>(all: impl Iterator<Item = &'a Perturbation>) -> Perturbation {
         let mut points: Vec<Beside> = all.flat_map(|one| one.points.iter().copied()).collect();
         points.sort_by_key(|point| point.tasks);
@@ -99,7 +99,7 @@ impl Perturbation {
     }
 }
 
-/// Numbers of tasks that are told apart, the nearest to a mean: all up to 8, then a third apart.
+/// Returns the distinguished number of tasks nearest to a mean: all up to 8, then steps of a third.
 pub(super) fn load_of(mean: f64) -> u32 {
     let mut load = 8u32;
     if mean < 8.5 || !mean.is_finite() {

@@ -1,8 +1,8 @@
-//! Sites, and what joins them. Places with wide links among them are a site. Links between two sites that are narrower than
-//! the cards of both ends are taken to share one way.
+//! Sites, and the paths that join them. Places with wide links among them are a site. Links between two sites that are narrower
+//! than the NICs of both ends are presumed to share one path.
 //!
-//! Probes go alone, so they cannot tell one way for all from a way for each. One for all is what networks have; and a plan that counts
-//! on ways which are not there loses more than one that uses too few of them.
+//! Probes run alone, so they cannot distinguish one path for all links from a path for each. Real networks have one for all, and
+//! a plan that relies on paths that do not exist loses more than one that uses too few of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,13 @@ use gridloom_base::limits::SITE_PAIRS_MAX;
 
 use super::bottlenecks::Bottleneck;
 
-/// A link of less than this part of a card's width is narrow beside it.
+/// A link with less than this fraction of a NIC's bandwidth is narrow.
 const NARROW: f64 = 0.7;
-/// So often each place is given its site.
+/// Number of passes that assign each place to its site.
 const ROUNDS: usize = 3;
 
-/// The ways that join sites, by the bandwidths of links between places. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed, or are guesses.
+/// Finds the paths that join sites, from the bandwidths of links between places. A link that looks narrow counts only if
+/// `is_sure` is true for it: first probes are disturbed, or are guesses.
 pub(super) fn ways<P: Ord + Clone>(
     mut bandwidths: BTreeMap<(P, P), f64>,
     is_sure: impl Fn(&(P, P)) -> bool,
@@ -27,21 +28,21 @@ pub(super) fn ways<P: Ord + Clone>(
     ways_of(&both_ways(&bandwidths))
 }
 
-/// A link that was measured one way only is taken to be alike both ways.
+/// Gives a link that was measured in one direction only the same bandwidth in the other.
 fn both_ways<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> BTreeMap<(P, P), f64> {
     let back = bandwidths.iter().map(|((from, to), bandwidth)| ((to.clone(), from.clone()), *bandwidth));
     back.chain(bandwidths.iter().map(|(pair, bandwidth)| (pair.clone(), *bandwidth))).collect()
 }
 
-/// A way from one site to another, by their numbers; these hold for one [`Shared`].
+/// A path from one site to another, by site numbers, which are valid for one [`Shared`].
 pub type Way = (usize, usize);
 
-/// The narrow links between sites, by the way that they are taken to share.
+/// The narrow links between sites, by the path that they are presumed to share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Shared<P> {
     ways: BTreeMap<(P, P), Way>,
     links: BTreeMap<Way, Vec<(P, P)>>,
-    /// By the widest of their links, bytes per second.
+    /// Bandwidth of each path, that of its widest link, bytes per second.
     widths: BTreeMap<Way, f64>,
     sites: BTreeMap<P, usize>,
 }
@@ -73,34 +74,34 @@ impl<P: Ord + Clone> Shared<P> {
         Shared { ways, links: by_way, widths, sites }
     }
 
-    /// The way that a link is taken to share with others, measured or not.
+    /// The path that a link, measured or not, is presumed to share with others.
     pub fn way(&self, from: &P, to: &P) -> Option<Way> {
         let way = (*self.sites.get(from)?, *self.sites.get(to)?);
         (way.0 != way.1 && self.widths.contains_key(&way)).then_some(way)
     }
 
-    /// All ways.
+    /// All paths.
     pub fn all(&self) -> impl Iterator<Item = Way> {
         self.widths.keys().copied()
     }
 
-    /// The links of a way that were measured, in either direction.
+    /// The measured links of a path, in either direction.
     pub fn links(&self, way: Way) -> impl Iterator<Item = &(P, P)> {
         self.links.get(&way).into_iter().flatten()
     }
 
-    /// Whether two links are taken to share a way.
+    /// True if two links are presumed to share a path.
     pub(super) fn share(&self, pair: &(P, P), other: &(P, P)) -> bool {
         self.width(pair, other).is_some()
     }
 
-    /// What the way lets through that two links are taken to share, bytes per second.
+    /// Bandwidth of the path that two links are presumed to share, bytes per second.
     pub(super) fn width(&self, pair: &(P, P), other: &(P, P)) -> Option<f64> {
         let way = self.ways.get(pair).filter(|way| self.ways.get(other) == Some(way))?;
         self.widths.get(way).copied()
     }
 
-    /// The links that are taken to share the way of that one.
+    /// The links that are presumed to share the path of that one.
     pub(super) fn beside<'a>(&'a self, pair: &'a (P, P)) -> impl Iterator<Item = &'a (P, P)> {
         self.ways.keys().filter(move |other| *other != pair && self.share(pair, other))
     }
@@ -116,7 +117,7 @@ fn ways_of<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck
     }
     let mut members: BTreeMap<usize, Vec<&P>> = BTreeMap::new();
     sites.iter().for_each(|(place, site)| members.entry(*site).or_default().push(place));
-    // Of two sites, both ways or none.
+    // Between two sites, both directions or none.
     let mut left = SITE_PAIRS_MAX;
     let mut is_counted: BTreeMap<(usize, usize), bool> = BTreeMap::new();
     let mut found = Vec::new();
@@ -129,7 +130,7 @@ fn ways_of<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck
         });
         if *is_counted {
             let all = members[&a].iter().flat_map(|from| members[&b].iter().map(|to| ((*from).clone(), (*to).clone())));
-            // One of a third site may be near to both.
+            // A place of a third site may be near to both.
             let pairs = all.filter(|pair| !bandwidths.contains_key(pair) || links.is_narrow(pair)).collect();
             found.push(Bottleneck { pairs, bandwidth });
         }
@@ -137,7 +138,7 @@ fn ways_of<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck
     found
 }
 
-/// Links between places, and how wide the cards of these are at least.
+/// Links between places, and lower bounds on the bandwidth of their NICs.
 struct Links<'a, P> {
     bandwidths: &'a BTreeMap<(P, P), f64>,
     out: BTreeMap<&'a P, f64>,
@@ -156,14 +157,15 @@ impl<'a, P: Ord> Links<'a, P> {
         Links { bandwidths, out, into }
     }
 
-    /// Whether a link was measured, and is narrow beside the cards of both ends.
+    /// True if a link was measured, and is narrow compared with the NICs of both ends.
     fn is_narrow(&self, pair: &(P, P)) -> bool {
         let bandwidth = self.bandwidths.get(pair);
         bandwidth.is_some_and(|bandwidth| *bandwidth < NARROW * self.out[&pair.0].min(self.into[&pair.1]))
     }
 
-    /// The site of each place: the one to which most of its links are wide. One link that was measured beside other data, and so looks
-    /// narrow, does not split a site.
+    /// Returns the site of each place: the one to which most of its links are wide. One link that was measured beside
+    /// other data, and
+    /// so looks narrow, does not split a site.
     fn sites(&self) -> BTreeMap<&'a P, usize> {
         let mut near: BTreeMap<&P, Vec<(&P, bool)>> = BTreeMap::new();
         for (pair, bandwidth) in self.bandwidths {
@@ -176,7 +178,7 @@ impl<'a, P: Ord> Links<'a, P> {
         }
         let places: BTreeSet<&P> = self.bandwidths.keys().flat_map(|(from, to)| [from, to]).collect();
         let mut sites: BTreeMap<&P, usize> = BTreeMap::new();
-        // At first the sites of the places before it are known, then those of all.
+        // In the first pass only the sites of earlier places are known, then those of all.
         for _ in 0..ROUNDS {
             for (number, place) in places.iter().enumerate() {
                 let fitting = fitting(near.get(place).into_iter().flatten(), &sites);
@@ -188,7 +190,7 @@ impl<'a, P: Ord> Links<'a, P> {
     }
 }
 
-/// The site to which more of these links are wide than narrow, by the greatest difference.
+/// Returns the site to which more of these links are wide than narrow, by the greatest difference.
 fn fitting<'a, P: Ord + 'a>(
     near: impl Iterator<Item = &'a (&'a P, bool)>,
     sites: &BTreeMap<&P, usize>,
@@ -211,7 +213,7 @@ mod tests {
         ways(bandwidths, |_| true)
     }
 
-    /// Both ways, for each pair of places.
+    /// Links in both directions, for each pair of places.
     fn links(places: u32, bandwidth: impl Fn(u32, u32) -> f64) -> BTreeMap<(u32, u32), f64> {
         let pairs = (0..places).flat_map(|a| (0..places).filter(move |b| *b != a).map(move |b| (a, b)));
         pairs.map(|(a, b)| ((a, b), bandwidth(a.min(b), a.max(b)))).collect()
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn two_sites_share_the_way_between_them() {
-        // 0 to 2, and 3 to 5.
+        // Sites are 0 to 2, and 3 to 5.
         let found = sure(links(6, |a, b| if (a < 3) == (b < 3) { 100.0 } else { 40.0 }));
         assert_eq!(
             found.iter().map(|one| (one.pairs.len(), one.bandwidth)).collect::<Vec<_>>(),
@@ -230,7 +232,7 @@ mod tests {
 
     #[test]
     fn links_that_look_narrow_within_a_site_do_not_split_it() {
-        // 0 to 7, and 8 to 15.
+        // Sites are 0 to 7, and 8 to 15.
         let disturbed = [(3, 7), (6, 7), (9, 10), (0, 1), (8, 9), (0, 3)];
         let found = sure(links(16, |a, b| match (a < 8) == (b < 8) {
             true if disturbed.contains(&(a, b)) => 35.0,
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn links_as_wide_as_the_cards_share_nothing() {
         assert_eq!(sure(links(6, |_, _| 100.0)), []);
-        // 0 has a narrow card: the program's machine.
+        // 0 has a narrow NIC: the program's machine.
         assert_eq!(sure(links(6, |a, _| if a == 0 { 10.0 } else { 100.0 })), []);
         // 5 has a wide one.
         let found = sure(links(6, |a, b| if a == 4 && b == 5 { 1000.0 } else { 100.0 }));

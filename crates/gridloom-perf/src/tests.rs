@@ -58,7 +58,7 @@ fn cold_calls_are_forgotten_as_soon_as_there_is_better() {
     learner.learn(Size::Work(100.0), 9.0, 1.0, true);
     is_about(&learner.model(), 100.0, 9.0, false);
     learner.learn(Size::Work(1000.0), 10.0, 1.0, false);
-    // The cold point is gone: it says less of 100 than the warm one of 1000.
+    // The cold point is gone: the warm point at 1000 predicts size 100 better.
     is_about(&learner.model(), 100.0, 1.0, true);
     learner.learn(Size::Work(10.0), 7.0, 1.0, true);
     is_about(&learner.model(), 10.0, 0.1, true);
@@ -84,7 +84,7 @@ fn what_is_learned_is_monotone_and_bounded() {
 
 #[test]
 fn a_curve_of_many_sizes_keeps_its_shape() {
-    // Three times slower per unit of work where it does not fit the cache.
+    // Three times slower per unit of work once it exceeds the cache.
     let truth = |work: f64| if work < 5e5 { work * 1e-6 } else { 0.5 + (work - 5e5) * 3e-6 };
     let mut rng = SplitMix64::new(7);
     let mut learner = Learner::default();
@@ -137,7 +137,7 @@ fn times_beside_others_are_told_from_times_alone() {
         (0..calls).for_each(|_| learner.learn(Size::Work(work), spent(work, tasks), tasks, false));
         learner.model()
     };
-    // Only full servers were seen: their times are the best guess.
+    // Only full servers were observed: their times are the best guess.
     let model = call(1000.0, 4.0, 5);
     is_about(&model, 1000.0, 2.5, false);
     assert!(!model.perturbation.is_felt());
@@ -146,13 +146,13 @@ fn times_beside_others_are_told_from_times_alone() {
     let model = call(1000.0, 1.0, 1);
     is_about(&model, 1000.0, 1.0, false);
     assert!((model.perturbation.factor(4.0) - 2.5).abs() < 1e-9, "{model:?}");
-    // Another size that was only seen beside others, and one between two numbers of tasks.
+    // Another size that was only observed beside others, and one between two numbers of tasks.
     is_about(&call(2000.0, 4.0, 5), 2000.0, 2.0, false);
     is_about(&call(2000.0, 1.5, 9), 2000.0, 2.0, false);
     let model = call(1000.0, 2.0, 3);
     assert!((model.perturbation.factor(2.0) - 1.5).abs() < 1e-9 && model.is_sane(), "{model:?}");
     assert!(model.accuracy.error < 0.7, "{model:?}");
-    // What was kept holds until there is better.
+    // The stored model is used until there is a better one.
     let mut again = Learner::resume(&model);
     assert_eq!(again.model().perturbation, model.perturbation);
     (0..5).for_each(|_| again.learn(Size::Work(2000.0), 10.0, 4.0, false));
@@ -165,7 +165,7 @@ fn short_calls_take_what_they_take_in_the_mean() {
     let calls: Vec<(f64, f64)> = (0..64).map(|n| (100.0, if n % 8 == 7 { 0.072 } else { 0.004 })).collect();
     let found = learned(&calls).predict(Size::Work(100.0), None).unwrap().seconds;
     assert!((found / 0.0125 - 1.0).abs() < 0.1, "{found}");
-    // A single one counts for nothing, and two that something else held up.
+    // A single one is ignored, and so are two that something else delayed.
     is_about(&learned(&calls[..8]), 100.0, 0.004, false);
     let held_up: Vec<(f64, f64)> = (0..40).map(|n| (100.0, if n % 20 == 7 { 4.0 } else { 0.005 })).collect();
     is_about(&learned(&held_up), 100.0, 0.005, false);
@@ -176,7 +176,7 @@ fn short_calls_take_what_they_take_in_the_mean() {
 
 #[test]
 fn calls_that_overlap_in_part_are_learned_from() {
-    // 1.5 tasks in the mean, 1.9 and 1.1: all that ever comes.
+    // 1.5 tasks on average, 1.9 and 1.1: no other loads ever occur.
     let mut learner = Learner::default();
     let spent = |tasks: f64| 2.0 * (1.0 + 0.8 * (tasks - 1.0));
     (0..4).for_each(|_| learner.learn(Size::Work(1e6), 50.0, 1.0, false));
@@ -239,22 +239,22 @@ fn tiny_calls_do_not_say_what_large_ones_take() {
     let tiny = learned(&[(16.0, 9e-6)]);
     let found = tiny.predict(Size::Work(2.5e8), Some(5e9)).unwrap();
     assert!(found.is_extrapolated && found.seconds < 0.06, "{found:?}");
-    // Nor two sizes of them; and bytes.
+    // Two such sizes do not predict either, nor do bytes.
     let found = learned(&[(16.0, 9e-6), (128.0, 1e-5)]).seconds(Size::Work(2.5e8), Some(5e9));
     assert!(found < 0.06, "{found}");
     let mut learner = Learner::default();
     learner.learn(Size::Bytes(32), 18e-3, 1.0, false);
     assert!(learner.model().seconds(Size::Bytes(1_000_000), None) < 0.3);
-    // Two sizes of calls that take long enough do, on a machine where all is slow.
+    // Two sizes of calls that take long enough do, on a machine that is slow at everything.
     let found = learned(&[(1e6, 1.0), (1e7, 10.0)]).seconds(Size::Work(1e9), Some(5e9));
     assert!((found / 1000.0 - 1.0).abs() < 1e-9, "{found}");
-    // What other hosts are known to take goes before.
+    // The known times of other hosts take precedence.
     let extended = tiny.extended(&learned(&[(1e3, 2e-6), (1e8, 2e-3)]));
     assert!(extended.is_sane() && extended.seconds(Size::Work(1e8), Some(5e9)) == 2e-3, "{extended:?}");
     assert_eq!(extended.by_work.points[1].seconds, 9e-6, "no less than what was measured");
 }
 
-/// Each caller of a function states its work.
+/// Any caller of a function can state its work.
 #[test]
 fn what_is_no_work_is_not_stated() {
     let model = learned(&[(1e6, 1.0), (1e7, 10.0), (1e8, 100.0)]);

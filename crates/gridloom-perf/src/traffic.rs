@@ -1,4 +1,4 @@
-//! Transfers that have ended, remembered for a while: which of them moved at the same time over the same card.
+//! Completed transfers, kept for a while to find out which of them moved at the same time over the same NIC.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use gridloom_base::Time;
 use gridloom_base::limits::{TRAFFIC_NS_MAX, TRAFFIC_SEEN_MAX};
 use gridloom_base::time::ns_to_seconds;
 
-/// A transfer that has ended. `P` names places: hosts or nodes.
+/// A completed transfer. `P` names places: hosts or nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen<P> {
     /// Sender.
@@ -15,9 +15,9 @@ pub struct Seen<P> {
     pub to: P,
     /// Bytes moved.
     pub size_bytes: u64,
-    /// When its first byte came.
+    /// Arrival of its first byte.
     pub start: Time,
-    /// When it was whole.
+    /// Arrival of its last byte.
     pub end: Time,
 }
 
@@ -26,7 +26,7 @@ impl<P> Seen<P> {
         ns_to_seconds(self.end.since(self.start))
     }
 
-    /// Bytes of it that moved while `other` did, taken to have moved evenly.
+    /// Bytes of it that moved while `other` did, assuming a constant rate.
     pub fn bytes_during(&self, other: &Seen<P>) -> f64 {
         let both_ns = self.end.min(other.end).since(self.start.max(other.start));
         self.size_bytes as f64 * both_ns as f64 / self.end.since(self.start).max(1) as f64
@@ -35,7 +35,7 @@ impl<P> Seen<P> {
 
 #[derive(Clone, Debug)]
 pub struct Traffic<P> {
-    /// In the order in which they were told.
+    /// In the order in which they were reported.
     seen: VecDeque<Seen<P>>,
 }
 
@@ -46,7 +46,7 @@ impl<P> Default for Traffic<P> {
 }
 
 impl<P: Ord + Clone> Traffic<P> {
-    /// Remembers one more, and forgets those that ended too long ago to have moved beside one that ends now.
+    /// Adds a transfer, and forgets those that ended too long ago to overlap with one that ends now.
     pub fn add(&mut self, now: Time, seen: Seen<P>) {
         let is_old = |old: &Seen<P>| now.since(old.end) > TRAFFIC_NS_MAX;
         while self.seen.len() >= TRAFFIC_SEEN_MAX || self.seen.front().is_some_and(is_old) {
@@ -55,7 +55,7 @@ impl<P: Ord + Clone> Traffic<P> {
         self.seen.push_back(seen);
     }
 
-    /// Bytes that others moved while `seen` did, over its sender's card or over its receiver's: the larger of the two.
+    /// Bytes that others moved while `seen` did, over its sender's NIC or its receiver's: the larger of the two.
     pub fn beside(&self, seen: &Seen<P>) -> f64 {
         let others = |is_there: fn(&Seen<P>, &Seen<P>) -> bool| {
             let there = self.seen.iter().filter(|other| *other != seen && is_there(other, seen));
@@ -64,7 +64,7 @@ impl<P: Ord + Clone> Traffic<P> {
         others(|other, seen| other.from == seen.from).max(others(|other, seen| other.to == seen.to))
     }
 
-    /// Bytes that others moved while `seen` did, over other cards, by sender and receiver.
+    /// Bytes that others moved while `seen` did, over other NICs, by sender and receiver.
     pub fn elsewhere(&self, seen: &Seen<P>) -> BTreeMap<(P, P), f64> {
         let mut moved = BTreeMap::new();
         for other in self.seen.iter().filter(|other| other.from != seen.from && other.to != seen.to) {
@@ -91,11 +91,11 @@ mod tests {
         let mut traffic = Traffic::default();
         let all = [
             seen(1, 2, 100, 0, 10),
-            // Half of it meanwhile, from the same sender.
+            // Half of it overlaps, from the same sender.
             seen(1, 3, 60, 5, 15),
-            // To the same receiver, the whole of it meanwhile.
+            // All of it overlaps, to the same receiver.
             seen(4, 2, 50, 2, 4),
-            // Elsewhere, at another time, and the other way.
+            // Elsewhere, at another time, and in the opposite direction.
             seen(6, 5, 1000, 0, 10),
             seen(1, 2, 70, 10, 12),
             seen(2, 1, 80, 0, 10),

@@ -1,18 +1,18 @@
-//! Links that were not measured, by those that were: the network is taken for a tree.
+//! Estimates unmeasured links from measured ones, assuming that the network is a tree.
 //!
-//! In a tree of links, what two places have between them is the narrowest link of the one way that joins them. So a pair that
-//! was not measured is given the narrowest link of the widest way over measured ones, and likewise the longest latency of
-//! the way whose longest is least. Two sites of which one pair is measured are known to be far apart with all their hosts.
+//! In a tree of links, the bandwidth between two places is that of the narrowest link of the only path between them. So a pair
+//! that was not measured is given the narrowest link of the widest path over measured ones, and likewise the longest latency of
+//! the path whose longest latency is smallest. If one pair of two sites is measured, all their hosts are known to be far apart.
 //!
 //! Source: Ramasubramanian et al., *On the treeness of internet latency and bandwidth*, SIGMETRICS 2009, sections 2 and 5: both
-//! are close to tree metrics. Of the trees, this is the ultrametric one that single linkage makes (Gower, Ross, *Minimum
+//! are close to tree metrics. This is the ultrametric tree of single linkage (Gower, Ross, *Minimum
 //! spanning trees and single linkage cluster analysis*, Applied Statistics 18(1), 1969).
 
 use std::collections::BTreeMap;
 
 use super::LinkEstimate;
 
-/// What is expected of the link between any two places. `P` names places.
+/// Estimates of the link between any two places. `P` names places.
 #[derive(Debug)]
 pub struct Tree<P> {
     numbers: BTreeMap<P, usize>,
@@ -23,7 +23,7 @@ pub struct Tree<P> {
 }
 
 impl<P: Ord + Clone> Tree<P> {
-    /// Of what was measured, and of guesses, which join places that nothing better joins.
+    /// Builds the tree from measured links, and from guesses for places that no measured link joins.
     pub fn new(
         measured: impl IntoIterator<Item = ((P, P), LinkEstimate)>,
         guessed: impl IntoIterator<Item = ((P, P), LinkEstimate)>,
@@ -46,23 +46,23 @@ impl<P: Ord + Clone> Tree<P> {
         Tree { numbers, measured, bandwidths, latencies, usual }
     }
 
-    /// The number of a place, for the other functions; `None` if no link of it is known.
+    /// Returns the number of a place, for the other functions; `None` if none of its links is known.
     pub fn number(&self, place: &P) -> Option<usize> {
         self.numbers.get(place).copied()
     }
 
-    /// The link if it was measured: one that was so one way only is taken to be alike both ways.
+    /// Returns the link if it was measured. One measured in one direction only is assumed to be the same in the other.
     pub fn measured(&self, from: Option<usize>, to: Option<usize>) -> Option<LinkEstimate> {
         let (from, to) = (from?, to?);
         self.measured.get(&(from, to)).or_else(|| self.measured.get(&(to, from))).copied()
     }
 
-    /// The median of what was measured, if anything was.
+    /// The median of the measured links, if there are any.
     pub fn usual(&self) -> Option<LinkEstimate> {
         self.usual
     }
 
-    /// What is expected of a link, measured or not; [`LinkEstimate::UNMEASURED`] if nothing joins the two.
+    /// The estimate of a link, measured or not; [`LinkEstimate::UNMEASURED`] if nothing joins the two.
     pub fn link(&self, from: Option<usize>, to: Option<usize>) -> LinkEstimate {
         let supposed = || {
             let (from, to) = (from?, to?);
@@ -79,11 +79,11 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Clusters of places, joined in the order of what joins them, the least first. The tree is one of union by size, so that it is
-/// low.
+/// Clusters of places, joined in ascending order of the values that join them. The tree is built by union by size, so its height
+/// is small.
 #[derive(Debug)]
 struct Linkage {
-    /// The place that each was joined to, and by what.
+    /// The place that each place was joined to, and the joining value.
     joined: Vec<Option<(usize, f64)>>,
 }
 
@@ -111,10 +111,10 @@ impl Linkage {
         place
     }
 
-    /// What joined the clusters of two places; `None` if nothing did.
+    /// The value that joined the clusters of two places; `None` if nothing did.
     fn between(&self, mut a: usize, mut b: usize) -> Option<f64> {
         let mut last = f64::NEG_INFINITY;
-        // What was joined later was joined by more: the one that was joined first goes up.
+        // Later joins have larger values: move up the place that was joined first.
         while a != b {
             let next = match (self.joined[a], self.joined[b]) {
                 (Some((above, by)), Some((_, other))) if by <= other => (above, b, by),
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_way_found_is_the_widest_one() {
-        // A ring with one narrow link, and a chord: by brute force over all ways (Floyd, Warshall).
+        // A ring with one narrow link, and a chord: by brute force over all paths (Floyd, Warshall).
         let edges = [(0, 1, 9.0), (1, 2, 8.0), (2, 3, 1.0), (3, 4, 7.0), (4, 5, 6.0), (5, 0, 3.0), (1, 4, 2.0)];
         let tree = Tree::new(edges.map(|(a, b, w)| ((a, b), link(w, 1.0 / w))), []);
         let mut widest = [[0.0_f64; 6]; 6];

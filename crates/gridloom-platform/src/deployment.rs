@@ -1,6 +1,6 @@
 //! Deployment files: which function runs as a process on which host.
 //!
-//! Read from SimGrid's XML (`actor`, or `process` as it was spelled) and from TOML:
+//! Read from SimGrid's XML (`actor`, or the older `process`) and from TOML:
 //!
 //! ```toml
 //! [[process]]
@@ -31,20 +31,20 @@ pub struct Process {
     pub function: String,
     /// Arguments after the name.
     pub arguments: Vec<String>,
-    /// When it starts, seconds; `None` is at once.
+    /// Start time, seconds; `None` means at once.
     pub start_time: Option<f64>,
-    /// When it is killed, seconds.
+    /// Kill time, seconds.
     pub kill_time: Option<f64>,
-    /// Whether it starts again when its host comes back after a failure.
+    /// True if it restarts when its host recovers from a failure.
     pub restart: bool,
-    /// What else the file says of it.
+    /// Other properties in the file.
     pub properties: BTreeMap<String, String>,
-    /// The program that a real process runs, with its words; empty for the program of the command line.
+    /// Program and arguments that a real process runs; empty for the program of the command line.
     #[serde(default)]
     pub program: Vec<String>,
 }
 
-/// Where a process stands in its file: line and column of each part of its entry, from 1.
+/// Position of a process in its file: line and column of each part of its entry, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Places {
     pub entry: (u32, u32),
@@ -59,15 +59,15 @@ pub struct Places {
 /// Reads a deployment: SimGrid's XML if it starts with `<`, otherwise TOML.
 ///
 /// # Errors
-/// The first mistake of the file, with its place.
+/// The first mistake in the file, with its position.
 pub fn parse(text: &str, file_name: &str) -> Result<Vec<Process>, PlatformError> {
     Ok(parse_with_places(text, file_name)?.into_iter().map(|(process, _)| process).collect())
 }
 
-/// As [`parse`], with the places of all processes.
+/// Same as [`parse`], with the positions of all processes.
 ///
 /// # Errors
-/// As [`parse`].
+/// Same as [`parse`].
 pub fn parse_with_places(text: &str, file_name: &str) -> Result<Vec<(Process, Places)>, PlatformError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let result = if text.trim_start().starts_with('<') {
@@ -101,7 +101,7 @@ fn from_xml(root: &Element) -> Result<Vec<(Process, Places)>, PlatformError> {
                 other => return Err(child.error(format!("element '{other}' is unknown in an actor"))),
             }
         }
-        // Of attributes no place is known but their element's.
+        // The position of an attribute is not known, only that of its element.
         let entry = element.place;
         let first = element.children.iter().find(|child| child.name == "argument");
         let arguments_place = first.map_or(entry, |argument| argument.place);
@@ -121,7 +121,7 @@ fn from_xml(root: &Element) -> Result<Vec<(Process, Places)>, PlatformError> {
     Ok(processes)
 }
 
-/// SimGrid writes a negative date for none.
+/// In SimGrid's files, a negative date means none.
 fn date_of(element: &Element, attribute: &str) -> Result<Option<f64>, PlatformError> {
     match element.number(attribute, Some(-1.0), units::time)? {
         seconds if seconds < 0.0 => Ok(None),

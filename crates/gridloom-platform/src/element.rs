@@ -1,4 +1,4 @@
-//! Hosts, links, and the way from one host to another.
+//! Hosts, links, and the route from one host to another.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,16 @@ pub struct HostId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct LinkId(pub u32);
 
-/// The link from any host to itself, where the platform gives no other: `__loopback__`, link 0 of every platform.
+/// The link from a host to itself if the platform gives no other: `__loopback__`, link 0 of every platform.
 pub const LOOPBACK: LinkId = LinkId(0);
 
-/// How flows that cross a link at the same time share it. A split-duplex link is two shared ones, `NAME_UP` and
-/// `NAME_DOWN`.
+/// How concurrent flows share a link. A split-duplex link is two shared ones, `NAME_UP` and `NAME_DOWN`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharing {
-    /// The flows together get the bandwidth.
+    /// All flows together get the bandwidth.
     Shared,
-    /// Each flow gets up to the bandwidth: a backbone too wide to be filled.
+    /// Each flow gets up to the full bandwidth: a backbone too wide to be saturated.
     Fatpipe,
 }
 
@@ -34,7 +33,7 @@ pub struct Host {
     /// Speed of one core, in floating-point operations per second.
     pub speed_flops: f64,
     pub cores: u32,
-    /// What else the file says of it.
+    /// Other properties in the file.
     pub properties: BTreeMap<String, String>,
 }
 
@@ -50,14 +49,14 @@ pub struct Link {
     pub sharing: Sharing,
 }
 
-/// The way from one host to another.
+/// The route from one host to another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Route {
-    /// The links crossed, in order.
+    /// The links that it crosses, in order.
     pub links: Vec<LinkId>,
     /// Sum of the links' latencies, plus the distance in a zone with coordinates. Seconds.
     pub latency_s: f64,
 }
 
-/// Hosts, routers, links and zones of one platform: ids are 32 bits, and memory is bounded.
+/// Maximum number of hosts, routers, links and zones of one platform: ids are 32 bits, and memory is bounded.
 pub(crate) const ELEMENTS_MAX: usize = 16_000_000;

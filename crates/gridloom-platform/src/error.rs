@@ -1,34 +1,34 @@
-//! What is wrong with a platform or deployment file, and where.
+//! Errors in a platform or deployment file, with their positions.
 //!
-//! Every message names the value that was met, and the names that would have been right.
+//! Every message names the wrong value, and the names that would have been right.
 
 use std::fmt;
 
 use gridloom_base::Shown;
 
-/// A mistake in a platform or deployment, with its place in the file.
+/// A mistake in a platform or deployment, with its position in the file.
 ///
-/// Prints as `star.toml:12:3: unknown host 'x'; known hosts: a, b`. A mistake that comes from no file (a builder call,
+/// Prints as `star.toml:12:3: unknown host 'x'; known hosts: a, b`. A mistake that is not in a file (a builder call,
 /// a route that does not exist) has an empty file name and line 0, which are not printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlatformError {
-    /// Name of the file as the caller gave it.
+    /// Name of the file, as given by the caller.
     pub file: String,
-    /// Line, from 1; 0 when it is not known.
+    /// Line, from 1; 0 if it is not known.
     pub line: u32,
-    /// Column in characters, from 1; 0 when it is not known.
+    /// Column in characters, from 1; 0 if it is not known.
     pub column: u32,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
 }
 
 impl PlatformError {
-    /// A mistake without a known place (yet: see [`PlatformError::at`]).
+    /// Creates an error without a position (yet: see [`PlatformError::at`]).
     pub fn new(message: impl Into<String>) -> PlatformError {
         PlatformError { file: String::new(), line: 0, column: 0, message: message.into() }
     }
 
-    /// The same mistake at a place, unless it has one already.
+    /// Adds a position, unless the error has one already.
     #[must_use]
     pub fn at(mut self, file: &str, (line, column): (u32, u32)) -> PlatformError {
         if self.file.is_empty() {
@@ -43,7 +43,7 @@ impl PlatformError {
 
 impl fmt::Display for PlatformError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Names in files come from others.
+        // Names in files are untrusted.
         let (file, message) = (Shown(&self.file), Shown(&self.message));
         match (self.file.is_empty(), self.line) {
             (true, 0) => write!(f, "{message}"),
@@ -56,7 +56,7 @@ impl fmt::Display for PlatformError {
 
 impl std::error::Error for PlatformError {}
 
-/// `unknown host 'x'; known hosts: a, b`: all known names when they are few, otherwise those most like the wrong one.
+/// `unknown host 'x'; known hosts: a, b`: all known names if they are few, otherwise those most similar to the wrong one.
 pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = known.collect();
     let many = what.replace(" or ", "s or ") + "s";
@@ -78,11 +78,11 @@ pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'
     }
 }
 
-/// Up to so many known names are all shown.
+/// Maximum number of known names that are all shown.
 const NAMES_SHOWN_MAX: usize = 8;
-/// Names so many edits apart count as alike.
+/// Maximum edit distance of similar names.
 const DISTANCE_MAX: usize = 2;
-/// Longer names are compared by their beginning only, so that hostile files cannot make an error expensive.
+/// Longer names are compared by their first characters only, so that hostile files cannot make an error expensive.
 const COMPARED_CHARS_MAX: usize = 64;
 
 /// Edit distance (Levenshtein) between the beginnings of two names.

@@ -1,13 +1,13 @@
-//! Machines, links and the routes between them: what a plan is made for and a simulation runs on.
+//! Machines, links and the routes between them: the input of mapping and simulation.
 //!
-//! A [`Platform`] is read from our TOML or from SimGrid's XML, or put together with a [`PlatformBuilder`]. It is
-//! immutable and checked. Every route names links that exist, every gateway lies in its zone, every number is finite and
+//! A [`Platform`] is read from our TOML or from SimGrid's XML, or built with a [`PlatformBuilder`]. It is
+//! immutable and checked. Every route names links that exist, every gateway is inside its zone, every number is finite and
 //! has the right sign.
 //!
-//! Routes are computed when asked for, from the zones of the file. Nothing quadratic is kept for clusters, so callers
-//! that ask often keep the answers.
+//! Routes are computed on demand, from the zones of the file. Nothing quadratic is stored for clusters, so callers
+//! with frequent queries cache the routes.
 //!
-//! It does not model sharing or time (that is `flow`); it only reads profiles and keeps them.
+//! It does not model sharing or time (that is `flow`); it only reads profiles and stores them.
 //!
 //! Source of the XML format and of route resolution: SimGrid 4.1, DTD 4.1.
 
@@ -34,11 +34,11 @@ pub use platform::Platform;
 pub use profile::{Profile, ProfileKind, ProfileTarget};
 
 impl Platform {
-    /// Reads a platform from text: SimGrid's XML if it starts with `<`, otherwise our TOML. `load` gives the text of
+    /// Reads a platform from text: SimGrid's XML if it starts with `<`, otherwise our TOML. `load` returns the text of
     /// another file that this one names, relative to it.
     ///
     /// # Errors
-    /// The first mistake of the file, with its place.
+    /// The first mistake in the file, with its position.
     pub fn parse(
         text: &str,
         file_name: &str,

@@ -1,9 +1,9 @@
-//! What a platform is made of, zone by zone: for code that prints or draws it.
+//! The structure of a platform, zone by zone, for code that prints or draws it.
 //!
-//! An [`Outline`] says what lies in a zone and how that is joined, as the file said it. [`Platform::route`] gives routes
+//! An [`Outline`] has the members of a zone and how they are joined, as given in the file. [`Platform::route`] returns routes
 //! between any two hosts. A route that leads back through the same links is one [`OutlineLink`].
 //!
-//! **Invariant:** an outline is linear in what the file says (a fat tree: in its cables), never in pairs of hosts.
+//! **Invariant:** an outline is linear in the size of the file (a fat tree: in its cables), never in pairs of hosts.
 
 use std::collections::BTreeMap;
 
@@ -13,70 +13,70 @@ use crate::route::net::Zone;
 use crate::route::point::{Edge, PointId, PointKind, ZoneId};
 use crate::route::routing::{Routing, Spoke};
 
-/// A zone, with all inside of it.
+/// A zone with its contents.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outline {
-    /// Its name; that of the outermost, which no file names, is `_world_`.
+    /// Its name. The outermost zone, which no file names, is `_world_`.
     pub name: String,
-    /// What lies directly in it, in the order of the file.
+    /// Its direct members, in the order of the file.
     pub members: Vec<Member>,
     /// How its members are joined.
     pub shape: Shape,
-    /// One-way routes that win over those of the shape.
+    /// One-way routes that take precedence over those of the shape.
     pub bypasses: Vec<Bypass>,
 }
 
-/// What lies in a zone.
+/// A member of a zone.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Member {
     /// A machine.
     Host(HostId),
-    /// A name that routes lead through.
+    /// A router: a name that routes lead through.
     Router(String),
-    /// A zone inside.
+    /// A nested zone.
     Zone(Outline),
 }
 
 /// How the members of a zone are joined. Numbers of members are indices of [`Outline::members`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
-    /// By routes: each pair's own, or chains of them.
+    /// By routes: one for each pair, or chains of routes.
     Routes {
-        /// The word for it: full, Floyd, Dijkstra.
+        /// Name of the routing: full, Floyd, Dijkstra.
         routing: &'static str,
         /// The routes of the file, without those from a member to itself.
         ways: Vec<OutlineLink>,
     },
     /// Through a hub.
     Star(Vec<Arm>),
-    /// Through a hub, and as far as their places are apart.
+    /// Through a hub, with latency by distance of coordinates.
     Vivaldi {
         /// Links of members to the hub, if they have any.
         arms: Vec<Arm>,
-        /// Of each member: x and y in milliseconds, and the height above the plane.
+        /// Coordinates of each member: x and y in milliseconds, and the height above the plane.
         places: Vec<Option<[f64; 3]>>,
     },
     /// Levels of switches above the hosts.
     FatTree {
-        /// Hosts, then switches of each level.
+        /// Number of hosts, then of switches of each level.
         level_sizes: Vec<usize>,
         /// The lower node, the upper one and the link up; nodes are counted from the hosts upwards.
         cables: Vec<(usize, usize, LinkId)>,
     },
-    /// A grid with joined ends.
+    /// A grid whose ends are joined.
     Torus {
         sizes: Vec<usize>,
-        /// One of the links, which are all alike.
+        /// One of the links, all of which are alike.
         link: Option<LinkId>,
     },
     /// Groups of chassis of blades of hosts.
     Dragonfly {
-        /// Groups; chassis of each; blades of each of those; hosts of each of those.
+        /// Number of groups, of chassis per group, of blades per chassis, and of hosts per blade.
         counts: [usize; 4],
         /// One link of each kind: local, green (blades of a chassis), black (chassis), blue (groups).
         links: [Option<LinkId>; 4],
     },
-    /// By nothing.
+    /// Not joined.
     Apart,
 }
 
@@ -89,11 +89,11 @@ pub struct OutlineLink {
     pub to: usize,
     /// The links, in order.
     pub links: Vec<LinkId>,
-    /// Whether the same links, or their other directions, lead back.
+    /// True if the same links, or their opposite directions, lead back.
     pub both_ways: bool,
 }
 
-/// What joins a member to the hub of a star.
+/// The links between a member and the hub of a star.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Arm {
     /// Number of the member.
@@ -104,19 +104,19 @@ pub struct Arm {
     pub down: Vec<LinkId>,
 }
 
-/// A one-way route that wins over the others.
+/// A one-way route that takes precedence over others.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bypass {
     /// Name of the host, router or zone where it begins.
     pub from: String,
-    /// Name of that where it ends.
+    /// Name of the host, router or zone where it ends.
     pub to: String,
     /// The links, in order.
     pub links: Vec<LinkId>,
 }
 
 impl Outline {
-    /// Hosts in it, however deep.
+    /// Number of hosts in it, at any depth.
     pub fn host_count(&self) -> usize {
         let of_member = |member: &Member| match member {
             Member::Host(_) => 1,
@@ -126,7 +126,7 @@ impl Outline {
         self.members.iter().map(of_member).sum()
     }
 
-    /// The hosts among its members, without those of the zones in it.
+    /// Its direct member hosts, without those of nested zones.
     pub fn own_hosts(&self) -> Vec<HostId> {
         let host = |member: &Member| match member {
             Member::Host(id) => Some(*id),
@@ -135,7 +135,7 @@ impl Outline {
         self.members.iter().filter_map(host).collect()
     }
 
-    /// The word for how its members are joined.
+    /// Name of the routing that joins its members.
     pub fn routing(&self) -> &'static str {
         match &self.shape {
             Shape::Routes { routing, .. } => routing,
@@ -150,7 +150,7 @@ impl Outline {
 }
 
 impl Platform {
-    /// The outermost zone with all inside of it. If it holds nothing but one zone, that zone.
+    /// Returns the outermost zone with its contents. If it contains only one zone, returns that zone.
     pub fn outline(&self) -> Outline {
         let mut outline = self.outline_of(ZoneId(0));
         let only = if outline.members.len() == 1 { outline.members.pop() } else { None };
@@ -163,7 +163,7 @@ impl Platform {
         }
     }
 
-    /// The name of a link without `_UP` and `_DOWN`, if it is a direction of a split-duplex one.
+    /// Returns the name of a link, without `_UP` or `_DOWN` if it is a direction of a split-duplex link.
     pub fn cable_name(&self, link: LinkId) -> &str {
         let name = &self.links[link.0 as usize].name;
         let cable = name.strip_suffix("_UP").or_else(|| name.strip_suffix("_DOWN"));

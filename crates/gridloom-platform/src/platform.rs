@@ -18,7 +18,7 @@ pub struct Platform {
     pub(crate) link_names: BTreeMap<String, LinkId>,
     pub(crate) host_points: Vec<PointId>,
     pub(crate) host_places: Vec<(u32, u32)>,
-    /// Empty if it was built without one.
+    /// Name of the file; empty if it was built without one.
     pub(crate) file: String,
     pub(crate) net: Net,
     pub(crate) config: BTreeMap<String, String>,
@@ -26,7 +26,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// An error about a host, with the place where the file defines it: for the code that reads its properties.
+    /// Returns an error about a host, with the position of its definition in the file, for code that reads its properties.
     ///
     /// # Panics
     /// If the host is not one of this platform.
@@ -54,7 +54,7 @@ impl Platform {
         self.link_names.get(name).copied()
     }
 
-    /// The same with latency 0 of these links, at all times.
+    /// Returns the same platform with latency 0 of these links, at all times.
     ///
     /// # Panics
     /// If a link is not one of this platform.
@@ -70,7 +70,7 @@ impl Platform {
         self
     }
 
-    /// How elements change over time, in the order of the file.
+    /// Changes of elements over time, in the order of the file.
     pub fn profiles(&self) -> &[Profile] {
         &self.profiles
     }
@@ -80,11 +80,11 @@ impl Platform {
         &self.config
     }
 
-    /// The way from `src` to `dst`, computed from the zones at each call. From a host to itself it is the loopback
-    /// link, unless the platform says otherwise.
+    /// Returns the route from `src` to `dst`, computed from the zones on each call. From a host to itself it is the loopback
+    /// link, unless the platform gives another route.
     ///
     /// # Errors
-    /// The platform joins the two by no route.
+    /// The platform has no route between the two.
     ///
     /// # Panics
     /// If a host is not one of this platform.

@@ -1,17 +1,17 @@
-//! Profiles: how the speed, bandwidth, latency or state of an element changes over time.
+//! Profiles: changes of the speed, bandwidth, latency or state of an element over time.
 //!
 //! Format (SimGrid's): lines `date value`, dates in seconds, not decreasing; `#` and `%` start comments.
-//! `PERIODICITY p` starts the list again every `p` seconds, `LOOPAFTER d` starts it again `d` seconds after its last
-//! event. Random profiles (`STOCHASTIC`) are refused.
+//! `PERIODICITY p` restarts the list every `p` seconds, `LOOPAFTER d` restarts it `d` seconds after its last
+//! event. Random profiles (`STOCHASTIC`) are rejected.
 //!
-//! This module reads them; what an event does is the simulator's business.
+//! This module reads profiles; the simulator applies their events.
 
 use serde::{Deserialize, Serialize};
 
 use crate::element::{HostId, LinkId};
 use gridloom_base::limits::PROFILE_LOOP_S_MIN;
 
-/// What a profile changes.
+/// The element that a profile changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileTarget {
@@ -19,11 +19,11 @@ pub enum ProfileTarget {
     Link(LinkId),
 }
 
-/// Which quantity a profile changes.
+/// The quantity that a profile changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileKind {
-    /// Multiplies a host's speed.
+    /// A factor of a host's speed.
     Speed,
     /// A link's bandwidth, bytes per second.
     Bandwidth,
@@ -33,24 +33,24 @@ pub enum ProfileKind {
     State,
 }
 
-/// How one quantity of one element changes over time. Before the first event the nominal value holds.
+/// The changes of one quantity of one element over time. Before the first event, the quantity has its nominal value.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Profile {
     /// The element.
     pub target: ProfileTarget,
     /// The quantity.
     pub kind: ProfileKind,
-    /// Dates in seconds and the values from then on.
+    /// Dates in seconds, and the values from then on.
     pub events: Vec<(f64, f64)>,
-    /// So long after the last event the list starts again with its date 0; `None` if it does not.
+    /// Seconds after the last event at which the list restarts with its date 0; `None` if it does not repeat.
     pub loop_after_s: Option<f64>,
 }
 
-/// Dates and values, and after how long they start again.
+/// Dates and values, and the time after which they restart.
 type Events = (Vec<(f64, f64)>, Option<f64>);
 
-/// The events of a profile's text, and after how long it starts again. `periodicity_s` as given beside the text; 0 or
-/// less is none.
+/// Parses the text of a profile into events, and the time after which it restarts. `periodicity_s` is the period given
+/// outside of the text; 0 or less is none.
 pub(crate) fn parse(text: &str, periodicity_s: f64) -> Result<Events, String> {
     let mut events: Vec<(f64, f64)> = Vec::new();
     let mut periodicity_s = (periodicity_s > 0.0).then_some(periodicity_s);
@@ -92,14 +92,14 @@ pub(crate) fn parse(text: &str, periodicity_s: f64) -> Result<Events, String> {
     Ok((events, loop_after_s))
 }
 
-/// Refuses a loop that takes no time, or so little that following it would never come to an end.
+/// Rejects a loop that takes no time, or so little that following it would never end.
 pub(crate) fn check_loop(events: &[(f64, f64)], loop_after_s: Option<f64>) -> Result<(), String> {
     let (Some((last_s, _)), Some(loop_after_s)) = (events.last(), loop_after_s) else { return Ok(()) };
     let span_s = last_s + loop_after_s;
     if span_s < PROFILE_LOOP_S_MIN {
         return Err(format!(
-            "the profile starts again every {span_s} s; a loop must take at least {PROFILE_LOOP_S_MIN} s: let it start \
-             again later, or leave the loop out"
+            "the profile restarts every {span_s} s; a loop must take at least {PROFILE_LOOP_S_MIN} s: let it restart \
+             later, or leave the loop out"
         ));
     }
     Ok(())

@@ -138,7 +138,7 @@ fn xml_mistakes_have_a_place() {
     refused(&route("src='a' dst='x'", "id='l'"), "p:6:1: route 'dst': unknown host or router 'x'");
     refused(&route("src='a' dst='b'", "id='m'"), "p:6:24: unknown link 'm'; known links: l");
     refused(&route("src='a' dst='b'", "id='l' direction='UP'"), "p:6:24: link 'l' is not split-duplex");
-    refused(&route("src='a' dst='z'", "id='l'"), "p:6:1: 'z' does not lie in zone 'z'");
+    refused(&route("src='a' dst='z'", "id='l'"), "p:6:1: 'z' is not in zone 'z'");
     refused(&zone("<link id='l' bandwidth='-1Bps'/>"), "p:4:1: bandwidth of link 'l' is -1 B/s");
     refused(
         &zone("<link id='l' bandwidth='nan'/>"),
@@ -168,7 +168,7 @@ fn gateways_must_lie_in_their_zone() {
         ))
     };
     assert_eq!(names(&read(&text("b")).unwrap(), "b", "a"), ["l"]);
-    refused(&text("a"), "p:4:1: gateway 'a' does not lie in zone 'v'");
+    refused(&text("a"), "p:4:1: gateway 'a' is not in zone 'v'");
     refused(&text("v"), "p:4:1: gateway 'v' is a zone; it must be a host or router");
     refused(&text("x"), "p:4:1: zoneRoute 'gw_dst': unknown gateway 'x'");
 }
@@ -352,7 +352,7 @@ fn toml(text: &str) -> Result<Platform, PlatformError> {
     Platform::parse(text, "p.toml", &mut |_| Err("no files".to_owned()))
 }
 
-/// The error of an XML zone with that content; it stands on line 2.
+/// The error of an XML zone with that content, which is on line 2.
 fn wrong_zone(content: &str) -> String {
     let text = format!("<platform version='4.1'><zone id='z' routing='Full'>\n{content}</zone></platform>");
     Platform::parse(&text, "z.xml", &mut |_| Ok("0 1\nLOOPAFTER 0\n".to_owned())).unwrap_err().to_string()
@@ -365,13 +365,13 @@ fn what_would_be_dropped_is_refused_with_its_place() {
     let cases = [
         (cluster("sharing_policy='SHRED'"), "z.xml:2:1: sharing policy 'SHRED' is unknown"),
         (cluster("sharing_policy='FATPIPE'"), "z.xml:2:1: links of a cluster are SHARED or SPLITDUPLEX"),
-        (cluster("state_file='f'"), "z.xml:2:1: profile 'f': the profile starts again every 0 s"),
-        ("<host id='a' speed='1Gf' speed_file='f'/>".into(), "z.xml:2:1: profile 'f': the profile starts again every 0 s"),
+        (cluster("state_file='f'"), "z.xml:2:1: profile 'f': the profile restarts every 0 s"),
+        ("<host id='a' speed='1Gf' speed_file='f'/>".into(), "z.xml:2:1: profile 'f': the profile restarts every 0 s"),
         ("<link id='l' bandwidth='1'><foo/></link>".into(), "z.xml:2:28: element 'foo' is unknown in a link"),
         ("<host id='a' speed='1Gf'/> junk".into(), "z.xml:1:25: there is text in element 'zone', which has none: 'junk'"),
         (
             "<zone id='v' routing='Vivaldi'>\n<zone id='w' routing='Vivaldi'/></zone>".into(),
-            "z.xml:3:1: zone 'w' lies in a Vivaldi zone and has no way in: give it a router 'router_w' with coordinates",
+            "z.xml:3:1: zone 'w' is in a Vivaldi zone and has no gateway: give it a router 'router_w' with coordinates",
         ),
         (
             "<zone id='x' routing='Full'><host id='a' speed='1f'/></zone><zone id='y' routing='Full'><host id='b' speed='1f'/></zone>\n\
@@ -428,7 +428,7 @@ fn ranges_of_a_name_are_combined_and_profiles_take_units() {
     assert!(toml(&many).unwrap_err().to_string().contains("names more than 16000000 hosts"));
     let host = "[[host]]\nname = 'a'\nspeed = 1\n[[profile]]\nhost = 'a'\nkind = 'speed'\nevents = [[0, 1]]\n";
     let error = toml(&format!("{host}loop_after = 0\n")).unwrap_err().to_string();
-    assert!(error.contains(":8:14: the profile starts again every 0 s"), "{error}");
+    assert!(error.contains(":8:14: the profile restarts every 0 s"), "{error}");
 }
 
 #[test]

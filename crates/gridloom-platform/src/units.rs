@@ -1,6 +1,6 @@
-//! Numbers with units, as SimGrid writes them: `2Gf`, `100Mbps`, `59.904us`. Bandwidths may end in `/s`, too.
+//! Numbers with units, in SimGrid's notation: `2Gf`, `100Mbps`, `59.904us`. Bandwidths may end in `/s`, too.
 //!
-//! Case matters, and the unit follows the number at once. Without unit: flop/s, bytes per second, seconds.
+//! Case matters, and the unit follows the number without a space. Without unit: flop/s, bytes per second, seconds.
 //!
 //! | quantity | units | prefixes |
 //! |---|---|---|
@@ -71,7 +71,7 @@ fn byte_factor(unit: &str) -> Option<f64> {
         Some(short) => (short, 1024.0),
         None => (prefix, 1e3),
     };
-    // SimGrid takes both k and K for 1024.
+    // SimGrid accepts both k and K for 1024.
     let short = if base == 1024.0 && short == "K" { "k" } else { short };
     let found = PREFIXES.iter().position(|(letter, _)| *letter == short)?;
     Some(scale * power(base, found + 1))
@@ -103,7 +103,7 @@ fn parse(text: &str, what: &str, units: &str, factor: impl Fn(&str) -> Option<f6
 }
 
 /// Length of the decimal number at the start: sign, digits, fraction, exponent. An `e` or `E` that no digit follows is
-/// a unit (`2Ef`). Infinity and NaN are no numbers here.
+/// a unit (`2Ef`). Infinity and NaN are rejected.
 fn number_bytes(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits = |mut at: usize| {

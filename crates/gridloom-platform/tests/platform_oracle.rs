@@ -1,6 +1,6 @@
-//! Routes against the reference: each platform file that ships with SimGrid beside the routes as SimGrid resolves them.
+//! Routes against the reference: each platform file that ships with SimGrid, and the routes as SimGrid resolves them.
 //!
-//! The data lie outside the repository; without them the test passes and says so. A route of no links and no latency
+//! The data are outside the repository; without them the test passes and prints that. A route of no links and no latency
 //! in the reference means that there is none.
 
 use std::fs;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use gridloom_platform::Platform;
 use serde_json::Value;
 
-/// How far latencies may be apart, relatively.
+/// Relative tolerance for latencies.
 const TOLERANCE: f64 = 1e-12;
 
-/// `shared/data/simulation` beside the repository, or beside the folder that holds its worktrees.
+/// `shared/data/simulation` beside the repository, or beside the folder that contains its worktrees.
 fn data() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside = ["../shared/data/simulation", "../../shared/data/simulation"].map(|path| repository.join(path));
@@ -29,7 +29,7 @@ fn latencies(text: &str) -> Vec<f64> {
     numbers.map(|rest| rest.split(',').next().unwrap().trim().parse().unwrap()).collect()
 }
 
-/// Compares one file; the number of routes, and how many latencies agree to the last bit.
+/// Compares one file; returns the number of routes, and the number of latencies that agree to the last bit.
 fn check(folder: &Path, expected: &Value, latencies_s: &[f64]) -> (usize, usize) {
     let file = expected["platform"].as_str().unwrap();
     let text = load(folder, file).unwrap();

@@ -1,10 +1,10 @@
-//! What a process has to attend to: letters that wait, timers that are due, connections that have closed.
+//! Pending work of a process: waiting messages, timers that are due, closed connections.
 //!
-//! **Order.** Timers that are due come before letters, in the order in which they are due; closes come behind the letters of
-//! their connection. What is set anew meanwhile waits until a letter that is wanted, or a close, has had its turn. So
-//! timers with actions longer than their periods keep nothing else from being attended to.
+//! **Order.** Timers that are due precede messages, in the order in which they are due. A close follows the messages
+//! of its connection. A timer that is set while due timers are handled waits until a wanted message or a close has
+//! been handled. So timers whose actions take longer than their periods cannot starve anything else.
 //!
-//! **A repeating timer is due once at a time:** those of its times that have passed meanwhile are left out.
+//! **A repeating timer fires once for all missed periods:** periods that have passed meanwhile are skipped.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,11 +12,11 @@ use super::{Incoming, Letter, Mailbox, PeerId};
 use gridloom_base::Time;
 use gridloom_base::limits::FORMER_PEERS_MAX;
 
-/// A timer of a process.
+/// Identifier of a timer of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TimerNumber(pub u64);
 
-/// Something to attend to.
+/// An event to handle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Happening {
     Letter {
@@ -25,7 +25,7 @@ pub enum Happening {
     },
     /// A timer is due.
     Timer(TimerNumber),
-    /// A connection was closed by the other side.
+    /// The other side closed a connection.
     Closed {
         peer: PeerId,
         why: String,
@@ -43,16 +43,16 @@ pub struct Agenda {
     mailbox: Mailbox,
     timers: BTreeMap<(Time, TimerNumber), Timer>,
     next_timer: u64,
-    /// How often a timer was set or set again.
+    /// How often any timer was armed or rearmed.
     armings: u64,
-    /// If timers are being attended to: what that was when they began to be.
+    /// While due timers are handled: the value of `armings` when this round began.
     round: Option<u64>,
-    /// At most [`FORMER_PEERS_MAX`]; the earliest are forgotten first.
+    /// At most [`FORMER_PEERS_MAX`]. The oldest are dropped first.
     closed: VecDeque<(PeerId, String)>,
 }
 
 impl Agenda {
-    /// Sets a timer; with `every_ns` it is set again each time it was due.
+    /// Sets a timer. With `every_ns` it is rearmed each time it fires.
     pub fn set_timer(&mut self, at: Time, every_ns: Option<u64>) -> TimerNumber {
         self.next_timer += 1;
         let number = TimerNumber(self.next_timer);
@@ -65,19 +65,19 @@ impl Agenda {
         self.timers.insert((at, number), Timer { every_ns, armed: self.armings });
     }
 
-    /// Forgets a timer; whether it was set.
+    /// Removes a timer. Returns true if it was set.
     pub fn cancel_timer(&mut self, number: TimerNumber) -> bool {
         let before = self.timers.len();
         self.timers.retain(|(_, timer), _| *timer != number);
         self.timers.len() < before
     }
 
-    /// When the next timer is due.
+    /// Returns the time at which the next timer is due.
     pub fn next_timer_at(&self) -> Option<Time> {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes in what came.
+    /// Adds a received event.
     pub fn put(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Letter { from, letter } => self.mailbox.put(from, letter),
@@ -90,7 +90,7 @@ impl Agenda {
         }
     }
 
-    /// The next thing to attend to, if its letter's type is wanted.
+    /// Returns the next event to handle. Messages of types that `wants` rejects stay in the mailbox.
     pub fn next(&mut self, now: Time, wants: impl Fn(&str) -> bool) -> Option<Happening> {
         if let Some(timer) = self.due(now) {
             return Some(timer);
@@ -103,7 +103,7 @@ impl Agenda {
         other.or_else(|| self.due(now))
     }
 
-    /// The next timer that is due and belongs to this round.
+    /// Returns the next timer that is due and belongs to this round.
     fn due(&mut self, now: Time) -> Option<Happening> {
         let round = self.round.unwrap_or(self.armings);
         let mut due = self.timers.iter().take_while(|((at, _), _)| *at <= now);
@@ -117,23 +117,23 @@ impl Agenda {
         Some(Happening::Timer(number))
     }
 
-    /// The first letter of that type, from that peer if one is named.
+    /// Removes the first message of that type, from that peer if one is given.
     pub fn letter(&mut self, kind: &str, from: Option<PeerId>) -> Option<(PeerId, Letter)> {
         self.mailbox.take(kind, from)
     }
 
-    /// Why that connection was closed, if the other side closed it and the process was not told yet.
+    /// Returns why that connection was closed, if the other side closed it and the process has not been notified yet.
     pub fn closed(&mut self, peer: PeerId) -> Option<String> {
         let at = self.closed.iter().position(|(closed, _)| *closed == peer)?;
         self.closed.remove(at).map(|(_, why)| why)
     }
 
-    /// How many letters of each type wait.
+    /// Returns the number of waiting messages by type.
     pub fn waiting(&self) -> Vec<(&str, usize)> {
         self.mailbox.waiting()
     }
 
-    /// How many letters of each type and sender wait.
+    /// Returns the number of waiting messages by type and sender.
     pub fn unread(&self) -> BTreeMap<(&str, PeerId), usize> {
         self.mailbox.unread()
     }
@@ -183,9 +183,9 @@ mod tests {
             });
         }
         assert_eq!(order, ["timer", "a", "timer", "b", "timer", "Closed", "timer"]);
-        // Times that have passed are left out.
+        // Periods that have passed are skipped.
         assert_eq!(agenda.next_timer_at(), Some(Time(220)));
-        // Nor does one that sets itself again at once keep letters waiting.
+        // A timer that rearms itself at once does not starve messages either.
         let mut agenda = Agenda::default();
         agenda.set_timer(Time(0), None);
         agenda.put(letter("a"));

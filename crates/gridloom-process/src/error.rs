@@ -1,4 +1,4 @@
-//! What can go wrong for a process.
+//! Errors of processes.
 
 use thiserror::Error;
 
@@ -11,78 +11,75 @@ pub enum ProcessError {
     #[error("no host '{host}' is known; known are {known}")]
     NoSuchHost {
         host: String,
-        /// Some of those that there are.
+        /// Some of the known hosts.
         known: String,
     },
-    /// A connection could not be made.
     #[error("cannot connect to {host}:{port}: {why}")]
     CannotConnect { host: String, port: u16, why: String },
-    /// A port cannot be listened on.
     #[error("cannot listen on port {port} of host '{host}': {why}")]
     CannotListen {
-        /// Own host.
+        /// The process's own host.
         host: String,
         port: u16,
         why: String,
     },
-    /// The connection is closed.
     #[error("the connection to {peer} is closed: {why}")]
     Closed {
-        /// The other side, in words.
+        /// The other side as text.
         peer: String,
         why: String,
     },
-    /// The letter exceeds the limit.
+    /// The message exceeds the size limit.
     #[error(
         "message '{kind}': {}; at most {} in one message: send it in parts, or use a grid's data",
         size_text(*.size_bytes), size_text(*.limit)
     )]
     TooLarge { kind: String, size_bytes: u64, limit: u64 },
-    /// Nothing came in time.
-    #[error("no {awaited} came within {seconds} s{}{unread}", if .unread.is_empty() { "" } else { "; unread: " })]
+    /// The message did not arrive in time.
+    #[error("no {awaited} arrived within {seconds} s{}{unread}", if .unread.is_empty() { "" } else { "; unread: " })]
     TimedOut {
-        /// What was waited for, in words.
+        /// The awaited message as text.
         awaited: String,
         /// The time limit.
         seconds: f64,
-        /// Letters that came and that the process has not taken, in words.
+        /// Messages that arrived and that the process has not taken, as text.
         unread: String,
     },
-    /// A callback of the other side failed for a message of this one.
+    /// The other side's callback failed for a message from this process.
     #[error("{peer} failed: {why}")]
     Remote {
-        /// The other side, in words.
+        /// The other side as text.
         peer: String,
-        /// Its error, in words.
+        /// Its error as text.
         why: String,
     },
-    /// A typed message cannot be sent, since its values do not fit its type, or what came is no such message.
+    /// A typed message whose values do not match its type, or received bytes that are not such a message.
     #[error("{why}")]
     WrongMessage {
         /// Name of the message's type.
         kind: String,
-        /// What is wrong: the type, the field, what it is and what was expected.
+        /// The error: the type, the field, the actual value and the expected one.
         why: String,
     },
-    /// A number that cannot be meant: a time that is none, a negative amount of work.
+    /// A number out of range: a time that is not finite, a negative amount of work.
     #[error("{what}: {} {unit}; give {remedy}", number(*.value))]
     WrongNumber {
-        /// Of what call.
+        /// The call and its argument.
         what: String,
         value: f64,
         unit: String,
-        /// What it should be.
+        /// A valid value.
         remedy: String,
     },
-    /// What a process's own code says.
+    /// An error of the process's own code.
     #[error("{0}")]
     Failed(String),
-    /// The world is going away.
+    /// The world is shutting down.
     #[error("{why}")]
     Ended { why: String },
 }
 
-/// A number in few digits, however large it is.
+/// Formats a number with few digits, however large it is.
 fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1e15 || size > 0.0 && size < 1e-6 { format!("{value:e}") } else { value.to_string() }
@@ -107,7 +104,7 @@ mod tests {
         let timed_out = |unread: &str| {
             ProcessError::TimedOut { awaited: "message 'A'".into(), seconds: 20.0, unread: unread.into() }.to_string()
         };
-        assert_eq!(timed_out(""), "no message 'A' came within 20 s");
-        assert_eq!(timed_out("1 'B' of c@d"), "no message 'A' came within 20 s; unread: 1 'B' of c@d");
+        assert_eq!(timed_out(""), "no message 'A' arrived within 20 s");
+        assert_eq!(timed_out("1 'B' of c@d"), "no message 'A' arrived within 20 s; unread: 1 'B' of c@d");
     }
 }

@@ -1,4 +1,4 @@
-//! A letter, and its frame on a channel (`gridloom_channel::frame`).
+//! A process message, and its frame on a channel (`gridloom_channel::frame`).
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::ProcessError;
 pub struct Letter {
     /// Name of the message's type.
     pub kind: Arc<str>,
-    /// As the type's description says.
+    /// The contents, in the format of the type.
     pub payload: Vec<u8>,
 }
 
 impl Letter {
-    /// What may come on the channel of two processes, once they have shaken hands.
+    /// Limits for the channel between two processes after the handshake.
     pub const LIMITS: Limits = Limits { control: 0, letter: LETTER_BYTES_MAX as usize + KIND_BYTES_MAX + 1 };
 
-    /// Checks that it may go by the bulk lane.
+    /// Checks that the message fits the bulk lane.
     ///
     /// # Errors
     /// [`ProcessError::TooLarge`].
@@ -28,7 +28,7 @@ impl Letter {
         self.check_size(LETTER_BYTES_MAX)
     }
 
-    /// Checks that it may go by the urgent lane.
+    /// Checks that the message fits the urgent lane.
     ///
     /// # Errors
     /// [`ProcessError::TooLarge`].
@@ -44,7 +44,7 @@ impl Letter {
         Ok(())
     }
 
-    /// Its frame for the bulk lane.
+    /// Converts the message to its frame for the bulk lane.
     ///
     /// # Errors
     /// [`ProcessError::TooLarge`].
@@ -54,7 +54,7 @@ impl Letter {
         Ok(Bulk { kind: Kind::Letter, payload: self.payload, trailer })
     }
 
-    /// The body of its frame for the urgent lane.
+    /// Converts the message to the body of its frame for the urgent lane.
     ///
     /// # Errors
     /// [`ProcessError::TooLarge`].
@@ -66,21 +66,21 @@ impl Letter {
         Ok(body)
     }
 
-    /// Behind the payload: the name of the type, and its length.
+    /// Returns the bytes after the payload: the name of the type and its length.
     fn trailer(&self) -> Vec<u8> {
         let kind = self.kind.as_bytes();
         [kind, &[kind.len() as u8]].concat()
     }
 }
 
-/// The letter in the body of a frame.
+/// Parses the body of a frame.
 ///
 /// # Errors
-/// What is wrong with it; the channel must be closed.
+/// What is wrong with it. The channel must be closed.
 pub fn letter_of(body: Body<'_>, spares: &mut Spares<u8>) -> Result<Letter, String> {
-    let (length, rest) = body.bytes().split_last().ok_or("a letter without the length of its type's name")?;
-    let at = rest.len().checked_sub(*length as usize).ok_or("the name of a type is longer than its letter")?;
-    let kind = std::str::from_utf8(&rest[at..]).map_err(|_| "the name of a type is no text")?.into();
+    let (length, rest) = body.bytes().split_last().ok_or("a message without the length of its type's name")?;
+    let at = rest.len().checked_sub(*length as usize).ok_or("the name of a type is longer than its message")?;
+    let kind = std::str::from_utf8(&rest[at..]).map_err(|_| "the name of a type is not UTF-8 text")?.into();
     let payload = match body {
         Body::Part(bytes) => Body::Part(&bytes[..at]).into_owned(spares),
         Body::Whole(mut bytes) => {

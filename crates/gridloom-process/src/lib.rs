@@ -1,8 +1,8 @@
-//! Processes that talk by typed messages: what their world promises, and the mailbox in which messages wait.
+//! Processes that exchange typed messages: the contract of their world, and the mailbox in which messages wait.
 //!
-//! A *process* is user code with a host, a name and arguments. It listens on ports, connects to others by host and port,
-//! sends *letters* (a type's name and bytes) and receives them. Its code may block: in the real world on sockets, in the
-//! simulated one on virtual time, with a stack of its own.
+//! A *process* is user code with a host, a name and arguments. It listens on ports, connects to others by host and
+//! port, and sends and receives *messages* (a type's name and bytes). Its code may block: on sockets in the real
+//! world, on virtual time in the simulated one, where it has its own stack.
 //!
 //! Source: the programming model of GRAS (Quinson, INRIA RR-5789): typed messages, handling and waiting, two worlds.
 

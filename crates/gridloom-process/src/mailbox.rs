@@ -1,14 +1,14 @@
-//! Letters that came before the process asked for their type wait here.
+//! Holds messages that arrived before the process asked for their type.
 //!
-//! **Invariant:** letters of one type come out in the order in which they came in; so do all letters if any will do.
-//! **Limit:** it holds what it is given; the world's bound on what is on its way bounds each connection.
+//! **Invariant:** messages of one type are taken in the order of arrival; so are all messages if any type will do.
+//! **Limit:** none of its own. The world's limit on bytes in flight bounds each connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::{Letter, PeerId};
 
-/// Letters that wait.
+/// Messages that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Mailbox {
     next: u64,
@@ -17,7 +17,7 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Puts one in.
+    /// Adds a message.
     pub fn put(&mut self, from: PeerId, letter: Letter) {
         let number = self.next;
         self.next += 1;
@@ -25,7 +25,7 @@ impl Mailbox {
         self.letters.insert(number, (from, letter));
     }
 
-    /// Takes out the first of that type, from that peer if one is named.
+    /// Removes the first message of that type, from that peer if one is given.
     pub fn take(&mut self, kind: &str, from: Option<PeerId>) -> Option<(PeerId, Letter)> {
         let waiting = self.by_kind.get_mut(kind)?;
         let fits = |number: &u64| from.is_none_or(|from| self.letters[number].0 == from);
@@ -37,7 +37,7 @@ impl Mailbox {
         self.letters.remove(&number)
     }
 
-    /// Takes out the first letter of a type that `wants` accepts.
+    /// Removes the first message of a type that `wants` accepts.
     pub fn take_first(&mut self, wants: impl Fn(&str) -> bool) -> Option<(PeerId, Letter)> {
         let kind = self.letters.values().map(|(_, letter)| &letter.kind).find(|kind| wants(kind))?.clone();
         self.take(&kind, None)
@@ -51,12 +51,12 @@ impl Mailbox {
         self.letters.is_empty()
     }
 
-    /// How many of each type wait: explains why nothing happens.
+    /// Returns the number of waiting messages by type. Explains why a process makes no progress.
     pub fn waiting(&self) -> Vec<(&str, usize)> {
         self.by_kind.iter().map(|(kind, waiting)| (&**kind, waiting.len())).collect()
     }
 
-    /// How many of each type and sender wait, in the order of the types.
+    /// Returns the number of waiting messages by type and sender, in the order of the types.
     pub fn unread(&self) -> BTreeMap<(&str, PeerId), usize> {
         let mut unread = BTreeMap::new();
         for (from, letter) in self.letters.values() {

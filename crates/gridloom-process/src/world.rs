@@ -1,17 +1,19 @@
-//! The contract of a process's world, kept by the real one and by the simulated one alike.
+//! The contract of a process's world, which the real and the simulated world both fulfil.
 //!
 //! **Promises of a world**
-//! 1. Letters of one connection and lane arrive whole, once, and in the order in which they were sent. Nothing is promised
-//!    between connections.
-//! 2. [`Incoming::Closed`] comes after the last letter of that connection, once, and only if this side did not close it.
-//! 3. `receive` gives what has arrived, the earliest first, before it looks at the time; with a time limit it gives
-//!    `None` at the limit and not before.
-//! 4. `send` returns when the letter is on its way; it waits while more than [`SEND_BYTES_MAX`] of that connection are on
-//!    their way already. `offer` never waits: it gives the letter back then. What it took goes while the process sends,
-//!    receives, sleeps or closes.
-//! 5. A letter of `urge` passes every letter of `send` and `offer` that waits at its sender and has not begun.
-//! 6. Time never goes back, and stands still in simulation while the process computes, unless it says for how long.
-//! 7. Every call may fail with [`ProcessError::Ended`]: the world is going away, and the code must return.
+//! 1. Messages of one connection and lane arrive complete, once, and in the order in which they were sent. Nothing is
+//!    promised about the order between connections.
+//! 2. [`Incoming::Closed`] is received after the last message of that connection, once, and only if this side did not
+//!    close it.
+//! 3. `receive` returns messages that have arrived, the earliest first, before it checks the time. With a time limit
+//!    it returns `None` at the limit and not before.
+//! 4. `send` returns when the message has been queued for the connection; it waits while more than [`SEND_BYTES_MAX`]
+//!    of that connection are in flight. `offer` never waits: it returns the message instead. A message that it took is
+//!    sent while the process sends, receives, sleeps or closes.
+//! 5. A message of `urge` overtakes every message of `send` and `offer` that is queued at its sender and has not begun.
+//! 6. Time never goes backwards. In simulation it does not pass while the process computes, unless the process states
+//!    a duration.
+//! 7. Every call may fail with [`ProcessError::Ended`]: the world is shutting down, and the code must return.
 //!
 //! [`SEND_BYTES_MAX`]: gridloom_base::limits::SEND_BYTES_MAX
 
@@ -20,24 +22,24 @@ use serde::{Deserialize, Serialize};
 use super::{Letter, ProcessError};
 use gridloom_base::{Level, Time};
 
-/// A connection of a process, in its own numbering.
+/// A connection of a process. The numbers are local to the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct PeerId(pub u64);
 
-/// What comes to a process.
+/// An event that a process receives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Incoming {
     Letter {
-        /// The sender; new if a connection was accepted.
+        /// The sender. The identifier is new if a connection was accepted.
         from: PeerId,
         letter: Letter,
     },
-    /// The other side has closed the connection, or is gone.
+    /// The other side closed the connection or is gone.
     Closed { peer: PeerId, why: String },
 }
 
 impl Incoming {
-    /// By which connection it comes.
+    /// Returns the connection it was received on.
     pub fn peer(&self) -> PeerId {
         match self {
             Incoming::Letter { from, .. } => *from,
@@ -49,26 +51,27 @@ impl Incoming {
 /// A process's function, host and arguments.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessSpec {
-    /// Name of the function that it runs.
+    /// Name of the function that the process runs.
     pub function: String,
     pub host: String,
     pub arguments: Vec<String>,
 }
 
-/// The world, as one process sees it.
+/// The world as one process sees it.
 pub trait ProcessWorld: Send {
     fn spec(&self) -> &ProcessSpec;
 
-    /// The time: since 1970 for real, since the beginning in simulation.
+    /// Returns the time: since 1970 in the real world, since the start in simulation.
     fn now(&self) -> Time;
 
-    /// Listens on a port of the own host; 0 lets the world choose. The port.
+    /// Listens on a port of its own host and returns the port. 0 lets the world choose one.
     ///
     /// # Errors
     /// [`ProcessError::CannotListen`].
     fn listen(&mut self, port: u16) -> Result<u16, ProcessError>;
 
-    /// Connects to the process that listens there; `host` is a name of the deployment. Refused at once if no process listens.
+    /// Connects to the process that listens on that port. `host` is a name in the deployment. Fails at once if no
+    /// process listens.
     ///
     /// # Errors
     /// [`ProcessError::NoSuchHost`], [`ProcessError::CannotConnect`].
@@ -78,13 +81,13 @@ pub trait ProcessWorld: Send {
     /// [`ProcessError::Closed`], [`ProcessError::TooLarge`].
     fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError>;
 
-    /// Sends if there is room, and does not wait. Without room it gives the letter back, to be offered again later.
+    /// Sends without waiting. Returns the message if there is no room, to be offered again later.
     ///
     /// # Errors
-    /// As [`ProcessWorld::send`].
+    /// See [`ProcessWorld::send`].
     fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError>;
 
-    /// Sends a short letter ahead of those that wait; returns when it is on its way.
+    /// Sends a short message ahead of queued ones. Returns when it has been queued for the connection.
     ///
     /// # Errors
     /// [`ProcessError::Closed`]; [`ProcessError::TooLarge`] beyond [`URGENT_BYTES_MAX`].
@@ -92,66 +95,66 @@ pub trait ProcessWorld: Send {
     /// [`URGENT_BYTES_MAX`]: gridloom_base::limits::URGENT_BYTES_MAX
     fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError>;
 
-    /// An empty buffer in which a letter may be made: with room already, if the world keeps those that are done with.
+    /// Returns an empty buffer to build a message in. It has capacity already if the world keeps a buffer pool.
     fn spare(&mut self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes the payload of a letter that is done with.
+    /// Returns the payload of a message that is no longer needed to the buffer pool.
     fn keep(&mut self, payload: Vec<u8>) {
         drop(payload);
     }
 
-    /// The next that comes; `None` at `until`.
+    /// Returns the next event, or `None` at `until`.
     ///
     /// # Errors
     /// [`ProcessError::Ended`].
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError>;
 
-    /// The next that has come already; does not look for more, where looking costs something.
+    /// Returns the next event that has already arrived. Does not poll for more where polling is expensive.
     ///
     /// # Errors
-    /// As [`ProcessWorld::receive`].
+    /// See [`ProcessWorld::receive`].
     fn arrived(&mut self) -> Result<Option<Incoming>, ProcessError> {
         self.receive(Some(Time(0)))
     }
 
-    /// The type and the sender of the letters that the process waits for, until it says otherwise: explains why it waits.
-    /// `None` stands for any that it handles.
+    /// Sets the type and sender of the messages that the process waits for, to explain why it waits. `None` means any
+    /// type or sender that it handles.
     fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {
         let _ = (kind, from);
     }
 
-    /// Closes a connection; what was sent still arrives.
+    /// Closes a connection. Messages sent before still arrive.
     fn close(&mut self, peer: PeerId);
 
-    /// Whether nothing comes from it any more: the connection was closed by either side, and `receive` has given
-    /// everything that came.
+    /// True if nothing more will be received from this connection: either side closed it, and `receive` has returned
+    /// everything that arrived.
     fn is_closed(&self, peer: PeerId) -> bool;
 
-    /// Why a connection is closed, in words.
+    /// Returns why a connection is closed, as text.
     fn why_closed(&self, peer: PeerId) -> String {
         format!("it was closed here, or by {}", self.describe(peer))
     }
 
-    /// The other side's host, and its port or 0, in words.
+    /// Returns the other side's host and its port (or 0) as text.
     fn describe(&self, peer: PeerId) -> String;
 
-    /// Waits. What comes meanwhile waits too.
+    /// Sleeps. Events that arrive meanwhile are queued.
     ///
     /// # Errors
     /// [`ProcessError::Ended`].
     fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError>;
 
-    /// The process computes for so many floating-point operations: takes time in simulation, and none for real.
+    /// Accounts for `flops` floating-point operations: takes time in simulation and none in the real world.
     ///
     /// # Errors
     /// [`ProcessError::Ended`].
     fn compute(&mut self, flops: f64) -> Result<(), ProcessError>;
 
-    /// The process computed for so long on the real machine, in the block of that name: takes as long in simulation as
-    /// the simulated host needs for it, and no more time for real. As how many floating-point operations it counts in simulation; 0 for
-    /// real.
+    /// Accounts for `real_ns` of computation on the real machine in the block of that name. In simulation it takes the
+    /// time that the simulated host needs for it; in the real world it takes no further time. Returns the
+    /// floating-point operations it counts as in simulation; 0 in the real world.
     ///
     /// # Errors
     /// [`ProcessError::Ended`].

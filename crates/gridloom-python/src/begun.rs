@@ -1,4 +1,4 @@
-//! Puts, gets and waits of shared names under way.
+//! Puts, gets and waits of shared names in progress.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::grid::RawGrid;
 use crate::session::{Session, Slot, limit_of};
 use crate::wait::{detached, interruptible, wait_for};
 
-/// One of them; its slot is empty once its outcome was given.
+/// A put, get or wait in progress; its slot is empty once its outcome was returned.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawBegun {
     is_simulated: bool,
@@ -77,7 +77,7 @@ impl RawBegun {
 
     fn wait(&self, py: Python<'_>, limit: Option<Duration>) -> PyResult<Result<Option<Value>, Error>> {
         if self.is_simulated {
-            // Its limit is virtual time, which is not cut into slices.
+            // Its limit is virtual time, which is not split into slices.
             let begun = self.begun.live(py)?;
             return interruptible(py, move || begun.wait(limit));
         }
@@ -87,12 +87,12 @@ impl RawBegun {
         })
     }
 
-    /// What it holds in the session is needed no more.
+    /// Releases its state in the session.
     fn end(&self, py: Python<'_>) {
         let (grid, begun) = (self.grid.live(py), self.begun.taken());
         py.detach(move || {
             drop(begun);
-            // A version that no program reads goes at once then.
+            // A version that no program reads is then deleted immediately.
             grid.iter().for_each(Grid::release_dropped);
         });
     }
@@ -117,24 +117,24 @@ impl RawBegun {
         Ok(())
     }
 
-    /// Has [`RawGrid::await_ends`](crate::grid::RawGrid) tell of its end, at once if it has ended.
+    /// Makes [`RawGrid::await_ends`](crate::grid::RawGrid) report its end, immediately if it has ended.
     fn note_end(&self, py: Python<'_>) -> PyResult<()> {
         self.begun.with(py, |begun| begun.note_end())
     }
 
-    /// By which `await_ends` tells of it.
+    /// The number by which `await_ends` reports it.
     fn serial(&self, py: Python<'_>) -> PyResult<u64> {
         self.begun.with(py, |begun| begun.serial())
     }
 
-    /// Waits for the value of a get, and `None` of others; gives the same one each time.
+    /// Waits for the end; returns the value of a get, and `None` otherwise. Returns the same object each time.
     fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let given = || self.given.get().map(|given| given.bind(py).clone());
         if let Some(given) = given() {
             return Ok(given);
         }
         let waited = self.wait(py, limit_of(timeout_seconds));
-        // Another thread may have given it meanwhile.
+        // Another thread may have returned it meanwhile.
         if let Some(given) = given() {
             return Ok(given);
         }

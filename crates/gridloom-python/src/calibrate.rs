@@ -1,4 +1,4 @@
-//! Calibration, with arguments from and progress to Python functions.
+//! Calibration, with arguments from Python functions and progress reported to them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use crate::plain::to_plain;
 use crate::plan::Raised;
 use crate::wait::interruptible;
 
-/// What is asked for, as Python hands it over.
+/// The options of a calibration, as passed by Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct RawCalibration<'py> {
@@ -26,9 +26,9 @@ pub(crate) struct RawCalibration<'py> {
     error: f64,
     budget: f64,
     servers: Vec<String>,
-    /// From sizes to arguments by name.
+    /// Makes arguments by name, for given sizes.
     make: Option<Py<PyAny>>,
-    /// Takes server, sizes, and seconds or `None`.
+    /// Called with server, sizes, and seconds or `None`.
     progress: Option<Py<PyAny>>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn calibrate<'py>(
     to_plain(py, &outcome.or_raise(py)?)
 }
 
-/// When it is dropped no thread waits for the outcome any more, and no further call is made.
+/// Stops the calibration when dropped: nobody waits for the outcome any more, and no further call is made.
 #[derive(Default)]
 struct Stop(Arc<AtomicBool>);
 
@@ -78,7 +78,7 @@ impl Drop for Stop {
     }
 }
 
-/// Arguments by name, as values of the function's parameters.
+/// Converts arguments by name to values of the function's parameters.
 struct Named {
     grid: Grid,
     function: Function,
@@ -94,7 +94,7 @@ impl Named {
     }
 }
 
-/// The user's functions. What one of them raises ends the calibration.
+/// The user's functions. An exception in one of them ends the calibration.
 struct Callbacks {
     named: Named,
     make: Option<Py<PyAny>>,
@@ -107,7 +107,7 @@ impl Callbacks {
     fn make(&mut self, sizes: &Sizes) -> Result<Vec<(String, Arg)>, Error> {
         let failed = || Error::Usage("the function that makes arguments raised an exception".into());
         if lock(&self.raised).is_some() {
-            // For another server.
+            // Another server's function has raised already.
             return Err(failed());
         }
         let make = self.make.as_ref().expect("asked only if there is one");

@@ -1,10 +1,10 @@
-//! Python objects as chares, their messages, and what they are sent to.
+//! Python objects as chares, their messages, and the targets of messages.
 //!
 //! An entry method is a method of the object; its message is the method's name and the arguments. Within an element these are
-//! handed over as they are. Another element gets them pickled.
+//! passed as they are. For another element they are pickled.
 //!
-//! A method acts through functions of the module, which cannot have the scheduler's context. They note what is to be done, and it is
-//! done when the method returns.
+//! A method acts through functions of the module, which do not have the scheduler's context. They record actions, which are
+//! performed when the method returns.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ use crate::chare_value::{pickled, to_python, unpickled};
 use crate::errors::error;
 use crate::{import, lock};
 
-/// What a method asked for.
+/// An action requested by a method.
 pub(crate) enum Action {
     Send { array: u32, to: Towards, priority: i32, message: PyMessage },
     Contribute { contribution: Contribution, callback: Asked },
@@ -34,7 +34,7 @@ pub(crate) enum Action {
     Migrate(Pe),
 }
 
-/// Where a result goes: to a method of chares, or the program ends with it.
+/// The destination of a result: a method of chares, or the end of the program.
 pub(crate) enum Asked {
     Method { array: u32, to: Towards, tag: u32 },
     Exit,
@@ -42,22 +42,22 @@ pub(crate) enum Asked {
 
 /// An array of this element.
 pub(crate) struct Known {
-    /// The names of the entry methods of its class, sorted: a result's tag is the number of one.
+    /// The names of the entry methods of its class, sorted: the tag of a result is the number of one.
     pub(crate) methods: Arc<Vec<Py<PyString>>>,
-    /// Once it is made.
+    /// Set once the array is made.
     pub(crate) proxy: Option<Proxy<PyChare>>,
-    /// Its chares that exchange messages with other sites, if its placement knows.
+    /// Its chares that exchange messages with other sites, if its placement knows them.
     pub(crate) at_border: BTreeSet<Index>,
 }
 
 thread_local! {
-    /// Of the method that runs on this thread.
+    /// Actions of the method that runs on this thread.
     static ACTIONS: RefCell<Vec<Action>> = const { RefCell::new(Vec::new()) };
     static ARRAYS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
     static NOW: Cell<f64> = const { Cell::new(0.0) };
 }
 
-/// The exception that ended the program. Simulated elements have threads of their own.
+/// The exception that ended the program. It is not thread-local, since simulated elements have threads of their own.
 static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
 
 /// A Python object with entry methods.
@@ -91,7 +91,7 @@ impl Payload for PyMessage {
     }
 }
 
-/// Messages as pickles, opened by elements of the same program alone.
+/// Messages as pickles, which only elements of the same program open.
 pub(crate) struct Pickle;
 
 impl Codec<PyMessage> for Pickle {
@@ -170,7 +170,7 @@ impl Chare for PyChare {
 }
 
 impl PyChare {
-    /// The method that a result's tag names; beyond the methods are the chare's futures.
+    /// Returns the method for a result's tag; tags beyond the methods are the chare's futures.
     fn method_of<'py>(&self, py: Python<'py>, tag: u32) -> Bound<'py, PyString> {
         match self.methods.get(tag as usize) {
             Some(method) => method.bind(py).clone(),
@@ -178,7 +178,7 @@ impl PyChare {
         }
     }
 
-    /// A method has returned: a coroutine is driven until it waits.
+    /// Continues after a method has returned: a coroutine is driven until it waits.
     fn go_on(
         &self,
         py: Python<'_>,
@@ -202,7 +202,7 @@ impl PyChare {
     }
 }
 
-/// The program ends with that exception.
+/// Ends the program with that exception.
 pub(crate) fn raise_later(error: PyErr) {
     lock(&RAISED).get_or_insert(error);
 }
@@ -211,13 +211,13 @@ pub(crate) fn take_raised() -> Option<PyErr> {
     lock(&RAISED).take()
 }
 
-/// Forgets what an earlier program left on this thread.
+/// Clears the state that an earlier program left on this thread.
 pub(crate) fn reset() {
     ACTIONS.take();
     ARRAYS.take();
 }
 
-/// Notes an array; its number.
+/// Adds an array; returns its number.
 pub(crate) fn add_array(known: Known) -> u32 {
     ARRAYS.with_borrow_mut(|arrays| {
         arrays.push(known);
@@ -236,7 +236,7 @@ pub(crate) fn methods_of(number: u32) -> Arc<Vec<Py<PyString>>> {
     ARRAYS.with_borrow(|arrays| arrays[number as usize].methods.clone())
 }
 
-/// How many things were asked for and not done.
+/// Number of recorded actions not yet performed.
 pub(crate) fn actions() -> usize {
     ACTIONS.with_borrow(Vec::len)
 }
@@ -245,7 +245,7 @@ pub(crate) fn drop_actions() {
     ACTIONS.take();
 }
 
-/// Does what was asked for in the program itself, which cannot contribute.
+/// Performs actions of the program itself, which cannot contribute.
 pub(crate) fn act_at_start<C>(cx: &mut Context<'_, C>) {
     for action in ACTIONS.take() {
         match action {
@@ -326,7 +326,7 @@ impl Towards {
     }
 }
 
-/// An index from an integer or a tuple of them.
+/// Converts an integer or a tuple of integers to an index.
 pub(crate) fn index_of(object: &Bound<'_, PyAny>) -> PyResult<Index> {
     if let Ok(one) = object.extract::<i32>() {
         return Ok(one.into());
@@ -347,7 +347,7 @@ fn index_to_python<'py>(py: Python<'py>, index: &Index) -> PyResult<Bound<'py, P
 /// The arguments of [`chare_target`].
 type Parts<'py> = (u32, Option<Bound<'py, PyAny>>, bool);
 
-/// Chares that messages go to: all of an array, one, or some.
+/// A target of messages: all chares of an array, one, or some.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawTarget {
     array: u32,
@@ -394,7 +394,7 @@ impl RawTarget {
     }
 }
 
-/// A target again, from its parts.
+/// Restores a target from its parts, for pickles.
 #[pyfunction]
 pub(crate) fn chare_target(array: u32, indices: Option<&Bound<'_, PyAny>>, is_section: bool) -> PyResult<RawTarget> {
     let all = RawTarget { array, to: Towards::All };
@@ -405,7 +405,7 @@ pub(crate) fn chare_target(array: u32, indices: Option<&Bound<'_, PyAny>>, is_se
     }
 }
 
-/// An entry method, also one of the package's own with a name that begins with '_'; again from its parts.
+/// Returns an entry method, also one of the package with a name that begins with '_'. Restores entry methods from pickles.
 #[pyfunction]
 #[pyo3(signature = (target, name, future=None, priority=0))]
 pub(crate) fn chare_entry(
@@ -421,14 +421,14 @@ pub(crate) fn chare_entry(
 /// The arguments of [`chare_entry`].
 type EntryParts = (Py<RawTarget>, Py<PyString>, Option<u32>, i32);
 
-/// An entry method of chares: a call sends its message.
+/// An entry method of chares: calling it sends its message.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawEntry {
     array: u32,
     to: Towards,
     name: Py<PyString>,
     priority: i32,
-    /// As a callback, it gives that future of the chare its value.
+    /// If set, then as a callback it sets that future of the chare.
     future: Option<u32>,
 }
 
@@ -453,12 +453,12 @@ impl RawEntry {
     }
 }
 
-/// When the method that runs began, seconds.
+/// Start time of the method that runs, seconds.
 pub(crate) fn now() -> f64 {
     NOW.get()
 }
 
-/// Notes what is to be done when the method returns.
+/// Records an action to perform when the method returns.
 pub(crate) fn ask(action: Action) {
     ACTIONS.with_borrow_mut(|actions| actions.push(action));
 }

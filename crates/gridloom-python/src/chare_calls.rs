@@ -1,4 +1,4 @@
-//! What methods of chares ask for, as functions of the module.
+//! Requests of chare methods, as functions of the module.
 
 use gridloom::chares::{Contribution, Pe, Reducer, Value};
 use pyo3::prelude::*;
@@ -27,7 +27,8 @@ pub(crate) fn chare_contribute(
         (None, Ok("gather")) => (Reducer::Gather, any()?),
         (None, _) => {
             let why = format!(
-                "reducer {} is not known; there are barrier, sum, min, max, gather, and those that job.reducer makes known",
+                "reducer {} is not known; there are barrier, sum, min, max, gather, and those that job.reducer \
+                    registers",
                 reducer.repr()?
             );
             return Err(error(py, "UsageError", &why));

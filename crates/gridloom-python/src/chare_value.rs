@@ -15,7 +15,7 @@ pub(crate) fn unpickled<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'p
     import(py, "pickle")?.call_method1("loads", (PyBytes::new(py, bytes),))
 }
 
-/// A number, or several.
+/// Converts a number, or several.
 pub(crate) fn numbers(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Ok(integer) = value.extract::<i64>() {
         return Ok(Value::from(integer));
@@ -36,7 +36,7 @@ pub(crate) fn numbers(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Valu
     })
 }
 
-/// What a program sees of a value: several numbers are an array.
+/// Converts a value to Python; several numbers become an array.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Value::Nothing => Ok(py.None().into_bound(py)),

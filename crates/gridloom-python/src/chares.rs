@@ -18,20 +18,20 @@ use crate::errors::{OrRaise, error};
 use crate::wait::interruptible;
 use crate::{import, lock};
 
-/// An array that the program wants.
+/// An array requested by the program.
 struct Wanted {
     name: String,
-    /// Makes the object of an index.
+    /// Makes the object for an index.
     make: Py<PyAny>,
     shape: Shape,
     placement: Placement,
     packing: Option<PyPacking>,
 }
 
-/// Packs an object; makes that of an index again from its state.
+/// Packs an object; restores the object of an index from its state.
 type PyPacking = (Py<PyAny>, Py<PyAny>);
 
-/// One element of a program, while its arrays are named.
+/// One element of a program, while its arrays are declared.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawJob {
     #[pyo3(get)]
@@ -57,7 +57,7 @@ impl RawJob {
         *lock(&self.mailbox_bytes) = Some(bytes);
     }
 
-    /// Makes a function of two values known as a reducer; its number.
+    /// Registers a function of two values as a reducer; returns its number.
     fn reducer(&self, function: Py<PyAny>) -> usize {
         let mut reducers = lock(&self.reducers);
         reducers.push(function);
@@ -65,7 +65,8 @@ impl RawJob {
     }
 
     #[allow(clippy::too_many_arguments, reason = "each is one of the caller's")]
-    /// An array; `make(proxy, index)` makes its objects, and `packing` packs and makes again those that move. `shape` is a tuple of extents, or with `is_sparse` a list of indices.
+    /// Adds an array; `make(proxy, index)` makes its objects, and `packing` packs and restores those that move.
+    /// `shape` is a tuple of extents, or with `is_sparse` a list of indices.
     fn array(
         &self,
         py: Python<'_>,
@@ -129,8 +130,9 @@ fn placement_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Placement>
     }
 }
 
-/// Runs a program, which is called with a `RawJob` on each element; the value with which it ended, whether this is the first
-/// element, how many chares its load balancer moved, and whether the program goes on without this element.
+/// Runs a program, which is called with a `RawJob` on each element. Returns the value with which it ended, whether this
+/// is the first element, how many chares its load balancer moved, and whether the program continues without this
+/// element.
 #[pyfunction]
 pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(Bound<'py, PyAny>, bool, u64, bool)> {
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
@@ -149,7 +151,7 @@ pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(
         *lock(&kept) = take_raised();
         outcome
     };
-    // Real elements run here, where Python's signals come; simulated ones have threads of their own.
+    // Real elements run here, since Python delivers signals to this thread; simulated ones have threads of their own.
     let is_simulated = chares::is_simulated().or_raise(py)?;
     let outcome = if is_simulated { interruptible(py, body)? } else { py.detach(body) };
     if let (Err(_), Some(error)) = (&outcome, lock(&raised).take()) {
@@ -159,7 +161,7 @@ pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(
     Ok((to_python(py, value)?, is_first, moved, has_left))
 }
 
-/// Keeps the thread's state in the interpreter from one entry method to the next, for what lives there, such as stacks.
+/// Keeps the thread's state in the interpreter from one entry method to the next, since it owns memory such as stacks.
 fn attached(body: Box<dyn FnOnce() + Send + '_>) {
     Python::attach(|py| py.detach(body));
 }
@@ -189,7 +191,7 @@ fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResu
         return Err(error(
             py,
             "UsageError",
-            "a chare's __init__ cannot send: its array is not there yet; send in an entry method",
+            "a chare's __init__ cannot send: its array does not exist yet; send in an entry method",
         ));
     }
     // Every element runs the program, and the first one sends.
@@ -229,7 +231,7 @@ fn make_array(py: Python<'_>, number: u32, wanted: Wanted, job: &mut Job<'_>) ->
     Ok(())
 }
 
-/// What a program's reducer makes of two values.
+/// Combines two values with a reducer of the program.
 fn combined(function: &Py<PyAny>, left: Value, right: Value) -> Result<Value, String> {
     let combined = Python::attach(|py| {
         let made = function.bind(py).call1((to_python(py, left)?, to_python(py, right)?))?;
@@ -258,7 +260,7 @@ fn packing_of((pack, make): PyPacking, proxy: Py<RawTarget>, methods: Arc<Vec<Py
         },
     )
     .only_if(|chare| {
-        // One with an entry method that waits cannot be packed.
+        // A chare with a waiting entry method cannot be packed.
         let waits = Python::attach(|py| chare.object.bind(py).getattr("_waits")?.extract::<u32>());
         waits.is_ok_and(|waits| waits == 0)
     })

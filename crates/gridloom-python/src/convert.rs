@@ -1,8 +1,8 @@
-//! Python objects to values and back.
+//! Converts Python objects to values and back.
 //!
-//! Arrays go in by one copy, into shared memory if they are large. So what the program does to them afterwards changes nothing.
-//! An array of `Grid.empty` goes in without a copy. Results are shown where they lie. The bits of every element stay as they
-//! are: byte order and NaNs too.
+//! Arrays are copied once, into shared memory if they are large, so the program may change them afterwards.
+//! Arrays of `Grid.empty` are not copied. Results are views of the memory in which they are stored. The bits of every element are
+//! preserved, including byte order and NaNs.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -28,11 +28,11 @@ use crate::memory::{Keeper, Memory, element, element_of, type_string};
 use crate::snapshots::{FileState, Snapshots};
 use crate::wait::detached;
 
-/// Where arguments go.
+/// The destination of arguments.
 pub(crate) struct Target<'a> {
     pub(crate) grid: &'a Grid,
     pub(crate) signature: &'a Signature,
-    /// The bytes do not matter: a simulation without bodies.
+    /// True if the bytes do not matter: in a simulation without bodies.
     pub(crate) describes_only: bool,
     pub(crate) snapshots: Option<&'a Snapshots>,
 }
@@ -99,7 +99,7 @@ impl Target<'_> {
         self.array(array, param).map(Arg::Value)
     }
 
-    /// A list of Python numbers has no element type of its own: it takes the parameter's if that loses nothing.
+    /// Converts a list of Python numbers, which has no element type of its own, to the parameter's type if that is lossless.
     fn widened<'py>(
         &self,
         object: &Bound<'py, PyAny>,
@@ -116,7 +116,7 @@ impl Target<'_> {
         if is_safe.extract()? { array.call_method1("astype", (wanted,)) } else { Ok(array) }
     }
 
-    /// Strings or files; `None` stands for one that is missing.
+    /// Converts strings or files; `None` marks a missing one.
     fn list(&self, object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Value> {
         let refused = |object: &Bound<'_, PyAny>| self.refused(object, Some(param), "");
         if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
@@ -140,7 +140,7 @@ impl Target<'_> {
         Ok(Value::list(items.iter().map(Option::as_deref)))
     }
 
-    /// What a path leads to; `None` stands for no file.
+    /// Reads the file at a path; `None` means no file.
     fn file(&self, object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Value>> {
         if object.is_none() {
             return Ok(Some(Value::text("")));
@@ -167,11 +167,11 @@ impl Target<'_> {
         Ok(Some(value))
     }
 
-    /// Python's own numbers and texts.
+    /// Converts Python's own numbers and texts.
     fn plain(&self, object: &Bound<'_, PyAny>, param: Option<&Param>) -> PyResult<Option<Value>> {
         let is_string = param.is_some_and(|param| param.base == BaseType::String);
         if is_string && object.is_none() {
-            // No bytes stand for NULL; an empty text does not.
+            // Empty bytes represent NULL; an empty text represents an empty string.
             return Ok(Some(Value::from(Arc::<[u8]>::from([]))));
         }
         if is_string && object.cast::<PyBytes>().is_ok_and(|bytes| bytes.as_bytes().is_empty()) {
@@ -247,7 +247,7 @@ impl Target<'_> {
             (false, true) => Some(Order::F),
             (false, false) => None,
         };
-        // What has to be copied together anyway is copied to what the function wants.
+        // An array that is not contiguous has to be copied anyway, so it is copied in the order that the function wants.
         let wanted = param.and_then(|param| param.order.in_memory()).unwrap_or(Order::C);
         let shape = array.shape().iter().map(|extent| *extent as u64).collect();
         let meta = Meta::Array { dtype, byte_order, order: contiguous.unwrap_or(wanted), shape };
@@ -276,7 +276,7 @@ impl Target<'_> {
         Ok(value)
     }
 
-    /// Looks whether an array can be copied and sent, before it is.
+    /// Checks that an array can be copied and sent, before it is.
     fn admit(&self, py: Python<'_>, meta: &Meta, param: Option<&Param>) -> PyResult<()> {
         let name = param.map_or("of no name", |param| &param.name);
         let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
@@ -311,8 +311,9 @@ impl Target<'_> {
     }
 }
 
-/// A Python number as the narrower or wider type that the parameter has: Python's float is how a program writes any
-/// real number, so it is rounded as `numpy.float32(x)` does. `None` if that would overflow, or nothing is to be done.
+/// Converts a Python number to the narrower or wider type of the parameter. Programs write any
+/// real number as a Python float, so it is rounded like `numpy.float32(x)`. `None` if that would overflow, or no
+/// conversion is needed.
 fn rounded(object: &Bound<'_, PyAny>, parts: (f64, f64), want: Option<Dtype>) -> PyResult<Option<Value>> {
     let narrow = (parts.0 as f32, parts.1 as f32);
     let fits = |wide: f64, narrow: f32| narrow.is_finite() || !wide.is_finite();
@@ -329,17 +330,17 @@ fn rounded(object: &Bound<'_, PyAny>, parts: (f64, f64), want: Option<Dtype>) ->
     })
 }
 
-/// From here on a number rounds to infinity as `float16`.
+/// The smallest number that rounds to infinity as `float16`.
 const FLOAT16_LIMIT: f64 = 65520.0;
 
-/// NumPy's conversion of a number.
+/// Converts a number with NumPy.
 fn numpy_scalar(object: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Value> {
     let scalar = import(object.py(), "numpy")?.getattr(dtype.name())?.call1((object,))?;
     let bytes = scalar.call_method0("tobytes")?;
     Ok(Value::scalar(dtype, bytes.cast::<PyBytes>()?.as_bytes()))
 }
 
-/// An array that lies in memory of `Grid.empty`, as it is.
+/// Returns an array in memory of `Grid.empty` without a copy.
 fn shared(array: &Bound<'_, PyUntypedArray>, meta: &Meta) -> PyResult<Option<Value>> {
     let mut base = array.getattr("base")?;
     while base.cast::<PyUntypedArray>().is_ok() {
@@ -368,12 +369,12 @@ fn copied(py: Python<'_>, grid: &Grid, array: &Bound<'_, PyUntypedArray>, meta: 
     let mut segment = detached(py, move || grid.allocate(size_bytes)).or_raise(py)?;
     let address = segment.bytes_mut().as_mut_ptr() as usize;
     let target = Memory::array(py, Keeper::Caller, address, meta.clone(), true)?;
-    // NumPy lets other threads run while it copies.
+    // NumPy releases the GIL while it copies.
     import(py, "numpy")?.call_method1("copyto", (target, array))?;
     Value::new(meta.clone(), Payload::segment(segment.freeze())).or_raise(py)
 }
 
-/// Whether an array still has the bytes that were copied: reading them costs less than sending them twice.
+/// True if an array still has the bytes that were copied: comparing them costs less than sending them twice.
 fn is_unchanged(py: Python<'_>, array: &Bound<'_, PyUntypedArray>, copy: &Value) -> PyResult<bool> {
     let order = if matches!(copy.meta(), Meta::Array { order: Order::F, .. }) { "F" } else { "C" };
     let words = if copy.meta().size_bytes().is_multiple_of(8) { "u8" } else { "u1" };
@@ -384,15 +385,15 @@ fn is_unchanged(py: Python<'_>, array: &Bound<'_, PyUntypedArray>, copy: &Value)
     import(py, "numpy")?.call_method1("array_equal", (now, then))?.extract()
 }
 
-/// An array in memory that goes out without a copy.
+/// Makes an array in memory that is sent without a copy.
 pub(crate) fn empty<'py>(py: Python<'py>, segment: Arc<Segment>, meta: Meta) -> PyResult<Bound<'py, PyAny>> {
     let address = segment.as_ptr() as usize;
     Memory::array(py, Keeper::Shared(segment), address, meta, true)
 }
 
-/// A result as Python sees it. `is_kept` says that the session keeps the value too.
+/// Converts a result to Python. `is_kept` is true if the session keeps the value too.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value, is_kept: bool) -> PyResult<Bound<'py, PyAny>> {
-    // Zeros stand for what a simulated function has made.
+    // Zeros replace results of a simulated function.
     let absent = || Cow::Owned(vec![0; value.meta().size_bytes() as usize]);
     let bytes = || value.payload().map_or_else(absent, |payload| Cow::Borrowed(payload.bytes()));
     match value.meta() {
@@ -415,7 +416,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value, is_kept: bool) -> P
     }
 }
 
-/// Python's own number where it has the type, else NumPy's.
+/// Returns Python's own number if it has the type, else NumPy's.
 fn number<'py>(py: Python<'py>, dtype: Dtype, byte_order: ByteOrder, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let zeros = vec![0; dtype.size_bytes() as usize];
     let bytes = if bytes.is_empty() { &zeros } else { bytes };
@@ -459,16 +460,16 @@ fn layout<'py>(py: Python<'py>, meta: &Meta) -> PyResult<Bound<'py, PyDict>> {
     Ok(keywords)
 }
 
-/// Stand-ins of so many bytes have pages of their own.
+/// Minimum size of placeholders that get pages of their own.
 const OWN_PAGES_BYTES_MIN: u64 = 1 << 16;
 
-/// The stand-in for a result that was never computed; past what memory holds, one zero shown everywhere.
+/// Makes the placeholder for a result that was never computed; if memory cannot hold it, a single zero is shown everywhere.
 fn zeros<'py>(py: Python<'py>, meta: &Meta) -> PyResult<Bound<'py, PyAny>> {
     let numpy = import(py, "numpy")?;
     let keywords = layout(py, meta)?;
     if meta.size_bytes() >= OWN_PAGES_BYTES_MIN {
-        // Pages of its own take no memory until they are written; those of the heap may have been used before, and are
-        // cleared at once.
+        // Pages of its own take no memory until they are written. Pages of the heap may have been used before, and are
+        // cleared immediately.
         let mmap = import(py, "mmap")?;
         let flags = mmap.getattr("MAP_PRIVATE")?.bitor(mmap.getattr("MAP_ANONYMOUS")?)?;
         if let Ok(pages) = mmap.getattr("mmap")?.call1((-1, meta.size_bytes(), flags)) {

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::errors::error;
 
-/// A signature, checked.
+/// A checked signature.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawSignature {
     pub(crate) signature: Arc<Signature>,
@@ -95,7 +95,7 @@ pub(crate) fn build_signature(
     for (output, size_bytes) in &sizes {
         builder = builder.likely(output, size_bytes);
     }
-    // The function's name stands for the file; lines mean nothing here.
+    // The error names the function instead of a file; line numbers mean nothing here.
     let signature =
         builder.build().map_err(|failure| error(py, "InputError", &format!("{name}: {}", failure.message)))?;
     Ok(RawSignature { signature: Arc::new(signature) })

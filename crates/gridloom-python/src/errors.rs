@@ -1,4 +1,4 @@
-//! Rust's errors as Python exceptions, one to one. The classes are in `gridloom/_errors.py`, found by the variant's name.
+//! Converts Rust errors to Python exceptions, one to one. The classes are in `gridloom/_errors.py`, named after the variants.
 
 use gridloom::Error;
 use gridloom::process::ProcessError;
@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use crate::import;
 use crate::shared::name_fields;
 
-/// Anything fallible of the session, as Python sees it.
+/// Converts errors of the session to Python exceptions.
 pub(crate) trait OrRaise<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
@@ -83,7 +83,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     raised(py, class, &error.to_string(), &fields)
 }
 
-/// An exception of a class of the package.
+/// Makes an exception of a class of the package.
 pub(crate) fn error(py: Python<'_>, class: &str, message: &str) -> PyErr {
     raised(py, class, message, &PyDict::new(py))
 }

@@ -1,4 +1,4 @@
-//! Functions of a grid, and plain calls under way.
+//! Functions of a grid, and plain calls in progress.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -44,7 +44,7 @@ impl RawFunction {
         self.function.with(py, |(_, function)| function.signature().about.clone())
     }
 
-    /// The same on that server and no other.
+    /// Returns the function bound to that server.
     fn on(&self, py: Python<'_>, server: &str) -> PyResult<RawFunction> {
         let (grid, function) = self.function.live(py)?;
         let server = server.to_string();
@@ -52,14 +52,15 @@ impl RawFunction {
         Ok(RawFunction::new(&self.session, grid, function))
     }
 
-    /// The same with calls that run again so often, after crashes and after exceptions of these classes (`None` for all).
+    /// Returns the function with calls that run again up to `times` times, after crashes and after exceptions of these
+    /// classes (`None` for all).
     fn retried(&self, py: Python<'_>, times: u32, crashes: bool, raised: Option<Vec<String>>) -> PyResult<RawFunction> {
         let (grid, function) = self.function.live(py)?;
         let function = function.retried(Retry { times, crashes, raised: raised.map(BTreeSet::from_iter) });
         Ok(RawFunction::new(&self.session, grid, function))
     }
 
-    /// Names of the parameters that it gives.
+    /// Names of its result parameters.
     fn results(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.function.with(py, |(_, function)| {
             let results = function.signature().params.iter().filter(|param| param.is_output());
@@ -67,14 +68,14 @@ impl RawFunction {
         })
     }
 
-    /// Whether it has an input of that name.
+    /// True if it has an input of that name.
     fn takes(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         self.function.with(py, |(_, function)| {
             function.signature().params.iter().any(|param| param.name == name && param.is_input() && !param.hidden)
         })
     }
 
-    /// `label` is what people see for its name, `repeats` the serial of the call that it is once more.
+    /// Submits a call. `label` is the name shown to people, `repeats` the serial of the call that it repeats.
     #[pyo3(signature = (args, kwargs, timeout_seconds, label=None, repeats=None))]
     fn submit(
         &self,
@@ -96,7 +97,7 @@ impl RawFunction {
         let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
         let (args, named) = target.arguments(args, Some(kwargs))?;
         let has_handle = args.iter().chain(named.iter().map(|(_, arg)| arg)).any(|arg| matches!(arg, Arg::Handle(_)));
-        // A handle is fetched first, which may take its time.
+        // A handle is fetched first, which may take long.
         let pending = match has_handle {
             true => interruptible(py, move || function.submit(&args, &named, limit))?,
             false => detached(py, move || function.submit(&args, &named, limit)),
@@ -110,7 +111,7 @@ impl RawFunction {
         })
     }
 
-    /// Has it run in each worker before others of its module, whose `Initialize` it is.
+    /// Makes each worker run this function, a module's `Initialize`, before others of its module.
     fn initialize_module(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<()> {
         let (grid, function) = self.function.live(py)?;
         let describes_only = self.session.describes_only;
@@ -141,21 +142,22 @@ impl RawObject {
         Ok(RawFunction::new(&self.session, grid, object.method(name).or_raise(py)?))
     }
 
-    /// Ends it after the calls that were made, without waiting for that.
+    /// Ends the object after the calls already made, without waiting.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         let (_, object) = self.object.live(py)?;
         detached(py, move || object.end(None)).or_raise(py).map(drop)
     }
 }
 
-/// A call under way; its slot is empty once its end was taken.
+/// A call in progress; its slot is empty once its end was taken.
 ///
-/// An interrupt may come while results are made Python's, and right after they were given. So they can be asked for again.
+/// An interrupt may occur while results are converted to Python, and right after they were returned. So they can be
+/// requested again.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawPending {
     is_simulated: bool,
     pending: Slot<Pending>,
-    /// How it ended, until results were given.
+    /// How it ended, until results were returned.
     ended: Mutex<Option<Arc<Outcome>>>,
     given: OnceLock<Py<PyAny>>,
 }
@@ -181,12 +183,12 @@ impl RawPending {
         Ok(())
     }
 
-    /// Has [`RawGrid::await_ends`](crate::grid::RawGrid) tell of its end, at once if it has ended.
+    /// Makes [`RawGrid::await_ends`](crate::grid::RawGrid) report its end, immediately if it has ended.
     fn note_end(&self, py: Python<'_>) -> PyResult<()> {
         self.pending.with(py, Pending::note_end)
     }
 
-    /// By which `await_ends` tells of it.
+    /// The number by which `await_ends` reports it.
     fn serial(&self, py: Python<'_>) -> PyResult<u64> {
         self.pending.with(py, |pending| pending.task().serial)
     }
@@ -196,13 +198,13 @@ impl RawPending {
         self.pending.with(py, |pending| pending.end().and_then(|end| end.server))
     }
 
-    /// Waits for the results; gives the same ones each time.
+    /// Waits for the results; returns the same objects each time.
     fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(given) = self.given.get() {
             return Ok(given.bind(py).clone());
         }
         let waited = self.wait(py, limit_of(timeout_seconds));
-        // Another thread may have taken its end meanwhile, and given the results, too.
+        // Another thread may have taken its end meanwhile, and returned the results, too.
         let ended = py.detach(|| lock(&self.ended).clone());
         let made = match (self.given.get(), ended.as_deref()) {
             (Some(given), _) => return Ok(given.bind(py).clone()),
@@ -217,7 +219,7 @@ impl RawPending {
 }
 
 impl RawPending {
-    /// Whether its end was taken, or is being taken.
+    /// True if its end was taken, or is being taken.
     fn is_taken(&self) -> bool {
         self.given.get().is_some() || self.ended.try_lock().map_or(true, |ended| ended.is_some())
     }
@@ -227,13 +229,13 @@ impl RawPending {
         if self.is_taken() {
             return Ok(());
         }
-        // The call is left where it is until it has ended: after an interrupt it can be waited for again.
+        // The call stays in its slot until it has ended: after an interrupt it can be awaited again.
         let watch = || {
             let watch = self.pending.with(py, Pending::watch)?;
             Ok(move |limit| watch.wait(limit))
         };
         let waited = if self.is_simulated {
-            // Its limit is virtual time, which is not cut into slices.
+            // Its limit is virtual time, which is not split into slices.
             let watch = watch()?;
             interruptible(py, move || watch(limit))?
         } else {

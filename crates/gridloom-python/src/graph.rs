@@ -1,4 +1,4 @@
-//! Described graphs, built up from inputs and calls as they stand in a file.
+//! Declared graphs, built from inputs and calls in the format of their files.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -11,12 +11,12 @@ use crate::lock;
 use crate::plain::value_of;
 use crate::wait::detached;
 
-/// A graph that is being described.
+/// A graph that is being declared.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawGraph(Mutex<Graph>);
 
 impl RawGraph {
-    /// As it is now.
+    /// Returns a copy of its current state.
     pub(crate) fn graph(&self) -> Graph {
         lock(&self.0).clone()
     }
@@ -34,22 +34,22 @@ impl RawGraph {
         detached(py, move || Graph::load(path)).or_raise(py).map(|graph| RawGraph(Mutex::new(graph)))
     }
 
-    /// As it is saved.
+    /// Returns the graph in the format of its file.
     fn json(&self) -> String {
         lock(&self.0).to_json()
     }
 
-    /// An input, described as in a file.
+    /// Adds an input, in the format of the file.
     fn input(&self, py: Python<'_>, described: &Bound<'_, PyAny>) -> PyResult<()> {
         lock(&self.0).input_of(value_of(described)?).or_raise(py).map(drop)
     }
 
-    /// A call, described as in a file.
+    /// Adds a call, in the format of the file.
     fn call(&self, py: Python<'_>, described: &Bound<'_, PyAny>) -> PyResult<()> {
         lock(&self.0).call_of(value_of(described)?).or_raise(py).map(drop)
     }
 
-    /// All of them or, if one cannot be, none.
+    /// Declares wanted results: all of them or, if one is invalid, none.
     fn want(&self, py: Python<'_>, results: Vec<String>) -> PyResult<()> {
         let mut graph = lock(&self.0);
         let mut wanting = graph.clone();

@@ -1,4 +1,4 @@
-//! Grids: sessions, as Python holds them.
+//! Grids: sessions, as Python objects.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,8 @@ use crate::plan::{RawMapping, RawPlan, with_cause};
 use crate::session::{Session, Slot, limit_of};
 use crate::wait::{detached, interruptible};
 
-/// Calls of a server that run, wait for others or their program, for a slot, for data; and bytes in its store.
+/// Calls of a server that run, that wait for others or their program, that wait for a slot, and that wait for data;
+/// and bytes in its store.
 type Load = (u64, u64, u64, u64, u64);
 
 /// A client's session with a grid.
@@ -150,7 +151,7 @@ impl RawGrid {
         Ok(RawFunction::new(&self.session, grid, function))
     }
 
-    /// Makes an object of that class, which waits until it is there.
+    /// Creates an object of the class, and waits until it exists.
     fn object(&self, py: Python<'_>, class: &str) -> PyResult<RawObject> {
         let grid = self.grid.live(py)?;
         let (made_in, class) = (grid.clone(), class.to_string());
@@ -158,7 +159,7 @@ impl RawGrid {
         Ok(RawObject::new(&self.session, grid, object))
     }
 
-    /// Names with signatures, in order of name.
+    /// Names with signatures, ordered by name.
     fn functions(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let grid = self.grid.live(py)?;
         let signatures = detached(py, move || grid.functions());
@@ -171,7 +172,7 @@ impl RawGrid {
         to_plain(py, &detached(py, move || grid.servers()).servers)
     }
 
-    /// Waits, but no longer than so many seconds, until what servers have learned is known here.
+    /// Waits until the servers' models are known here, but no longer than `timeout_seconds`.
     fn learn_models(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<()> {
         let limit = Duration::from_secs_f64(timeout_seconds);
         let grid = self.grid.live(py)?;
@@ -205,7 +206,7 @@ impl RawGrid {
         Ok(RawGroup::new(&self.session, grid, group, raised, true, is_own))
     }
 
-    /// So many bodies together, or as many as turn out well.
+    /// Maps `bodies` bodies together, or a number that adapts itself if `None`.
     fn regrouped(&self, py: Python<'_>, heuristic: RawMapping<'_>, bodies: Option<usize>) -> PyResult<RawLoop> {
         let (mapping, raised) = heuristic.mapping(py)?;
         let (grid, is_own) = (self.grid.live(py)?, mapping.is_own());
@@ -220,7 +221,7 @@ impl RawGrid {
         with_cause(py, plan.or_raise(py), &raised).map(RawPlan)
     }
 
-    /// What was measured.
+    /// Returns the measurements.
     fn calibrate<'py>(
         &self,
         py: Python<'py>,
@@ -240,20 +241,20 @@ impl RawGrid {
         to_plain(py, &interruptible(py, move || grid.links())?.or_raise(py)?)
     }
 
-    /// Large values on their way: a number for each, whether it is sent, bytes that have gone or come, and all.
+    /// Large values in transfer: for each a number, whether it is sent, the bytes transferred so far, and its total size.
     fn moving(&self, py: Python<'_>) -> PyResult<Vec<(u64, bool, u64, u64)>> {
         let grid = self.grid.live(py)?;
         let moving = detached(py, move || grid.moving());
         Ok(moving.into_iter().map(|one| (one.number, one.is_sent, one.done_bytes, one.size_bytes)).collect())
     }
 
-    /// Calls that have not ended.
+    /// Number of calls that have not ended.
     fn under_way(&self, py: Python<'_>) -> PyResult<usize> {
         let grid = self.grid.live(py)?;
         Ok(detached(py, move || grid.under_way()))
     }
 
-    /// By server. Servers that do not answer in time are left out.
+    /// Load by server. Servers that do not answer in time are left out.
     fn loads(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<BTreeMap<String, Load>> {
         let limit = Duration::from_secs_f64(timeout_seconds);
         let grid = self.grid.live(py)?;
@@ -295,8 +296,8 @@ impl RawGrid {
         Ok(detached(py, move || grid.server_processes()))
     }
 
-    /// Waits until noted calls have ended: their serial numbers, each given once. Raises `WaitTimedOut` after that time. The
-    /// call of a worker that waits so keeps its slot.
+    /// Waits until noted calls have ended; returns their serial numbers, each once. Raises `WaitTimedOut` after the
+    /// time limit. The call of a worker keeps its slot during this wait.
     fn await_ends(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Vec<u64>> {
         let limit = limit_of(Some(timeout_seconds));
         let grid = self.grid.live(py)?;
@@ -304,20 +305,21 @@ impl RawGrid {
         detached(py, move || grid.watch_ends(limit, all)).or_raise(py)
     }
 
-    /// Serial numbers of calls that have begun, and wait for what other calls make.
+    /// Serial numbers of started calls that wait for results of other calls.
     fn paused(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         let grid = self.grid.live(py)?;
         Ok(detached(py, move || grid.paused()).into_iter().map(|task| task.serial).collect())
     }
 
-    /// Errors in groups that nobody read, as text.
+    /// Unread errors in groups, as text.
     fn take_unread(&self, py: Python<'_>, all: bool) -> PyResult<Option<String>> {
         let grid = self.grid.live(py)?;
         let unread = detached(py, move || grid.take_unread(all));
         Ok((unread.count > 0).then(|| unread.to_string()))
     }
 
-    /// Has what calls say told to `listener(server, function, call, is_error, text, done, total)`, on threads that wait for results.
+    /// Passes the output of calls to `listener(server, function, call, is_error, text, done, total)`, on threads that
+    /// wait for results.
     fn listen(&self, py: Python<'_>, listener: Py<PyAny>) -> PyResult<()> {
         let tell = move |spoken: &Spoken| {
             let Spoken { server, function, call, saying } = spoken;
@@ -325,7 +327,7 @@ impl RawGrid {
                 Saying::Text { is_error, text } => (*is_error, Some(text), None, None),
                 Saying::Progress { done, total } => (false, None, Some(*done), *total),
             };
-            // At the interpreter's end nobody listens any more.
+            // When the interpreter shuts down, nobody listens any more.
             let _ = Python::try_attach(|py| {
                 if let Err(error) = listener.call1(py, (server, function, *call, is_error, text, done, total)) {
                     error.write_unraisable(py, Some(listener.bind(py)));
@@ -335,7 +337,7 @@ impl RawGrid {
         self.grid.with(py, move |grid| grid.listen(tell))
     }
 
-    /// Of a session without an agent: given servers that cannot be used, and why.
+    /// In a session without an agent: the given servers that cannot be used, with the reasons.
     fn unreachable(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let grid = self.grid.live(py)?;
         Ok(detached(py, move || grid.unreachable()))
@@ -361,7 +363,7 @@ impl RawGrid {
         empty(py, segment.freeze(), meta)
     }
 
-    /// Ends the session. What is held of it no longer works.
+    /// Ends the session. Objects that refer to it no longer work.
     fn close(&self, py: Python<'_>) {
         let grid = self.grid.live(py).ok();
         py.detach(|| {

@@ -26,9 +26,9 @@ pub(crate) struct RawGroup {
     snapshots: Arc<Snapshots>,
     raised: Raised,
     is_described: bool,
-    /// Recording a call may run a heuristic of the program's own.
+    /// True if recording a call may run a custom heuristic.
     may_map: bool,
-    /// The loop that it is a body of.
+    /// The loop whose body it is.
     rounds: Option<Slot<Rounds>>,
 }
 
@@ -45,8 +45,8 @@ impl RawGroup {
         RawGroup { session: session.clone(), group, grid, snapshots, raised, is_described, may_map, rounds: None }
     }
 
-    /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now.
-    /// Described calls are one part: copies tell its arrays apart.
+    /// Forgets copies made for the part recorded so far: the program may change its arrays now. A declared group is a
+    /// single part: its arrays are distinguished by their copies.
     fn forget_snapshots(&self) {
         if self.is_described {
             return;
@@ -73,7 +73,7 @@ impl RawGroup {
             snapshots: Some(&self.snapshots),
         };
         let (args, named) = target.arguments(args, Some(kwargs))?;
-        // A remote number that decides an extent has to be fetched first.
+        // A remote number that determines an extent has to be fetched first.
         let is_number = |arg: &Arg| matches!(arg, Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. }));
         let may_wait = self.may_map || args.iter().chain(named.iter().map(|(_, arg)| arg)).any(is_number);
         let handles = match may_wait {
@@ -105,7 +105,7 @@ impl RawGroup {
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.live(py)?;
         let finished = interruptible(py, move || group.finish());
-        // Bodies of a loop share theirs until they are launched.
+        // Bodies of a loop share their snapshots until they are launched.
         let held = self.rounds.as_ref().map_or(Ok(0), |rounds| rounds.with(py, |rounds| rounds.rounds().held()))?;
         if held == 0 {
             self.snapshots.forget();
@@ -118,7 +118,7 @@ impl RawGroup {
         Ok(detached(py, move || group.described_plan()).map(RawPlan))
     }
 
-    /// Differences from what was described: as records, and in words.
+    /// Differences from the declared graph: as records, and as text.
     fn differences<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Vec<String>)> {
         let group = self.group.live(py)?;
         let differences = detached(py, move || group.differences());
@@ -132,7 +132,7 @@ impl RawGroup {
         Ok(())
     }
 
-    /// How many calls were launched, have ended, and have failed; and whether all is over.
+    /// Numbers of calls that were launched, have ended, and have failed; and whether all are over.
     fn progress(&self, py: Python<'_>) -> PyResult<(usize, usize, usize, bool)> {
         let group = self.group.live(py)?;
         let GroupProgress { calls, ended, failed, is_over } = detached(py, move || group.progress());
@@ -166,7 +166,7 @@ impl RawGroup {
     }
 }
 
-/// A loop with groups as its bodies; they are held back and mapped together.
+/// A loop with groups as its bodies, which are delayed and mapped together.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawLoop {
     session: Arc<Session>,
@@ -177,7 +177,7 @@ pub(crate) struct RawLoop {
     is_own: bool,
 }
 
-/// Dropping it launches what is held back, which may run Python code in another thread.
+/// Dropping it launches the delayed bodies, which may run Python code in another thread.
 pub(crate) struct Rounds(Option<Loop>);
 
 impl Rounds {
@@ -222,13 +222,13 @@ impl RawLoop {
 pub(crate) struct RawHandle {
     meta: Meta,
     handle: Slot<Handle>,
-    /// By the heuristic of its group, when that is launched to get it.
+    /// The exception of its group's heuristic, if getting the result launches the group.
     raised: Raised,
     snapshots: Arc<Snapshots>,
 }
 
 impl RawHandle {
-    /// Of no group.
+    /// Wraps a handle that belongs to no group.
     pub(crate) fn alone(session: &Session, handle: Handle) -> RawHandle {
         let (raised, snapshots) = Default::default();
         RawHandle { meta: handle.meta().clone(), handle: session.slot(handle), raised, snapshots }
@@ -256,13 +256,13 @@ impl RawHandle {
         with_cause(py, asked.or_raise(py), &self.raised)
     }
 
-    /// Bytes that have come, and all, while it is on its way here and large.
+    /// Bytes received and total bytes, while a large value is being transferred here.
     fn moving(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
         let handle = self.handle.live(py)?;
         Ok(detached(py, move || handle.moving()).map(|one| (one.done_bytes, one.size_bytes)))
     }
 
-    /// Extents of an array; `None` of a text.
+    /// Extents of an array; `None` for a text.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         match &self.meta {
@@ -272,7 +272,7 @@ impl RawHandle {
         }
     }
 
-    /// NumPy's short name of the element type; `None` of a text.
+    /// NumPy's short name of the element type; `None` for a text.
     #[getter]
     fn type_string(&self) -> Option<String> {
         match &self.meta {
@@ -306,7 +306,7 @@ impl RawHandle {
     }
 }
 
-/// A group's course.
+/// The report on a group's execution.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawReport {
     report: Report,

@@ -1,30 +1,31 @@
-//! `_gridloom`: what the Python package needs of Gridloom, thin. The public interface is in `python/gridloom`.
+//! `_gridloom`: a thin wrapper of the parts of Gridloom that the Python package needs. The public interface is in
+//! `python/gridloom`.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | [`memory`] | NumPy arrays over memory that Rust owns, and descriptions of NumPy's element types |
 //! | [`convert`] | Python objects to values and back |
 //! | [`plain`] | records as dictionaries, and back |
-//! | [`session`] | what Python holds of a session, and how it is taken away |
+//! | [`session`] | Python's objects of a session, and how they are released |
 //! | [`grid`] | grids |
-//! | [`function`] | functions, calls under way |
+//! | [`function`] | functions, and calls in progress |
 //! | [`group`] | groups, handles, reports |
-//! | [`graph`] | described graphs |
+//! | [`graph`] | declared graphs |
 //! | [`plan`] | plans, and heuristics that are Python functions |
-//! | [`shared`], [`begun`] | shared data, by name; puts and gets of them under way |
-//! | [`calibrate`] | calibrations, with Python functions that make arguments and see progress |
-//! | [`process`] | processes that talk by messages |
-//! | [`chares`], [`chare`], [`chare_calls`] | message-driven objects: what a program makes and runs; the objects and their messages; what methods ask for |
+//! | [`shared`], [`begun`] | shared data, by name; puts and gets in progress |
+//! | [`calibrate`] | calibrations, with Python functions that make arguments and receive progress |
+//! | [`process`] | processes that exchange messages |
+//! | [`chares`], [`chare`], [`chare_calls`] | message-driven objects: programs and their runs; the objects and their messages; requests of methods |
 //! | [`message`] | objects as typed messages |
-//! | [`wait`] | waits that let other threads run and that an interrupt ends |
+//! | [`wait`] | waits that let other threads run and that can be interrupted |
 //! | [`errors`] | Rust's errors as Python exceptions |
-//! | [`log`] | the log of sessions as that of Python's `logging` |
+//! | [`log`] | forwards the log of sessions to Python's `logging` |
 //! | [`define`] | signatures of Python functions |
 //! | [`worker`] | the process that runs Python functions for a server |
 //!
-//! **Invariants.** The GIL is released around everything that may block or takes a lock of the session. Memory that a
-//! NumPy array shows is owned by the array's base object. Arrays are made from, and filled
-//! through, NumPy's array interface, so that no `unsafe` is needed for it.
+//! **Invariants.** The GIL is released around everything that may block or takes a lock of the session. The memory of a
+//! NumPy array is owned by the array's base object. Arrays are made and filled through NumPy's array interface, so that
+//! no `unsafe` is needed for it.
 
 #![deny(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "the errors are those of the session, of its size")]
@@ -112,12 +113,12 @@ mod _gridloom {
     }
 }
 
-/// A module of NumPy's or of the package's, by name: a look-up in `sys.modules` after the first time.
+/// Imports a module of NumPy or of the package, by name: a look-up in `sys.modules` after the first time.
 fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
     PyModule::import(py, name)
 }
 
-/// Locks what a panic leaves as it should be.
+/// Locks a mutex whose data are still consistent after a panic.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! The log of sessions, which Python programs find where they look: with `logging`, loggers `gridloom.session`,
-//! `gridloom.client` and so on. Without a handler `logging` writes warnings and errors to standard error.
+//! Forwards the log of sessions to Python's `logging`, loggers `gridloom.session`,
+//! `gridloom.client` and so on. Without a handler, `logging` writes warnings and errors to standard error.
 //!
-//! The library's copy of `tracing` is its own: no other library of the program can see the subscriber.
+//! The library has its own copy of `tracing`, so no other library of the program sees the subscriber.
 
 use std::fmt::{Debug, Write};
 
@@ -12,9 +12,9 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Hands events to `logging` from now on; again is harmless.
+/// Starts forwarding events to `logging`; calling it again is harmless.
 pub(crate) fn start() {
-    // It is set already, by an earlier import.
+    // It is already set, by an earlier import.
     let _ = tracing::subscriber::set_global_default(Logging);
 }
 
@@ -38,7 +38,7 @@ impl Subscriber for Logging {
             let logger = crate::import(py, "logging")?.call_method1("getLogger", (category,))?;
             logger.call_method1("log", (level, format!("{text}{fields}"))).map(drop)
         };
-        // At the interpreter's end there is no logging any more, and an error of a handler has no other place to go.
+        // When the interpreter shuts down, there is no logging any more. An error of a handler can be reported only here.
         match Python::try_attach(log) {
             Some(Ok(())) => {}
             Some(Err(error)) => say!("gridloom: {text}{fields} (not logged: {error})"),
@@ -47,7 +47,7 @@ impl Subscriber for Logging {
         }
     }
 
-    // Gridloom has events only.
+    // Gridloom emits events only, no spans.
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)
@@ -62,7 +62,7 @@ impl Subscriber for Logging {
     fn exit(&self, _: &Id) {}
 }
 
-/// `logging.WARNING`.
+/// The value of `logging.WARNING`.
 const WARNING: i32 = 30;
 
 /// The level's number in `logging`.
@@ -75,7 +75,7 @@ fn number(level: Level) -> i32 {
     }
 }
 
-/// An event in words: `lost a server peer="one"`.
+/// An event as text: `lost a server peer="one"`.
 #[derive(Default)]
 struct Words {
     text: String,

@@ -15,7 +15,7 @@ use crate::import;
 pub(crate) enum Keeper {
     /// A result.
     Payload(#[allow(dead_code, reason = "kept for its memory")] Payload),
-    /// A result that others may see too, as this process sees it: writes stay here. The payload keeps the file's
+    /// A private view of a result that others may see too: writes are not shared. The payload keeps the file's
     /// contents, the mapping the view of them.
     Private(
         #[allow(dead_code, reason = "kept for its memory")] Payload,
@@ -25,9 +25,9 @@ pub(crate) enum Keeper {
     Shared(Arc<Segment>),
     /// An argument in a worker.
     Mapping(#[allow(dead_code, reason = "kept for its memory")] Arc<Mapping>),
-    /// A received message, which nobody but its arrays looks at any more.
+    /// A received message, which only its arrays still use.
     Message(#[allow(dead_code, reason = "kept for its memory")] Arc<Vec<u8>>),
-    /// The caller, which drops the array before the memory goes.
+    /// The caller, which drops the array before it frees the memory.
     Caller,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// An array over `meta.size_bytes()` bytes at `address`.
+    /// Makes an array over `meta.size_bytes()` bytes at `address`.
     pub(crate) fn array<'py>(
         py: Python<'py>,
         keeper: Keeper,
@@ -88,7 +88,7 @@ impl Memory {
     }
 }
 
-/// Element type and byte order of what a value holds.
+/// Returns the element type and byte order of a value.
 pub(crate) fn element(meta: &Meta) -> (Dtype, ByteOrder) {
     match meta {
         Meta::Scalar { dtype, byte_order } | Meta::Array { dtype, byte_order, .. } => (*dtype, *byte_order),
@@ -96,7 +96,7 @@ pub(crate) fn element(meta: &Meta) -> (Dtype, ByteOrder) {
     }
 }
 
-/// NumPy's short name, such as `<f8`.
+/// Returns NumPy's short name, such as `<f8`.
 pub(crate) fn type_string(dtype: Dtype, byte_order: ByteOrder) -> String {
     let kind = match dtype {
         Dtype::Bool => 'b',
@@ -113,7 +113,7 @@ pub(crate) fn type_string(dtype: Dtype, byte_order: ByteOrder) -> String {
     format!("{order}{kind}{}", dtype.size_bytes())
 }
 
-/// The element type that NumPy describes so, if it is one of ours.
+/// Returns the element type for a NumPy description, if it is supported.
 pub(crate) fn element_of(descr: &Bound<'_, PyArrayDescr>) -> Option<(Dtype, ByteOrder)> {
     let dtype = match (descr.kind(), descr.itemsize()) {
         (b'b', 1) => Dtype::Bool,

@@ -1,6 +1,6 @@
-//! Plain data between Rust and Python: dictionaries, lists, texts and numbers, for all that serde knows.
+//! Plain data between Rust and Python: dictionaries, lists, texts and numbers, for all types that serde supports.
 //!
-//! Numbers that JSON has not (infinities, not a number) are `None`.
+//! Numbers that JSON does not have (infinities, not a number) are `None`.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
@@ -9,12 +9,12 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde::Serialize;
 use serde_json::{Number, Value};
 
-/// As Python's own objects.
+/// Converts data to Python objects.
 pub(crate) fn to_plain<'py>(py: Python<'py>, data: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     object_of(py, &serde_json::to_value(data).expect("names and numbers"))
 }
 
-/// Python's object for a value.
+/// Converts a value to a Python object.
 pub(crate) fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Value::Null => Ok(py.None().into_bound(py)),
@@ -37,10 +37,10 @@ pub(crate) fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
     }
 }
 
-/// The value of Python's own objects.
+/// Converts a Python object to a value.
 ///
 /// # Errors
-/// If one is of another type, or a number is none of JSON's.
+/// If an object has another type, or a number is not a JSON number.
 pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if object.is_none() {
         return Ok(Value::Null);
@@ -49,7 +49,7 @@ pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::Bool(truth.is_true()));
     }
     if object.is_instance_of::<PyInt>() {
-        // Past 64 bits it is what JSON makes of it.
+        // Beyond 64 bits, integers become JSON reals.
         let whole = object.extract::<i64>().map(Number::from).or_else(|_| object.extract::<u64>().map(Number::from));
         return whole.map(Value::Number).or_else(|_| real(object));
     }
@@ -73,5 +73,5 @@ pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 
 fn real(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     let number = Number::from_f64(object.extract()?).map(Value::Number);
-    number.ok_or_else(|| PyTypeError::new_err(format!("{object} is no number that can be described")))
+    number.ok_or_else(|| PyTypeError::new_err(format!("{object} is not a number that can be declared")))
 }

@@ -17,7 +17,7 @@ use crate::plain::{object_of, to_plain};
 use crate::session::limit_of;
 use crate::wait::detached;
 
-/// A mapped group.
+/// The plan of a mapped group.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawPlan(pub(crate) PlanRecord);
 
@@ -32,12 +32,12 @@ impl RawPlan {
         self.0.to_string()
     }
 
-    /// What is shown of it.
+    /// The plan as a record.
     fn record<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_plain(py, &self.0)
     }
 
-    /// As it is saved.
+    /// Returns the plan in the format of its file.
     fn file(&self, py: Python<'_>) -> String {
         py.detach(|| self.0.to_json())
     }
@@ -46,12 +46,12 @@ impl RawPlan {
         py.detach(|| self.0.moved(task, server)).or_raise(py).map(RawPlan)
     }
 
-    /// The drawing, for a file of that name.
+    /// Returns the drawing, for a file of that name.
     fn gantt(&self, py: Python<'_>, path: PathBuf) -> PyResult<String> {
         py.detach(|| check_svg_name(&path).and_then(|()| self.0.gantt_svg())).or_raise(py)
     }
 
-    /// Why a task is where it is, as a record and in words.
+    /// Explains why a task is on its server, as a record and as text.
     fn explain<'py>(&self, py: Python<'py>, task: usize) -> PyResult<(Bound<'py, PyAny>, String)> {
         let explained = py.detach(|| self.0.explain(task)).or_raise(py)?;
         Ok((to_plain(py, &explained)?, explained.to_string()))
@@ -62,25 +62,26 @@ impl RawPlan {
     }
 }
 
-/// What a group is mapped by, as Python hands it over.
+/// How to map a group, as passed by Python.
 #[derive(FromPyObject)]
 pub(crate) enum RawMapping<'py> {
     Spec(String),
     Plan(PyRef<'py, RawPlan>),
-    /// Name of a heuristic, what begins it in a thread of Python's with a [`RawQuestion`], and seconds that it may take.
+    /// Name of a custom heuristic, a function that starts it in a Python thread with a [`RawQuestion`], and its time
+    /// limit in seconds.
     Own(String, Py<PyAny>, Option<f64>),
 }
 
-/// What a heuristic raised.
+/// The exception that a heuristic raised.
 pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
 impl RawMapping<'_> {
-    /// With the place where what a function raises is kept.
+    /// Returns the mapping, and the place for exceptions raised by its function.
     pub(crate) fn mapping(self, py: Python<'_>) -> PyResult<(Mapping, Raised)> {
         let raised = Raised::default();
         let mapping = match self {
             RawMapping::Spec(spec) => {
-                // A mistake in it is told where it stands, not when the group is mapped.
+                // A mistake in the spec is reported here, not when the group is mapped.
                 let parsed = Spec::parse(&spec).and_then(|spec| spec.heuristic().map(drop));
                 parsed.map_err(|mistake| error(py, "InputError", &mistake.to_string()))?;
                 Mapping::from(spec)
@@ -88,7 +89,7 @@ impl RawMapping<'_> {
             RawMapping::Plan(plan) => Mapping::from(&plan.0),
             RawMapping::Own(name, begin, seconds) => {
                 let limit = limit_of(seconds);
-                // It keeps the limit itself.
+                // The heuristic enforces the limit itself.
                 Mapping::own(&name, PythonHeuristic { begin, raised: raised.clone(), limit }).map_timeout(None)
             }
         };
@@ -96,8 +97,8 @@ impl RawMapping<'_> {
     }
 }
 
-/// The error of a launch; what the heuristic raised is its cause, or comes instead if it is no `Exception`: an interrupt, or the
-/// end of the program.
+/// Returns the error of a launch. The heuristic's exception is its cause, or replaces it if it is not an `Exception`:
+/// an interrupt, or the end of the program.
 pub(crate) fn with_cause<T>(py: Python<'_>, outcome: PyResult<T>, raised: &Raised) -> PyResult<T> {
     outcome.map_err(|error| {
         let Some(cause) = lock(raised).take() else { return error };
@@ -109,15 +110,15 @@ pub(crate) fn with_cause<T>(py: Python<'_>, outcome: PyResult<T>, raised: &Raise
     })
 }
 
-/// A function of the user's. It runs in a daemonic thread of Python's, which is given up when the limit is past. Neither it nor
-/// the thread that waits for it then keeps the interpreter from ending: so the wait is made without Python.
+/// A function of the user. It runs in a daemon thread of Python, which is abandoned after the limit. Neither it nor
+/// the thread that waits for it may then keep the interpreter from shutting down, so the wait does not use Python.
 struct PythonHeuristic {
     begin: Py<PyAny>,
     raised: Raised,
     limit: Option<Duration>,
 }
 
-/// What a heuristic is asked, for the thread that it runs in.
+/// The request to a heuristic, for the thread in which it runs.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawQuestion {
     problem: Value,
@@ -133,24 +134,24 @@ impl RawQuestion {
         object_of(py, &self.problem)
     }
 
-    /// The thread that calls this maps; the session refuses to wait for it there.
+    /// Marks the calling thread as mapping: the session then refuses to wait there.
     fn begin(&self) {
         self.inside.clone().enter();
     }
 
-    /// The server of each task and their order, or what is wrong with what the user's function gave.
+    /// Returns the server of each task and their order, or the error in the return value of the user's function.
     fn answer(&self, returned: Returned) {
-        // The thread that asked may have given up.
+        // The requesting thread may have given up.
         let _ = lock(&self.answer).send(Ok(returned));
     }
 
-    /// What the user's function raised.
+    /// Returns the exception that the user's function raised.
     fn failed(&self, raised: Bound<'_, PyAny>) {
         let _ = lock(&self.answer).send(Err(PyErr::from_value(raised)));
     }
 }
 
-/// What a heuristic gives.
+/// The return value of a heuristic.
 #[derive(FromPyObject)]
 enum Returned {
     Wrong(String),
@@ -173,7 +174,7 @@ impl Heuristic for PythonHeuristic {
                 match (received, self.limit) {
                     (Ok(answered), _) => answered,
                     (Err(RecvTimeoutError::Timeout), Some(limit)) => return Err(took_too_long(limit)),
-                    (Err(_), _) => return Err(MapError::Failed { why: "its thread ended without a word".into() }),
+                    (Err(_), _) => return Err(MapError::Failed { why: "its thread ended without a result".into() }),
                 }
             }
         };
@@ -192,7 +193,7 @@ impl Heuristic for PythonHeuristic {
     }
 }
 
-/// The problem as Python sees it.
+/// Converts the problem for Python.
 fn described(problem: &Problem) -> Value {
     let finite = |number: f64| number.is_finite().then_some(number);
     let servers = 0..problem.client();

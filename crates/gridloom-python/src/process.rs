@@ -1,6 +1,6 @@
-//! Processes that talk by messages. Callbacks, message types and timers are Python's, in `gridloom/process.py`.
+//! Processes that exchange messages. Callbacks, message types and timers are implemented in Python, in `gridloom/process.py`.
 //!
-//! **Invariant:** a process's calls release the GIL, so that in simulation the baton can go to another thread.
+//! **Invariant:** a process's calls release the GIL, so that in simulation another thread can take its turn.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,14 +20,14 @@ use crate::lock;
 use crate::message::RawMessageType;
 use crate::wait::interruptible;
 
-/// How long Ctrl-C may take to be noticed in a real process that waits, seconds.
+/// Maximum delay until Ctrl-C is noticed in a real process that waits, seconds.
 const PATIENCE_S: f64 = 0.1;
 
-/// Something to attend to: what it is (`letter`, `wrong`, `timer`, `closed`), peer or timer, type or reason, and what a
-/// letter carries: bytes, an object of the message class that was given for its type, or what is wrong with it.
+/// An event to handle: its kind (`letter`, `wrong`, `timer`, `closed`), peer or timer, type or reason, and the content of a
+/// message: bytes, an object of the message class given for its type, or the error in it.
 type Attended = (&'static str, u64, String, Py<PyAny>);
 
-/// A process, for the time of its function.
+/// A process, while its function runs.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawProcess(Mutex<Option<Process>>);
 
@@ -41,7 +41,7 @@ impl RawProcess {
         outcome.ok_or_else(|| error(py, "UsageError", "the process has ended"))?.or_raise(py)
     }
 
-    /// Waits in parts, so that a signal is noticed.
+    /// Waits in slices, so that signals are noticed.
     fn patiently<R: Send>(
         &self,
         py: Python<'_>,
@@ -49,7 +49,7 @@ impl RawProcess {
         mut call: impl FnMut(&mut Process, Option<f64>) -> Result<Option<R>, ProcessError> + Send,
     ) -> PyResult<Option<R>> {
         let (simulated, begin) = self.with(py, |process| Ok((process.is_simulated(), process.now())))?;
-        // What is no number of seconds is an error at once.
+        // An invalid number of seconds is an immediate error.
         if simulated || seconds.is_some_and(f64::is_nan) {
             return self.with(py, |process| call(process, seconds));
         }
@@ -120,12 +120,12 @@ impl RawProcess {
         self.with(py, |process| process.compute(flops))
     }
 
-    /// A measured block begins: what `end_block` wants to know, nanoseconds.
+    /// Begins a measured block; returns the value to pass to `end_block`, nanoseconds.
     fn begin_block(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |process| Ok(process.begin_block().as_nanos() as u64))
     }
 
-    /// A measured block ends and is not charged.
+    /// Abandons a measured block; nothing is charged.
     fn drop_block(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |process| {
             process.drop_block();
@@ -181,7 +181,7 @@ impl RawProcess {
         })
     }
 
-    /// The next timer, close, or letter of one of these types.
+    /// Returns the next timer, closed connection, or message of one of these types.
     fn next(
         &self,
         py: Python<'_>,
@@ -210,7 +210,7 @@ impl RawProcess {
         })
     }
 
-    /// An object of a message class, and its sender.
+    /// Returns an object of a message class, and its sender.
     fn wait_message<'py>(
         &self,
         py: Python<'py>,
@@ -261,12 +261,12 @@ impl RawProcess {
         })
     }
 
-    /// What came and nobody has taken, in words.
+    /// Lists received messages that nobody has taken, as text.
     fn unread(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |process| Ok(process.unread()))
     }
 
-    /// The configuration's value of that name.
+    /// The configured value of that name.
     fn setting(&self, name: &str) -> Option<String> {
         setting(name)
     }
@@ -276,14 +276,16 @@ impl RawProcess {
     }
 }
 
-/// Reads the configuration: the options of these words, the environment, and the file that either names; the other words.
+/// Reads the configuration from the options in these words, the environment, and the file that either names; returns
+/// the other words.
 #[pyfunction]
 pub(crate) fn read_settings(py: Python<'_>, words: Vec<String>) -> PyResult<Vec<String>> {
     process::read_settings(&words).or_raise(py)
 }
 
-/// Runs the processes of a program: `mains` by name, each called with a `RawProcess`; `fits` says what is wrong with the
-/// arguments of a process, by its function and them. Virtual seconds and the trace's hash, for a simulated run.
+/// Runs the processes of a program: `mains` has their functions by name, each called with a `RawProcess`. `fits`
+/// returns the error in the arguments of a process, given its function and the arguments. Returns virtual seconds and
+/// the trace's hash, for a simulated run.
 #[pyfunction]
 pub(crate) fn run_processes(
     py: Python<'_>,
@@ -299,7 +301,7 @@ pub(crate) fn run_processes(
     let is_real = std::env::var_os(process::DEPLOY_VARIABLE).is_some();
     let fit = move |spec: &ProcessSpec| ask(&fits, spec);
     let body = move || run_fitting(&all, process::StackKind::Thread, &fit);
-    // A real process runs here, where Python's signals come; simulated ones have threads of their own.
+    // A real process runs here, since Python delivers signals to this thread; simulated ones have threads of their own.
     let outcome = if is_real { py.detach(body) } else { interruptible(py, body)? };
     if let (Err(_), Some(code)) = (&outcome, lock(&exit).take().flatten()) {
         return Err(PySystemExit::new_err(code));
@@ -308,7 +310,7 @@ pub(crate) fn run_processes(
     Ok((report.seconds, report.trace_hash))
 }
 
-/// What is wrong with the arguments of a process, by its function's signature.
+/// Checks the arguments of a process against its function's signature.
 fn ask(fits: &Py<PyAny>, spec: &ProcessSpec) -> Result<(), String> {
     Python::attach(|py| {
         let why = fits.call1(py, (&spec.function, &spec.arguments)).and_then(|why| why.extract(py));
@@ -319,7 +321,7 @@ fn ask(fits: &Py<PyAny>, spec: &ProcessSpec) -> Result<(), String> {
     })
 }
 
-/// How the first simulated process that failed did: by which `sys.exit`, if by one.
+/// How the first simulated process failed: the code of its `sys.exit`, if it called that.
 type FirstExit = Mutex<Option<Option<Py<PyAny>>>>;
 
 fn call(function: &Py<PyAny>, process: Process, exit: &FirstExit) -> Result<(), Error> {
@@ -327,7 +329,7 @@ fn call(function: &Py<PyAny>, process: Process, exit: &FirstExit) -> Result<(), 
         let failed = |error: PyErr| Error::Process(ProcessError::Failed(error.to_string()));
         let raw = Py::new(py, RawProcess(Mutex::new(Some(process)))).map_err(failed)?;
         let outcome = function.call1(py, (raw.clone_ref(py),));
-        // It ends here: what it has sent arrives before an error ends the program.
+        // It ends here: its messages are delivered before an error ends the program.
         let ended = lock(&raw.get().0).take();
         let simulated = ended.as_ref().filter(|process| process.is_simulated());
         let simulated = simulated.map(|process| (process.spec().clone(), process.now()));
@@ -339,7 +341,7 @@ fn call(function: &Py<PyAny>, process: Process, exit: &FirstExit) -> Result<(), 
             }
             let is_exit = error.is_instance_of::<PySystemExit>(py);
             if let Some((spec, now_s)) = simulated {
-                // Printed, it would end the program: for real that is what was asked for, but not in the midst of a
+                // Printing the exception would end the program. That is right for a real process, but not in the middle of a
                 // simulation.
                 if is_exit {
                     return exited(py, &error, exit);
@@ -353,7 +355,7 @@ fn call(function: &Py<PyAny>, process: Process, exit: &FirstExit) -> Result<(), 
     })
 }
 
-/// What a simulated process that called `sys.exit` comes to: as the status of its program would be for real.
+/// Returns the result of a simulated process that called `sys.exit`, like the exit status of a real program.
 fn exited(py: Python<'_>, error: &PyErr, exit: &FirstExit) -> Result<(), Error> {
     let code = error.value(py).getattr("code").ok().filter(|code| !code.is_none());
     match code {

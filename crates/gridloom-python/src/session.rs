@@ -1,7 +1,7 @@
-//! What Python holds of a session, and how it is taken away.
+//! Python's objects of a session, and how they are released.
 //!
-//! **Invariant.** It lies in slots that [`Session::close`] empties, so that the session ends then, whatever functions and
-//! handles are still around.
+//! **Invariant.** They are in slots that [`Session::close`] empties. So the session ends then, whatever functions and
+//! handles still exist.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -13,13 +13,13 @@ use crate::errors::error;
 use crate::lock;
 use crate::wait::forget_helpers;
 
-/// Something of a session that [`Session::close`] takes away.
+/// An object of a session that [`Session::close`] takes away.
 ///
-/// It works only in the process that made it: a forked child is told so before it takes a lock, which a thread that the child
-/// does not have may hold. For the same reason a child never drops what is in it.
+/// It works only in the process that made it. A forked child gets an error before it takes a lock, since a thread that
+/// does not exist in the child may hold the lock. For the same reason a child never drops the content.
 pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>, u32);
 
-/// Counts the forks that led to this process.
+/// Number of forks that led to this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Called in a child after a fork.
@@ -66,7 +66,7 @@ impl<T: Send + 'static> Slot<T> {
         lock(&self.0).as_ref().map(use_it).ok_or_else(|| closed(py))
     }
 
-    /// What it holds, which is its own no more. Only for the process that made it.
+    /// Takes the content. Only for the process that made it.
     pub(crate) fn taken(&self) -> Option<T> {
         lock(&self.0).take()
     }
@@ -82,10 +82,10 @@ pub(crate) fn closed(py: Python<'_>) -> PyErr {
     error(py, "UsageError", "the grid is closed; open another with gridloom.local, connect or simulate")
 }
 
-/// A session and what Python holds of it.
+/// A session, with Python's objects of it.
 pub(crate) struct Session {
     slots: Mutex<Slots>,
-    /// Bytes of arguments do not matter.
+    /// True if the bytes of arguments do not matter.
     pub(crate) describes_only: bool,
     pub(crate) is_simulated: bool,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Session {
 #[derive(Default)]
 struct Slots {
     all: Vec<Weak<dyn Clear>>,
-    /// Dead ones are swept out at this length.
+    /// Dead slots are removed when the list reaches this length.
     sweep_at: usize,
 }
 
@@ -114,15 +114,15 @@ impl Session {
         Slot(slot, FORKS.load(Ordering::Relaxed))
     }
 
-    /// Empties all slots. The grid itself is the first one, and the last one to go.
+    /// Empties all slots. The grid itself is in the first slot, and is dropped last.
     pub(crate) fn close(&self) {
         let slots = std::mem::take(&mut lock(&self.slots).all);
         slots.iter().rev().filter_map(Weak::upgrade).for_each(|slot| slot.clear());
     }
 }
 
-/// A time limit in seconds, if there is one: none at all, or infinity, is no limit.
+/// Converts a time limit in seconds; `None` and infinity mean no limit.
 pub(crate) fn limit_of(seconds: Option<f64>) -> Option<Duration> {
-    // What no clock can tell apart from for ever is that.
+    // A limit beyond the range of a clock counts as infinite.
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }

@@ -17,7 +17,7 @@ use crate::plain::to_plain;
 use crate::session::{Session, limit_of};
 use crate::wait::interruptible;
 
-/// Begins to put a number, an array, a text, bytes, or what a handle stands for.
+/// Begins to put a number, an array, a text, bytes, or the value behind a handle.
 #[pyfunction]
 pub(crate) fn begin_put_shared(
     py: Python<'_>,
@@ -28,7 +28,7 @@ pub(crate) fn begin_put_shared(
 ) -> PyResult<RawBegun> {
     let options = put_options(py, options)?;
     let (session, grid) = grid.live(py)?;
-    // Errors name it.
+    // Errors show this name.
     let what = format!("put of '{name}'");
     let signature = Signature {
         name: what,
@@ -47,7 +47,7 @@ pub(crate) fn begin_put_shared(
     })
 }
 
-/// The same of the bytes of a file.
+/// Begins to put the bytes of a file.
 #[pyfunction]
 pub(crate) fn begin_put_file_shared(
     py: Python<'_>,
@@ -100,7 +100,7 @@ pub(crate) fn find_shared(
     Ok(RawHandle::alone(&session, found))
 }
 
-/// Rows from one on, up to another. Negative ones count from the end, as in a slice.
+/// Gets the rows in a range. Negative numbers count from the end, as in a slice.
 #[pyfunction]
 pub(crate) fn get_shared_rows<'py>(
     py: Python<'py>,
@@ -139,7 +139,7 @@ pub(crate) fn delete_shared(py: Python<'_>, grid: &RawGrid, name: String) -> PyR
     interruptible(py, move || grid.shared().delete(&name))?.or_raise(py)
 }
 
-/// Name, version, description, bytes, replicas and servers of each.
+/// Lists name, version, description, bytes, replicas and servers of each.
 #[pyfunction]
 #[allow(clippy::type_complexity, reason = "a tuple of one caller")]
 pub(crate) fn list_shared<'py>(
@@ -156,7 +156,7 @@ pub(crate) fn list_shared<'py>(
     listed.into_iter().map(plain).collect()
 }
 
-/// The class of Python's exception for it; what it knows goes into `fields`.
+/// Returns the name of the Python exception class, and sets its attributes in `fields`.
 pub(crate) fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     Ok(match error {
         NameError::Exists { name } | NameError::BeingPut { name } | NameError::Differs { name } => {

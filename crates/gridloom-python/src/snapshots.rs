@@ -1,8 +1,8 @@
-//! What was passed to calls of a group that is being recorded. The same array, bytes or file passed to several calls is one value, which is
-//! copied and sent once.
+//! Values passed to calls of a group that is being recorded. If the same array, bytes or file is passed to several
+//! calls, it is one value, which is copied and sent once.
 //!
-//! An array may change between two calls: the caller of this looks whether it did. Bytes do not change. A file is the same for as long as its
-//! size, its time and its place on the disk are.
+//! An array may change between two calls; the caller checks whether it did. Bytes do not change. A file is the same as long as its
+//! size, its time and its location on disk are.
 
 use std::collections::HashMap;
 use std::mem;
@@ -21,7 +21,7 @@ pub(crate) struct Snapshots(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// By identity of the object, which is kept so that it stays its own.
+    /// By identity of the object, which is kept alive so that its identity stays unique.
     objects: HashMap<usize, Snapshot>,
     files: HashMap<FileState, Value>,
 }
@@ -33,12 +33,12 @@ struct Snapshot {
     value: Value,
 }
 
-/// A file as it is now: device, number, size in bytes, and time of the last change in seconds and nanoseconds.
+/// The state of a file: device, inode, size in bytes, and time of the last change in seconds and nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FileState([i64; 5]);
 
 impl FileState {
-    /// Of a file that is there.
+    /// Returns the state of a file; `None` if it does not exist.
     pub(crate) fn of(path: &Path) -> Option<FileState> {
         let about = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let (device, number, size_bytes) = (about.dev() as i64, about.ino() as i64, about.len() as i64);
@@ -47,9 +47,9 @@ impl FileState {
 }
 
 impl Snapshots {
-    /// The program may change its arrays now.
+    /// Forgets all values: the program may change its arrays now.
     pub(crate) fn forget(&self) {
-        // Objects may run code of Python when they go.
+        // Objects may run Python code when they are dropped, so drop them without the lock.
         let known = mem::take(&mut *lock(&self.0));
         drop(known);
     }

@@ -1,11 +1,11 @@
-//! Waits that let other Python threads run, and that Ctrl-C ends.
+//! Waits that let other Python threads run, and that Ctrl-C interrupts.
 //!
-//! Python runs signal handlers in the main thread only, which therefore looks every [`SIGNALS_EVERY`] whether a signal came. A
-//! plain call of a real grid is waited for in slices of that length, by the thread that asks. So no null call changes threads
-//! ([`wait_for`]). Other waits of the main thread cannot be cut, and are done by a helper thread ([`interruptible`]); other
-//! threads wait by themselves. Helpers are kept for the next wait.
+//! Python runs signal handlers only in the main thread, which therefore checks for signals every [`SIGNALS_EVERY`]. The
+//! calling thread waits for a plain call of a real grid in slices of that length. So no null call changes threads
+//! ([`wait_for`]). Other waits of the main thread cannot be split; a helper thread performs them ([`interruptible`]).
+//! Other threads wait themselves. Helpers are kept for the next wait.
 //!
-//! The body of a helper's wait owns its session and borrows nothing, least of all from Python: `'static` sees to it.
+//! The body of a helper's wait owns its session and borrows nothing, least of all from Python; the bound `'static` ensures this.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,14 +19,14 @@ use pyo3::prelude::*;
 
 use crate::{import, lock};
 
-/// How long Ctrl-C may take to be noticed.
+/// Maximum delay until Ctrl-C is noticed.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 
-/// What a helper does, which gives how its outcome is told.
+/// The work of a helper; returns a closure that delivers the outcome.
 type Task = Box<dyn FnOnce() -> Told + Send>;
 type Told = Box<dyn FnOnce()>;
 
-/// Helpers without work.
+/// Idle helpers.
 static IDLE: Mutex<Vec<Sender<Task>>> = Mutex::new(Vec::new());
 
 /// Runs `body` without holding the GIL.
@@ -34,15 +34,15 @@ pub(crate) fn detached<T: Send + 'static>(py: Python<'_>, body: impl FnOnce() ->
     py.detach(body)
 }
 
-/// Waits for the end of something on a real grid, in this thread and without holding the GIL. `watch` is asked again for each
-/// slice, and gives the wait: a session that is closed meanwhile is not kept alive.
+/// Waits for something on a real grid, in this thread and without holding the GIL. `watch` is called for each
+/// slice, and returns the wait: so a session that is closed meanwhile is not kept alive.
 pub(crate) fn wait_for<T: Send, W: FnOnce(Option<Duration>) -> Result<T, Error> + Send>(
     py: Python<'_>,
     limit: Option<Duration>,
     watch: impl Fn() -> PyResult<W>,
 ) -> PyResult<Result<T, Error>> {
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-    // In a worker: its call waits on between two slices.
+    // In a worker: its call stays paused between two slices.
     let mut waiting = None;
     loop {
         let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
@@ -60,7 +60,7 @@ pub(crate) fn wait_for<T: Send, W: FnOnce(Option<Duration>) -> Result<T, Error> 
     }
 }
 
-/// The call that this worker runs waits for calls of its own, in some way that Rust does not see: it gives up its slot until
+/// Marks the call of this worker as waiting for calls of its own, in a way that Rust does not see: it releases its slot until
 /// `end`. `None` in a process that runs no call.
 #[pyfunction]
 pub(crate) fn begin_wait(py: Python<'_>) -> Option<RawWaiting> {
@@ -89,7 +89,7 @@ impl<T: Send + 'static> Wait<T> {
         let (send, receive) = channel();
         let interrupt = Interrupt::default();
         let during = interrupt.clone();
-        // The thread that waited may have been interrupted: the outcome is dropped then.
+        // If the waiting thread was interrupted, the outcome is dropped.
         hand_over(Box::new(move || {
             let outcome = during.during(body);
             Box::new(move || drop(send.send(outcome)))
@@ -110,7 +110,7 @@ impl<T: Send + 'static> Wait<T> {
         }
     }
 
-    /// The program was interrupted. It may close its session now: what can be cut short is over then.
+    /// Called when the program was interrupted. It may close its session now: interruptible waits are over when this returns.
     fn end(&self, py: Python<'_>) {
         py.detach(|| {
             self.interrupt.set();
@@ -119,8 +119,8 @@ impl<T: Send + 'static> Wait<T> {
     }
 }
 
-/// Waits for `body` without holding the GIL. An interrupt ends the wait, and what the body waits for that [`Interrupt`] cuts short;
-/// what else it does goes on.
+/// Waits for `body` without holding the GIL. An interrupt ends the wait, and those waits of the body that [`Interrupt`] ends;
+/// anything else that the body does continues.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     body: impl FnOnce() -> T + Send + 'static,
@@ -128,7 +128,7 @@ pub(crate) fn interruptible<T: Send + 'static>(
     if is_main_thread(py)? { Wait::begin(body).outcome(py) } else { Ok(detached(py, body)) }
 }
 
-/// A forked child has none of the threads.
+/// Forgets the helper threads in a forked child, which does not have them.
 pub(crate) fn forget_helpers() {
     if let Ok(mut idle) = IDLE.try_lock() {
         idle.drain(..).for_each(std::mem::forget);
@@ -162,7 +162,7 @@ fn hand_over(mut task: Task) {
     let body = move || {
         while let Ok(task) = receive.recv() {
             let told = task();
-            // Before it tells: the next wait finds it idle.
+            // Before the outcome is delivered, so that the next wait finds this helper idle.
             lock(&IDLE).push(again.clone());
             told();
         }

@@ -1,7 +1,7 @@
 //! The process that runs Python functions for a server: `python -m gridloom.worker --fd 0`.
 //!
-//! Arguments are arrays over the memory that the server shares, for reading only. They show the call's data while the
-//! call runs; what a function keeps of them longer may change, so it copies what it keeps.
+//! Arguments are read-only arrays over memory shared with the server. They are valid only while the
+//! call runs; later their content may change, so a function has to copy what it keeps.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,14 +17,15 @@ use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
 use crate::import;
 use crate::memory::{Keeper, Memory, element, type_string};
 
-/// A longer traceback loses its beginning.
+/// Maximum length of a traceback; a longer one loses its beginning.
 const TRACEBACK_BYTES_MAX: usize = 8 << 10;
-/// The attribute that `gridloom.program` gives its functions: the function itself. One that wraps it has the attribute, too.
+/// The attribute that `gridloom.program` sets on its functions: the function itself. A wrapper of such a function has
+/// the attribute, too.
 const PROGRAM: &str = "_gridloom_program";
-/// A longer message of an exception loses its middle.
+/// Maximum length of an exception's message; a longer one loses its middle.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Serves until the server closes the socket. Without a log, what calls print goes to their programs or nowhere.
+/// Serves until the server closes the socket. Without a log, output of calls is sent to their programs or dropped.
 #[pyfunction]
 pub(crate) fn worker_main(py: Python<'_>, fd: i32, has_log: bool) -> PyResult<()> {
     if !has_log {
@@ -34,13 +35,13 @@ pub(crate) fn worker_main(py: Python<'_>, fd: i32, has_log: bool) -> PyResult<()
     Ok(())
 }
 
-/// A text that the running call prints. False if it is for the server's log.
+/// Sends text that the running call prints to its program. Returns false if it belongs in the server's log.
 #[pyfunction]
 pub(crate) fn print_to_program(py: Python<'_>, is_error: bool, text: &str) -> bool {
     py.detach(|| nested::print(is_error, text))
 }
 
-/// How far the running call has come; nothing happens where none runs.
+/// Reports the progress of the running call; does nothing if none runs.
 #[pyfunction]
 #[pyo3(signature = (done, total))]
 pub(crate) fn tell_progress(py: Python<'_>, done: f64, total: Option<f64>) {
@@ -54,9 +55,9 @@ struct PythonFunctions {
 
 struct Loaded {
     callable: Py<PyAny>,
-    /// For each input, whether the function takes it: sizes that only extents name are not passed.
+    /// For each input, whether the function takes it: sizes that only appear in extents are not passed.
     is_passed: Vec<bool>,
-    /// Takes files as they lie in the server's memory.
+    /// True if it takes files as they are in the server's memory.
     is_program: bool,
     /// Names of the results.
     results: Vec<String>,
@@ -73,7 +74,7 @@ impl Functions for PythonFunctions {
 
     fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String> {
         let Body::Python { module, function: name } = &definition.body else {
-            return Err("it is no Python function".into());
+            return Err("it is not a Python function".into());
         };
         Python::attach(|py| {
             let find = || import(py, "gridloom._modules")?.call_method1("load", (module,))?.getattr(name.as_str());
@@ -120,15 +121,15 @@ impl Functions for PythonFunctions {
     }
 }
 
-/// A file in the server's memory, which a program's working folder gets without a copy in between.
+/// A file in the server's memory, which is written to a program's working folder without an intermediate copy.
 fn in_memory<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let (Meta::Bytes { .. }, Some(datum), Some(mapping)) = (&arg.meta, arg.datum, &arg.mapping) else {
         return Ok(None);
     };
     let address = arg.bytes.as_ptr() as usize;
     let content = Memory::array(py, Keeper::Mapping(mapping.clone()), address, arg.meta.clone(), false)?;
-    // A datum that was lost and computed again has the same name, and mostly another address. It has the same content, unless its function
-    // gives another result each time.
+    // A datum that was lost and recomputed has the same id, and usually another address. Its content is the same,
+    // unless its function returns another result each time.
     import(py, "gridloom._program_files")?
         .call_method1("InMemory", (content, format!("{datum} at {address}")))
         .map(Some)
@@ -137,7 +138,7 @@ fn in_memory<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Option<Bound<'
 fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAny>> {
     match &arg.meta {
         Meta::Text { .. } => Ok(PyString::new(py, &String::from_utf8_lossy(arg.bytes)).into_any()),
-        // No function in Python takes a list of this kind.
+        // No Python function takes a list of this kind.
         Meta::Bytes { .. } | Meta::List { .. } => Ok(PyBytes::new(py, arg.bytes).into_any()),
         Meta::Scalar { dtype, byte_order } => {
             let array = import(py, "numpy")?
@@ -153,7 +154,7 @@ fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAn
                 Some(mapping) if !arg.bytes.is_empty() => {
                     Memory::array(py, Keeper::Mapping(mapping.clone()), address, arg.meta.clone(), false)
                 }
-                // Memory of the call alone: a function that keeps the array would keep nothing.
+                // This memory belongs to the call, so a function that kept the array would keep nothing valid.
                 _ => {
                     let copy = Memory::array(py, Keeper::Caller, address, arg.meta.clone(), false)?
                         .call_method1("copy", ("K",))?;
@@ -165,16 +166,16 @@ fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAn
     }
 }
 
-/// Ends a process that the function forked and that has left the function, as a program ends: with what it printed, and the
+/// Ends a process that the function forked and that has left the function, in the way a program ends: with its output, and the
 /// traceback of an exception.
 fn end_fork(py: Python<'_>, error: Option<PyErr>) -> ! {
     let error = error.map(|error| error.into_value(py));
-    // It does not return; if it cannot be called, the process has nothing left to say.
+    // It does not return; if it cannot be called, there is nothing left to report.
     let _ = import(py, "gridloom._modules").and_then(|module| module.call_method1("end_fork", (error,)));
     std::process::abort()
 }
 
-/// The text without its middle, if it is longer than a message can be.
+/// Removes the middle of a text that is longer than a message can be.
 fn cut(text: &str) -> String {
     if text.len() <= MESSAGE_BYTES_MAX {
         return text.to_string();
@@ -213,7 +214,7 @@ fn wrong(why: String) -> TaskError {
     TaskError::WrongResult { function: String::new(), server: String::new(), why }
 }
 
-/// Checks what the function returned and puts it where it belongs.
+/// Checks the function's return value and stores it in the results.
 fn store(
     py: Python<'_>,
     result: &Bound<'_, PyAny>,
@@ -252,7 +253,7 @@ fn store_one(py: Python<'_>, name: &str, item: &Bound<'_, PyAny>, out: &mut OutV
     match (&out.meta, &mut out.room) {
         (Meta::Text { .. }, Room::Growing(room)) => {
             let text = item.cast::<PyString>().map_err(|_| unfit("str"))?;
-            // Texts travel as UTF-8, which has no lone surrogates.
+            // Texts are sent as UTF-8, which has no lone surrogates.
             let text = text.to_str().map_err(|error| wrong(format!("{what}: {error}")))?;
             room.clear();
             room.extend_from_slice(text.as_bytes());
@@ -287,7 +288,7 @@ fn store_one(py: Python<'_>, name: &str, item: &Bound<'_, PyAny>, out: &mut OutV
     }
 }
 
-/// Bytes of a number as that type, if it is one and keeps its value; Python's float is rounded.
+/// Returns the bytes of a number as that type, if it is a number and keeps its value; a Python float is rounded.
 fn scalar(item: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Option<Vec<u8>>> {
     let numpy = import(item.py(), "numpy")?;
     let bytes_of = |value: &Bound<'_, PyAny>| -> PyResult<Vec<u8>> {
@@ -340,7 +341,7 @@ fn scalar(item: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Option<Vec<u8>>> {
     Ok(value.and_then(|value| value.write(dtype)))
 }
 
-/// Copies an array into its room; `Some` says what came instead of what was expected.
+/// Copies an array into its room; returns `Some` with a description of the actual value if that does not fit.
 fn array(py: Python<'_>, item: &Bound<'_, PyAny>, meta: &Meta, room: &mut [u8]) -> PyResult<Option<String>> {
     let numpy = import(py, "numpy")?;
     if item.hasattr("mask")? && item.is_instance(&numpy.getattr("ma")?.getattr("MaskedArray")?)? {
@@ -368,7 +369,7 @@ fn array(py: Python<'_>, item: &Bound<'_, PyAny>, meta: &Meta, room: &mut [u8]) 
     Ok(None)
 }
 
-/// A description without the memory order, which a function need not mind.
+/// Returns a description without the memory order, which a function may ignore.
 fn shown(meta: &Meta) -> String {
     match meta {
         Meta::Array { dtype, shape, .. } => Meta::array(*dtype, shape).to_string(),

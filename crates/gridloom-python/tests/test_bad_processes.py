@@ -260,7 +260,7 @@ def test_a_call_of_which_workers_are_killed_runs_three_times(one, tmp_path):
             file.write("x")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(gl.Crashed, match="3 workers were killed that ran it, the last by signal 9"):
+    with pytest.raises(gl.Crashed, match="3 workers were killed while they ran it, the last by signal 9"):
         one.run(is_killed, tmp_path / "runs").get(60)
     assert (tmp_path / "runs").read_text() == "xxx"
     assert is_free(one)

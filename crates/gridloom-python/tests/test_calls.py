@@ -175,7 +175,7 @@ def test_handles_of_a_block_that_raised_say_so(grid):
 
 
 def test_errors_that_nobody_reads_are_told(program):
-    says = r"1 call in groups failed, and nobody read why\n  function 'tests/fail' raised ValueError on server 'server-1': "
+    says = r"1 call in groups failed, and their errors were not read\n  function 'tests/fail' raised ValueError on server 'server-1': "
     with gl.local(servers=1, functions=[FUNCTIONS]) as grid:
         fail, sleep = grid.function("tests/fail"), grid.function("tests/sleep")
 
@@ -484,7 +484,7 @@ def test_a_closed_grid_says_so(program):
 
 
 def test_connection_refused():
-    with pytest.raises(gl.ConnectError, match="agent at 127.0.0.1:1: nobody listens there .*; start one with 'gridloom agent'"):
+    with pytest.raises(gl.ConnectError, match="agent at 127.0.0.1:1: no program listens there .*; start one with 'gridloom agent'"):
         gl.connect("127.0.0.1:1")
 
 
@@ -514,7 +514,7 @@ def test_more_calls_than_there_is_room_for_take_turns(program, options):
     assert done.stdout.strip() == "200", done.stderr
 
 
-    with pytest.raises(gl.ConnectError, match="'here' is no address of an agent; expected HOST:PORT"):
+    with pytest.raises(gl.ConnectError, match="'here' is not an address of an agent; expected HOST:PORT"):
         gl.connect("here")
 
 

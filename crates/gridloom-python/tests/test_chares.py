@@ -527,5 +527,5 @@ def test_elements_of_python_programs_are_processes(tmp_path):
 
 
 def test_a_mailbox_without_room_is_refused():
-    with pytest.raises(gl.InputError, match="mailbox_bytes 0: at least 1 byte"):
+    with pytest.raises(gl.InputError, match="mailbox_bytes 0: the limit must be at least 1 byte"):
         chares.run(lambda job: job.mailbox_bytes(0))

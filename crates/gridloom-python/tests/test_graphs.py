@@ -65,15 +65,15 @@ def test_differences_warn_and_the_results_are_right(world):
     np.testing.assert_array_equal(other.get(), small @ small)
     assert [difference.call for difference in group.differences] == [2, 4]
     first, last = (str(warning.message) for warning in told)
-    assert first.startswith("call 2, of 'tests/matmul', is not 'power3' as described") and "mapped by itself" in first
-    assert last.startswith("call 4, of 'tests/matmul', was not described: all 2 described calls have come")
+    assert first.startswith("call 2, of 'tests/matmul', is not 'power3' as declared") and "mapped by itself" in first
+    assert last.startswith("call 4, of 'tests/matmul', was not declared: all 2 declared calls have been made")
     assert told[0].filename == told[1].filename == __file__
     assert group.report().differences == group.differences
 
 
 def test_a_strict_group_raises_before_anything_is_sent(world):
     matmul, a = world.function("tests/matmul"), matrix()
-    with pytest.raises(gl.DifferenceError, match="'power2', a described call of 'tests/matmul', never came") as missing:
+    with pytest.raises(gl.DifferenceError, match="'power2', a declared call of 'tests/matmul', was never made") as missing:
         with world.group(graph=described(matmul, 1), strict=True) as group:
             with pytest.raises(gl.DifferenceError, match=r"input 'a', float64\[30, 30\]") as refused:
                 matmul(a[:3, :3], a[:3, :3])
@@ -125,7 +125,7 @@ def test_a_graph_is_saved_edited_and_planned(world, tmp_path):
     assert gl.Graph.load(tmp_path / "g.json").calls == graph.calls == ["power2", "power3", "power4"]
     plan = graph.plan(world, "heft")
     moved = plan.move(1, world.servers()[-1].name)
-    with pytest.warns(gl.DifferenceWarning, match="'power3'.*never came"):
+    with pytest.warns(gl.DifferenceWarning, match="'power3'.*was never made"):
         with world.group(moved, graph=gl.Graph.load(tmp_path / "g.json")) as group:
             a = matrix()
             matmul(a, a)
@@ -176,7 +176,7 @@ def test_calls_that_are_bound_keep_to_their_server(world):
 def test_bad_descriptions_say_why(world):
     matmul = world.function("tests/matmul")
     graph = gl.Graph()
-    with pytest.raises(gl.InputError, match="input 'a' has the extent -3; it has to be a whole number from 1"):
+    with pytest.raises(gl.InputError, match="input 'a' has the extent -3; it must be an integer of at least 1"):
         graph.input("a", shape=(-3, 2))
     with pytest.raises(gl.UsageError, match="cannot be described"):
         graph.input("a", shape=float("nan"))
@@ -205,7 +205,7 @@ def test_what_was_described_wrongly_is_refused_or_taken_back(world):
     for mistake, match in [("square", "not the text 'square'"), (None, "not NoneType"), ((square, wrong), r"pass each by itself, as \*")]:
         with pytest.raises(gl.UsageError, match=match):
             graph.want(mistake)
-    with pytest.raises(gl.InputError, match="'a' is an input, which the program has already"):
+    with pytest.raises(gl.InputError, match="'a' is an input, which the program already has"):
         graph.want(square, a)
     with pytest.raises(gl.InputError, match="'square' cannot be removed: call 'wrong' reads it; remove that first"):
         graph.remove(square)

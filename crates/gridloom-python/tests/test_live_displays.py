@@ -128,7 +128,7 @@ def test_failures_are_shown_and_told_later_all_the_same(kernel, tmp_path):
         "import warnings\nwith warnings.catch_warnings(record=True) as told:\n    warnings.simplefilter('always')\n"
         "    del group, held\n    while not told:\n        with grid.group(): pass\ndisplay(str(told[0].message))"
     )
-    assert "1 call in groups failed, and nobody read why" in shown["data"]["text/plain"]
+    assert "1 call in groups failed, and their errors were not read" in shown["data"]["text/plain"]
 
 
 def test_a_grid_shows_what_its_servers_do(kernel, tmp_path):

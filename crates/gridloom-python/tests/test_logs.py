@@ -147,7 +147,7 @@ def test_lines_of_calls_that_have_ended_and_of_programs_that_have_gone(site):
 
 def test_what_is_not_there_is_said(site):
     site.serve("one")
-    assert site.logs() == (0, [], "gridloom: no line is kept; what C code prints stands in the servers' own logs\n")
+    assert site.logs() == (0, [], "gridloom: no line is kept; output of C code is in the servers' own logs\n")
     code, _, errors = site.logs("--server", "onee")
     assert code == 1 and "no server has the name 'onee'; did you mean one? 'gridloom servers' lists" in errors
     code, _, errors = site.logs("--function", "speek", "--json")

@@ -230,7 +230,7 @@ def test_a_program_goes_on_from_its_checkpoint_after_an_element_was_lost(tmp_pat
     done = counts(2, 5, "--checkpoint", kept, "--restarts", 1)
     assert (done.returncode, done.stdout) == (0, "element@0| counted\n"), done.stderr
     assert fell.exists()
-    assert "starts all elements again from the last checkpoint" in done.stderr
+    assert "restarts all elements from the last checkpoint" in done.stderr
     for elements in (1, 3):
         done = counts(elements, 7, "--restart", kept)
         assert (done.returncode, done.stdout) == (0, "element@0| counted\n"), done.stderr

@@ -94,7 +94,6 @@ def test_a_grid_names_its_servers(grid, platform):
         (module, gl.UsageError, "expected a list of paths, modules and functions"),
         ("functions.py", gl.UsageError, "expected a list of paths, modules and functions, got the path"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_offered_is_told(functions, error, says, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -51,7 +51,7 @@ def test_what_would_stay_on_a_plain_server_is_refused_by_name(program):
     with gl.local(servers=2, plain=1, functions=[FUNCTIONS]) as grid:
         plain = next(server.name for server in grid.servers() if server.plain)
         grid.put("mesh", np.eye(N))
-        with pytest.raises(gl.UsageError, match=f"server '{plain}' is plain .serve --plain. and keeps no copies"):
+        with pytest.raises(gl.UsageError, match=f"server '{plain}' is stateless .serve --plain. and keeps no copies"):
             grid.place("mesh", plain)
         grid.place("mesh")
         # It reads the shared value all the same: the client passes it on.
@@ -59,7 +59,7 @@ def test_what_would_stay_on_a_plain_server_is_refused_by_name(program):
         with grid.group():
             products = [matmul(mesh, np.eye(N)) for _ in range(2)]
         assert all(np.array_equal(product.get(), np.eye(N)) for product in products)
-    with gl.local(servers=1, plain=1, functions=[FUNCTIONS]) as grid, pytest.raises(gl.GridloomError, match="all servers are plain"):
+    with gl.local(servers=1, plain=1, functions=[FUNCTIONS]) as grid, pytest.raises(gl.GridloomError, match="all servers are stateless"):
         grid.put("mesh", np.eye(N))
 
 

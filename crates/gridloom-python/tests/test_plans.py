@@ -196,15 +196,15 @@ def test_drawings_and_plans_that_would_mislead_are_refused(platform, tmp_path):
     ("change", "match"),
     [
         (lambda text: text[:300], r"plan\.json:\d+:\d+: not a plan: the file ends in the middle"),
-        (lambda text: text.replace('"server":', '"servr":', 1), r"plan\.json:13:\d+: not a plan: 'servr' is not known here; there are"),
-        (lambda text: text.replace('"number":0', '"number":"0"'), "not a plan: the text \"0\" stands where a whole number from 0 is"),
-        (lambda text: text.replace('"number":0', '"number":0,"number":1'), "'number' stands twice in one object"),
-        (lambda text: text.replace('"hash":', '"hsh":'), "'hsh' is not known here"),
+        (lambda text: text.replace('"server":', '"servr":', 1), r"plan\.json:13:\d+: not a plan: 'servr' is unknown here; known are"),
+        (lambda text: text.replace('"number":0', '"number":"0"'), "not a plan: expected a whole number from 0, found the string \"0\""),
+        (lambda text: text.replace('"number":0', '"number":0,"number":1'), "'number' appears twice in one object"),
+        (lambda text: text.replace('"hash":', '"hsh":'), "'hsh' is unknown here"),
         (lambda text: text.replace("gridloom plan 1", "gridloom plan 9"), "format is 'gridloom plan 9'; expected 'gridloom plan 1'"),
         (lambda text: text.replace("gridloom plan 1", "gridloom graph 1"), "format is 'gridloom graph 1'; expected 'gridloom plan 1'"),
         (lambda text: '{"assignment": {}, "start_seconds": {}}', "it is a plan of a recorded workflow, .*; expected 'gridloom plan 1'"),
         (lambda text: '{"tasks": [], "files": {}}', "it is a recorded workflow, .*; expected 'gridloom plan 1'"),
-        (lambda text: '{"tasks": []}', "it does not say its 'format'; expected 'gridloom plan 1'"),
+        (lambda text: '{"tasks": []}', "it has no 'format'; expected 'gridloom plan 1'"),
         (lambda text: text.replace('"number":1', '"number":0'), "task 0 is there twice"),
         (lambda text: text.replace('"order":2', '"order":-1'), "'order' of task 2 is -1; expected 0 or more"),
         (lambda text: re.sub('"start_seconds":[^,]*', '"start_seconds":-5', text), "task 0: 'start_seconds' is -5.0; it must be 0 or above"),
@@ -249,7 +249,7 @@ def test_a_plan_is_shown_and_explained(platform, tmp_path):
             plan.move(number, "s0")
     with pytest.raises(gl.InputError, match="'x' is no number of a task; the plan has 3, counted from 0"):
         plan.explain("x")
-    with pytest.raises(gl.UsageError, match="does not say what it was made of"):
+    with pytest.raises(gl.UsageError, match="the basis of this plan is not known"):
         ran.explain(0)
     assert "3 tasks" in str(ran)
 
@@ -274,7 +274,7 @@ def test_a_heuristic_of_the_users_own(world):
 @pytest.mark.parametrize(
     ("returned", "match"),
     [
-        (None, "heuristic 'mine' returned what cannot be run: None, not a server for each task"),
+        (None, "heuristic 'mine' returned an invalid plan: None, not a server for each task"),
         ("s0", "'s0', not a server for each task"),
         ([0, 1], "2 servers for 3 tasks"),
         ([0, 1, 3], "3 for task 2; servers are numbered from 0 to 2"),
@@ -337,7 +337,7 @@ def held_up():
 
 def test_a_heuristic_that_never_returns_is_given_up(world):
     waiting, _, go = held_up()
-    match = "heuristic 'waiting': it gave no plan within 0.05 s; make it quicker, or give it longer with map_timeout"
+    match = "heuristic 'waiting': it returned no plan within 0.05 s; make it faster, or allow more time with map_timeout"
     with pytest.raises(gl.NotMapped, match=match):
         record(world, world.group(waiting, map_timeout=0.05))
     with pytest.raises(gl.NotMapped, match=match):
@@ -380,7 +380,7 @@ def test_a_heuristic_does_not_launch_groups_of_its_grid(world):
         with world.group():
             matmul(np.eye(2), np.eye(2))
 
-    with pytest.raises(gl.NotMapped, match="it raised UsageError.*cannot launch groups of the session that it maps for") as caught:
+    with pytest.raises(gl.NotMapped, match="it raised UsageError.*cannot launch groups of the session for which it maps") as caught:
         record(world, world.group(nosy))
     assert isinstance(caught.value.__cause__, gl.UsageError) and told == ["heft"]
 

@@ -85,7 +85,7 @@ def test_the_command_line_counts_more_than_the_environment_and_that_more_than_th
 @both_worlds
 def test_wrong_settings_are_refused(tmp_path, world):
     code, _, errors = run(tmp_path, world, SETTINGS, ONE, ["--log", "loud"])
-    assert code == 1 and "'loud' is no level of the log; levels are debug, info, warning, error" in errors
+    assert code == 1 and "'loud' is not a log level; levels are debug, info, warning, error" in errors
     code, _, errors = run(tmp_path, world, SETTINGS, ONE, ["--set", "matrix.size=many"])
     assert code == 1 and "the configuration's 'matrix.size' is 'many'; it has to be an integer" in errors
 
@@ -227,8 +227,8 @@ def worse(me):
     assert code == 0, errors
     assert lines == [
         "False 1 'B' of worse@b {'B': 1}",
-        "no message 'A' came within 0.02 s; unread: 1 'B' of worse@b",
-        "no message 'x' of worse@b came within 0.03 s; unread: 1 'B' of worse@b",
+        "no message 'A' arrived within 0.02 s; unread: 1 'B' of worse@b",
+        "no message 'x' of worse@b arrived within 0.03 s; unread: 1 'B' of worse@b",
     ]
 
 
@@ -282,7 +282,7 @@ def one(me):
     assert lines == [
         "WrongNumber listen: -1 is no port; give a number from 0 to 65535",
         "WrongNumber connect: 70000 is no port; give a number from 0 to 65535",
-        "WrongNumber sleep: 1e300 seconds; give a time that ends",
+        "WrongNumber sleep: 1e300 seconds; give a finite time",
     ]
 
 

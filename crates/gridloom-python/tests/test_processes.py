@@ -93,7 +93,7 @@ def test_messages_handlers_timers_and_errors_are_the_same_in_both_worlds(program
     expected = [
         "abab",
         "server@a:4000 failed: ValueError: no such thing",
-        "no message 'nothing' came within 0.02 s",
+        "no message 'nothing' arrived within 0.02 s",
         "no host 'nowhere' is known; known are a, b",
         "client@b has gone; {'ignored': 1}",
     ]
@@ -357,8 +357,8 @@ def test_typed_messages_and_their_errors_are_the_same_in_both_worlds(program, tm
         "2 [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]",
         differently,
         differently,
-        "server@a:4000 failed: message 'Block': bytes came under its name, which is a typed message's: send an object of it, "
-        "or bytes by another name",
+        "server@a:4000 failed: message 'Block': raw bytes were received under its name, which is that of a typed message: "
+        "send an object of that type, or use another name for bytes",
         "WrongMessage message 'Block', field 'row': expected an integer, got '1' (str)",
         "WrongMessage message 'Block', field 'data': it has shape [3], expected [m, n]",
         "InputError <class 'int'> is no message type; put @gridloom.message before its class",
@@ -380,8 +380,8 @@ def test_a_wrong_message_that_was_waited_for_is_gone_and_the_next_is_read(progra
     )
     code, lines, errors = run(tmp_path, "simulate", body, ("server", "a"), ("client", "b"))
     assert code == 0, errors
-    wrong = "Word message 'Word': bytes came under its name, which is a typed message's: send an object of it, or bytes "
-    wrong += "by another name"
+    wrong = "Word message 'Word': raw bytes were received under its name, which is that of a typed message: send an object "
+    wrong += "of that type, or use another name for bytes"
     assert lines == [wrong, "Word(text='right')"]
 
 

@@ -36,7 +36,7 @@ def test_the_stencil_grows_and_shrinks():
     program = stencil("--steps", 50, "--resize", "10:4", "--resize", "30:1", "--resize", "40:3")
     status, out = said("chares", "run", "-n", 2, "--", *program)
     assert status == 0 and SAME in out, out
-    assert out.count("the program goes on with ") == 3, out
+    assert out.count("the program continues with ") == 3, out
 
 
 def children(pid):
@@ -53,14 +53,14 @@ def test_the_stencil_grows_and_shrinks_while_an_element_is_killed(tmp_path, kept
     out = ""
     for line in run.stdout:
         out += line
-        if "goes on with 4 elements" in line:
+        if "continues with 4 elements" in line:
             os.kill(children(run.pid)[number], signal.SIGKILL)
             break
     rest, _ = run.communicate(timeout=120)
     out += rest
     assert run.returncode == 0 and SAME in out, out
     assert "killed" in out or "signal" in out, out
-    assert "goes on with 2 elements in place of 4" in out, out
+    assert "continues with 2 elements instead of 4" in out, out
 
 
 LEAVES = """
@@ -119,7 +119,7 @@ def test_in_simulation_too(tmp_path):
     status, out = said("simulate", "-p", platform, "-d", deployment, "--", *program)
     assert status == 0 and SAME in out, out
     status, out = said("simulate", "-p", platform, "-d", deployment, "--", *stencil("--steps", 20, "--resize", "10:5"))
-    assert status != 0 and "cannot go on with 5 elements: 4 or fewer are possible" in out, out
+    assert status != 0 and "cannot continue with 5 elements: 4 or fewer are possible" in out, out
 
 
 def test_a_number_that_cannot_be_is_an_error():
@@ -132,7 +132,7 @@ def test_a_number_that_cannot_be_is_an_error():
         return lambda job: job.array(One, 1).ask(number)
 
     assert chares.run(program(1)).value is None
-    with pytest.raises(gl.ChareError, match="0 elements: at least one is needed"):
+    with pytest.raises(gl.ChareError, match="0 elements: at least one element is needed"):
         chares.run(program(0))
     with pytest.raises(gl.ChareError, match="2 elements: this run has a fixed number of elements"):
         chares.run(program(2))

@@ -223,7 +223,7 @@ def test_what_two_servers_keep_survives_the_loss_of_one(grids):
     for number in range(3):
         grids.serve("--agent", agent, "--name", f"s{number}")
     with gl.connect(agent) as grid:
-        with pytest.raises(gl.NoRoomToShare, match="4 are to keep it, and 3 servers have room for it"):
+        with pytest.raises(gl.NoRoomToShare, match="4 replicas were requested, but only 3 servers have room for it"):
             grid.put("mesh", 1, replicas=4)
         grid.put("mesh", np.arange(100_000.0), replicas=2)
         (mesh,) = grid.names()
@@ -515,7 +515,7 @@ def test_a_method_of_transfer_is_chosen(tmp_path, method, sends):
 
 def test_a_method_that_is_none_is_named(agent):
     with gl.connect(agent) as grid:
-        with pytest.raises(gl.UsageError, match="'swam' is no method of transfer; did you mean 'swarm'"):
+        with pytest.raises(gl.UsageError, match="'swam' is not a transfer method; did you mean 'swarm'"):
             grid.put("mesh", 1.0, method="swam")
         with pytest.raises(gl.ArgumentError, match="method"):
             grid.put("mesh", 1.0, method=3)
@@ -528,5 +528,5 @@ def test_a_function_declares_the_method_of_what_it_puts(tmp_path):
     with gl.local(servers=1, functions=[tmp_path / "shares.py"]) as grid:
         grid.put("x", np.ones(3))
         assert grid.function("shares/total")("x", 3) == grid.get("sum/x") == 3
-    with pytest.raises(gl.InputError, match="'sworm' is no method of transfer; did you mean 'swarm'"):
+    with pytest.raises(gl.InputError, match="'sworm' is not a transfer method; did you mean 'swarm'"):
         exec(text.replace("METHOD", "sworm"), {"__name__": "shares"})

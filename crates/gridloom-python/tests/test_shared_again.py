@@ -30,7 +30,7 @@ def test_a_call_that_runs_again_may_put_the_same_again(agent, tmp_path, differs)
     with gl.connect(agent) as grid:
         put = grid.run(put_and_leave)
         if differs:
-            with pytest.raises(gl.NameExists, match="the call that has put 'mesh' runs again, and puts other data"):
+            with pytest.raises(gl.NameExists, match="the call that put 'mesh' was restarted and puts other data"):
                 put.get()
         else:
             assert put.get() == "again"
@@ -61,7 +61,7 @@ def test_a_call_that_its_program_has_run_again_may_put_the_same_again(agent, tmp
         ]
         for number, run in enumerate(runs):
             if differs:
-                with pytest.raises(gl.NameExists, match=f"the call that has put 'mesh/{number}' runs again, and puts other data"):
+                with pytest.raises(gl.NameExists, match=f"the call that put 'mesh/{number}' was restarted and puts other data"):
                     run()
             else:
                 assert run() == 2

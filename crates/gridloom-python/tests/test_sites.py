@@ -72,10 +72,10 @@ def test_functions_connect_from_the_site_of_their_server():
     [
         (3, None, None, "3 sites for 2 servers"),
         (0, None, None, "sites is a whole number from 1 up"),
-        (1, "16ms", None, "delay=16ms stands between two sites, and there is one"),
-        (2, 3, None, "3 s between two sites: at most 2 s"),
+        (1, "16ms", None, "delay=16ms applies between two sites, but there is only one"),
+        (2, 3, None, "a delay of 3 s between two sites exceeds the limit of 2 s"),
         (2, "far", None, "delay=far: time 'far' does not start with a number"),
-        (2, None, 1000, "the rate between two sites is at least 100 kB/s"),
+        (2, None, 1000, "the rate between two sites must be at least 100 kB/s"),
         (2, None, "10MB", "unit 'MB' of bandwidth '10MB' is unknown"),
     ],
 )

@@ -1,4 +1,4 @@
-//! Nodes dial one another, and lose one another.
+//! Connections between simulated nodes: dialling and loss.
 //!
 //! ```text
 //! dialler                         dialled
@@ -6,7 +6,7 @@
 //!  PeerUp                          PeerUp      at the same time
 //!    | messages ===================> |
 //!  hangs up or dies                  |
-//!    |------- behind what was sent ->|
+//!    |------- after sent data ------>|
 //!                                  PeerLost
 //! ```
 
@@ -20,7 +20,7 @@ use crate::nodes::Life;
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// What is found at the other end is decided when the dial has come back.
+    /// Dials an address. The state of the other end is checked after the round trip.
     pub(crate) fn dial(&mut self, dialler: NodeId, address: String) {
         let target = self.nodes.listener(&address);
         let hosts = target.map(|target| (self.node(dialler).host, self.node(target).host));
@@ -35,7 +35,7 @@ impl Simulation {
     pub(crate) fn on_dialled(&mut self, dialler: NodeId, address: String, began: Time) {
         let now = self.now();
         let Some(target) = self.nodes.listener(&address).filter(|target| *target != dialler) else {
-            return self.dial_failed(dialler, address, now, "nobody listens there");
+            return self.dial_failed(dialler, address, now, "no program listens there");
         };
         let (here, there) = (self.node(dialler).host, self.node(target).host);
         if let Err(why) = self.routes.round_trip_ns((here, there)) {
@@ -48,7 +48,7 @@ impl Simulation {
         match self.node(target).life {
             Life::Dead => self.dial_failed(dialler, address, now, "connection refused"),
             Life::Hung | Life::Paused => self.dial_failed(dialler, address, gives_up, "no answer"),
-            // A dialler that is paused hears of it when it goes on.
+            // A paused dialler is notified when it resumes.
             Life::Running if matches!(self.node(dialler).life, Life::Running | Life::Paused) => {
                 self.connect(dialler, target, address);
             }
@@ -71,10 +71,10 @@ impl Simulation {
             let input = Input::DialFailed { address, why, connected: Some(target) };
             return self.dial_ended(dialler, input, self.now());
         }
-        // One end may not have heard yet that the other has hung up.
+        // One end may not know yet that the other has hung up.
         for (node, peer) in [(dialler, target), (target, dialler)] {
             if self.links.drop_end(&mut self.kernel, &mut self.routes, node, peer) {
-                self.kernel.deliver(node, Input::PeerLost { peer, why: "the peer connects anew".to_string() });
+                self.kernel.deliver(node, Input::PeerLost { peer, why: "the peer reconnects".to_string() });
             }
         }
         let [ours, theirs] = [dialler, target].map(|node| (node, self.node(node).host));

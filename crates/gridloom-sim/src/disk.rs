@@ -1,10 +1,11 @@
-//! Disks: what tasks write to the files of their host, and read from them.
+//! Disks: the file accesses of tasks on their host.
 //!
-//! A host has one disk, and its tasks share the disk's rate evenly. To the engine it is one more processor, and its
-//! operations are bytes. A task has its files written and read in one go, before it computes. Its files are
+//! A host has one disk, and its tasks share the disk's rate evenly. The engine treats the disk as another processor
+//! whose operations are bytes. All file accesses of a task happen at once, before it computes. Its files are
 //!
-//! - the parameters that are files (`filename`): a server writes what is sent, and reads what its function has written. A worker of
-//!   Python functions keeps the files that programs read until its next call, and does not write the same datum again;
+//! - the parameters that are files (`filename`): a server writes the received ones, and reads those that its function
+//!   has written. A worker of Python functions keeps the files that programs read until its next call, and does not
+//!   write the same datum again;
 //! - the arrays of the functions that read and write files of a server ([`FILES_MODULE`]).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,20 +16,20 @@ use gridloom_idl::{BaseType, Body, Definition, FILES_MODULE, Mode, Param};
 
 use crate::store::Store;
 
-/// Which arguments and results of a function lie in files, by their places.
+/// The arguments and results of a function that are stored in files, by position.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Files {
-    /// Among all `IN` and `INOUT` parameters.
+    /// Positions among all `IN` and `INOUT` parameters.
     pub args: Vec<usize>,
-    /// Among all `OUT`, `INOUT` and `VAROUT` parameters.
+    /// Positions among all `OUT`, `INOUT` and `VAROUT` parameters.
     pub outputs: Vec<usize>,
-    /// Whether it runs a program of the command line, in a worker of Python: the program is started, and its worker keeps the arguments
-    /// until the next call.
+    /// Whether the function runs a command-line program in a Python worker. The worker then keeps the arguments until
+    /// its next call.
     pub are_of_a_program: bool,
 }
 
 impl Files {
-    /// Those of a function.
+    /// Returns the file parameters of a function.
     pub fn of(definition: &Definition) -> Files {
         let signature = &definition.signature;
         let is_of_files = signature.name.split_once('/').is_some_and(|(module, _)| module == FILES_MODULE);
@@ -49,7 +50,8 @@ impl Files {
         self.args.is_empty() && self.outputs.is_empty()
     }
 
-    /// What a task writes and reads in files: its arguments but for those data that are `there`, and its results as large as is foreseen.
+    /// Returns the bytes that a task writes and reads in files: its arguments except for data in `there`, and its
+    /// results at their predicted size.
     fn bytes(&self, task: &Task, store: &Store, there: &[DatumId]) -> u64 {
         let argument = |argument: &Argument| match argument {
             Argument::Inline { meta, .. } => meta.size_bytes(),
@@ -71,13 +73,13 @@ impl Files {
     }
 }
 
-/// The files that workers keep: of each server, the data that its last calls had, as many calls as it has slots. Which worker ran which call
-/// is not told apart.
+/// The files that workers keep. For each server: the data of its last calls, for as many calls as it has slots. The
+/// model does not track which worker ran which call.
 #[derive(Default)]
 pub(crate) struct KeptFiles(BTreeMap<NodeId, VecDeque<Vec<DatumId>>>);
 
 impl KeptFiles {
-    /// A task begins: what it writes and reads.
+    /// Records that a task begins. Returns the bytes that it writes and reads.
     pub(crate) fn begin(&mut self, server: NodeId, slots: u32, files: &Files, task: &Task, store: &Store) -> u64 {
         if !files.are_of_a_program {
             return files.bytes(task, store, &[]);
@@ -91,7 +93,7 @@ impl KeptFiles {
         files.bytes(task, store, &there)
     }
 
-    /// A server has ended, and its workers.
+    /// Removes a server that has ended, with its workers.
     pub(crate) fn forget(&mut self, server: NodeId) {
         self.0.remove(&server);
     }

@@ -1,6 +1,6 @@
-//! Durable data: what a server writes to its disk is there when it starts again under its name.
+//! Durable data: data that a server writes to its disk are still there when the server restarts under its name.
 //!
-//! Writing takes size by the rate of the host's disk, as if nothing else used that.
+//! Writing takes size divided by the rate of the host's disk, as if nothing else used the disk.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::store::StoredValue;
 /// The disks of all servers, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Durable {
-    /// Bytes per second; others have the default.
+    /// Bytes per second; hosts not listed have the default rate.
     rates: BTreeMap<HostId, f64>,
     disks: BTreeMap<String, BTreeMap<DatumId, Written>>,
-    /// Disks that are full, and until when.
+    /// Disks that are full, with the time until which they are.
     full: BTreeMap<String, Time>,
 }
 
 #[derive(Clone, Debug)]
 struct Written {
-    /// From then on it is whole.
+    /// When the datum is completely written.
     whole_at: Time,
     named: Named,
     value: StoredValue,
@@ -34,13 +34,13 @@ impl Durable {
         Durable { rates, disks: BTreeMap::new(), full: BTreeMap::new() }
     }
 
-    /// Nothing can be written on a server's disk until then.
+    /// Makes a server's disk full until the given time.
     pub(crate) fn fill(&mut self, server: &str, until: Time) {
         let known = self.full.entry(server.into()).or_default();
         *known = until.max(*known);
     }
 
-    /// A server begins to write a datum. Gives when it is whole, or why it cannot be written.
+    /// Starts writing a datum. Returns the time at which it is complete, or the reason why it cannot be written.
     pub(crate) fn write(
         &mut self,
         now: Time,
@@ -58,12 +58,12 @@ impl Durable {
         Ok(whole_at)
     }
 
-    /// A datum is not to outlive that server.
+    /// Removes a datum that must not outlive the server.
     pub(crate) fn remove(&mut self, server: &str, datum: DatumId) {
         self.disks.get_mut(server).map(|disk| disk.remove(&datum));
     }
 
-    /// What is whole on the disk of a server that starts. What is not is gone.
+    /// Returns the complete data on the disk of a server that starts. Incomplete data are deleted.
     pub(crate) fn start(&mut self, now: Time, server: &str) -> Vec<(Named, StoredValue)> {
         let Some(disk) = self.disks.get_mut(server) else { return Vec::new() };
         disk.retain(|_, written| written.whole_at <= now);

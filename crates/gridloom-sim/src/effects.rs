@@ -1,4 +1,4 @@
-//! What each effect of a machine does, and what reaches a machine of what moves and runs.
+//! Performs the effects of machines, and delivers finished transfers, tasks and mappings to them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -94,7 +94,7 @@ impl Simulation {
                 self.kernel.note(|trace, now| trace.stored(now, node, datum, &value));
             }
             Effect::StartTask { task } => self.start_task(node, task),
-            // Simulated slots take one task at a time.
+            // A simulated slot takes one task at a time, so there is nothing to withdraw.
             Effect::WithdrawTask { .. } => {}
             Effect::StopTask { task } => {
                 let ended = self.tasks.stop(&mut self.kernel, node, task);
@@ -153,14 +153,15 @@ impl Simulation {
         }
     }
 
-    /// A function and its server share their host's memory, whatever the platform has for a way within the host.
+    /// Hands a datum between a function and its server. They share their host's memory, whatever link the platform has
+    /// within the host.
     fn hand_over(&mut self, from: NodeId, to: NodeId, datum: DatumId, value: StoredValue) {
         let meta = value.meta.clone();
         self.keep(to, datum, value);
         self.kernel.deliver(to, Input::DatumArrived { from, datum, meta, took_ns: 0 });
     }
 
-    /// Small cargo goes with the messages, large in bulk.
+    /// Sends cargo: small cargo with the messages, large cargo in bulk.
     fn send_cargo(&mut self, from: NodeId, to: NodeId, cargo: Cargo) {
         let (kernel, routes) = (&mut self.kernel, &mut self.routes);
         if cargo.size_bytes() <= EAGER_BYTES_MAX {
@@ -171,7 +172,7 @@ impl Simulation {
         }
     }
 
-    /// A control frame is there.
+    /// Handles the arrival of a control frame.
     pub(crate) fn on_arrive(&mut self, from: NodeId, to: NodeId, connection: u64, parcel: Box<Parcel>) {
         match self.links.arrive(&mut self.kernel, &mut self.routes, (from, to), connection, parcel) {
             Some(Parcel::Message { message, digest }) => self.handle(to, Input::Received { from, message }, digest),
@@ -179,14 +180,14 @@ impl Simulation {
                 self.land((from, to), Landed { cargo, started: sent, transfer, had: None });
             }
             Some(Parcel::Broken { datum }) => {
-                let why = "it broke off on its way to its sender".to_string();
+                let why = "its transfer to the sender broke off".to_string();
                 self.handle(to, Input::DatumBroken { from, datum, no_memory: false, why }, 0);
             }
             None => {}
         }
     }
 
-    /// A flow of bulk cargo has ended.
+    /// Handles the end of a flow of bulk cargo.
     pub(crate) fn on_bulk_done(&mut self, (from, to): (NodeId, NodeId), transfer: u64) {
         match self.links.bulk_done(&mut self.kernel, &mut self.routes, ((from, to), transfer)) {
             Some(Progress::Begun { datum, value }) => self.begin(from, to, datum, value),
@@ -195,7 +196,7 @@ impl Simulation {
         }
     }
 
-    /// The first part of a datum has come. Nothing is said of what has no room, or should not come.
+    /// Handles the first part of a datum. Nothing is reported if the datum has no room or is not expected.
     fn begin(&mut self, from: NodeId, to: NodeId, datum: DatumId, value: StoredValue) {
         let is_full = self.now() < self.node(to).full_until;
         let is_here = self.node(to).store.value(datum).is_some();
@@ -205,7 +206,7 @@ impl Simulation {
         }
     }
 
-    /// Cargo is whole at its receiver.
+    /// Handles cargo that has completely arrived.
     fn land(&mut self, (from, to): (NodeId, NodeId), landed: Landed) {
         let Landed { cargo, started: start, transfer, had } = landed;
         let Some(cargo) = self.as_sent((from, to), cargo) else { return };
@@ -217,7 +218,7 @@ impl Simulation {
         let (datum, value) = match cargo {
             Cargo::Probe { .. } => return self.handle(to, Input::ProbeArrived { from, size_bytes }, 0),
             Cargo::Datum { datum, .. } if end < self.node(to).full_until => {
-                let why = "no memory to take it in".to_string();
+                let why = "no memory to store it".to_string();
                 return self.handle(to, Input::DatumBroken { from, datum, no_memory: true, why }, 0);
             }
             Cargo::Datum { datum, .. } if !self.node(from).role.may_send(from, datum) => {
@@ -241,12 +242,12 @@ impl Simulation {
         let meta = value.meta.clone();
         self.links.forget_partial(to, datum);
         self.keep(to, datum, value);
-        // The time of the rest says nothing of what the whole would take.
+        // The time of the rest does not predict the time of the whole datum.
         let took_ns = if had_bytes > 0 { 0 } else { end.since(start) };
         self.handle(to, Input::DatumArrived { from, datum, meta, took_ns }, 0);
     }
 
-    /// Cargo that is what was sent. Of a datum that is not, its receiver is told.
+    /// Returns the cargo if it equals the sent value. If a datum does not, its receiver is notified.
     fn as_sent(&mut self, (from, to): (NodeId, NodeId), cargo: Cargo) -> Option<Cargo> {
         let Cargo::Datum { datum, value } = cargo else { return Some(cargo) };
         let way = (self.node(from).host, self.node(to).host);
@@ -256,13 +257,13 @@ impl Simulation {
             return Some(Cargo::Datum { datum, value });
         }
         self.kernel.note(|trace, now| trace.refuses(now, is_small));
-        let why = format!("what came of {datum} is not what '{}' sent", self.node(from).name);
+        let why = format!("the received bytes of {datum} differ from those that '{}' sent", self.node(from).name);
         if is_small {
             self.links.hang_up(&mut self.kernel, &mut self.routes, (to, from), &why);
             self.handle(to, Input::PeerLost { peer: from, why }, 0);
         } else {
             self.links.landed(&mut self.kernel, &mut self.routes, (from, to), datum, false);
-            // As if it were in the middle that it changed.
+            // Treated as if it had changed in the middle.
             let left_bytes = sent.meta.size_bytes() / 2;
             self.links.keep_partial(self.kernel.now(), to, datum, sent, left_bytes);
             self.handle(to, Input::DatumBroken { from, datum, no_memory: false, why }, 0);
@@ -270,12 +271,12 @@ impl Simulation {
         None
     }
 
-    /// A task's files are written and read.
+    /// Handles the end of a task's file accesses.
     pub(crate) fn on_files_done(&mut self, started: StartedTask) {
         self.at(started.node, |tasks, kernel, place| tasks.files_done(kernel, &place, started));
     }
 
-    /// A task's time is over.
+    /// Handles the end of a task's computation.
     pub(crate) fn on_task_done(&mut self, StartedTask { node, task }: StartedTask) {
         let puts = self.uses(&task, Does::puts);
         if !puts.is_empty() {
@@ -287,13 +288,13 @@ impl Simulation {
         self.handle(node, input, 0);
     }
 
-    /// A mapping has taken its time, or its agent stops it.
+    /// Ends a mapping, because its time has passed or because its agent stops it.
     pub(crate) fn end_mapping(&mut self, node: NodeId, number: u64) {
         let mapped = self.mappings.end(node, number);
         mapped.into_iter().for_each(|mapped| self.kernel.deliver(node, mapped));
     }
 
-    /// Does something with the tasks of a server.
+    /// Calls a function with the tasks of a server.
     pub(crate) fn at<T>(&mut self, node: NodeId, act: impl FnOnce(&mut Tasks, &mut Kernel, OnServer<'_>) -> T) -> T {
         let server = self.nodes.node_mut(node);
         let place = OnServer {

@@ -1,5 +1,5 @@
-//! Events of a simulation: facts, as they happen, from which invariants are checked without looking at everything after
-//! every step.
+//! Events of a simulation, reported as they happen. Invariants are checked from them, without inspecting the whole
+//! state after every step.
 
 use std::sync::Arc;
 
@@ -12,61 +12,61 @@ use gridloom_core::node::{Command, Effect, Event, Input, NameCommand};
 
 use crate::store::StoredValue;
 
-/// A fact.
+/// An event of a simulation.
 #[derive(Clone, Debug)]
 pub(crate) enum SimEvent {
-    /// A value was put into a store (it stays what it was if the datum was there already).
+    /// A value was put into a store. If the datum was there already, it keeps its value.
     Stored { node: NodeId, datum: DatumId, value: StoredValue },
-    /// A datum left a store.
+    /// A datum was removed from a store.
     Dropped { node: NodeId, datum: DatumId },
-    /// A connection stands, in the view of one end.
+    /// A connection is up, in the view of one end.
     Up { node: NodeId, peer: NodeId },
-    /// A sign of life.
+    /// A node received a sign of life.
     Heard { node: NodeId, from: NodeId },
-    /// A node's heartbeat.
+    /// A node sent its heartbeat.
     Beat { node: NodeId },
-    /// A node closes a connection.
+    /// A node closed a connection.
     HungUp { node: NodeId, peer: NodeId },
-    /// A node asks another for a datum.
+    /// A node requests a datum from another.
     Fetches { node: NodeId, from: NodeId, datum: DatumId },
-    /// A node is asked for a datum.
+    /// A node was asked for a datum.
     Asked { node: NodeId, datum: DatumId },
-    /// A client hears that a server cannot have a datum from where it was to come.
+    /// A client was notified that a server cannot get a datum from its source.
     SupplyFailed { node: NodeId },
-    /// A client hears that it is to have copies of data, so that a server has room.
+    /// A client was notified that it will get copies of data, to make room on a server.
     MakesRoom { data: Vec<DatumId> },
-    /// A datum that comes to a node is passed on meanwhile.
+    /// A node forwards a datum while still receiving it.
     PassesOn,
-    /// A datum that broke off is sent on behind what had come.
+    /// An interrupted transfer of a datum continues behind the part already received.
     GoesOn,
-    /// A datum came that is not what was sent; whether the connection is lost.
+    /// A received datum differs from the one sent. `is_lost` is true if the connection is then closed.
     Refuses { is_lost: bool },
-    /// A datum came.
+    /// A datum has arrived.
     Arrived { node: NodeId, from: NodeId, datum: DatumId },
-    /// A client hears where a datum is to go that it puts under a name.
+    /// A client was notified where to send a datum that it puts under a name.
     Placed { node: NodeId, ask: u64, named: Named, server: NodeId },
-    /// A machine begins, or begins anew.
+    /// A machine starts or restarts.
     Begins { node: NodeId },
     /// A task starts.
     Started { node: NodeId, task: Arc<Task> },
-    /// A task that has started ends.
+    /// A started task has ended.
     Ended { node: NodeId, task: TaskId },
-    /// A server gave up copies for lack of room.
+    /// A server evicted copies for lack of room.
     Evicted,
-    /// The program asks its client for a datum.
+    /// The program requests a datum from its client.
     Wants { node: NodeId, datum: DatumId },
-    /// The program wants what is found under a name, whatever datum that is.
+    /// The program requests the value stored under a name, whatever datum that is.
     WantsFound { node: NodeId, ask: u64 },
-    /// The catalog has answered that question with a datum.
+    /// The catalog has answered a lookup with a datum.
     Found { node: NodeId, ask: u64, datum: DatumId },
     /// The program releases data.
     Releases { node: NodeId, data: Vec<DatumId> },
-    /// A client tells its program something (but what is only of interest to the curious).
+    /// A client reports an event to its program, except purely informational ones.
     Told { node: NodeId, event: Event },
 }
 
 impl SimEvent {
-    /// What of an input is a fact of interest.
+    /// Reports the events that an input implies.
     pub(crate) fn of_input(node: NodeId, input: &Input, mut see: impl FnMut(SimEvent)) {
         match input {
             Input::PeerUp { peer, .. } => see(SimEvent::Up { node, peer: *peer }),
@@ -110,7 +110,7 @@ impl SimEvent {
         }
     }
 
-    /// What of an effect is a fact of interest.
+    /// Reports the events that an effect implies.
     pub(crate) fn of_effect(node: NodeId, effect: &Effect, mut see: impl FnMut(SimEvent)) {
         match effect {
             Effect::Send { to, message: Message::Data(DataMessage::Fetch { datum, .. }) } => {

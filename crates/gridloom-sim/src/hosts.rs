@@ -1,6 +1,6 @@
-//! Hosts: how fast they and their disks work now, and which are off.
+//! Hosts: the current speed of processors and disks, and the hosts that are off.
 //!
-//! To the engine a disk is one more processor, and its operations are bytes: disks follow all hosts.
+//! The engine treats a disk as another processor whose operations are bytes. Disks are numbered after all hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,27 +9,26 @@ use gridloom_platform::{HostId, Platform};
 
 use crate::kernel::Kernel;
 
-/// Rate of a disk that is not described, bytes per second.
+/// Default rate of a disk, bytes per second.
 pub(crate) const DISK_RATE_DEFAULT: f64 = 1e9;
-/// What a call of a program takes before the program does anything, seconds: a process, its folder, its files. As measured with `true`
-/// (`bench/README.md`).
+/// Default start time of a called program, seconds: for its process, folder and files. Measured with `true` (`bench/README.md`).
 const PROGRAM_START_S_DEFAULT: f64 = 2e-3;
 
 #[derive(Debug)]
 pub(crate) struct Hosts {
-    /// As described, by number.
+    /// Described speeds, by host number.
     speeds_flops: Vec<f64>,
-    /// As described, seconds.
+    /// Described start times of programs, seconds.
     program_starts_s: BTreeMap<HostId, f64>,
-    /// By what faults slowed hosts down.
+    /// Slowdown factors set by faults.
     slowed: BTreeMap<HostId, f64>,
-    /// What profiles multiply the speeds of hosts by.
+    /// Speed factors set by profiles.
     profiled: BTreeMap<HostId, f64>,
     off: BTreeSet<HostId>,
 }
 
 impl Hosts {
-    /// Those of a platform, which become the engine's processors; all are on.
+    /// Creates the engine's processors for the hosts of a platform. All hosts are on.
     pub(crate) fn new(
         platform: &Platform,
         disks: &BTreeMap<HostId, f64>,
@@ -47,7 +46,7 @@ impl Hosts {
         Hosts { speeds_flops, program_starts_s, slowed, profiled, off }
     }
 
-    /// From now on a host computes at that factor of its described speed.
+    /// Sets a host's speed to `factor` times its described speed.
     pub(crate) fn slow(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
         assert!(factor > 0.0 && factor.is_finite(), "a host's speed is scaled by a positive number, not {factor}");
         kernel.note(|trace, now| trace.scale(now, host.0, factor));
@@ -55,49 +54,49 @@ impl Hosts {
         kernel.set_speed_scale(HostIndex(host.0), self.speed_scale(host));
     }
 
-    /// A profile multiplies a host's speed by that.
+    /// Sets the factor by which a profile multiplies a host's speed.
     pub(crate) fn profile(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
         self.profiled.insert(host, factor);
         kernel.set_speed_scale(HostIndex(host.0), self.speed_scale(host));
     }
 
-    /// From now on a host's disk works at that factor of its described rate.
+    /// Sets the rate of a host's disk to `factor` times its described rate.
     pub(crate) fn slow_disk(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
         assert!(factor > 0.0 && factor.is_finite(), "a disk's rate is scaled by a positive number, not {factor}");
         kernel.note(|trace, now| trace.scale_disk(now, host.0, factor));
         kernel.set_speed_scale(self.disk(host), factor);
     }
 
-    /// The engine's processor that stands for the disk of a host.
+    /// Returns the engine's processor that represents the disk of a host.
     pub(crate) fn disk(&self, host: HostId) -> HostIndex {
         HostIndex(self.speeds_flops.len() as u32 + host.0)
     }
 
-    /// What the start of a program costs on a host, in operations: a host that is slowed starts programs slowly, too.
+    /// Returns the cost of starting a program on a host, in operations. A slowed host also starts programs slowly.
     pub(crate) fn start_flops(&self, host: HostId) -> f64 {
         let start_s = self.program_starts_s.get(&host).copied().unwrap_or(PROGRAM_START_S_DEFAULT);
         start_s * self.speeds_flops[host.0 as usize]
     }
 
-    /// What a server measures as the speed of its host.
+    /// Returns the speed that a server measures for its host.
     pub(crate) fn measured_flops(&self, host: HostId) -> f64 {
-        // While the host stands still, this is what it is described as.
+        // While the host has speed 0, its described speed is used.
         let scale = Some(self.speed_scale(host)).filter(|scale| *scale > 0.0).unwrap_or(1.0);
         scale * self.speeds_flops[host.0 as usize]
     }
 
-    /// What multiplies a host's described speed now.
+    /// Returns the current factor of a host's described speed.
     fn speed_scale(&self, host: HostId) -> f64 {
         let of = |scales: &BTreeMap<HostId, f64>| scales.get(&host).copied().unwrap_or(1.0);
         of(&self.slowed) * of(&self.profiled)
     }
 
-    /// A host goes off; whether it was on.
+    /// Turns a host off. Returns true if it was on.
     pub(crate) fn turn_off(&mut self, host: HostId) -> bool {
         self.off.insert(host)
     }
 
-    /// A host goes on; whether it was off.
+    /// Turns a host on. Returns true if it was off.
     pub(crate) fn turn_on(&mut self, host: HostId) -> bool {
         self.off.remove(&host)
     }
@@ -106,7 +105,7 @@ impl Hosts {
         self.off.contains(&host)
     }
 
-    /// Whether all hosts are on.
+    /// Reports whether all hosts are on.
     pub(crate) fn are_on(&self) -> bool {
         self.off.is_empty()
     }
@@ -116,7 +115,7 @@ impl Hosts {
         let hosts = self.slowed.keys().chain(self.profiled.keys()).chain(&self.off);
         let last = hosts.max().map_or(0, |host| host.0 as usize + 1);
         assert!(last <= self.speeds_flops.len(), "a host of number {} is none of the platform's", last - 1);
-        assert!(self.slowed.values().all(|factor| *factor > 0.0), "a fault slows a host down, and does not stop it");
+        assert!(self.slowed.values().all(|factor| *factor > 0.0), "a fault slows a host down but does not stop it");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The instruments of a simulation: the trace, the observer, and the log of agents and servers.
 //!
-//! **Invariant:** nothing here changes what happens.
+//! **Invariant:** instruments never change the simulation.
 
 use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Event;
@@ -9,13 +9,13 @@ use gridloom_flow::LinkIndex;
 use crate::observe::{Moved, Seen, Watch};
 use crate::trace::Trace;
 
-/// What is written down.
+/// The recording state of a simulation.
 #[derive(Debug)]
 pub(crate) struct Instruments {
     pub(crate) trace: Trace,
     pub(crate) watch: Watch,
     pub(crate) log: Vec<(Time, NodeId, Event)>,
-    /// Transfers that have begun.
+    /// Number of transfers that have begun.
     transfers: u64,
 }
 
@@ -24,7 +24,7 @@ impl Instruments {
         Instruments { trace: Trace::new(seed, links), watch: Watch::default(), log: Vec::new(), transfers: 0 }
     }
 
-    /// Something begins to move; its number.
+    /// Records that a transfer begins. Returns its number.
     pub(crate) fn begins(&mut self, at: Time, moved: Moved<'_>, size_bytes: u64, links: &[LinkIndex]) -> u64 {
         self.transfers += 1;
         let transfer = self.transfers;

@@ -1,12 +1,13 @@
-//! The kernel of a simulation: its clock, what is due at known times, what flows, and what the platform's profiles change.
+//! The kernel of a simulation: its clock, the queue of scheduled events, the flows, and the platform's profiles.
 //!
-//! The other machines of a simulation get the kernel to tell the time, to queue what will happen ([`Occurrence`]) and to start
-//! flows ([`Purpose`]); [`Kernel::next`] says what comes to pass.
+//! The other parts of a simulation use the kernel to read the time, to queue future events ([`Occurrence`]) and to
+//! start flows ([`Purpose`]). [`Kernel::next`] returns the next event.
 //!
-//! **Order at one date:** changes, then what ends, then what is due in the order in which it was queued, as in SimGrid.
+//! **Order at one date:** profile changes, then ends of flows, then queued events in the order in which they were
+//! queued, as in SimGrid.
 //!
-//! **Invariants.** `now` never goes back. The flow engine's time is never ahead of `now`, and at most a nanosecond behind
-//! it when an action starts. So a chain of flows takes what the flows take, unrounded.
+//! **Invariants.** `now` never decreases. The flow engine's time is never ahead of `now`, and at most a nanosecond
+//! behind it when an action starts. So a chain of flows takes exactly the sum of its flows, without rounding.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +23,14 @@ pub(crate) use crate::occurrence::{Occurrence, Purpose};
 use crate::queue::{Queue, ns_up};
 use crate::trace::Trace;
 
-/// What comes to pass next.
+/// The next event of a simulation.
 #[derive(Debug)]
 pub(crate) enum Happening {
-    /// Profiles change something: [`Kernel::take_change`] says what.
+    /// Profiles change something; see [`Kernel::take_change`].
     Changes,
     /// Actions of the engine have ended.
     Ended(Vec<ActionId>),
-    /// An occurrence, with the number under which it was queued.
+    /// A queued event, with its sequence number.
     Due(u64, Occurrence),
 }
 
@@ -40,9 +41,9 @@ pub(crate) struct Kernel {
     queue: Queue<Occurrence>,
     engine: FlowEngine,
     purposes: BTreeMap<ActionId, Purpose>,
-    /// Changes of the platform that are still to come.
+    /// The platform's future profile changes.
     timeline: Timeline,
-    /// How many occurrences and actions may let a process go on.
+    /// Number of queued events and actions that may resume a process.
     of_processes: u64,
     instruments: Instruments,
 }
@@ -57,19 +58,19 @@ impl Kernel {
         self.now
     }
 
-    /// Lets the time pass in which nothing happens.
+    /// Advances the clock over a time without events.
     pub(crate) fn pass_until(&mut self, at: Time) {
         self.now = self.now.max(at);
     }
 
-    /// When the next thing happens.
+    /// Returns the time of the next event.
     pub(crate) fn next_at(&mut self) -> Option<Time> {
         let flow_at = self.engine.next_event_s().map(|seconds| Time(ns_up(seconds)));
         let change_at = self.timeline.next_s().map(|seconds| Time(ns_up(seconds)));
         flow_at.into_iter().chain(self.queue.next_at()).chain(change_at).min()
     }
 
-    /// Moves time on to the next thing that happens.
+    /// Advances time to the next event and returns it.
     pub(crate) fn next(&mut self) -> Option<Happening> {
         let flow_s = self.engine.next_event_s();
         let flow_at = flow_s.map(|seconds| Time(ns_up(seconds)));
@@ -99,36 +100,36 @@ impl Kernel {
         }
     }
 
-    /// Moves time on to a date at which profiles change something.
+    /// Advances time to a date at which profiles change something.
     pub(crate) fn begin_changes(&mut self, seconds: f64) {
         self.engine.wait_until(seconds);
         self.pass_until(Time(ns_up(seconds)));
     }
 
-    /// Takes out a change that is due now.
+    /// Takes the next profile change that is due now.
     pub(crate) fn take_change(&mut self) -> Option<(Quantity, f64)> {
         let (quantity, value) = self.timeline.take_due(self.engine.now_s())?;
         self.note(|trace, now| trace.changed(now, &quantity, value));
         Some((quantity, value))
     }
 
-    /// Whether a profile turns that host on later.
+    /// Reports whether a profile turns a host on later.
     pub(crate) fn will_turn_on(&self, host: HostId) -> bool {
         self.timeline.will_turn_on(HostIndex(host.0))
     }
 
-    /// Queues something; the number under which it is queued.
+    /// Queues an event. Returns its sequence number.
     pub(crate) fn push(&mut self, at: Time, occurrence: Occurrence) -> u64 {
         self.of_processes += u64::from(occurrence.is_of_process());
         self.queue.push(at, occurrence)
     }
 
-    /// Queues an input for now.
+    /// Queues an input for delivery now.
     pub(crate) fn deliver(&mut self, node: NodeId, input: Input) {
         self.push(self.now, Occurrence::Deliver { node, input: Box::new(input) });
     }
 
-    /// Whether something is queued or flows that may let a process go on.
+    /// Reports whether a queued event or a flow may resume a process.
     pub(crate) fn has_something_for_processes(&self) -> bool {
         self.of_processes > 0
     }
@@ -151,7 +152,7 @@ impl Kernel {
         action
     }
 
-    /// Takes out what an action that has ended was for; `None` if it was cancelled by what was handled for another that
+    /// Takes the purpose of an action that has ended; `None` if it was cancelled while handling another action that
     /// ended at the same date.
     pub(crate) fn take_purpose(&mut self, action: ActionId) -> Option<Purpose> {
         let purpose = self.purposes.remove(&action)?;
@@ -159,31 +160,31 @@ impl Kernel {
         Some(purpose)
     }
 
-    /// Stops an action. It may have ended while the engine caught up: then nothing comes of that.
+    /// Cancels an action. If it ended while the engine caught up, its end is ignored.
     pub(crate) fn cancel(&mut self, action: ActionId) {
         self.take_purpose(action);
         self.synchronise();
         self.engine.cancel(action);
     }
 
-    /// The same of a flow; bytes that were left of it.
+    /// Cancels a flow. Returns the bytes that were left of it.
     pub(crate) fn cancel_with_rest(&mut self, action: ActionId) -> f64 {
         self.take_purpose(action);
         self.synchronise();
         self.engine.cancel_with_rest(action).unwrap_or(0.0)
     }
 
-    /// What is under way, with what it is for.
+    /// Iterates over the running actions with their purposes.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = (ActionId, &Purpose)> {
         self.purposes.iter().map(|(action, purpose)| (*action, purpose))
     }
 
-    /// What an action that is under way is for.
+    /// Returns the purpose of a running action.
     pub(crate) fn purpose(&self, action: ActionId) -> Option<&Purpose> {
         self.purposes.get(&action)
     }
 
-    /// From now on a processor or disk works at that factor of its described rate.
+    /// Sets the rate of a processor or disk to `scale` times its described rate.
     pub(crate) fn set_speed_scale(&mut self, host: HostIndex, scale: f64) {
         self.synchronise();
         self.engine.set_speed_scale(host, scale);
@@ -194,7 +195,7 @@ impl Kernel {
         self.engine.set_bandwidth(link, bandwidth);
     }
 
-    /// From now on a link has that bandwidth.
+    /// Changes the bandwidth of a link from now on.
     pub(crate) fn widen(&mut self, link: LinkIndex, bandwidth: f64) {
         self.synchronise();
         self.engine.set_bandwidth(link, bandwidth);
@@ -205,7 +206,7 @@ impl Kernel {
         self.engine.set_latency(link, latency_s);
     }
 
-    /// Brings the engine to now before an action starts or is cancelled, unless it is within the nanosecond before.
+    /// Advances the engine to now before an action starts or is cancelled, unless it is within the nanosecond before.
     fn synchronise(&mut self) {
         if Time(ns_up(self.engine.now_s())) >= self.now {
             return;
@@ -217,17 +218,17 @@ impl Kernel {
         }
     }
 
-    /// Writes something into the trace.
+    /// Adds an entry to the trace.
     pub(crate) fn note(&mut self, what: impl FnOnce(&mut Trace, Time)) {
         what(&mut self.instruments.trace, self.now);
     }
 
-    /// Tells the observer, if there is one.
+    /// Notifies the observer, if there is one.
     pub(crate) fn see<'a>(&mut self, what: impl FnOnce() -> Seen<'a>) {
         self.instruments.watch.see(self.now, what);
     }
 
-    /// Something begins to move; its number.
+    /// Records that a transfer begins. Returns its number.
     pub(crate) fn begins(&mut self, moved: Moved<'_>, size_bytes: u64, links: &[LinkIndex]) -> u64 {
         self.instruments.begins(self.now, moved, size_bytes, links)
     }
@@ -240,12 +241,12 @@ impl Kernel {
         &mut self.instruments
     }
 
-    /// What is queued, in no order.
+    /// Iterates over the queued events, in no particular order.
     pub(crate) fn queued(&self) -> impl Iterator<Item = &Occurrence> {
         self.queue.iter()
     }
 
-    /// Whether debug builds check the invariants now: now and then.
+    /// Reports whether debug builds should check the invariants now. They do so at intervals.
     pub(crate) fn is_check_due(&self) -> bool {
         self.queue.sequence().is_multiple_of(64)
     }
@@ -254,7 +255,7 @@ impl Kernel {
     pub(crate) fn check(&self) {
         let queued = self.queue.iter().filter(|occurrence| occurrence.is_of_process()).count();
         let flowing = self.purposes.values().filter(|purpose| purpose.is_of_process()).count();
-        assert_eq!(self.of_processes, (queued + flowing) as u64, "what may let a process go on is counted");
+        assert_eq!(self.of_processes, (queued + flowing) as u64, "the events that may resume a process are counted");
         let engine_at = Time(ns_up(self.engine.now_s()));
         assert!(engine_at <= self.now, "the engine is at {engine_at}, ahead of {}", self.now);
         assert!(self.queue.next_at().is_none_or(|at| at >= self.now), "something is due before {}", self.now);

@@ -1,20 +1,20 @@
-//! The simulated world: the machines of `gridloom-core` on hosts and links that exist only as a description.
+//! A simulated world: the machines of `gridloom-core` on hosts and links that exist only as a description.
 //!
-//! A [`Simulation`] keeps the promises of `gridloom_core::node::protocol` in virtual time. Messages, data and tasks take
-//! the time that `gridloom_flow` gives them on a `Platform`; faults happen when told.
+//! A [`Simulation`] keeps the promises of `gridloom_core::node::protocol` in virtual time. Messages, data and tasks
+//! take the time that `gridloom_flow` computes for them on a `Platform`. Faults happen as scheduled.
 //!
-//! **Invariants.** No clock, thread, entropy or hash order. The same calls on the same platform give the same inputs and
-//! effects in the same order; [`Simulation::trace_hash`] sums them up. Events at the same nanosecond happen in the order
-//! in which they came to be due, completions of flows before them.
+//! **Invariants.** No clock, thread, entropy or hash order is used. The same calls on the same platform produce the
+//! same inputs and effects in the same order; [`Simulation::trace_hash`] summarizes them. Events at the same
+//! nanosecond happen in the order in which they became due, completions of flows before the others.
 //!
 //! ```text
-//! simulation  the parts, and what goes from one to another   kernel     clock, queue, flows
+//! simulation  routes events between the parts           kernel     clock, queue, flows
 //! nodes       machines, their stores and timers              network    routes, connections, sockets
-//! tasks       files, time and bodies of tasks                hosts      speeds, disks, what is off
-//! process     user processes: what they wait for             instruments  trace, observer, log
+//! tasks       files, time and bodies of tasks           hosts      speeds, disks, hosts that are off
+//! process     user processes and their waits            instruments  trace, observer, log
 //! sessions    shared data that functions declare
-//! effects, connect, population, profiles, sharing, faults    what machines, platforms and faults do to these
-//! soak        seeds with faults and invariants               replay     given transfers and executions, without machines
+//! effects, connect, population, profiles, sharing, faults    how machines, platforms and faults act on these
+//! soak        seeds with faults and invariants          replay     given transfers and executions, without machines
 //! ```
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
-//! Mappings that take virtual time, as those of hard groups do on a real agent.
+//! Mappings that take virtual time, like those of hard groups on a real agent.
 //!
-//! A plan is made at once; its agent hears of it when its time has passed, or when it stops the mapping. Which mappings are slow, and for how
-//! long, follows from the seed: [`crate::SimConfig::slow_mappings_of`].
+//! A plan is computed immediately. Its agent is notified when the mapping's time has passed, or when it stops the
+//! mapping. The seed determines which mappings are slow, and how slow: [`crate::SimConfig::slow_mappings_of`].
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use gridloom_base::time::SECOND_NS;
 use gridloom_base::{NodeId, SplitMix64};
 use gridloom_core::node::Input;
 
-/// A moment; long enough to keep others waiting; longer than an agent lets one take.
+/// Durations of slow mappings: short, long enough to delay others, and longer than an agent allows.
 const SLOW_NS: [u64; 3] = [300_000_000, 5 * SECOND_NS, 45 * SECOND_NS];
 
 #[derive(Debug)]
 pub(crate) struct Mappings {
     seed: u64,
-    /// One of so many is slow; none, if 0.
+    /// One in this many mappings is slow; none if 0.
     slow_of: u64,
     under_way: BTreeMap<(NodeId, u64), Input>,
-    /// How many were slow.
+    /// Number of slow mappings so far.
     slow: u64,
 }
 
@@ -27,7 +27,7 @@ impl Mappings {
         Mappings { seed, slow_of, under_way: BTreeMap::new(), slow: 0 }
     }
 
-    /// A node has a plan made. Gives what it hears at once, or after how many nanoseconds it ends.
+    /// Begins a mapping of a node. Returns the result if it is available immediately, or the mapping's duration in nanoseconds.
     pub(crate) fn begin(&mut self, node: NodeId, number: u64, mapped: Input) -> Result<Input, u64> {
         if self.slow_of == 0 {
             return Ok(mapped);
@@ -41,12 +41,12 @@ impl Mappings {
         Err(SLOW_NS[random.below(SLOW_NS.len() as u64) as usize])
     }
 
-    /// How many were slow until now.
+    /// Returns the number of slow mappings so far.
     pub(crate) fn slow(&self) -> u64 {
         self.slow
     }
 
-    /// Its time is over, or it was stopped; nothing, if that was so before.
+    /// Ends a mapping whose time has passed or that was stopped. Returns `None` if it had ended before.
     pub(crate) fn end(&mut self, node: NodeId, number: u64) -> Option<Input> {
         self.under_way.remove(&(node, number))
     }

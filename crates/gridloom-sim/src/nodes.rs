@@ -1,5 +1,5 @@
-//! The nodes of a simulation: their machines, what the world keeps for each, where they can be dialled, and which start
-//! again with their hosts.
+//! The nodes of a simulation: their machines, their state in the world, their addresses, and the nodes that restart
+//! with their hosts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -35,18 +35,18 @@ impl AnyMachine {
     }
 }
 
-/// What is needed to start a node again.
+/// The parameters needed to restart a node.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeSpec {
     Agent { name: String },
     Server { spec: ServerSpec, agent: String },
 }
 
-/// Whether a node reacts.
+/// The state of a node's process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Life {
     Running,
-    /// It handles nothing for now: what comes waits.
+    /// It handles nothing for now; inputs wait.
     Paused,
     Hung,
     Dead,
@@ -56,26 +56,26 @@ pub(crate) struct SimNode {
     pub(crate) host: HostId,
     pub(crate) role: Role,
     pub(crate) name: String,
-    /// Where it can be dialled; empty for a client.
+    /// Address at which it can be dialled; empty for a client.
     pub(crate) address: String,
-    /// Tasks that it may have started at a time.
+    /// Maximum number of tasks that it runs at a time.
     pub(crate) slots: u32,
     pub(crate) machine: AnyMachine,
     pub(crate) life: Life,
-    /// Why it has ended, once it is dead.
+    /// The reason why it ended, once it is dead.
     pub(crate) end: Option<String>,
-    /// How it is started again; `None` if it cannot be.
+    /// How it is restarted; `None` if it cannot be.
     pub(crate) spec: Option<NodeSpec>,
     /// When it was last resumed.
     pub(crate) resumed: Time,
-    /// Until then it takes no datum in.
+    /// Until this time it accepts no data.
     pub(crate) full_until: Time,
-    /// What came while it was paused, with the digests of messages.
+    /// Inputs received while it was paused, with the digests of messages.
     pub(crate) stalled: VecDeque<(Input, u64)>,
     pub(crate) store: Store,
-    /// Timers set, with the sequence number of the occurrence that will fire them.
+    /// Set timers, with the sequence number of the event that will fire them.
     pub(crate) timers: BTreeMap<Timer, u64>,
-    /// What a client told its program and the program has not taken yet.
+    /// Events that a client reported and that its program has not taken yet.
     pub(crate) events: VecDeque<Event>,
 }
 
@@ -104,7 +104,7 @@ impl SimNode {
         self.life == Life::Dead
     }
 
-    /// It ends, and handles nothing more.
+    /// Ends the node. It then handles nothing more.
     pub(crate) fn end(&mut self, why: &str) {
         self.life = Life::Dead;
         self.end = Some(why.to_string());
@@ -112,7 +112,7 @@ impl SimNode {
         self.stalled.clear();
     }
 
-    /// Takes out a timer that fires, unless it was moved or cancelled since it was queued under that number.
+    /// Removes a timer that fires. Returns false if it was moved or cancelled since it was queued under that number.
     pub(crate) fn take_timer(&mut self, timer: Timer, sequence: u64) -> bool {
         let is_set = self.timers.get(&timer) == Some(&sequence);
         is_set && self.timers.remove(&timer).is_some()
@@ -125,18 +125,18 @@ impl fmt::Debug for SimNode {
     }
 }
 
-/// All nodes that ever were.
+/// All nodes that ever existed.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     all: Vec<SimNode>,
     /// The node that was started last at each address.
     listeners: BTreeMap<String, NodeId>,
-    /// Nodes that start again when their host is on.
+    /// Nodes that restart when their host is on again.
     ended_with_host: BTreeSet<NodeId>,
 }
 
 impl Nodes {
-    /// The number of the next node: one more than its index.
+    /// Returns the number of the next node: one more than its index.
     pub(crate) fn next_id(&self) -> NodeId {
         NodeId(self.all.len() as u64 + 1)
     }
@@ -158,17 +158,17 @@ impl Nodes {
         &mut self.all[node.0 as usize - 1]
     }
 
-    /// In the order in which they were started.
+    /// Iterates over the nodes in start order.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &SimNode)> + ExactSizeIterator {
         self.all.iter().enumerate().map(|(index, node)| (NodeId(index as u64 + 1), node))
     }
 
-    /// The last node that was started under that name.
+    /// Returns the last node that was started under a name.
     pub(crate) fn named(&self, name: &str) -> Option<NodeId> {
         self.iter().rev().find(|(_, node)| node.name == name).map(|(id, _)| id)
     }
 
-    /// The node that listens at that address, or did last.
+    /// Returns the last node that was started at an address.
     pub(crate) fn listener(&self, address: &str) -> Option<NodeId> {
         self.listeners.get(address).copied()
     }
@@ -181,18 +181,17 @@ impl Nodes {
         self.node(node).life == Life::Running
     }
 
-    /// The nodes of a host.
+    /// Returns the nodes on a host.
     pub(crate) fn on_host(&self, host: HostId) -> Vec<NodeId> {
         self.iter().filter(|(_, node)| node.host == host).map(|(id, _)| id).collect()
     }
 
-    /// A node has ended because its host is off; it starts again with it.
+    /// Records that a node has ended because its host is off. It restarts with the host.
     pub(crate) fn end_with_host(&mut self, node: NodeId) {
         self.ended_with_host.insert(node);
     }
 
-    /// Takes out the nodes that start again as their host is on, but not where another was started at the address
-    /// since.
+    /// Takes the nodes that restart because their host is on, except those whose address was taken by another node since.
     pub(crate) fn take_ended_with_host(&mut self, host: HostId) -> Vec<NodeId> {
         let here: Vec<NodeId> =
             self.ended_with_host.iter().copied().filter(|node| self.node(*node).host == host).collect();
@@ -204,10 +203,16 @@ impl Nodes {
     pub(crate) fn check(&self) {
         for (id, node) in self.iter() {
             let name = &node.name;
-            assert_eq!(node.is_dead(), node.end.is_some(), "'{name}' is dead for a reason");
-            assert!(!node.is_dead() || node.timers.is_empty() && node.stalled.is_empty(), "'{name}' is dead and waits");
-            assert!(node.life == Life::Paused || node.stalled.is_empty(), "'{name}' stalls what it could handle");
-            assert!(node.is_dead() || !self.ended_with_host.contains(&id), "'{name}' runs, and is to start again");
+            assert_eq!(node.is_dead(), node.end.is_some(), "'{name}' is dead exactly if it has a reason");
+            assert!(
+                !node.is_dead() || node.timers.is_empty() && node.stalled.is_empty(),
+                "'{name}' is dead but has waiting inputs"
+            );
+            assert!(
+                node.life == Life::Paused || node.stalled.is_empty(),
+                "'{name}' stalls inputs that it could handle"
+            );
+            assert!(node.is_dead() || !self.ended_with_host.contains(&id), "'{name}' is running but marked to restart");
         }
     }
 }

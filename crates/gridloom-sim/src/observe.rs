@@ -1,8 +1,8 @@
-//! What an observer of a simulation is told, as it happens: processes and their states, letters, transfers, tasks.
+//! Observers of a simulation: they are notified of processes and their states, messages, transfers and tasks.
 //!
-//! **Invariant:** watching changes nothing: the same inputs, effects and hash as without.
+//! **Invariant:** observing changes nothing: inputs, effects and hash are the same as without an observer.
 //!
-//! **Not done.** Messages of machines (agent, servers, clients) among one another.
+//! **Not reported.** Messages between machines (agent, servers, clients).
 
 use std::fmt;
 
@@ -15,81 +15,81 @@ use gridloom_process::{Letter, ProcessSpec};
 use crate::faults::Fault;
 use crate::process::ProcessId;
 
-/// Is told what happens.
+/// Receives the observations of a simulation.
 pub trait Observer: Send {
-    /// Something has happened.
+    /// Called for each observation.
     ///
     /// # Errors
-    /// In words, if it cannot watch on. The simulation has failed then.
+    /// A message if the observer cannot continue. The simulation then fails.
     fn saw(&mut self, at: Time, what: &Seen<'_>) -> Result<(), String>;
 
-    /// Nothing more will happen.
+    /// Called once at the end of the simulation.
     ///
     /// # Errors
-    /// In words, if what was written down cannot be kept.
+    /// A message if the recorded data cannot be saved.
     fn finish(&mut self, at: Time) -> Result<(), String>;
 }
 
-/// What happens.
+/// An observation.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
-    /// There is a process, which has not started.
+    /// A process was created, but has not started.
     Process { process: ProcessId, spec: &'a ProcessSpec, host: HostId },
-    /// A process is in another state.
+    /// The state of a process has changed.
     State { process: ProcessId, state: State<'a> },
-    /// A process sends.
+    /// A process sends a message.
     Sent { name: LetterName, from: ProcessId, to: ProcessId, letter: &'a Letter },
-    /// A letter is handed over to its receiver, which may look at it later.
+    /// A message is delivered to its receiver, which may read it later.
     Received { name: LetterName, to: ProcessId, kind: &'a str },
-    /// There is a node of a grid.
+    /// A node of a grid was created.
     Node { node: NodeId, name: &'a str, host: HostId },
     /// A server begins a task.
     TaskBegins { node: NodeId, task: &'a Task },
-    /// A server ends a task, or gives it up.
+    /// A server ends or cancels a task.
     TaskEnds { node: NodeId, task: TaskId },
-    /// A fault strikes.
+    /// A fault or repair is applied.
     Fault {
-        /// As a scenario says it.
+        /// Formatted as in a scenario.
         fault: &'a Fault,
     },
-    /// Something begins to move over links.
+    /// A transfer over links begins.
     TransferBegins {
         transfer: u64,
         moved: Moved<'a>,
-        /// Its size, as the links see it.
+        /// Its size on the links, bytes.
         size_bytes: u64,
-        /// The links on its way, in order.
+        /// The links of its path, in order.
         links: &'a [LinkIndex],
     },
-    /// A transfer has arrived, or is lost.
+    /// A transfer has arrived, or was lost.
     TransferEnds { transfer: u64 },
     /// A datum has arrived at a node.
     DatumArrived { transfer: u64, to: NodeId, datum: DatumId },
 }
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum State<'a> {
-    /// Its code runs, which takes no time, or it has not started, or has ended.
+    /// Its code runs (which takes no virtual time), it has not started, or it has ended.
     Runs,
     Computes {
-        /// The measured block, if it is one.
+        /// The name of the measured block, if it is one.
         block: Option<&'a str>,
-        /// How much, floating-point operations.
+        /// Amount of computation, floating-point operations.
         flops: f64,
     },
     Sleeps,
-    /// It waits for that.
+    /// It waits for something.
     Waits {
-        /// For what, in words.
+        /// What it waits for, as text.
         what: &'a str,
     },
 }
 
-/// What moves over links.
+/// The contents of a transfer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Moved<'a> {
-    /// A letter between processes.
+    /// A message between processes.
     Letter { name: LetterName, kind: &'a str },
     /// A datum between nodes.
     Datum { datum: DatumId, from: NodeId, to: NodeId },
@@ -97,23 +97,23 @@ pub enum Moved<'a> {
     Probe,
 }
 
-/// A lane of a connection between processes. Letters of one lane keep their order.
+/// A lane of a connection between processes. Messages of one lane keep their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Lane {
     Bulk,
-    /// Its letters do not wait for those of the other lane.
+    /// Its messages do not wait for those of the bulk lane.
     Urgent,
 }
 
-/// A letter of a simulation.
+/// Identifies a message of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LetterName {
     pub connection: u32,
-    /// The sending end of it, 0 or 1.
+    /// The sending end of the connection, 0 or 1.
     pub end: u8,
-    /// By which lane it goes.
+    /// The lane on which it is sent.
     pub lane: Lane,
-    /// Its number among those of this end and lane.
+    /// Its number among the messages of this end and lane.
     pub number: u64,
 }
 
@@ -121,7 +121,7 @@ pub struct LetterName {
 #[derive(Default)]
 pub(crate) struct Watch {
     observer: Option<Box<dyn Observer>>,
-    /// Why it could not watch on.
+    /// The reason why the observer could not continue.
     failure: Option<String>,
 }
 
@@ -134,7 +134,7 @@ impl Watch {
         self.observer.is_some()
     }
 
-    /// Without an observer `what` is not even made.
+    /// Notifies the observer. Without an observer, `what` is not even evaluated.
     pub(crate) fn see<'a>(&mut self, at: Time, what: impl FnOnce() -> Seen<'a>) {
         let Some(observer) = &mut self.observer else { return };
         if let Err(why) = observer.saw(at, &what()) {
@@ -143,7 +143,7 @@ impl Watch {
         }
     }
 
-    /// Takes out why the observer could not watch on, if it could not.
+    /// Takes the reason why the observer could not continue, if it could not.
     pub(crate) fn take_failure(&mut self) -> Option<String> {
         self.failure.take()
     }

@@ -1,4 +1,4 @@
-//! What will happen in a simulation: occurrences at known times, and the purposes of flows.
+//! Future events of a simulation: events at known times, and the purposes of flows.
 
 use std::sync::Arc;
 
@@ -12,54 +12,54 @@ use crate::faults::Fault;
 use crate::network::{LetterFlow, Parcel};
 use crate::process::ProcessId;
 
-/// What is due at a time known in advance.
+/// An event at a time known in advance.
 #[derive(Debug)]
 pub(crate) enum Occurrence {
-    /// An input from the node's own surroundings.
+    /// An input from the node's own environment.
     Deliver {
         node: NodeId,
         input: Box<Input>,
     },
-    /// A dial has come back.
+    /// The result of a dial is available.
     Dialled {
         dialler: NodeId,
         address: String,
         began: Time,
     },
-    /// A control frame is there.
+    /// A control frame arrives.
     Arrive {
         from: NodeId,
         to: NodeId,
         connection: u64,
         parcel: Box<Parcel>,
     },
-    /// The peer's end of a connection is gone.
+    /// The peer has closed its end of a connection.
     Lost {
         node: NodeId,
         peer: NodeId,
         connection: u64,
         why: String,
     },
-    /// A timer, unless it was moved or cancelled.
+    /// A timer fires, unless it was moved or cancelled.
     Timer {
         node: NodeId,
         timer: Timer,
     },
     /// An action of the engine ended while the engine caught up.
     Completed(ActionId),
-    /// A process has waited long enough.
+    /// A process's time limit expires.
     ProcessDue {
         process: ProcessId,
         turn: u64,
     },
-    /// A process's dial has come back.
+    /// The result of a process's dial is available.
     ProcessDialled {
         process: ProcessId,
         host: HostId,
         name: String,
         port: u16,
     },
-    /// An end of a connection between processes hears that the other is closed.
+    /// An end of a connection between processes is notified that the other is closed.
     ProcessClosed {
         connection: u32,
         end: u8,
@@ -67,19 +67,19 @@ pub(crate) enum Occurrence {
     ProcessKilled {
         process: ProcessId,
     },
-    /// A mapping has taken its time.
+    /// The duration of a mapping has passed.
     Mapped {
         node: NodeId,
         number: u64,
     },
-    /// Something breaks or is mended.
+    /// A fault or repair is applied.
     Strike(Fault),
-    /// The time that the run was given is over.
+    /// The time limit of the run is reached.
     Until,
 }
 
 impl Occurrence {
-    /// Whether it may let a process go on.
+    /// Reports whether the event may resume a process.
     pub(crate) fn is_of_process(&self) -> bool {
         match self {
             Occurrence::ProcessDue { .. }
@@ -99,25 +99,25 @@ impl Occurrence {
     }
 }
 
-/// A task that has begun on a server.
+/// A task that has started on a server.
 #[derive(Clone, Debug)]
 pub(crate) struct StartedTask {
     pub(crate) node: NodeId,
     pub(crate) task: Arc<Task>,
 }
 
-/// What an action of the engine is for.
+/// The purpose of an action of the engine.
 #[derive(Debug)]
 pub(crate) enum Purpose {
-    /// A task's files are written and read, before it computes.
+    /// A task's file accesses, before it computes.
     Files(StartedTask),
     Task(StartedTask),
-    /// Bulk cargo of a connection between nodes, which the connection keeps.
+    /// Bulk cargo, which is stored in its connection between nodes.
     Bulk {
         pair: (NodeId, NodeId),
         transfer: u64,
     },
-    /// A file goes to a storage, or comes from one.
+    /// A file transfer to or from a storage.
     Storage(u64),
     Letter(LetterFlow),
     Computation {

@@ -1,4 +1,4 @@
-//! Nodes: how they are started, and started again.
+//! Starts and restarts nodes.
 
 use gridloom_base::NodeId;
 use gridloom_core::node::world::ServerSpec;
@@ -38,14 +38,14 @@ impl Simulation {
         self.add_node(SimNode::new(host, Role::Client, name, String::new(), 0, machine))
     }
 
-    /// Starts a client that has no agent and maps by itself, on the servers at those addresses.
+    /// Starts a client that has no agent and maps its calls itself, on the servers at those addresses.
     pub fn add_independent(&mut self, host: HostId, name: &str, servers: Vec<String>) -> NodeId {
         let config = ClientWithAgentConfig { id: self.nodes.next_id(), name: name.to_string(), servers };
         let machine = AnyMachine::ClientWithAgent(Box::new(ClientWithAgent::new(config)));
         self.add_node(SimNode::new(host, Role::Client, name, String::new(), 0, machine))
     }
 
-    /// Starts a machine of the caller's making, which gets its identifier and the address where it can be dialled.
+    /// Starts a custom machine, which gets its identifier and the address at which it can be dialled.
     pub fn add_machine(
         &mut self,
         host: HostId,
@@ -62,7 +62,7 @@ impl Simulation {
         self.add_node(SimNode::new(host, role, name, address, slots, machine))
     }
 
-    /// Starts an agent or a server, at that address or at a new one.
+    /// Starts an agent or a server at a given or a new address.
     pub(crate) fn start_node(&mut self, host: HostId, address: Option<String>, spec: NodeSpec) -> NodeId {
         let address = address.unwrap_or_else(|| self.new_address(host));
         let id = self.nodes.next_id();
@@ -110,17 +110,17 @@ impl Simulation {
         self.add_node(SimNode { spec: Some(spec), ..node })
     }
 
-    /// Where a node can be dialled; empty for a client.
+    /// Returns the address at which a node can be dialled; empty for a client.
     pub fn address(&self, node: NodeId) -> &str {
         &self.node(node).address
     }
 
-    /// How many servers have not ended.
+    /// Returns the number of servers that have not ended.
     pub fn servers_alive(&self) -> usize {
         self.nodes.iter().filter(|(_, node)| node.role == Role::Server && !node.is_dead()).count()
     }
 
-    /// The client machine of a node, if it is one.
+    /// Returns the client machine of a node, if it is one.
     pub fn client(&self, node: NodeId) -> Option<&Client> {
         match &self.node(node).machine {
             AnyMachine::Client(client) => Some(client),
@@ -129,17 +129,17 @@ impl Simulation {
         }
     }
 
-    /// Whether a node is a client that maps by itself.
+    /// Reports whether a node is a client that maps its calls itself.
     pub(crate) fn is_independent(&self, node: NodeId) -> bool {
         matches!(self.node(node).machine, AnyMachine::ClientWithAgent(_))
     }
 
-    /// The name of a node's host.
+    /// Returns the name of a node's host.
     pub(crate) fn host_name(&self, node: NodeId) -> &str {
         &self.platform.hosts()[self.node(node).host.0 as usize].name
     }
 
-    /// The server machine of a node, if it is one.
+    /// Returns the server machine of a node, if it is one.
     pub fn server(&self, node: NodeId) -> Option<&Server> {
         match &self.node(node).machine {
             AnyMachine::Server(server) => Some(server),
@@ -147,7 +147,7 @@ impl Simulation {
         }
     }
 
-    /// The server machines, in order of their nodes.
+    /// Iterates over the server machines, in node order.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.nodes.iter().filter_map(|(_, node)| match &node.machine {
             AnyMachine::Server(server) => Some(&**server),
@@ -155,7 +155,7 @@ impl Simulation {
         })
     }
 
-    /// The agent machine of a node, if it is one.
+    /// Returns the agent machine of a node, if it is one.
     pub fn agent(&self, node: NodeId) -> Option<&Agent> {
         match &self.node(node).machine {
             AnyMachine::Agent(agent) => Some(agent),

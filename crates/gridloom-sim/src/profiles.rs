@@ -1,15 +1,15 @@
-//! What the platform's profiles change while programs run.
+//! Effects of the platform's profiles on running programs.
 //!
-//! | profile | what follows |
+//! | profile | effect |
 //! |---|---|
-//! | speed | tasks and computations go on at the new rate; a server that measures its host finds it |
-//! | bandwidth, latency | as in `gridloom_flow::changes` for what moves; new messages and data meet the new values |
-//! | host state | *off*: nodes and processes there end as if killed. *On*: agent and servers start anew, as by a restart; so do processes if their deployment says so; those that were to start meanwhile start |
-//! | link state | *off*: a cut of all ways over it, as in `faults::ways`. *On*: it heals |
+//! | speed | tasks and computations continue at the new rate; a server that measures its host finds the new speed |
+//! | bandwidth, latency | as in `gridloom_flow::changes` for data in transit; new messages and data use the new values |
+//! | host state | *off*: nodes and processes on the host end as if killed. *On*: agent and servers restart; so do processes if their deployment says so; those whose start was due meanwhile start |
+//! | link state | *off*: cuts all routes over the link, as in `faults::ways`. *On*: heals them |
 //!
-//! A bandwidth of 0 stops what moves until it changes, and lets nothing else begin.
+//! A bandwidth of 0 stops traffic until it changes, and prevents new traffic.
 //!
-//! **Order at one date:** changes, then what ends, then what is due, as in SimGrid.
+//! **Order at one date:** changes, then ends of flows, then queued events, as in SimGrid.
 
 use gridloom_base::NodeId;
 use gridloom_flow::Quantity;
@@ -18,7 +18,7 @@ use gridloom_platform::HostId;
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// Lets change what is due to.
+    /// Applies the profile changes that are due.
     pub(crate) fn change(&mut self) {
         while let Some((quantity, value)) = self.kernel.take_change() {
             match quantity {
@@ -48,7 +48,7 @@ impl Simulation {
         }
     }
 
-    /// A host goes off, as in a crash: whatever runs there ends.
+    /// Turns a host off, as in a crash: everything that runs there ends.
     pub fn turn_off(&mut self, host: HostId) {
         if !self.hosts.turn_off(host) {
             return;
@@ -59,7 +59,7 @@ impl Simulation {
         }
     }
 
-    /// A node ends because its host is off; it starts again with it, if it can.
+    /// Ends a node because its host is off. It restarts with the host, if it can.
     pub(crate) fn end_with_host(&mut self, node: NodeId) {
         if !self.is_dead(node) {
             self.end(node, HOST_IS_OFF);
@@ -67,7 +67,7 @@ impl Simulation {
         }
     }
 
-    /// A host is on again: agent and servers start anew, and so do processes that are to.
+    /// Turns a host on: agent and servers restart, and so do processes that are configured to.
     pub fn turn_on(&mut self, host: HostId) {
         if !self.hosts.turn_on(host) {
             return;
@@ -81,5 +81,5 @@ impl Simulation {
     }
 }
 
-/// Why what runs on a host ends.
+/// The reason given when something ends with its host.
 const HOST_IS_OFF: &str = "its host is off";

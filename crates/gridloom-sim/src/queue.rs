@@ -1,6 +1,6 @@
-//! What is due when, and the passage between the nanoseconds of machines and the seconds of flows.
+//! The event queue, and the conversion between nanoseconds of machines and seconds of flows.
 //!
-//! **Invariant:** what is due at the same time comes out in the order in which it was put in.
+//! **Invariant:** events due at the same time are returned in the order in which they were queued.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use gridloom_base::Time;
 use gridloom_base::time::SECOND_NS;
 
-/// Occurrences by (time, sequence).
+/// Events ordered by (time, sequence number).
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     entries: BinaryHeap<Entry<T>>,
@@ -27,35 +27,35 @@ impl<T> Queue<T> {
         Queue { entries: BinaryHeap::new(), sequence: 0 }
     }
 
-    /// Puts something in and returns its sequence number, unique in this queue.
+    /// Queues an event. Returns its sequence number, which is unique in this queue.
     pub(crate) fn push(&mut self, at: Time, what: T) -> u64 {
         self.sequence += 1;
         self.entries.push(Entry { at, sequence: self.sequence, what });
         self.sequence
     }
 
-    /// How many were ever put in.
+    /// Returns the number of events that were ever queued.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// All that is in it, in no order.
+    /// Iterates over all queued events, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().map(|entry| &entry.what)
     }
 
-    /// When the next is due.
+    /// Returns the time of the next event.
     pub(crate) fn next_at(&self) -> Option<Time> {
         self.entries.peek().map(|entry| entry.at)
     }
 
-    /// Takes out the next, with its sequence number.
+    /// Removes the next event. Returns it with its sequence number.
     pub(crate) fn pop(&mut self) -> Option<(Time, u64, T)> {
         self.entries.pop().map(|entry| (entry.at, entry.sequence, entry.what))
     }
 }
 
-/// Reversed, because the heap gives the greatest.
+/// Reversed, because the heap returns the greatest entry.
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
@@ -76,8 +76,8 @@ impl<T> PartialEq for Entry<T> {
 
 impl<T> Eq for Entry<T> {}
 
-/// Seconds as whole nanoseconds, rounded up: nothing is noticed before it happens. What is above a whole number by no
-/// more than its representation in seconds can account for is that number.
+/// Converts seconds to whole nanoseconds, rounded up, so that nothing is noticed before it happens. A value that
+/// exceeds a whole number only by the rounding error of its representation is converted to that number.
 pub(crate) fn ns_up(seconds: f64) -> u64 {
     let ns = seconds * SECOND_NS as f64;
     let nearest = ns.round();

@@ -1,10 +1,11 @@
 //! Sessions of functions: how calls get and put the shared data that their functions declare.
 //!
-//! A function that runs for real does so through a session that its worker opens. Here each server has one client for all its calls, which
-//! asks the catalog as any does. A call has its data one after the other, in the order in which they are declared. What it gets comes to
-//! its server, for all calls there; small data, and those for which the server has no room, come to the session alone.
+//! In a real run, a function does so through a session that its worker opens. Here each server has one client for all
+//! its calls, which queries the catalog like any client. A call processes its data one after the other, in declaration
+//! order. Data that it gets are sent to its server, for all calls there. Small data, and those for which the server
+//! has no room, are sent to the session only.
 //!
-//! **Invariant:** what was found for a call is released when the call has ended.
+//! **Invariant:** data found for a call are released when the call has ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,25 +16,25 @@ use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand};
 use gridloom_idl::{Does, UsedName};
 
-/// What a session wants of the simulation.
+/// An action that a session requests from the simulation.
 #[derive(Debug)]
 pub(crate) enum Step {
     Command(Command),
-    /// A value that a call has made lies in the session's store.
+    /// A call has produced a value in the session's store.
     Keep(DatumId, Meta, TaskId),
-    /// A call has all that it waited for.
+    /// A call has all data that it waited for.
     GoesOn(TaskId),
     Fails(TaskId, NameError),
-    /// What a call was to get does not come.
+    /// The call's data will not arrive.
     Lacks(TaskId, TaskError),
 }
 
 /// The sessions of all servers.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    /// By their clients.
+    /// Sessions by client.
     all: BTreeMap<NodeId, Session>,
-    /// By their servers.
+    /// The clients of sessions, by server.
     clients: BTreeMap<NodeId, NodeId>,
 }
 
@@ -42,26 +43,26 @@ pub(crate) struct Sessions {
 struct Session {
     client: NodeId,
     server: NodeId,
-    /// The client knows the server, or cannot reach the agent.
+    /// Whether the client knows the server, or cannot reach the agent.
     is_ready: bool,
     last_serial: u64,
     calls: BTreeMap<TaskId, Call>,
-    /// Calls behind questions to the catalog, also of those that were given up.
+    /// The call behind each catalog request, including requests of cancelled calls.
     asks: BTreeMap<u64, TaskId>,
-    /// Calls behind copies that are taken to the server.
+    /// The call behind each copy that is sent to the server.
     copies: BTreeMap<TaskId, (TaskId, DatumId)>,
-    /// Calls that wait until a datum is here.
+    /// Calls that wait for a datum to arrive here.
     coming: BTreeMap<DatumId, BTreeSet<TaskId>>,
 }
 
-/// A call that runs.
+/// A running call.
 #[derive(Debug, Default)]
 struct Call {
-    /// What it gets or puts next, in order.
+    /// The names that it has yet to get or put, in order.
     uses: VecDeque<UsedName>,
-    /// The call as which it puts, once it has begun.
+    /// The task ID under which it puts, once it has begun.
     puts_as: Option<TaskId>,
-    /// To be released when it has ended.
+    /// Data to release when it has ended.
     held: Vec<DatumId>,
 }
 
@@ -70,12 +71,12 @@ impl Sessions {
         self.clients.get(&server).copied()
     }
 
-    /// The server of a session's client, if it is one.
+    /// Returns the server of a client's session, if it is a session.
     pub(crate) fn server_of(&self, client: NodeId) -> Option<NodeId> {
         self.all.get(&client).map(|session| session.server)
     }
 
-    /// Whether one of them is the other's session.
+    /// Reports whether one node is the session of the other.
     pub(crate) fn share_memory(&self, one: NodeId, other: NodeId) -> bool {
         self.server_of(one) == Some(other) || self.server_of(other) == Some(one)
     }
@@ -95,14 +96,14 @@ impl Sessions {
         self.all.insert(client, session);
     }
 
-    /// A server has ended. Gives its session's client.
+    /// Closes the session of a server that has ended. Returns its client.
     pub(crate) fn close(&mut self, server: NodeId) -> Option<NodeId> {
         let client = self.clients.remove(&server)?;
         self.all.remove(&client);
         Some(client)
     }
 
-    /// A call waits until it has had these.
+    /// Makes a call wait until it has processed these names.
     pub(crate) fn begin(&mut self, client: NodeId, task: &Task, uses: VecDeque<UsedName>) -> Vec<Step> {
         self.with(client, |session, out| {
             let call = session.calls.entry(task.id).or_default();
@@ -113,7 +114,7 @@ impl Sessions {
         })
     }
 
-    /// A call has ended, or is given up.
+    /// Ends a call that has completed or was cancelled.
     pub(crate) fn end(&mut self, client: NodeId, task: TaskId) -> Vec<Step> {
         self.with(client, |session, out| session.end(task, out))
     }
@@ -144,7 +145,7 @@ impl Session {
             {
                 self.begin_all(out);
             }
-            // Its client answers for the agent: it waits for that for a while, as clients do.
+            // The client answers in place of the agent. Like any client, it first waits for a while.
             Event::AgentLost { .. } if !self.is_ready => self.begin_all(out),
             Event::Named { ask, answer } => self.on_answer(ask, answer, out),
             Event::TaskEnded { report, .. } => match self.copies.remove(&report.task) {
@@ -165,7 +166,7 @@ impl Session {
         }
     }
 
-    /// Calls wait for the client no longer.
+    /// Begins the calls that waited for the client.
     fn begin_all(&mut self, out: &mut Vec<Step>) {
         self.is_ready = true;
         out.push(Step::Command(Command::Near { server: self.server }));
@@ -173,7 +174,7 @@ impl Session {
         waiting.into_iter().for_each(|task| self.go_on(task, out));
     }
 
-    /// Gets or puts what is next.
+    /// Processes the call's next name.
     fn go_on(&mut self, task: TaskId, out: &mut Vec<Step>) {
         let Some(call) = self.calls.get_mut(&task) else { return };
         let Some(used) = call.uses.pop_front() else { return out.push(Step::GoesOn(task)) };
@@ -196,7 +197,7 @@ impl Session {
         out.push(Step::Keep(datum, meta.clone(), task));
         let source = Source { meta: meta.clone(), at: vec![client] };
         let id = GroupId { client, serial: known };
-        // A group without calls: the client learns of the datum.
+        // A group without calls, from which the client learns of the datum.
         let group_of_it = Group { id, tasks: Vec::new(), sources: [(datum, source)].into(), wanted: Vec::new() };
         out.push(Step::Command(Command::Run { group: group_of_it, heuristic: "auto".into() }));
         NameCommand::Put {
@@ -246,7 +247,7 @@ impl Session {
             work_flops: None,
             terms: Default::default(),
         };
-        // Where it is, the client knows.
+        // The client knows where the datum is.
         let source = Source { meta: named.meta, at: Vec::new() };
         let id = GroupId { client: self.client, serial: group };
         let group = Group { id, tasks: vec![replicate], sources: [(datum, source)].into(), wanted: Vec::new() };
@@ -254,7 +255,7 @@ impl Session {
         out.push(Step::Command(Command::Follow { group, server, from, heuristic: "auto".into(), plan: None }));
     }
 
-    /// Has a datum come to the session itself, unless its call has ended meanwhile.
+    /// Requests a datum for the session itself, unless its call has ended meanwhile.
     fn bring(&mut self, task: TaskId, datum: DatumId, out: &mut Vec<Step>) {
         if !self.calls.contains_key(&task) {
             return;
@@ -276,7 +277,7 @@ impl Session {
     }
 }
 
-/// A call that runs again puts the same again.
+/// Returns the digest of the value, which is the same if the call runs again.
 fn digest(used: &UsedName) -> [u8; 32] {
     let mut hash = Fnv::default();
     hash.text(&used.name);
@@ -297,7 +298,7 @@ mod tests {
     const SERVER: NodeId = NodeId(2);
     const CLIENT: NodeId = NodeId(9);
 
-    /// A call that gets a large datum, of which a copy is on its way to the server.
+    /// A call that gets a large datum, of which a copy is being sent to the server.
     fn copying() -> (Sessions, TaskId, TaskId) {
         let mut sessions = Sessions::default();
         sessions.open(SERVER, CLIENT);
@@ -336,7 +337,7 @@ mod tests {
         assert!(matches!(steps[..], [Step::Command(Command::Get { .. })]), "{steps:?}");
     }
 
-    /// Found by the soak (seed 412974): the session asked for what it had released.
+    /// Regression test for soak seed 412974: the session requested a datum that it had released.
     #[test]
     fn a_call_that_has_ended_gets_nothing_more() {
         let (mut sessions, call, copy) = copying();

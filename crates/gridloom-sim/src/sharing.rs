@@ -1,4 +1,4 @@
-//! Calls that get and put shared data: their sessions, as parts of the simulation.
+//! Calls that get and put shared data: connects their sessions with the simulation.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::sessions::Step;
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// What a task gets before it computes, or puts after that. Bodies may see to that themselves.
+    /// Returns the names that a task gets before it computes, or puts after that. Empty if task bodies do this themselves.
     pub(crate) fn uses(&self, task: &Task, does: impl Fn(Does) -> bool) -> VecDeque<UsedName> {
         if !self.tasks.move_shared() {
             return VecDeque::new();
@@ -20,7 +20,7 @@ impl Simulation {
         task.terms.uses_that(does).cloned().collect()
     }
 
-    /// A task that has begun waits until it has had these.
+    /// Makes a started task wait until it has processed these names.
     pub(crate) fn share(&mut self, server: NodeId, task: &Task, uses: VecDeque<UsedName>) {
         self.kernel.deliver(server, Input::Calling { task: task.id, waits: true });
         let client = self.session_of(server);
@@ -28,7 +28,7 @@ impl Simulation {
         self.take(client, steps);
     }
 
-    /// The client of a server's session, which is opened if there is none.
+    /// Returns the client of a server's session. Opens one if there is none.
     fn session_of(&mut self, server: NodeId) -> NodeId {
         self.sessions.of_server(server).unwrap_or_else(|| {
             let (host, name) = (self.node(server).host, format!("functions of {}", self.node(server).name));
@@ -38,12 +38,12 @@ impl Simulation {
         })
     }
 
-    /// The server of which a client is the session, if it is one.
+    /// Returns the server of a client's session, if it is a session.
     pub(crate) fn session_server(&self, client: NodeId) -> Option<NodeId> {
         self.sessions.server_of(client)
     }
 
-    /// Whether an event is for the session of a server, which has it then.
+    /// Passes an event to the session of a server. Returns false if the client is not a session.
     pub(crate) fn hears(&mut self, client: NodeId, event: &Event) -> bool {
         let is_session = self.sessions.server_of(client).is_some();
         if is_session {
@@ -53,7 +53,7 @@ impl Simulation {
         is_session
     }
 
-    /// A task has ended, or is given up.
+    /// Ends the session's call for a task that has ended or was cancelled.
     pub(crate) fn shared_ended(&mut self, server: NodeId, task: TaskId) {
         if let Some(client) = self.sessions.of_server(server) {
             let steps = self.sessions.end(client, task);
@@ -61,7 +61,7 @@ impl Simulation {
         }
     }
 
-    /// A server has ended, and with it its session.
+    /// Closes the session of a server that has ended.
     pub(crate) fn end_session(&mut self, server: NodeId) {
         if self.node(server).role == Role::Server
             && let Some(client) = self.sessions.close(server)
@@ -111,11 +111,11 @@ impl Simulation {
         failed.into_iter().for_each(|input| self.kernel.deliver(server, input));
     }
 
-    /// Begins a task, which may have to wait for shared data first.
+    /// Starts a task, which may have to wait for shared data first.
     pub(crate) fn start_task(&mut self, server: NodeId, task: Arc<Task>) {
         let gets = self.uses(&task, Does::gets);
         if !gets.is_empty() || !self.uses(&task, Does::puts).is_empty() {
-            // A call that only puts has it by then.
+            // Opens the session early, so that a call that only puts has it by then.
             self.session_of(server);
         }
         let waits = !gets.is_empty();
@@ -126,7 +126,7 @@ impl Simulation {
     }
 }
 
-/// What programs in Python call it.
+/// Returns the name of the error's class in Python.
 fn class_of(error: &NameError) -> &'static str {
     match error {
         NameError::Exists { .. } | NameError::BeingPut { .. } | NameError::Differs { .. } => "NameExists",

@@ -1,17 +1,17 @@
-//! A simulation: its machines, each with a state of its own, and how what comes to pass goes from one to another.
+//! A simulation: its parts, each with a state of its own, and the routing of events between them.
 //!
 //! ```text
 //!            kernel: clock, queue, flows, instruments
 //!    |          |          |          |          |          |
-//!  hosts      nodes      tasks      links     sockets   processes      (and mappings, durable data, changes on the way)
+//!  hosts      nodes      tasks      links     sockets   processes      (and mappings, durable data, data corruption)
 //!                                      \\         /
 //!                                        routes
 //! ```
 //!
-//! A part of a simulation changes its own state, queues what will happen, starts flows, and returns what comes of that
-//! for others. Parts do not see one another. [`Simulation`] hands on.
+//! A part of a simulation changes its own state, queues future events, starts flows, and returns the consequences for
+//! other parts. Parts do not access one another; [`Simulation`] passes results between them.
 //!
-//! **Invariant.** The machines of nodes are entered from one place, [`Simulation::handle`], never while one is being handled.
+//! **Invariant.** The machines of nodes are called from one place, [`Simulation::handle`], and never while one is being handled.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,30 +40,30 @@ use crate::tasks::{Bodies, Tasks};
 use crate::timeline::timeline;
 use crate::trace::{Interval, Record};
 
-/// What a simulation is told besides the platform.
+/// The configuration of a simulation besides the platform.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// For what is drawn at random. Part of the trace's hash.
+    /// Seed of all random draws. Part of the trace's hash.
     pub seed: u64,
-    /// How flows share links.
+    /// The network model: how flows share links.
     pub network: NetworkModel,
-    /// Added to each message and each small datum: headers of the frame and of the network's own.
+    /// Bytes added to each message and each small datum: headers of the frame and of the network.
     pub message_overhead_bytes: u64,
     /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
     pub reference_flops: f64,
-    /// Rates of disks, bytes per second; those of other hosts are 1 GB/s.
+    /// Disk rates, bytes per second; other hosts have 1 GB/s.
     pub disks: BTreeMap<HostId, f64>,
-    /// How long the start of a program takes on hosts, seconds; on others it takes 2 ms.
+    /// Start times of programs on hosts, seconds; other hosts have 2 ms.
     pub program_starts_s: BTreeMap<HostId, f64>,
-    /// Hosts that send data in bulk to others at no more than so many bytes per second, all of them together.
+    /// Upload limits, bytes per second: total rate at which a host sends bulk data to other hosts.
     pub upload_limits: BTreeMap<HostId, f64>,
-    /// On whose hosts servers of these hosts share files.
+    /// Shared storage: for each host, the host on which its servers share files.
     pub storages: BTreeMap<HostId, HostId>,
-    /// Parts in which large data are sent: a server passes on what has come.
+    /// Parts in which large data are sent. A server can forward the parts that it has received.
     pub parts: Parts,
-    /// One mapping of so many takes seconds of virtual time; none does, if 0.
+    /// One in this many mappings takes seconds of virtual time; none if 0.
     pub slow_mappings_of: u64,
-    /// What part of its host's speed a function makes use of, by name; others use it all.
+    /// Fraction of the host's speed that a function uses, by function name; others use all of it.
     pub efficiencies: BTreeMap<String, f64>,
 }
 
@@ -85,8 +85,8 @@ impl Default for SimConfig {
     }
 }
 
-/// What stands for a limit on what a host sends: the model takes its part of each link for what travels with the data, which the limit
-/// does not count.
+/// Returns the bandwidth of the link that represents a host's upload limit. The model reserves a part of each link for
+/// protocol overhead, which the limit does not count.
 fn upload_bandwidth(model: &NetworkModel, bytes_per_second: f64) -> f64 {
     bytes_per_second / model.bandwidth_factor
 }
@@ -107,12 +107,12 @@ pub struct Simulation {
     pub(crate) mappings: Mappings,
     pub(crate) durable: Durable,
     pub(crate) storages: Storages,
-    /// Empty but while a machine is handled; kept so that handling does not allocate.
+    /// Empty except while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
 }
 
 impl Simulation {
-    /// An empty grid on that platform, at time 0.
+    /// Creates an empty grid on a platform, at time 0.
     pub fn new(platform: Arc<Platform>, config: SimConfig) -> Simulation {
         let mut resources = Resources::new();
         for link in platform.links() {
@@ -151,46 +151,46 @@ impl Simulation {
         simulation
     }
 
-    /// From now on a host that has a limit on what it sends in bulk has this one, bytes per second.
+    /// Changes the upload limit of a host, bytes per second.
     ///
     /// # Panics
-    /// If it began without a limit.
+    /// If the host began without a limit.
     pub fn limit_uploads(&mut self, host: HostId, bytes_per_second: f64) {
         let link = self.routes.upload_of(host).expect("the host began with a limit");
         self.kernel.widen(link, upload_bandwidth(self.routes.paths.model(), bytes_per_second));
     }
 
-    /// From now on, tasks' bodies are run when they end; their time stays that of the model.
+    /// Sets the bodies of tasks, which are run when the tasks end. The tasks' times remain those of the model.
     pub fn set_bodies(&mut self, bodies: Box<dyn Bodies>) {
         self.tasks.set_bodies(bodies);
     }
 
-    /// From now on, tasks of that function have these files, whatever its description says.
+    /// Overrides the file parameters of a function.
     pub fn set_files(&mut self, function: &str, files: Files) {
         self.tasks.set_files(function, files);
     }
 
-    /// From now on, that decides what measured blocks are charged as.
+    /// Sets who decides the charge for measured blocks.
     pub fn set_measures(&mut self, measures: Box<dyn Measures>) {
         self.processes.set_measures(measures);
     }
 
-    /// From now on, that is told what happens. It comes before all processes and nodes.
+    /// Sets the observer. Must be called before any process or node is added.
     pub fn watch(&mut self, observer: Box<dyn Observer>) {
         self.kernel.instruments_mut().watch.begin(observer);
     }
 
-    /// Nothing more is simulated: what is written meanwhile is completed.
+    /// Ends the simulation and completes its output.
     ///
     /// # Errors
-    /// In words, if that fails, or why its processes had to end before their time.
+    /// A message if that fails, or the reason why its processes had to end early.
     pub fn finish(&mut self) -> Result<(), String> {
         let now = self.now();
         let watched = self.kernel.instruments_mut().watch.finish(now);
         self.processes.finish(watched)
     }
 
-    /// Puts a value into a node's store; `None` stands for bytes that do not matter.
+    /// Puts a value into a node's store; `None` if its bytes are not simulated.
     pub fn put(&mut self, node: NodeId, datum: DatumId, meta: Meta, bytes: Option<Arc<[u8]>>) {
         self.keep(node, datum, StoredValue { meta, bytes });
     }
@@ -200,24 +200,24 @@ impl Simulation {
         self.nodes.node_mut(node).store.put(datum, value);
     }
 
-    /// A value of a node's store.
+    /// Returns a value of a node's store.
     pub fn value(&self, node: NodeId, datum: DatumId) -> Option<(Meta, Option<Arc<[u8]>>)> {
         self.node(node).store.value(datum).map(|value| (value.meta.clone(), value.bytes.clone()))
     }
 
-    /// Takes a value out of a node's store.
+    /// Removes a value from a node's store and returns it.
     pub fn remove(&mut self, node: NodeId, datum: DatumId) -> Option<(Meta, Option<Arc<[u8]>>)> {
         let value = self.value(node, datum);
         self.nodes.node_mut(node).store.remove(datum);
         value
     }
 
-    /// Gives a client a command, now.
+    /// Gives a client a command now.
     pub fn command(&mut self, client: NodeId, command: Command) {
         self.kernel.deliver(client, Input::Command(command));
     }
 
-    /// Lets the next thing happen; false if there is none.
+    /// Handles the next event. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         match self.kernel.next() {
             None => return false,
@@ -231,9 +231,9 @@ impl Simulation {
         true
     }
 
-    /// The client's next event, stepping until there is one; `None` at the deadline, or if nothing can happen any more.
+    /// Returns the client's next event, stepping until there is one; `None` at the deadline, or if no event is left.
     ///
-    /// `None` too if the client ends meanwhile.
+    /// Also returns `None` if the client ends meanwhile.
     pub fn next_event(&mut self, client: NodeId, deadline: Option<Time>) -> Option<Event> {
         let was_dead = self.is_dead(client);
         loop {
@@ -257,12 +257,12 @@ impl Simulation {
         }
     }
 
-    /// Takes out what a client has told its program first.
+    /// Takes the first event that a client has reported to its program.
     pub(crate) fn take_event(&mut self, client: NodeId) -> Option<Event> {
         self.nodes.node_mut(client).events.pop_front()
     }
 
-    /// The program computed for so long: whatever happens meanwhile, happens.
+    /// Lets the program compute for `ns` nanoseconds. Events in that time are handled.
     pub fn advance(&mut self, ns: u64) {
         let until = self.now() + ns;
         while self.kernel.next_at().is_some_and(|at| at <= until) {
@@ -271,7 +271,7 @@ impl Simulation {
         self.kernel.pass_until(until);
     }
 
-    /// Speed of the host of a node now: operations per second.
+    /// Returns the current speed of a node's host, operations per second.
     pub fn flops_of(&self, node: NodeId) -> f64 {
         self.hosts.measured_flops(self.node(node).host)
     }
@@ -280,53 +280,53 @@ impl Simulation {
         self.kernel.now()
     }
 
-    /// The platform that it runs on.
+    /// Returns the platform of the simulation.
     pub fn platform(&self) -> &Arc<Platform> {
         &self.platform
     }
 
-    /// Sums up all inputs delivered and effects performed so far.
+    /// Returns a hash of all inputs delivered and effects performed so far.
     pub fn trace_hash(&self) -> u64 {
         self.kernel.instruments().trace.hash()
     }
 
-    /// From now on, the trace is also kept in words.
+    /// Also records the trace as text from now on.
     pub fn keep_records(&mut self) {
         self.kernel.instruments_mut().trace.keep_records();
     }
 
-    /// The trace in words, as far as it was kept.
+    /// Returns the trace as text, as far as it was recorded.
     pub fn records(&self) -> &[Record] {
         self.kernel.instruments().trace.records()
     }
 
-    /// What agents and servers told the log.
+    /// Returns the log events of agents and servers.
     pub fn log(&self) -> &[(Time, NodeId, Event)] {
         &self.kernel.instruments().log
     }
 
-    /// Bytes of data that arrived over each link, in the platform's order.
+    /// Returns the bytes of data that arrived over each link, in the platform's order.
     pub fn bytes_by_link(&self) -> Vec<(String, f64)> {
         let names = self.platform.links().iter().map(|link| link.name.clone());
         names.zip(self.kernel.instruments().trace.bytes_by_link().iter().copied()).collect()
     }
 
-    /// Bytes of data that arrived, by sender and receiver.
+    /// Returns the bytes of data that arrived, by sender and receiver.
     pub fn bytes_by_pair(&self) -> &BTreeMap<(NodeId, NodeId), u64> {
         self.kernel.instruments().trace.bytes_by_pair()
     }
 
-    /// Tasks that ended and data that arrived, in order of their ends.
+    /// Returns the tasks that ended and the data that arrived, in order of their ends.
     pub fn intervals(&self) -> &[Interval] {
         self.kernel.instruments().trace.intervals()
     }
 
-    /// Fails if processes still run then.
+    /// Sets a time at which the run fails if processes are still running.
     pub fn run_until(&mut self, at: Time) {
         self.kernel.push(at.max(self.now()), Occurrence::Until);
     }
 
-    /// How long nothing but time limits of processes has come to pass.
+    /// Returns the period in which nothing but time limits of processes has happened.
     pub fn idle(&self) -> Idle {
         self.processes.idle()
     }
@@ -367,7 +367,7 @@ impl Simulation {
         }
     }
 
-    /// Lets a machine handle an input and performs what it asks; `digest` is that of the message, if it is one.
+    /// Passes an input to a machine and performs its effects. `digest` is that of the message, if it is one.
     pub(crate) fn handle(&mut self, node: NodeId, input: Input, digest: u64) {
         match self.node(node).life {
             Life::Running => {}
@@ -382,7 +382,7 @@ impl Simulation {
         let now = self.now();
         self.nodes.node_mut(node).machine.handle(now, input, &mut effects);
         for effect in effects.drain(..) {
-            // What follows its own end is not performed.
+            // Effects that follow the node's own end are not performed.
             if self.nodes.is_running(node) {
                 self.perform(node, effect);
             }
@@ -390,7 +390,7 @@ impl Simulation {
         self.effects = effects;
     }
 
-    /// Tells the program, or the log.
+    /// Passes an event to the program or the log.
     pub(crate) fn emit(&mut self, node: NodeId, event: Event) {
         if self.hears(node, &event) {
             return;
@@ -411,7 +411,7 @@ impl Simulation {
         self.nodes.node(node)
     }
 
-    /// Panics if an invariant of one of its parts does not hold. Debug builds call it now and then, a soak at each fault.
+    /// Panics if an invariant of a part does not hold. Debug builds call it at intervals, a soak at each fault.
     pub fn check(&self) {
         self.kernel.check();
         self.hosts.check();
@@ -424,7 +424,7 @@ impl Simulation {
         self.processes.check();
         for (id, node) in self.nodes.iter().filter(|(_, node)| node.is_dead()) {
             let is_gone = self.tasks.are_idle(id) && self.links.peers(id).is_empty();
-            assert!(is_gone, "'{}' is dead, and still has tasks or connections", node.name);
+            assert!(is_gone, "'{}' is dead but still has tasks or connections", node.name);
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Storages: files of shared data on a host that several servers use, as that of a cluster's file system.
+//! Storages: files of shared data on a host that several servers use, such as a cluster's file system.
 //!
-//! A server writes a datum to the host of its storage once, and the others read it from there: each is a flow over their way to that
-//! host. It shares links with all other flows.
+//! A server writes a datum to the host of its storage once, and the others read it from there. Each access is a flow
+//! over the route to that host, which shares links with all other flows.
 //!
-//! **Not done.** The storage's disk; what tells a reader that a file is there takes no time; cut ways hold up no file.
+//! **Not modelled.** The storage's disk; the notification of readers that a file exists, which takes no time; cuts,
+//! which do not delay files.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +15,12 @@ use gridloom_platform::HostId;
 use crate::network::HostPair;
 use crate::store::StoredValue;
 
-/// The storages, and what moves to and from them.
+/// The storages, with the transfers to and from them.
 #[derive(Debug, Default)]
 pub(crate) struct Storages {
-    /// Of the servers of each host.
+    /// The storage host of the servers of each host.
     pub(crate) hosts: BTreeMap<HostId, HostId>,
-    /// By the server that writes, or has written.
+    /// Files, by the server that writes or has written them.
     pub(crate) files: BTreeMap<(NodeId, DatumId), File>,
     pub(crate) moving: BTreeMap<u64, Moving>,
     pub(crate) begun: u64,
@@ -28,7 +29,7 @@ pub(crate) struct Storages {
 #[derive(Debug, Default)]
 pub(crate) struct File {
     pub(crate) is_whole: bool,
-    /// Servers that wait for it to be whole.
+    /// Servers that wait until it is complete.
     pub(crate) readers: Vec<NodeId>,
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct Moving {
     pub(crate) started: Time,
     pub(crate) way: HostPair,
     pub(crate) holder: NodeId,
-    /// `None`: it is being written.
+    /// The reading server; `None` while the file is being written.
     pub(crate) reader: Option<NodeId>,
     pub(crate) datum: DatumId,
     pub(crate) value: StoredValue,
@@ -50,7 +51,7 @@ impl Storages {
         Storages { hosts, ..Storages::default() }
     }
 
-    /// What servers of a host share.
+    /// Returns the storage that servers of a host share.
     pub(crate) fn of(&self, host: HostId) -> Option<StorageId> {
         self.hosts.get(&host).map(|host| StorageId(host.0.into()))
     }

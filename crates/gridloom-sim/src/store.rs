@@ -1,6 +1,6 @@
-//! The data that a node holds: descriptions, and bytes where they matter.
+//! The data in a node's store: descriptions, and bytes if they are simulated.
 //!
-//! **Invariant:** a datum that is there is never replaced: data are immutable.
+//! **Invariant:** data are immutable: a stored datum is never replaced.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gridloom_base::{DatumId, Meta, slice_bytes};
 
-/// A value: its bytes are `None` where only its size counts.
+/// A value. Its bytes are `None` if only its size matters.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct StoredValue {
     pub(crate) meta: Meta,
@@ -16,13 +16,13 @@ pub(crate) struct StoredValue {
 }
 
 impl StoredValue {
-    /// A value of that description, made of all bytes of its slices.
+    /// Joins the bytes of slices to a value with that description.
     pub(crate) fn joined(meta: Meta, slices: &[StoredValue]) -> StoredValue {
         let bytes: Option<Vec<&[u8]>> = slices.iter().map(|slice| slice.bytes.as_deref()).collect();
         StoredValue { meta, bytes: bytes.map(|bytes| bytes.concat().into()) }
     }
 
-    /// Its bytes from that one on, as a value of that description, if it has them.
+    /// Returns a part of the value from a given byte on, with that description, if it is within the value.
     pub(crate) fn part(&self, from_byte: u64, meta: &Meta) -> Option<StoredValue> {
         let end = from_byte.checked_add(meta.size_bytes()).filter(|end| *end <= self.meta.size_bytes())?;
         let part = |bytes: &Arc<[u8]>| bytes[from_byte as usize..end as usize].into();
@@ -30,7 +30,7 @@ impl StoredValue {
     }
 }
 
-/// What one node holds.
+/// The store of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     values: BTreeMap<DatumId, StoredValue>,
@@ -46,7 +46,7 @@ impl Store {
         }
     }
 
-    /// Sum of the sizes of its values.
+    /// Returns the sum of the sizes of its values.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -55,7 +55,7 @@ impl Store {
         self.values.len()
     }
 
-    /// The first few of its data.
+    /// Describes the first few of its data.
     pub(crate) fn some(&self) -> String {
         self.values.keys().take(4).map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
@@ -64,7 +64,7 @@ impl Store {
         self.values.get(&datum)
     }
 
-    /// A value, or a slice of one that is there.
+    /// Returns a value, or a slice of a stored value.
     pub(crate) fn value_to_send(&self, datum: DatumId) -> Option<StoredValue> {
         let sliced = || {
             let (whole, number) = (self.values.get(&datum.whole())?, datum.slice()?);

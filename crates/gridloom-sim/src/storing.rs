@@ -1,4 +1,4 @@
-//! Data that go to a storage and come from one: see [`crate::storage`].
+//! Transfers of data to and from a storage: see [`crate::storage`].
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, NodeId};
@@ -64,9 +64,9 @@ impl Simulation {
         self.storages.moving.insert(number, moving);
     }
 
-    /// A file has been written, or read.
+    /// Handles a file that was completely written or read.
     pub(crate) fn on_storage(&mut self, number: u64) {
-        let moving = self.storages.moving.remove(&number).expect("what ends has begun");
+        let moving = self.storages.moving.remove(&number).expect("a transfer that ends has begun");
         let Moving { transfer, started: start, way, holder, reader, datum, value, .. } = moving;
         let path = self.routes.path(way);
         self.kernel.see(|| Seen::TransferEnds { transfer });
@@ -84,7 +84,7 @@ impl Simulation {
             return;
         }
         if end < self.node(to).full_until {
-            let why = "no memory to take it in".to_string();
+            let why = "no memory to store it".to_string();
             return self.handle(to, Input::DatumBroken { from, datum, no_memory: true, why }, 0);
         }
         let (meta, size_bytes) = (value.meta.clone(), value.meta.size_bytes());
@@ -95,11 +95,11 @@ impl Simulation {
         self.kernel.see(|| Seen::DatumArrived { transfer, to, datum });
         self.links.forget_partial(to, datum);
         self.keep(to, datum, value);
-        // Its time says nothing of the way between the two.
+        // Its time does not measure the route between the two nodes.
         self.handle(to, Input::DatumArrived { from, datum, meta, took_ns: 0 }, 0);
     }
 
-    /// A server has a datum no longer: its file goes. What reads it reads on.
+    /// Removes the file of a datum that a server no longer has. Reads in progress continue.
     pub(crate) fn remove_file(&mut self, holder: NodeId, datum: DatumId) {
         let Some(file) = self.storages.files.remove(&(holder, datum)) else { return };
         self.stop_files(|moving| moving.reader.is_none() && (moving.holder, moving.datum) == (holder, datum));
@@ -109,18 +109,18 @@ impl Simulation {
         }
     }
 
-    /// A node has ended.
+    /// Removes the files and transfers of a node that has ended.
     pub(crate) fn end_files(&mut self, node: NodeId) {
         self.storages.files.retain(|(holder, _), _| *holder != node);
         self.storages.files.values_mut().for_each(|file| file.readers.retain(|reader| *reader != node));
         self.stop_files(|moving| moving.holder == node || moving.reader == Some(node));
     }
 
-    /// Panics if a file is there that nobody answers for.
+    /// Panics if a file exists whose datum its server does not have.
     pub(crate) fn check_files(&self) {
         for (holder, datum) in self.storages.files.keys() {
             let has_it = !self.node(*holder).is_dead() && self.node(*holder).store.value(*datum).is_some();
-            assert!(has_it, "a file of {datum} is there that {holder} does not have");
+            assert!(has_it, "{holder} has no datum for its file of {datum}");
         }
     }
 

@@ -1,9 +1,9 @@
-//! Tasks under way on the servers of a simulation: their files, their time, their bodies.
+//! Running tasks on the servers of a simulation: their files, their time, their bodies.
 //!
-//! A task has its files written and read in one go, then it computes. When its time is over its body runs, if bodies do,
-//! and its results are put into the server's store.
+//! All file accesses of a task happen at once, before it computes. When its time has passed, its body runs, if bodies
+//! are set, and its results are put into the server's store.
 //!
-//! **Invariant:** a task that has begun ends once: with an input for its machine, or with its server.
+//! **Invariant:** a started task ends once: with an input for its machine, or with its server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,66 +23,66 @@ use crate::occurrence::StartedTask;
 use crate::store::{Store, StoredValue};
 use crate::trace::Interval;
 
-/// How far a body has come, with the values of its results.
+/// The result of running a body to its end or to its next callback, with the values of its results.
 pub type Halt = gridloom_core::call::Halt<Vec<(Meta, Vec<u8>)>>;
 
-/// Runs the bodies of tasks, for programs that want real results from simulated machines.
+/// Runs the bodies of tasks, for programs that need real results from simulated machines.
 pub trait Bodies: Send {
-    /// Runs one: `inputs` are the values of all arguments in order, and so are the results those of all outputs.
+    /// Runs a body. `inputs` are the values of all arguments in order; the results are those of all outputs in order.
     ///
     /// # Errors
-    /// Whatever the function would have failed with.
+    /// The error with which the function fails.
     fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError>;
 
-    /// Likewise, for one that may call its program back.
+    /// Like [`Bodies::run`], for a body that may call its program back.
     fn begin(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Halt {
         Halt::Ended(self.run(task, inputs))
     }
 
-    /// Goes on with one that has called its program back.
+    /// Continues a body that has called its program back.
     fn go_on(&mut self, task: &Task, _answer: CallBackAnswer) -> Halt {
         unreachable!("{} has not called its program back", task.id)
     }
 
-    /// Gives one up that has called its program back.
+    /// Cancels a body that has called its program back.
     fn give_up(&mut self, _task: TaskId) {}
 
-    /// An object has ended, and its state with it.
+    /// Discards the state of an object that has ended.
     fn end_object(&mut self, _object: ObjectId) {}
 
-    /// Whether the simulation moves the shared data that functions declare. Else bodies see to that.
+    /// Reports whether the simulation moves the shared data that functions declare. Otherwise the bodies do so.
     fn leaves_sharing(&self) -> bool {
         false
     }
 
-    /// What the call puts under a name, as bytes of that description, if the simulation moves shared data.
+    /// Returns the bytes that the call puts under a name, with that description, if the simulation moves shared data.
     fn value_to_put(&self, _call: TaskId, _meta: &Meta) -> Option<Arc<[u8]>> {
         None
     }
 }
 
-/// A server, as its tasks see it.
+/// The view of a server that its tasks need.
 pub(crate) struct OnServer<'a> {
     pub(crate) node: NodeId,
     pub(crate) name: &'a str,
     pub(crate) slots: u32,
-    /// The engine's processors that stand for its host and for the host's disk.
+    /// The engine's processors that represent its host and the host's disk.
     pub(crate) host: HostIndex,
     pub(crate) disk: HostIndex,
-    /// What the start of a program costs there, in operations of its host.
+    /// Cost of starting a program there, in operations of its host.
     pub(crate) start_flops: f64,
     pub(crate) store: &'a mut Store,
 }
 
-/// What tasks need of all servers.
+/// The tasks of all servers.
 #[derive(Default)]
 pub(crate) struct Tasks {
     running: BTreeMap<(NodeId, TaskId), Running>,
     bodies: Option<Box<dyn Bodies>>,
-    /// Functions with files, by name.
+    /// Functions with file parameters, by name.
     files: BTreeMap<String, Files>,
     kept_files: KeptFiles,
-    /// What part of its host's speed a function makes use of, by name; others use it all.
+    /// Fraction of the host's speed that a function uses, by function name; others use all of it.
     efficiencies: BTreeMap<String, f64>,
 }
 
@@ -90,28 +90,28 @@ pub(crate) struct Tasks {
 struct Running {
     started: Time,
     stage: Stage,
-    /// Whether its server knows that it waits for shared data, and so starts another in its slot.
+    /// Whether its server knows that it waits for shared data, and so may start another task in its slot.
     is_known_to_wait: bool,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// An action is under way: its files, or its computation.
+    /// An action is running: its file accesses, or its computation.
     Moves(ActionId),
-    /// It waits for shared data: before its files and its computation, or after.
+    /// It waits for shared data, before its file accesses and its computation, or after.
     Shares { task: Arc<Task>, has_computed: bool },
-    /// Its time is over, and its body waits for what its program says.
+    /// Its time has passed, and its body waits for its program's answer.
     CallsBack(Arc<Task>),
 }
 
 impl Running {
-    /// Whether its server counts it among those that take slots. A task that waits for its program takes none.
+    /// Reports whether its server counts it as occupying a slot. A task that waits for its program does not.
     fn takes_slot(&self) -> bool {
         !self.is_known_to_wait && !matches!(self.stage, Stage::CallsBack(_))
     }
 }
 
-/// Results' true descriptions.
+/// The actual descriptions of the results.
 type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
 
 impl Tasks {
@@ -123,7 +123,7 @@ impl Tasks {
         self.bodies = Some(bodies);
     }
 
-    /// From now on, tasks of that function have these files.
+    /// Sets the file parameters of a function.
     pub(crate) fn set_files(&mut self, function: &str, files: Files) {
         if files.is_empty() {
             self.files.remove(function);
@@ -132,28 +132,28 @@ impl Tasks {
         }
     }
 
-    /// What a function's description says of its files, unless that was set already.
+    /// Sets the file parameters from a function's description, unless they were set already.
     pub(crate) fn describe_files(&mut self, function: &str, files: Files) {
         if !self.files.contains_key(function) {
             self.set_files(function, files);
         }
     }
 
-    /// Whether the simulation moves the shared data that functions declare.
+    /// Reports whether the simulation moves the shared data that functions declare.
     pub(crate) fn move_shared(&self) -> bool {
         self.bodies.as_ref().is_none_or(|bodies| bodies.leaves_sharing())
     }
 
-    /// What a call puts under a name, if there are bytes.
+    /// Returns the value that a call puts under a name, with bytes if there are any.
     pub(crate) fn value_to_put(&self, call: TaskId, meta: Meta) -> StoredValue {
         let bytes = self.bodies.as_ref().and_then(|bodies| bodies.value_to_put(call, &meta));
         StoredValue { meta, bytes }
     }
 
-    /// Begins a task. If it `waits`, it goes on when it has its shared data.
+    /// Starts a task. If it `waits`, it continues when it has its shared data.
     ///
     /// # Panics
-    /// If the server has no slot for it, runs it already, or lacks one of its inputs.
+    /// If the server has no slot for it, already runs it, or lacks one of its inputs.
     pub(crate) fn start(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>, waits: bool) {
         let (name, slots, node, id) = (place.name, place.slots, place.node, task.id);
         let taken = self.of(node).filter(|(_, running)| running.takes_slot()).count();
@@ -168,14 +168,15 @@ impl Tasks {
         self.running.insert((node, id), Running { started, stage, is_known_to_wait: false });
     }
 
-    /// A server hears that a task waits, or goes on. The task has gone on before: other inputs of its server may come in between.
+    /// Handles the notification of a server that a task waits or has resumed. The task has resumed earlier, and other
+    /// inputs of its server may have been handled in between.
     pub(crate) fn heard_of(&mut self, node: NodeId, task: TaskId, waits: bool) {
         if let Some(running) = self.running.get_mut(&(node, task)) {
             running.is_known_to_wait = waits;
         }
     }
 
-    /// Has a task's files written and read; without any it computes.
+    /// Starts a task's file accesses; without any, its computation.
     fn moves(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>) -> Stage {
         let size_bytes = match self.files.get(task.name()) {
             Some(files) => self.kept_files.begin(place.node, place.slots, files, &task, place.store),
@@ -188,13 +189,13 @@ impl Tasks {
         })
     }
 
-    /// A task that has computed waits until it has put its shared data.
+    /// Makes a task that has computed wait until it has put its shared data.
     pub(crate) fn wait_after(&mut self, node: NodeId, task: &Arc<Task>) {
         let running = self.running.get_mut(&(node, task.id)).expect("a task that has computed was started");
         running.stage = Stage::Shares { task: task.clone(), has_computed: true };
     }
 
-    /// A task has its shared data. What its machine hears, if it has ended with that.
+    /// Resumes a task that has its shared data. Returns an input for its machine if the task has ended.
     pub(crate) fn go_on(&mut self, kernel: &mut Kernel, place: OnServer<'_>, id: TaskId) -> Option<Input> {
         let key = (place.node, id);
         let Stage::Shares { task, has_computed } = &self.running.get(&key)?.stage else { return None };
@@ -207,7 +208,7 @@ impl Tasks {
         None
     }
 
-    /// A task that waits for shared data ends with an error.
+    /// Ends a task that waits for shared data with an error.
     pub(crate) fn fail(
         &mut self,
         kernel: &mut Kernel,
@@ -223,7 +224,7 @@ impl Tasks {
         Some(Input::TaskEnded { task: id, outcome: Err(error), run_ns })
     }
 
-    /// A task's files are written and read: it computes.
+    /// Starts the computation of a task whose file accesses are done.
     pub(crate) fn files_done(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, started: StartedTask) {
         let key = (started.node, started.task.id);
         let action = self.compute(kernel, place, started);
@@ -239,7 +240,7 @@ impl Tasks {
         kernel.start_execution(place.host, start_flops + work_flops, Purpose::Task(started))
     }
 
-    /// Stops a task; what its machine hears. A task that has ended already has had its `TaskEnded`.
+    /// Stops a task. Returns an input for its machine. A task that has already ended has had its `TaskEnded`.
     pub(crate) fn stop(&mut self, kernel: &mut Kernel, node: NodeId, task: TaskId) -> Option<Input> {
         let running = self.running.remove(&(node, task))?;
         let run_ns = kernel.now().since(running.started);
@@ -248,7 +249,7 @@ impl Tasks {
         Some(Input::TaskEnded { task, outcome: Err(TaskError::Cancelled), run_ns })
     }
 
-    /// A server has ended: nothing more comes of its tasks.
+    /// Removes the tasks of a server that has ended.
     pub(crate) fn end_all(&mut self, kernel: &mut Kernel, node: NodeId) {
         self.kept_files.forget(node);
         let here: Vec<TaskId> = self.of(node).map(|(task, _)| task).collect();
@@ -266,7 +267,8 @@ impl Tasks {
         }
     }
 
-    /// A task's time is over: its body runs. What its machine hears: that it has ended, or calls its program back.
+    /// Runs the body of a task whose time has passed. Returns an input for its machine: that it has ended, or that it
+    /// calls its program back.
     pub(crate) fn computed(&mut self, kernel: &mut Kernel, place: OnServer<'_>, task: &Arc<Task>) -> Input {
         let halt = self.bodies.as_mut().map(|bodies| match arguments(&place, task) {
             Ok(inputs) => bodies.begin(task, &inputs),
@@ -275,7 +277,7 @@ impl Tasks {
         self.halted(kernel, place, task, halt)
     }
 
-    /// The program has answered a task that called it back; what the task's machine hears then.
+    /// Passes the program's answer to a task that called it back. Returns the next input for the task's machine.
     pub(crate) fn answer(
         &mut self,
         kernel: &mut Kernel,
@@ -289,14 +291,14 @@ impl Tasks {
         Some(self.halted(kernel, place, &task, halt))
     }
 
-    /// An object has ended, and its state with it.
+    /// Discards the state of an object that has ended.
     pub(crate) fn end_object(&mut self, object: ObjectId) {
         if let Some(bodies) = &mut self.bodies {
             bodies.end_object(object);
         }
     }
 
-    /// What a machine hears of a task where its body has come to, or ended for want of bodies.
+    /// Returns the input for a machine after a body has halted, or for a task without a body.
     fn halted(&mut self, kernel: &mut Kernel, place: OnServer<'_>, task: &Arc<Task>, halt: Option<Halt>) -> Input {
         let (node, key) = (place.node, (place.node, task.id));
         let results = match halt {
@@ -323,7 +325,7 @@ impl Tasks {
         self.running.range(all).map(|((_, task), running)| (*task, running))
     }
 
-    /// Whether a server runs no task.
+    /// Reports whether a server runs no task.
     pub(crate) fn are_idle(&self, node: NodeId) -> bool {
         self.of(node).next().is_none()
     }
@@ -335,22 +337,22 @@ impl Tasks {
             let Stage::Moves(action) = stage else { continue };
             let purpose = kernel.purpose(*action);
             let is_its = matches!(purpose, Some(Purpose::Files(of) | Purpose::Task(of)) if of.node == *node && of.task.id == *task);
-            assert!(is_its, "{task} runs in an action that is for {purpose:?}");
+            assert!(is_its, "{task} runs in an action with the purpose {purpose:?}");
         }
     }
 }
 
-/// What a body gives.
+/// The results of a body.
 type Results = Result<Vec<(Meta, Vec<u8>)>, TaskError>;
 
-/// Puts a task's results into the store: what its body gives, or values of the sizes foreseen.
+/// Puts a task's results into the store: those of its body, or values of the predicted sizes.
 fn keep_results(kernel: &mut Kernel, place: OnServer<'_>, task: &Task, results: Option<Results>) -> Outcome {
     let values: Vec<StoredValue> = match results {
         None => task.outputs.iter().map(|output| StoredValue { meta: output.meta.clone(), bytes: None }).collect(),
         Some(results) => {
             let results = results.map_err(|error| error.named(task.name(), place.name))?;
             if results.len() != task.outputs.len() {
-                let why = format!("{} results where {} are due", results.len(), task.outputs.len());
+                let why = format!("{} results, expected {}", results.len(), task.outputs.len());
                 let (function, server) = (task.name().to_string(), place.name.to_string());
                 return Err(TaskError::WrongResult { function, server, why });
             }
@@ -371,7 +373,7 @@ fn keep_results(kernel: &mut Kernel, place: OnServer<'_>, task: &Task, results: 
 /// Values with their descriptions.
 type Arguments = Vec<(Meta, Arc<[u8]>)>;
 
-/// The values of a task's arguments.
+/// Returns the values of a task's arguments.
 fn arguments(place: &OnServer<'_>, task: &Task) -> Result<Arguments, TaskError> {
     let argument = |argument: &Argument| match argument {
         Argument::Inline { meta, bytes } => Ok((meta.clone(), Arc::from(bytes.as_slice()))),
@@ -381,7 +383,7 @@ fn arguments(place: &OnServer<'_>, task: &Task) -> Result<Arguments, TaskError> 
             whole.ok_or_else(|| TaskError::CannotRun {
                 function: task.name().to_string(),
                 server: place.name.to_string(),
-                why: format!("the simulation has no bytes for its input {datum}; give them with the value"),
+                why: format!("the simulation has no bytes for its input {datum}; provide them with the value"),
             })
         }
     };
@@ -464,7 +466,7 @@ mod tests {
         }
     }
 
-    /// Found by the soak (seed 67637): another task ended before the server had heard that the first had gone on.
+    /// Regression test for soak seed 67637: another task ended before the server was notified that the first had resumed.
     #[test]
     fn a_task_that_goes_on_takes_its_slot_when_its_server_hears_of_it() {
         let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());

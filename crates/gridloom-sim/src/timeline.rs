@@ -1,9 +1,9 @@
-//! A platform's profiles, as the flow engine takes them.
+//! Converts a platform's profiles to the flow engine's timeline.
 
 use gridloom_flow::{HostIndex, LinkIndex, Quantity, Timeline};
 use gridloom_platform::{Platform, ProfileKind, ProfileTarget};
 
-/// The profiles of a platform, in their order.
+/// Returns the profiles of a platform, in order.
 pub(crate) fn timeline(platform: &Platform) -> Timeline {
     let mut timeline = Timeline::new();
     for profile in platform.profiles() {

@@ -1,11 +1,11 @@
-//! The record of a run: a hash over every input delivered and every effect performed, in order; bytes moved; and the
+//! The record of a run: a hash of every input delivered and every effect performed, in order; the bytes moved; and the
 //! intervals of tasks and transfers, for a timeline.
 //!
-//! **Invariant:** two runs with the same hash delivered the same inputs and performed the same effects at the same times
-//! (up to collisions of 64 bits). A message is hashed once, when sent, and by its hash when received; a started task
-//! by its name.
+//! **Invariant:** two runs with the same hash delivered the same inputs and performed the same effects at the same
+//! times (up to collisions of 64 bits). A message is hashed when it is sent; when it is received, only that hash is
+//! added. A started task is hashed by its name.
 //!
-//! **Not done.** Records in words are kept only when asked for, since they are long.
+//! Text records are kept only on request, because they are long.
 //!
 //! Source of the hash: FNV-1a, 64 bits (Fowler, Noll, Vo).
 
@@ -19,7 +19,7 @@ use gridloom_flow::{LinkIndex, Quantity};
 use crate::event::SimEvent;
 use crate::store::StoredValue;
 
-/// A span of the timeline.
+/// An interval of the timeline.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Interval {
     /// A task that ran to its end.
@@ -30,17 +30,17 @@ pub enum Interval {
         to: NodeId,
         datum: DatumId,
         size_bytes: u64,
-        /// From the moment it began to move (behind others on the same connection: when its turn came).
+        /// When the transfer began; behind other transfers on the same connection, when its turn came.
         start: Time,
         end: Time,
     },
 }
 
-/// One line of the trace in words.
+/// One line of the trace as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     pub at: Time,
-    /// The node that it happened to, or that did it.
+    /// The node that received the input or performed the effect.
     pub node: NodeId,
     pub what: String,
 }
@@ -49,11 +49,11 @@ pub struct Record {
 pub(crate) struct Trace {
     hash: Fnv,
     records: Option<Vec<Record>>,
-    /// Facts from which invariants are checked, if they are.
+    /// Events for checking invariants, if they are recorded.
     events: Option<Vec<(Time, SimEvent)>>,
     intervals: Vec<Interval>,
     bytes_by_pair: BTreeMap<(NodeId, NodeId), u64>,
-    /// By link number.
+    /// Indexed by link number.
     bytes_by_link: Vec<f64>,
 }
 
@@ -69,7 +69,7 @@ impl Trace {
         self.hash.0
     }
 
-    /// From now on, the trace is also kept in words.
+    /// Also records the trace as text from now on.
     pub(crate) fn keep_records(&mut self) {
         self.records.get_or_insert_default();
     }
@@ -78,32 +78,32 @@ impl Trace {
         self.records.as_deref().unwrap_or_default()
     }
 
-    /// Takes out the facts since the last call, and keeps those that follow.
+    /// Takes the events since the last call, and records the following ones.
     pub(crate) fn take_events(&mut self) -> Vec<(Time, SimEvent)> {
         self.events.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// In order of their ends.
+    /// Returns the intervals in order of their ends.
     pub(crate) fn intervals(&self) -> &[Interval] {
         &self.intervals
     }
 
-    /// Bytes of data that arrived, by sender and receiver.
+    /// Returns the bytes of data that arrived, by sender and receiver.
     pub(crate) fn bytes_by_pair(&self) -> &BTreeMap<(NodeId, NodeId), u64> {
         &self.bytes_by_pair
     }
 
-    /// Bytes of data that arrived, by number of the link.
+    /// Returns the bytes of data that arrived, by link number.
     pub(crate) fn bytes_by_link(&self) -> &[f64] {
         &self.bytes_by_link
     }
 
-    /// A task has ended, or a datum has arrived.
+    /// Records the interval of a task that has ended, or of a datum that has arrived.
     pub(crate) fn span(&mut self, interval: Interval) {
         self.intervals.push(interval);
     }
 
-    /// An input is about to be handled; `digest` is that of the message, if it is one.
+    /// Records an input that is about to be handled; `digest` is that of the message, if it is one.
     pub(crate) fn input(&mut self, at: Time, node: NodeId, input: &Input, digest: u64) {
         self.open(b'<', at, node);
         match input {
@@ -116,7 +116,7 @@ impl Trace {
         }
     }
 
-    /// A process sends a letter.
+    /// Records that a process sends a message.
     pub(crate) fn letter(&mut self, at: Time, process: u32, kind: &str, payload: &[u8]) {
         self.hash.add(b"@");
         self.hash.numbers(&[at.0, u64::from(process), payload.len() as u64]);
@@ -124,26 +124,25 @@ impl Trace {
         self.hash.add(payload);
     }
 
-    /// A process sends an urgent letter.
+    /// Records that a process sends an urgent message.
     pub(crate) fn urgent_letter(&mut self, at: Time, process: u32, kind: &str, payload: &[u8]) {
         self.hash.add(b"!");
         self.letter(at, process, kind, payload);
     }
 
-    /// What comes to pass for a process, by a sign: `+` it is added, `>` it goes on, `=` a letter comes to it, `x` it has to
-    /// end, `-` it has ended.
+    /// Records an event of a process by a sign: `+` added, `>` resumed, `=` message delivered, `x` told to end, `-` ended.
     pub(crate) fn process(&mut self, sign: u8, at: Time, process: u32) {
         self.hash.add(&[b'&', sign]);
         self.hash.numbers(&[at.0, u64::from(process)]);
     }
 
-    /// A process computes.
+    /// Records that a process computes.
     pub(crate) fn computes(&mut self, at: Time, process: u32, flops: f64) {
         self.hash.add(b"%");
         self.hash.numbers(&[at.0, u64::from(process), flops.to_bits()]);
     }
 
-    /// An effect is about to be performed; `digest` is that of the message, if it is one.
+    /// Records an effect that is about to be performed; `digest` is that of the message, if it is one.
     pub(crate) fn effect(&mut self, at: Time, node: NodeId, effect: &Effect, digest: u64) {
         self.open(b'>', at, node);
         match effect {
@@ -163,15 +162,15 @@ impl Trace {
         self.record(at, node, "!", &what);
     }
 
-    /// The way from one host to another is lost or healed.
+    /// Records that the route from one host to another was lost or healed.
     pub(crate) fn way(&mut self, at: Time, from: u32, to: u32, what: &str) {
         self.hash.add(b"x");
         self.hash.numbers(&[at.0, u64::from(from), u64::from(to)]);
         self.hash.add(what.as_bytes());
-        self.record(at, NodeId(0), "!", &format_args!("way from host {from} to host {to} {what}"));
+        self.record(at, NodeId(0), "!", &format_args!("route from host {from} to host {to} {what}"));
     }
 
-    /// A profile changes something.
+    /// Records a change by a profile.
     pub(crate) fn changed(&mut self, at: Time, quantity: &Quantity, value: f64) {
         self.hash.add(b"^");
         self.hash.numbers(&[at.0, value.to_bits()]);
@@ -179,41 +178,41 @@ impl Trace {
         self.record(at, NodeId(0), "!", &format_args!("{quantity:?} is {value}"));
     }
 
-    /// A host's speed is scaled.
+    /// Records that a host's speed is scaled.
     pub(crate) fn scale(&mut self, at: Time, host: u32, factor: f64) {
         self.hash.add(b"~");
         self.hash.numbers(&[at.0, u64::from(host), factor.to_bits()]);
         self.record(at, NodeId(0), "!", &format_args!("host {host} at {factor} of its speed"));
     }
 
-    /// A disk's rate is scaled.
+    /// Records that a disk's rate is scaled.
     pub(crate) fn scale_disk(&mut self, at: Time, host: u32, factor: f64) {
         self.hash.add(b"_");
         self.hash.numbers(&[at.0, u64::from(host), factor.to_bits()]);
         self.record(at, NodeId(0), "!", &format_args!("disk of host {host} at {factor} of its rate"));
     }
 
-    /// A datum arrived over these links.
+    /// Counts a datum that arrived over these links.
     pub(crate) fn moved(&mut self, from: NodeId, to: NodeId, size_bytes: u64, links: &[LinkIndex]) {
         *self.bytes_by_pair.entry((from, to)).or_default() += size_bytes;
         self.crossed(size_bytes, links);
     }
 
-    /// Bytes go over links.
+    /// Counts bytes that crossed links.
     pub(crate) fn crossed(&mut self, size_bytes: u64, links: &[LinkIndex]) {
         for link in links {
             self.bytes_by_link[link.0 as usize] += size_bytes as f64;
         }
     }
 
-    /// A value was put into a store.
+    /// Records a value that was put into a store.
     pub(crate) fn stored(&mut self, at: Time, node: NodeId, datum: DatumId, value: &StoredValue) {
         if let Some(events) = &mut self.events {
             events.push((at, SimEvent::Stored { node, datum, value: value.clone() }));
         }
     }
 
-    /// A datum that is coming to a node begins to be passed on.
+    /// Records that a corrupted datum was rejected. `is_lost` is true if its connection is closed.
     pub(crate) fn refuses(&mut self, at: Time, is_lost: bool) {
         if let Some(events) = &mut self.events {
             events.push((at, SimEvent::Refuses { is_lost }));
@@ -244,7 +243,7 @@ impl Trace {
     }
 }
 
-/// The hash of a message's bytes.
+/// Returns the hash of a message's bytes.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     hash.add(bytes);

@@ -1,8 +1,8 @@
-//! A simulation as the conformance suite sees it: the same calls as for the real world.
+//! A simulation as seen by the conformance suite: the same calls as for the real world.
 //!
-//! The agent and the clients stand on the platform's first host, unless a host has the client's name. Each server stands
-//! on the host of its name. If there is none, it takes the next host without a server, else stands beside the others in
-//! turn.
+//! The agent and the clients run on the platform's first host, unless a host has the client's name. Each server runs
+//! on the host with its name. If there is none, it runs on the next host without a server; if all have one, on the
+//! hosts in turn.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ pub struct SimWorld {
 }
 
 impl SimWorld {
-    /// An empty grid on that platform.
+    /// Creates an empty grid on a platform.
     pub fn new(platform: Arc<Platform>, config: SimConfig) -> SimWorld {
         SimWorld { simulation: Simulation::new(platform, config), servers: 0 }
     }
 
-    /// What is underneath.
+    /// Returns the underlying simulation.
     pub fn simulation(&mut self) -> &mut Simulation {
         &mut self.simulation
     }

@@ -1,15 +1,15 @@
-//! Random groups and plain calls of several clients under random faults, with all invariants checked after every step.
+//! Tests of random groups and plain calls of several clients under random faults, with all invariants checked after every step.
 //!
-//! `gridloom soak` runs many seeds; here are a few hundred. A failing seed is printed with how to replay it;
-//! `GRIDLOOM_SEED=N` runs that one alone and prints what happened if it fails, `GRIDLOOM_SEEDS=N` runs so many, from
-//! `GRIDLOOM_FROM=N`.
+//! `gridloom soak` runs many seeds; this test runs a few hundred. A failing seed is printed with the command to replay
+//! it. `GRIDLOOM_SEED=N` runs only that seed and prints its events if it fails; `GRIDLOOM_SEEDS=N` runs N seeds,
+//! starting at `GRIDLOOM_FROM=N`.
 
 use std::collections::BTreeMap;
 
 use gridloom_sim::soak::{self, Options};
 
 const SEEDS_DEFAULT: u64 = 300;
-/// Failing seeds shown before a test gives up.
+/// Maximum number of failing seeds shown before a test gives up.
 const FAILURES_SHOWN: usize = 8;
 
 fn number(name: &str) -> Option<u64> {

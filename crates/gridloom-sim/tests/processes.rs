@@ -1,4 +1,4 @@
-//! Processes in virtual time, on both kinds of stack.
+//! Tests of processes in virtual time, on both kinds of stack.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,8 @@ use gridloom_sim::{SimConfig, Simulation};
 
 const KINDS: [StackKind; 2] = [StackKind::Coroutine, StackKind::Thread];
 
-/// Hosts at a switch; a byte takes a microsecond on each of the two links between any pair, the way a millisecond.
+/// Returns hosts at a switch. A byte takes a microsecond on each of the two links between any pair; the latency of the
+/// path is a millisecond.
 fn platform(hosts: usize) -> Arc<Platform> {
     let mut text = String::new();
     for host in 0..hosts {
@@ -174,7 +175,7 @@ fn a_deadlock_says_who_waits_for_what_and_ends_them() {
             case.process(host, "waiter", |process, notes| {
                 let error = process.receive(None).unwrap_err();
                 note(notes, process, &error.to_string());
-                // Whoever does not listen is unwound.
+                // A process that ignores the error is unwound.
                 loop {
                     let _ = process.receive(None);
                 }
@@ -290,7 +291,7 @@ fn simulated_processes_conform() {
     }
 }
 
-/// Whatever differs in a run shows in its hash: when a process sleeps to, when it starts and ends, when letters come.
+/// Every difference between runs changes the hash: sleep times, starts and ends of processes, arrivals of messages.
 #[test]
 fn the_hash_tells_runs_of_processes_apart() {
     let hash = |body: fn(&mut SimProcess)| {

@@ -1,12 +1,14 @@
-//! Stacks on which user code blocks while other code runs: a scheduler resumes a stack, and the code on it suspends itself.
+//! Stacks on which user code can block while other code runs: a scheduler resumes a stack, and the code on it
+//! suspends itself.
 //!
-//! A *coroutine* switches stacks within the scheduler's thread: for code of C and Rust. A *thread* holds a baton: for code
-//! of an interpreter that wants a thread of its own. Which stack is ready, and how time moves, the owner says ([`Turns`]).
+//! A *coroutine* switches stacks within the scheduler's thread, for C and Rust code. A *thread* holds a baton, for
+//! code of an interpreter that needs a thread of its own. The owner decides which stack is ready and how time advances
+//! ([`Turns`]).
 //!
-//! **Invariant:** of the stacks of one [`Stacks`], one runs at a time, in the order that [`Turns`] gives, or the scheduler
-//! does.
+//! **Invariant:** of the stacks of one [`Stacks`], only one runs at a time, in the order that [`Turns`] or the
+//! scheduler decides.
 //!
-//! **Not done.** Coroutines that move from thread to thread: the thread that begins one resumes it.
+//! **Does not do:** coroutines never move between threads; a coroutine is resumed by the thread that started it.
 
 #![deny(unsafe_code)]
 
@@ -21,11 +23,11 @@ use relay::Relay;
 use stack::Stack;
 pub use stack::{STACK_BYTES, Suspender};
 
-/// Number of a stack, of its owner's choice.
+/// Number of a stack, chosen by its owner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StackId(pub u32);
 
-/// What kind of stack code has.
+/// The kind of stack that code runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StackKind {
     /// A stack within the scheduler's thread.
@@ -34,15 +36,16 @@ pub enum StackKind {
     Thread,
 }
 
-/// Code that runs on a stack; it ends with this function.
+/// Code that runs on a stack. The stack ends when it returns.
 pub type Start = Box<dyn FnOnce(Suspender) + Send>;
 
 /// The order of turns. Called only by the scheduler, or by the thread of a stack that is about to suspend itself.
 pub trait Turns: Send + Sync {
-    /// The stack that is ready first, after whatever has to happen before one is; `None` if none will be any more.
+    /// Returns the next ready stack, after processing all events needed until one is ready. `None` if no stack will
+    /// ever be ready.
     fn first_ready(&self) -> Option<StackId>;
 
-    /// Takes that stack out of those that are ready: it is resumed now.
+    /// Removes that stack from the ready ones, because it is resumed now.
     fn take_first(&self);
 }
 
@@ -53,12 +56,12 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Without stacks yet.
+    /// Starts without stacks.
     pub fn new(turns: Arc<dyn Turns>) -> Stacks {
         Stacks { stacks: BTreeMap::new(), relay: Arc::new(Relay::new(turns)) }
     }
 
-    /// Adds a stack; its code begins when it is resumed for the first time.
+    /// Adds a stack. Its code starts when it is resumed for the first time.
     ///
     /// # Errors
     /// If there is no memory for it.
@@ -67,24 +70,24 @@ impl Stacks {
         Ok(())
     }
 
-    /// Stacks with code that has not ended, in order of their numbers.
+    /// Returns the stacks whose code has not ended, in order of their numbers.
     pub fn ids(&self) -> impl Iterator<Item = StackId> + '_ {
         self.stacks.keys().copied()
     }
 
-    /// Whether all code has ended.
+    /// True if all code has ended.
     pub fn is_empty(&self) -> bool {
         self.stacks.is_empty()
     }
 
-    /// Runs a stack until it suspends itself; threads then run others until the scheduler has to act. Returns the stack
-    /// that has ended its code, if one has. A stack that is not there, or not any more, does nothing.
+    /// Runs a stack until it suspends itself; threads then run others until the scheduler has to act. Returns the
+    /// stack whose code has ended, if any. Does nothing for a stack that does not exist or no longer exists.
     ///
     /// # Errors
-    /// If the system has no thread for it.
+    /// If the system cannot create its thread.
     ///
     /// # Panics
-    /// If [`Turns`] panicked on another thread: with that panic.
+    /// If [`Turns`] panicked on another thread: with the same panic.
     pub fn resume(&mut self, id: StackId) -> io::Result<Option<StackId>> {
         let Some(stack) = self.stacks.get_mut(&id) else { return Ok(None) };
         let Some(ended) = stack.resume(id)? else { return Ok(None) };
@@ -94,7 +97,7 @@ impl Stacks {
         Ok(Some(ended))
     }
 
-    /// Whether a thread found since the last call that no stack will be ready any more.
+    /// True if a thread has found, since the last call, that no stack will ever be ready.
     pub fn take_stuck(&self) -> bool {
         self.relay.take_stuck()
     }

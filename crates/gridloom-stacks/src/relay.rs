@@ -1,8 +1,9 @@
-//! Turns of stacks on threads: a thread that suspends itself finds the next stack and wakes its thread.
+//! Passes the turn between threads: a thread that suspends itself finds the next stack and wakes its thread.
 //!
-//! The scheduler has a thread of its own, which begins, ends and joins. In between, a thread that suspends itself asks
-//! [`Turns`] for the next stack and gives its thread the turn: one change of threads for each, or none if the next stack is
-//! its own. It leaves the rest to the scheduler: coroutines, stacks that have not begun, panics, and that no stack is ready.
+//! The scheduler has its own thread, which starts, ends and joins the others. In between, a thread that suspends
+//! itself asks [`Turns`] for the next stack and passes the turn to its thread: one thread switch per turn, or none if
+//! the next stack is its own. It leaves everything else to the scheduler: coroutines, stacks that have not started,
+//! panics, and the case that no stack is ready.
 //!
 //! **Invariant:** at any time one thread has the turn, and only it calls [`Turns`].
 
@@ -24,9 +25,9 @@ pub(crate) struct Relay {
 
 #[derive(Default)]
 struct State {
-    /// Of the stacks with threads that wait for their turn or have it.
+    /// Batons of the stacks whose threads wait for their turn or have it.
     batons: BTreeMap<StackId, Arc<Baton>>,
-    /// What the scheduler has to know when it gets the turn.
+    /// Results for the scheduler, which it reads when it gets the turn.
     ended: Option<StackId>,
     is_stuck: bool,
     panic: Option<Box<dyn Any + Send>>,
@@ -37,7 +38,7 @@ impl Relay {
         Relay { turns, scheduler: Baton::default(), state: Mutex::default() }
     }
 
-    /// A thread for this stack exists; it has the turn as soon as it asks for it.
+    /// Registers a stack that has a thread of its own. Returns the thread's baton.
     pub(crate) fn begin(&self, stack: StackId) -> Arc<Baton> {
         self.scheduler.belongs_to(std::thread::current());
         let baton = Arc::new(Baton::default());
@@ -45,12 +46,13 @@ impl Relay {
         baton
     }
 
-    /// Forgets a stack for which no thread could be made.
+    /// Removes a stack whose thread could not be created.
     pub(crate) fn forget(&self, stack: StackId) {
         self.state().batons.remove(&stack);
     }
 
-    /// The scheduler gives the turn to a thread, and gets it back: with the stack that has ended its code, if one has.
+    /// Passes the turn from the scheduler to a thread and waits to get it back. Returns the stack whose code has
+    /// ended, if any.
     pub(crate) fn run(&self, baton: &Baton) -> Option<StackId> {
         self.scheduler.belongs_to(std::thread::current());
         baton.give();
@@ -66,9 +68,9 @@ impl Relay {
         std::mem::take(&mut self.state().is_stuck)
     }
 
-    /// Called by a stack's thread: returns when it is its turn again.
+    /// Called by a stack's thread. Returns when it has the turn again.
     pub(crate) fn suspend(&self, own: &Arc<Baton>) {
-        // A panic here is that of `Turns`, not of the stack's code.
+        // A panic here was raised by `Turns` and not by the stack's code.
         match catch_unwind(AssertUnwindSafe(|| self.next())) {
             Ok(Some(next)) if Arc::ptr_eq(&next, own) => return,
             Ok(Some(next)) => next.give(),
@@ -90,7 +92,7 @@ impl Relay {
         self.scheduler.give();
     }
 
-    /// Takes the next that is ready, if it has a thread.
+    /// Takes the next ready stack if it has a thread, and returns its baton.
     fn next(&self) -> Option<Arc<Baton>> {
         let Some(next) = self.turns.first_ready() else {
             self.state().is_stuck = true;
@@ -106,7 +108,7 @@ impl Relay {
     }
 }
 
-/// Whether it is a thread's turn.
+/// A thread's turn: set when the thread may run.
 #[derive(Default)]
 pub(crate) struct Baton {
     given: AtomicBool,
@@ -114,7 +116,7 @@ pub(crate) struct Baton {
 }
 
 impl Baton {
-    /// From now on, that thread waits for it.
+    /// Sets the thread that waits for this baton.
     pub(crate) fn belongs_to(&self, thread: Thread) {
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }

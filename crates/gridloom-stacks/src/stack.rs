@@ -1,4 +1,4 @@
-//! One stack, and what its code suspends itself with. The only file of the crate with `unsafe`.
+//! One stack, and the handle by which its code suspends itself. The only file of the crate with `unsafe`.
 
 use std::cell::Cell;
 use std::io;
@@ -12,7 +12,8 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::relay::{Baton, Relay};
 use crate::{StackId, StackKind, Start};
 
-/// Bytes of a coroutine's stack, enough for C code with arrays in its frames; pages are made as they are touched.
+/// Size of a coroutine's stack in bytes: enough for C code with arrays in its frames. Pages are allocated when they
+/// are touched.
 pub const STACK_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -25,7 +26,7 @@ pub(crate) enum Stack {
     Thread { relay: Arc<Relay>, turn: Option<(Arc<Baton>, JoinHandle<()>)>, start: Option<Start> },
 }
 
-/// Gives the turn away. Handed to the code of a stack, which alone may use it.
+/// Suspends a stack. Passed to the stack's code, which alone may use it.
 #[derive(Clone)]
 pub struct Suspender(Kind);
 
@@ -36,17 +37,17 @@ enum Kind {
 }
 
 impl Suspender {
-    /// Gives the turn away; returns when the stack is resumed.
+    /// Suspends the stack; returns when it is resumed.
     ///
     /// # Panics
-    /// If this is a coroutine's, and no coroutine runs on this thread.
+    /// If this belongs to a coroutine and no coroutine runs on this thread.
     pub fn suspend(&self) {
         match &self.0 {
             Kind::Coroutine => {
                 let running = RUNNING.take();
                 let pointer = running.expect("a coroutine suspends itself where it runs");
-                // SAFETY: `RUNNING` is set only while the body that got this yielder runs on this thread, and the yielder
-                // lives as long as the body.
+                // SAFETY: `RUNNING` is set only while the body that got this yielder runs on this thread, and the
+                // yielder lives as long as the body.
                 #[allow(unsafe_code, reason = "a coroutine's body has no other way to keep its yielder")]
                 let yielder = unsafe { &*pointer };
                 yielder.suspend(());
@@ -59,7 +60,7 @@ impl Suspender {
 
 impl Stack {
     pub(crate) fn new(kind: StackKind, relay: &Arc<Relay>, start: Start) -> io::Result<Stack> {
-        // A panic of the code is printed where it happens, and ends that code alone.
+        // A panic of the code is printed where it happens and ends only that code.
         let start: Start = Box::new(|suspender| drop(catch_unwind(AssertUnwindSafe(|| start(suspender)))));
         Ok(match kind {
             StackKind::Coroutine => {
@@ -73,10 +74,11 @@ impl Stack {
         })
     }
 
-    /// Runs the code, and others on threads after it, until the scheduler has to act; returns the stack that has ended.
+    /// Runs the code, and then others on threads, until the scheduler has to act. Returns the stack whose code has
+    /// ended.
     ///
     /// # Errors
-    /// If there is no thread for it.
+    /// If its thread cannot be created.
     pub(crate) fn resume(&mut self, own: StackId) -> io::Result<Option<StackId>> {
         match self {
             Stack::Coroutine(coroutine) => {
@@ -111,16 +113,16 @@ impl Stack {
         }
     }
 
-    /// Waits for the thread of a stack that has ended its code.
+    /// Joins the thread of a stack whose code has ended.
     pub(crate) fn join(self) {
         if let Stack::Thread { turn: Some((_, thread)), .. } = self {
-            // A panic was printed where it happened.
+            // The panic was printed where it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// Whatever happens, the scheduler gets the turn back.
+/// Returns the turn to the scheduler when it is dropped, even after a panic.
 struct EndsAtDrop(Arc<Relay>, StackId);
 
 impl Drop for EndsAtDrop {
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
     use crate::{Stacks, Turns};
 
-    /// Nothing has to happen: a stack is ready when it was put here.
+    /// A stack is ready as soon as it is in this queue.
     #[derive(Default)]
     struct Ready(Mutex<VecDeque<StackId>>);
 

@@ -1,12 +1,13 @@
-//! The capacity of this machine beside that of a platform: processor speed of all cores and of one, and bytes per second
-//! of the emulated network.
+//! The capacity of this machine compared with that of a platform: processor speed of all cores and of one, and bytes
+//! per second of the emulated network.
 //!
-//! A platform with a way that is more than [`OVERLOAD_MAX`] times as wide as the machine carries is refused: any transfer
-//! over it would be slower than the platform says by that much. Less than that, transfers that fill the way are slower,
-//! others are not: the command warns before the run, and the report shows it after ([`crate::forwarder::Traffic::is_late`]). The sum of
-//! all links is no limit: they are seldom full at once, and it is seen after the run if they were.
+//! A platform with a path that is more than [`OVERLOAD_MAX`] times as fast as the machine can forward is rejected: any
+//! transfer over it would be slower than on the platform by at least that factor. Below that, transfers that fill the
+//! path are slower, and others are not: the command warns before the run, and the report shows it afterwards
+//! ([`crate::forwarder::Traffic::is_late`]). The sum of all links is not limited: they are seldom full at once, and
+//! the report shows if they were.
 //!
-//! Beyond it a platform is emulated in proportion only if everything is made slower (`slower` in
+//! Beyond the machine's capacity a platform is emulated in proportion only if everything is made slower (`slower` in
 //! [`crate::model::topology::Tuning`]): rates and speeds divided, latencies multiplied.
 
 use std::io::{self, Read, Write};
@@ -17,31 +18,31 @@ use gridloom_platform::Platform;
 
 use crate::model::topology::Topology;
 
-/// The part of the processors that hosts may get; the rest is for the forwarder and the kernel's share of packets.
+/// Fraction of the processors available to hosts; the rest is for the forwarder and the kernel's packet processing.
 pub const PROCESSOR_PART: f64 = 0.8;
-/// The emulated network carries this part of what loopback carries: every packet is copied twice more and crosses
-/// the kernel's stack twice (measured: 0.3 to 0.6).
+/// Throughput of the emulated network as a fraction of loopback's: every packet is copied twice more and crosses the
+/// kernel's stack twice (measured: 0.3 to 0.6).
 pub const LOOPBACK_PART: f64 = 0.3;
-/// A way may be this many times as wide as the machine carries. The factor is large because other processes lower the
-/// measured capacity for a moment; a platform should not be refused for that.
+/// Factor by which a path may be faster than the machine can forward. It is large because other processes lower the
+/// measured capacity temporarily, and a platform should not be rejected for that.
 pub const OVERLOAD_MAX: f64 = 4.0;
 const CALIBRATION: Duration = Duration::from_millis(15);
-/// The best of this many measurements counts: other processes may have had the processors.
+/// Number of measurements, of which the best counts: other processes may have used the processors.
 const CALIBRATIONS: usize = 4;
 
-/// The capacity that a machine has, or a platform needs.
+/// The capacity that a machine has or a platform needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
     /// Speed of all processors, flop/s.
     pub speed: f64,
-    /// Speed of one core, flop/s; of a platform, of its fastest.
+    /// Speed of one core, flop/s; for a platform, of its fastest.
     pub core_speed: f64,
-    /// Bytes per second of packets in all; of a platform, of its widest way.
+    /// Total bytes per second of packets; for a platform, of its fastest path.
     pub rate: f64,
 }
 
 impl Capacity {
-    /// This machine's, where one core counts as `core_speed`. Takes some ten milliseconds.
+    /// Measures this machine, with `core_speed` as the speed of one core. Takes some ten milliseconds.
     ///
     /// # Errors
     /// If not even loopback works.
@@ -54,7 +55,7 @@ impl Capacity {
         Ok(Capacity { speed: cores * core_speed * PROCESSOR_PART, core_speed, rate: loopback * LOOPBACK_PART })
     }
 
-    /// What the platform needs if these of its hosts compute.
+    /// Returns the capacity that the platform needs if these of its hosts compute.
     pub fn of_platform(platform: &Platform, topology: &Topology, computing: &[usize]) -> Capacity {
         let hosts = || computing.iter().map(|host| &platform.hosts()[*host]);
         let count = topology.hosts.len();
@@ -66,18 +67,18 @@ impl Capacity {
         }
     }
 
-    /// How much slower the processors of `needed` have to be made to fit; 1 if they fit.
+    /// Returns the factor by which the processors of `needed` have to be made slower to fit; 1 if they fit.
     pub fn slower_for_speed(&self, needed: &Capacity) -> f64 {
         (needed.speed / self.speed).max(needed.core_speed / self.core_speed).max(1.0)
     }
 
-    /// How much slower the links of `needed` have to be made for the widest to fit; 1 if it does.
+    /// Returns the factor by which the links of `needed` have to be made slower for the fastest path to fit; 1 if it fits.
     pub fn slower_for_rate(&self, needed: &Capacity) -> f64 {
         (needed.rate / self.rate).max(1.0)
     }
 }
 
-/// How many times slower to ask for, so that what is measured a little lower the next time still fits.
+/// Returns the factor to suggest, with a margin so that it still suffices if the next measurement is slightly lower.
 pub fn with_margin(slower: f64) -> f64 {
     (slower * 1.1 * 10.0).ceil() / 10.0
 }

@@ -1,7 +1,7 @@
-//! How exact a testbed is: measured with TCP between its hosts, beside what the platform file says.
+//! Accuracy of a testbed: measured with TCP between its hosts, and compared with the platform file.
 //!
-//! The rate that the file says is for IP packets; of a full packet, [`PAYLOAD_PART`] is payload, so that is what a
-//! program can see. On a link that both directions share, acknowledgements take another 2 % of it.
+//! The rate in the file applies to IP packets. Of a full packet, the fraction [`PAYLOAD_PART`] is payload, which is
+//! the rate that a program can see. On a link shared by both directions, acknowledgements take another 2 % of it.
 
 use std::path::Path;
 
@@ -12,64 +12,64 @@ use crate::kernel::hosts::{MTU, address};
 use crate::model::topology::Topology;
 use crate::probe::{self, Measure, ProbeResult};
 
-/// Payload of a full TCP packet with time stamps, as a part of its bytes.
+/// Payload of a full TCP packet with time stamps, as a fraction of its bytes.
 pub const PAYLOAD_PART: f64 = (MTU as f64 - 52.0) / MTU as f64;
-/// Bytes of the packet that carries one byte.
+/// Size of the packet that carries one byte.
 const PING_BYTES: f64 = 53.0;
 const ROUND_TRIPS: usize = 40;
-/// The exactness that is aimed at: rates.
+/// Target accuracy of rates.
 pub const RATE_ERROR_MAX: f64 = 0.05;
-/// Round trips: this, or [`ROUND_TRIP_ERROR_S_MAX`] if that is more.
+/// Target accuracy of round trips: this, or [`ROUND_TRIP_ERROR_S_MAX`] if that is more.
 pub const ROUND_TRIP_ERROR_MAX: f64 = 0.05;
-/// See [`ROUND_TRIP_ERROR_MAX`].
+/// Target accuracy of round trips in seconds. See [`ROUND_TRIP_ERROR_MAX`].
 pub const ROUND_TRIP_ERROR_S_MAX: f64 = 1e-3;
 
-/// One pair of hosts.
+/// The result for one pair of hosts.
 #[derive(Clone, Debug, Serialize)]
 pub struct PairCheck {
     /// Host that connects.
     pub from: String,
     /// Host that accepts.
     pub to: String,
-    /// Expected seconds by the platform file, with the time that the links take to send the packets.
+    /// Expected seconds according to the platform file, including the transmission times of the packets.
     pub round_trip_expected_s: f64,
-    /// Smallest, median and 90th percentile.
+    /// Minimum, median and 90th percentile, in seconds.
     pub round_trip_s: [f64; 3],
-    /// Expected bytes per second of payload by the platform file.
+    /// Expected bytes per second of payload according to the platform file.
     pub rate_expected: f64,
     /// Measured bytes per second of payload.
     pub rate: f64,
 }
 
 impl PairCheck {
-    /// Relative error of the rate.
+    /// Returns the relative error of the rate.
     pub fn rate_error(&self) -> f64 {
         self.rate / self.rate_expected - 1.0
     }
 
-    /// Error of the median round trip, seconds.
+    /// Returns the error of the median round trip, in seconds.
     pub fn round_trip_error_s(&self) -> f64 {
         self.round_trip_s[1] - self.round_trip_expected_s
     }
 
-    /// Whether both errors are within the aim.
+    /// Reports whether both errors are within the target.
     pub fn is_exact(&self) -> bool {
         let allowed = ROUND_TRIP_ERROR_S_MAX.max(ROUND_TRIP_ERROR_MAX * self.round_trip_expected_s);
         self.rate_error().abs() <= RATE_ERROR_MAX && self.round_trip_error_s().abs() <= allowed
     }
 }
 
-/// All hosts at once, each sending to the next.
+/// The result for all hosts at once, each sending to the next.
 #[derive(Clone, Debug, Serialize)]
 pub struct TogetherCheck {
-    /// Bytes of payload per second of all connections.
+    /// Bytes of payload per second of all connections together.
     pub rate: f64,
-    /// Expected: the max-min fair rates of all connections, as payload.
+    /// Expected rate: the max-min fair rates of all connections, as payload.
     pub rate_expected: f64,
     pub flows: usize,
 }
 
-/// Measures a pair of hosts in the running testbed of that folder.
+/// Measures a pair of hosts in the running testbed of this folder.
 ///
 /// # Errors
 /// If a probe fails.
@@ -93,7 +93,7 @@ pub fn pair(folder: &Path, topology: &Topology, from: usize, to: usize, seconds:
     })
 }
 
-/// Measures all hosts at once, each sending to the next that it has a route to.
+/// Measures all hosts at once, each sending to the next one to which it has a route.
 ///
 /// # Errors
 /// If a probe fails.
@@ -120,15 +120,15 @@ pub fn together(folder: &Path, topology: &Topology, seconds: f64) -> Result<Toge
     Ok(TogetherCheck { rate, rate_expected, flows: pairs.len() })
 }
 
-/// At most `count` pairs of hosts that routes join, spread evenly over all.
+/// Returns at most `count` pairs of hosts that routes connect, spread evenly over all pairs.
 pub fn choose_pairs(topology: &Topology, count: usize) -> Vec<(usize, usize)> {
     let hosts = topology.hosts.len();
     let all: Vec<(usize, usize)> = (0..hosts * hosts)
         .map(|index| (index / hosts, index % hosts))
         .filter(|(from, to)| topology.bandwidth(*from, *to).is_some())
         .collect();
-    // Steps of about 0.618 of the whole, with no factor in common with it: pairs are different ones, their sources and
-    // destinations too.
+    // Steps of about 0.618 of the whole that share no factor with it, so that the pairs differ, as do their sources
+    // and destinations.
     let length = all.len();
     let step = (length * 618 / 1000..=length).find(|step| *step > 0 && gcd(*step, length) == 1).unwrap_or(1);
     let mut chosen: Vec<_> = (0..count.min(length)).map(|index| all[index * step % length]).collect();

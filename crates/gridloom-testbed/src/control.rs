@@ -1,4 +1,4 @@
-//! The control socket: a line of JSON each way, and for `enter` the namespaces themselves.
+//! The control socket: a line of JSON in each direction, and for `enter` the namespaces themselves.
 
 use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -20,47 +20,47 @@ use crate::report::Report;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// The link carries nothing any more.
+    /// Stop all traffic on the link.
     Cut(String),
-    /// The link carries again.
+    /// Resume traffic on the link.
     Restore(String),
-    /// The host computes at this part of its speed from now on.
+    /// Run the host at this fraction of its speed from now on.
     Slow(String, f64),
     /// Report links, hosts and traffic.
     Show,
-    /// Send the namespaces of a host, for a process that joins it.
+    /// Send the namespaces of a host, for a process that will join it.
     Enter(String),
-    /// Pass this signal to the program or the processes, unless they had it together with the first process (an interrupt).
+    /// Pass this signal to the program or the processes, unless they received it together with the first process (an interrupt).
     Tell(i32),
-    /// End.
+    /// End the testbed.
     Down,
 }
 
-/// The answer to a [`Request`].
+/// The reply to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     Done(String),
     Report(Box<Report>),
-    /// Namespaces are attached: user, mount, process, network, in this order; the host's environment.
+    /// Namespaces are attached: user, mount, process, network, in this order; contains the host's environment.
     Namespaces(Vec<(String, String)>),
-    /// Whether only the tool had the signal, so that it was passed on.
+    /// Whether only the tool had received the signal, so that it was passed on.
     Told {
         was_alone: bool,
     },
-    /// The reason why it was not done.
+    /// The request was refused, for this reason.
     Refused(String),
 }
 
-/// Descriptors that go with an answer at most.
+/// Maximum number of descriptors sent with a reply.
 const DESCRIPTORS_MAX: usize = 4;
-/// Bytes of an answer at most; a report of a large platform.
+/// Maximum size of a reply in bytes: a report of a large platform.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Asks the testbed of that folder; returns the answer, and the namespaces that come with it.
+/// Sends a request to the testbed of this folder; returns the reply, and the namespaces sent with it.
 ///
 /// # Errors
-/// If it does not answer, or refuses.
+/// If it does not reply, or refuses.
 pub fn ask(folder: &Path, request: &Request) -> Result<(Answer, Vec<OwnedFd>), Error> {
     let gone = || Error::system("the testbed's control socket");
     let mut stream = UnixStream::connect(folder.join(folder::CONTROL)).map_err(gone())?;
@@ -93,11 +93,11 @@ pub fn ask(folder: &Path, request: &Request) -> Result<(Answer, Vec<OwnedFd>), E
     }
 }
 
-/// An answer, and what goes with it.
+/// A reply, with what is sent and done along with it.
 pub struct Reply {
     pub answer: Answer,
     pub namespaces: Vec<OwnedFd>,
-    /// What is done once the answer was sent: it may end the testbed.
+    /// Runs after the reply was sent; may end the testbed.
     pub then: Option<Box<dyn FnOnce()>>,
 }
 
@@ -107,10 +107,10 @@ impl From<Answer> for Reply {
     }
 }
 
-/// Answers requests, one connection after the other, until the process ends.
+/// Handles requests, one connection after another, until the process ends.
 pub fn serve(listener: &UnixListener, mut handle: impl FnMut(Request) -> Reply) {
     for stream in listener.incoming().flatten() {
-        // A client that goes away gets no answer; others are served.
+        // A client that disconnects gets no reply; others are still served.
         let _ = serve_one(&stream, &mut handle);
     }
 }
@@ -123,7 +123,7 @@ fn serve_one(stream: &UnixStream, handle: &mut impl FnMut(Request) -> Reply) -> 
         Ok(request) => handle(request),
         Err(error) => Answer::Refused(format!("no such request: {error}")).into(),
     };
-    // A client that has gone away changes nothing of what it has asked for.
+    // Even if the client has disconnected, its request is carried out.
     let sent = send(stream, &reply);
     if let Some(then) = reply.then {
         then();
@@ -145,5 +145,5 @@ fn send(stream: &UnixStream, Reply { answer, namespaces, .. }: &Reply) -> Result
     (&mut &*stream).write_all(&text.as_bytes()[1..])
 }
 
-/// A request is one line, sent at once: a slower client is not waited for.
+/// Time limit for reading a request, which is one line sent at once. Slower clients are disconnected.
 const READ_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,18 +1,18 @@
-//! The box of a testbed: a process with namespaces of its own, and the first process of a new process namespace in it, from
-//! which all other processes inside come.
+//! The box of a testbed: a process with its own namespaces, and the first process of a new process namespace in it,
+//! from which all other processes inside descend.
 //!
 //! ```text
 //!  tool ──spawns──▶ keeper ──forks──▶ first process (pid 1): forwarder, services, program
 //!   └─── channel ───┘  makes the folder; kills the first process and removes the folder when the channel closes
 //! ```
 //!
-//! **Invariant:** nothing outlives the tool. The keeper starts before anything else: it makes the folder itself, and control
-//! groups are noted in the folder before they are made. If the tool ends, however and whenever it does, the
-//! channel closes, and the keeper kills the first process and removes folder and groups; if the keeper ends, the kernel
-//! kills the first process and the tool removes them. With the first process the kernel kills everything in its namespace, and
-//! namespaces, interfaces and addresses go with their last process. The keeper is in a group of processes of its own,
-//! so that a signal to the tool's group does not kill it. Only folder and groups can be left, if tool and keeper are both
-//! killed before either has removed them; the next testbed removes them.
+//! **Invariant:** nothing outlives the tool. The keeper starts before anything else: it creates the folder itself, and
+//! control groups are recorded in the folder before they are created. If the tool ends, for whatever reason and at any
+//! time, the channel closes, and the keeper kills the first process and removes folder and groups. If the keeper ends,
+//! the kernel kills the first process and the tool removes folder and groups. When the first process ends, the kernel
+//! kills everything in its namespace, and namespaces, interfaces and addresses disappear with their last process. The
+//! keeper is in its own process group, so that a signal to the tool's group does not kill it. Folder and groups are
+//! left only if tool and keeper are both killed before either has removed them; the next testbed removes them then.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -32,27 +32,27 @@ use crate::folder::Folder;
 use crate::init;
 use crate::kernel::sys::{self, Forked};
 
-/// The keeper says on the channel that the folder is there.
+/// Keeper: the folder exists.
 pub const KEPT: u8 = b'k';
-/// It says that there is no folder; why follows.
+/// Keeper: there is no folder; the reason follows.
 pub const REFUSED: u8 = b'x';
-/// The tool's answer: the description is there, and the testbed is to be built.
+/// Tool's reply: the description is written, and the testbed must be built.
 pub const BUILD: u8 = b'b';
-/// The keeper says that namespaces are there and wait for their users.
+/// Keeper: the namespaces exist and wait for their user mapping.
 pub const UNSHARED: u8 = b'u';
-/// The tool's answer: it has mapped the users.
+/// Tool's reply: it has mapped the users.
 pub const MAPPED: u8 = b'y';
-/// The tool's answer: it may not; the keeper maps itself.
+/// Tool's reply: it is not allowed to map the users; the keeper maps itself.
 pub const MAP_YOURSELF: u8 = b'n';
-/// The keeper says that the first process has ended; its exit status follows. The folder stays until the tool hangs up.
+/// Keeper: the first process has ended; its exit status follows. The folder stays until the tool closes the channel.
 pub const ENDED: u8 = b'e';
 
-/// Runs the keeper; `channel` is the number of the descriptor that the tool left open for it. No one reads its exit status.
+/// Runs the keeper; `channel` is the number of the descriptor that the tool left open for it. Nothing reads its exit status.
 ///
 /// # Errors
-/// If the machine does not allow what is needed.
+/// If the machine does not permit a required step.
 pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
-    // A terminal's interrupt, for instance, is for the tool and the program: the keeper has to clean up after them.
+    // A terminal's interrupt, for example, is meant for the tool and the program: the keeper has to clean up after them.
     sys::block_signals();
     let channel = sys::inherited(channel).map_err(Error::system("the channel to the tool"))?;
     rustix::io::fcntl_setfd(&channel, rustix::io::FdFlags::CLOEXEC)
@@ -61,12 +61,12 @@ pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
     let folder = match Folder::new(name) {
         Ok(folder) => folder,
         Err(error) => {
-            // The tool prints it, if it still runs.
+            // The tool prints it, if it is still running.
             let _ = channel.write_all(&[REFUSED]).and_then(|()| channel.write_all(error.to_string().as_bytes()));
             return Ok(ExitCode::FAILURE);
         }
     };
-    // A tool that does not answer has ended, and `folder` removes all that was made.
+    // A tool that does not reply has ended, and dropping `folder` removes everything that was created.
     if agree(&mut channel, KEPT).ok() != Some(BUILD) {
         return Ok(ExitCode::FAILURE);
     }
@@ -82,7 +82,7 @@ pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
         Ok(MAPPED) => {}
         Ok(_) => map_user(user).and_then(|()| map_group(group)).map_err(forbidden)?,
         Err(_) => {
-            // An unmapped user may not remove control groups. The tool may have done a part of the mapping.
+            // An unmapped user is not allowed to remove control groups. The tool may have done part of the mapping.
             let _ = map_user(user);
             let _ = map_group(group);
             return Ok(ExitCode::FAILURE);
@@ -104,13 +104,13 @@ pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
         Forked::Parent(pid) => {
             drop(go);
             let first = Pid::from_raw(pid).expect("a process identifier is positive");
-            // If the tool has gone meanwhile, so has its group; then the first process ends before it does anything.
+            // If the tool has ended meanwhile, its group no longer exists; then the first process ends before it does anything.
             if into_the_tools_group(first).is_ok() {
                 let _ = ready.write_all(&[0]);
             }
             drop(ready);
             let code = watch(first, &channel)?;
-            // The tool reads the report, and hangs up. It may be gone.
+            // The tool reads the report and closes the channel. It may have ended.
             let _ = channel.write_all(&[ENDED, code]).and_then(|()| channel.read_to_end(&mut Vec::new()));
             drop(folder);
             Ok(ExitCode::SUCCESS)
@@ -122,7 +122,7 @@ fn failed<E: Into<io::Error>>(error: E) -> Error {
     Error::system("the first process inside")(error)
 }
 
-/// Sends a byte, and waits for the answer.
+/// Sends a byte and waits for the reply.
 fn agree(channel: &mut UnixStream, say: u8) -> io::Result<u8> {
     let mut answer = [0];
     channel.write_all(&[say])?;
@@ -130,8 +130,9 @@ fn agree(channel: &mut UnixStream, say: u8) -> io::Result<u8> {
     Ok(answer[0])
 }
 
-/// The first process is in the tool's group of processes, as a program that the tool runs would be: it reads from the
-/// terminal and hears its interrupts. It cannot see that group itself. The keeper never is in it, not for a moment.
+/// Moves the first process into the tool's process group, like a program that the tool runs: it reads from the
+/// terminal and receives its interrupts. It cannot see that group itself. The keeper is never in that group, not even
+/// briefly.
 fn into_the_tools_group(first: Pid) -> io::Result<()> {
     let group = rustix::process::getpgid(rustix::process::getppid())?;
     Ok(rustix::process::setpgid(Some(first), Some(group))?)
@@ -142,15 +143,15 @@ fn is_over(process: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits for the first process, and kills it when the tool is gone. Without a thread: the kernel gives none to a
-/// process if its children have another process namespace than itself.
+/// Waits for the first process, and kills it when the tool has ended. Uses no thread: the kernel creates none for a
+/// process whose children have another process namespace than itself.
 fn watch(first: Pid, channel: &UnixStream) -> Result<u8, Error> {
     let handle = pidfd_open(first, PidfdFlags::empty()).map_err(failed)?;
     let mut is_orphan = false;
     let status = loop {
         let mut fds = vec![PollFd::new(&handle, PollFlags::IN)];
         if !is_orphan {
-            // The tool sends nothing any more: the channel is readable at its end.
+            // The tool sends nothing more: the channel becomes readable when it is closed.
             fds.push(PollFd::new(channel, PollFlags::IN));
         }
         match poll(&mut fds, None) {
@@ -159,7 +160,7 @@ fn watch(first: Pid, channel: &UnixStream) -> Result<u8, Error> {
         }
         if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
             is_orphan = true;
-            // It may have ended at the same time.
+            // The process may have ended at the same time.
             let _ = kill_process(first, Signal::KILL);
         }
         match waitpid(Some(first), WaitOptions::NOHANG) {
@@ -188,17 +189,19 @@ fn forbidden(error: io::Error) -> Error {
         why.push("user namespaces are switched off: as root, 'sysctl user.max_user_namespaces=15000'");
     }
     if read("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        why.push("they are for root only: as root, 'sysctl kernel.unprivileged_userns_clone=1'");
+        why.push("user namespaces are limited to root: as root, 'sysctl kernel.unprivileged_userns_clone=1'");
     }
     if read("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
-        why.push("AppArmor restricts them: as root, 'sysctl kernel.apparmor_restrict_unprivileged_userns=0'");
+        why.push(
+            "AppArmor restricts user namespaces: as root, 'sysctl kernel.apparmor_restrict_unprivileged_userns=0'",
+        );
     }
     if why.is_empty() {
-        why.push("in a container, its seccomp profile may forbid them: start it with user namespaces allowed");
+        why.push("a container's seccomp profile may forbid them: start the container with user namespaces allowed");
     }
     let why = why.join("; ");
     Error::Forbidden(format!(
-        "this machine does not let this user have user, network and process namespaces ({error}), which a testbed is \
-         made of: {why}. 'gridloom simulate' needs none"
+        "this machine does not let this user have user, network and process namespaces ({error}), which a testbed \
+         needs: {why}. 'gridloom simulate' needs none"
     ))
 }

@@ -1,13 +1,13 @@
-//! Effects of an interrupt (SIGINT) and a request to end (SIGTERM), sent to the tool, on its testbed.
+//! Effects on a testbed of an interrupt (SIGINT) and a request to end (SIGTERM) sent to its tool.
 //!
-//! | inside | interrupt | another | request to end |
+//! | inside | interrupt | second interrupt | request to end |
 //! |---|---|---|---|
-//! | a program | is its own, as at a terminal; if the tool alone had it, a request to end follows after [`GRACE`] | all is killed | is passed on; all is killed after [`GRACE`] |
+//! | a program | handled by the program, as at a terminal; if only the tool received it, a request to end follows after [`GRACE`] | everything is killed | passed on; everything is killed after [`GRACE`] |
 //! | processes of a deployment | all are killed | | all are killed |
-//! | nothing but a grid | it is taken down | | it is taken down |
+//! | only a grid | it is taken down | | it is taken down |
 //!
-//! A terminal sends an interrupt to the tool's whole process group. The first process inside is in this group: it tells
-//! whether only the tool had the interrupt.
+//! A terminal sends an interrupt to the tool's whole process group. The first process inside is in this group, and
+//! reports whether only the tool received the interrupt.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::control::{self, Answer, Request};
 use crate::spec::Spec;
 
-/// Time that a program has to end after a request to end.
+/// Time for a program to end after a request to end.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// The kind of processes in a testbed that signals are for.
+/// What runs in a testbed and receives signals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Inside {
     /// One program.
@@ -41,13 +41,13 @@ impl Inside {
     }
 }
 
-/// The state of a testbed's end.
+/// The state of a testbed's shutdown.
 #[derive(Debug)]
 pub struct Ending {
     inside: Inside,
     step: Step,
     due: Option<Instant>,
-    /// The signal that has ended it.
+    /// Signal that ended the testbed.
     by: Option<i32>,
 }
 
@@ -60,30 +60,30 @@ enum Step {
 }
 
 impl Ending {
-    /// Whether no signal has come yet.
+    /// Creates the state before any signal.
     pub fn new(inside: Inside) -> Ending {
         Ending { inside, step: Step::Runs, due: None, by: None }
     }
 
-    /// Time of the next step, if one is due.
+    /// Returns the time of the next step, if one is scheduled.
     pub fn next_due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// 128 and the number of the signal that has ended it, if one has.
+    /// Returns 128 plus the number of the signal that ended the testbed, if any.
     pub fn status(&self) -> Option<u8> {
         self.by.and_then(|signal| u8::try_from(128 + signal).ok())
     }
 
-    /// Does the next step to the testbed of that folder, after a signal (0 if none) or when a step is due. `false` if the
-    /// testbed does not answer, and has to be killed.
+    /// Performs the next step of the shutdown, after a signal (0 if none) or when a step is due. Returns `false` if
+    /// the testbed does not reply and has to be killed.
     pub fn go_on(&mut self, signal: i32, folder: &Path) -> bool {
         let is_due = self.due.is_some_and(|due| due <= Instant::now());
         if signal == 0 && !is_due {
             return true;
         }
         if self.step == Step::Killed {
-            // It has had its time since the request to end.
+            // Its time since the request to end has run out.
             return !is_due;
         }
         self.due = None;
@@ -97,7 +97,7 @@ impl Ending {
             }
             _ => {
                 self.end(signal);
-                // It ends instead of answering; its report is read afterwards.
+                // The testbed ends instead of replying; its report is read afterwards.
                 let _ = control::ask(folder, &Request::Down);
                 true
             }
@@ -111,8 +111,8 @@ impl Ending {
             Ok((Answer::Told { was_alone: true }, _)) => {
                 (self.by, self.due) = (Some(SIGINT), Some(Instant::now() + GRACE));
                 gridloom_base::say!(
-                    "gridloom: testbed: the program was interrupted; it is asked to end after {grace} s and killed after \
-                     {grace} s more, or at once by another interrupt"
+                    "gridloom: testbed: the program was interrupted; it gets SIGTERM after {grace} s and is killed \
+                     after {grace} s more, or at once by another interrupt"
                 );
             }
             Ok(_) => gridloom_base::say!("gridloom: testbed: another interrupt ends the program at once"),

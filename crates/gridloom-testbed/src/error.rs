@@ -2,14 +2,14 @@
 
 use std::io;
 
-/// Why a testbed cannot be built or used.
+/// The reason why a testbed cannot be built or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The platform cannot be emulated.
     #[error("{0}")]
     Platform(String),
-    /// The machine does not let this user build it.
+    /// The machine does not permit this user to build it.
     #[error("{0}")]
     Forbidden(String),
     /// A step of building or running it failed.
@@ -17,19 +17,19 @@ pub enum Error {
     System {
         /// The step that failed.
         what: String,
-        /// The system's error. The message has it, so it is no source: it would be printed twice.
+        /// The system's error. It is part of the message and therefore not a `source`, which would print it twice.
         error: io::Error,
     },
-    /// An interrupt, or a request to end, came before the testbed was up; the signal's number.
+    /// An interrupt or a request to end arrived before the testbed was up; contains the signal's number.
     #[error("ended by signal {0} before the testbed was up")]
     Signalled(i32),
-    /// Asked for something that is not there.
+    /// The request names something that does not exist.
     #[error("{0}")]
     Usage(String),
 }
 
 impl Error {
-    /// For `map_err`: names the step that failed.
+    /// Returns a function for `map_err` that adds the step that failed.
     pub fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Error {
         move |error| Error::System { what: what.into(), error: error.into() }
     }

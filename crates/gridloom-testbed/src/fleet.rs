@@ -1,14 +1,14 @@
 //! The real processes of a deployment: one loop for their starts, their kill times, their ends, and signals.
 //!
-//! `gridloom deploy` runs this loop for processes that all run on this machine. The first process of a testbed runs it
-//! too, for processes on their hosts. The caller says how a process starts; this loop decides when, and reports its
-//! end.
+//! `gridloom deploy` runs this loop for processes that all run on this machine. The first process of a testbed also
+//! runs it, for processes on their hosts. The caller defines how a process starts; this loop decides when, and reports
+//! its end.
 //!
-//! **Invariants:** as in simulation, a process never starts if its kill time is not after its start. After an interrupt
-//! or a request to end nothing starts any more, and the status is 128 and the signal's number. The kernel kills the
-//! processes that are left when the thread of the loop ends. A process that [`Limits`] end gets SIGTERM first, and is killed
-//! after [`END_GRACE`].
-//! **Limit:** descendants of a killed process may still print; their output is waited for until [`OUTPUT_TIMEOUT`].
+//! **Invariants:** as in simulation, a process never starts if its kill time is not after its start. After an
+//! interrupt or a request to end, nothing starts any more, and the status is 128 plus the signal's number. The kernel
+//! kills the remaining processes when the thread of the loop ends. A process ended by [`Limits`] gets SIGTERM first,
+//! and is killed after [`END_GRACE`].
+//! **Limit:** descendants of a killed process may still print; the loop waits for their output until [`OUTPUT_TIMEOUT`].
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -35,38 +35,38 @@ mod changes;
 
 pub use changes::{Changes, End, Then};
 
-/// Longest wait for output after a signal.
+/// Maximum wait for output after a signal.
 pub const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time that a process has to end after SIGTERM.
+/// Time for a process to end after SIGTERM before it is killed.
 pub const END_GRACE: Duration = Duration::from_secs(2);
 
-/// Longest wait for the first process's check of the deployment, before the other processes start.
+/// Maximum wait for the first process's check of the deployment, before the other processes start.
 const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval between two looks at whether it has ended.
+/// Interval for checking whether it has ended.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 
-/// When the loop ends the processes that still run.
+/// The limits at which the loop ends the processes that still run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Limits {
-    /// Seconds after the beginning.
+    /// Seconds after the start of the run.
     pub until_s: Option<f64>,
     /// Seconds after the first failure.
     pub grace_s: Option<f64>,
-    /// A variable for the first process, which makes it check the whole deployment. The other processes start when it has
-    /// read which process it is; if it ends before, they do not start.
+    /// Environment variable for the first process, which makes it check the whole deployment. The other processes
+    /// start once it has read which process it is; if it ends before, they do not start.
     pub first: Option<(String, String)>,
-    /// Whether to tell which processes still run after a failure.
+    /// Whether to print which processes still run after a failure.
     pub tells: bool,
-    /// How.
+    /// Output format.
     pub telling: Telling,
 }
 
-/// At most this many running processes are named.
+/// Maximum number of running processes that are named.
 const LABELS_TOLD: usize = 8;
 
-/// Runs all processes; returns the first status that is not 0, in the order of the ends. `command` prepares a process, and
-/// `other_ended` is called for children that are not of the deployment.
+/// Runs all processes. Returns the first status that is not 0, in the order in which the processes ended. `command`
+/// prepares a process, and `other_ended` is called for children that do not belong to the deployment.
 ///
 /// # Errors
 /// If a process cannot be started, or waiting for processes fails. Running processes then end with this one.
@@ -78,7 +78,7 @@ pub fn run(
     run_within(deployed, &Limits::default(), command, other_ended)
 }
 
-/// As [`run`], with limits.
+/// Like [`run`], with limits.
 ///
 /// # Errors
 /// As [`run`].
@@ -91,7 +91,7 @@ pub fn run_within(
     run_changing(deployed, limits, command, other_ended, &mut changes::Unchanged)
 }
 
-/// As [`run_within`], with what `changes` decides.
+/// Like [`run_within`], with the decisions of `changes`.
 ///
 /// # Errors
 /// As [`run`], and those of `changes`.
@@ -152,9 +152,9 @@ pub fn run_changing(
 struct Running {
     deployed: Rc<Deployed>,
     was_killed: bool,
-    /// When it gets the next signal, as it is not needed any more.
+    /// Time of its next signal, if it is no longer needed.
     ends_at: Option<Instant>,
-    /// It had SIGTERM for that.
+    /// True if it got SIGTERM for that reason.
     was_told: bool,
 }
 
@@ -162,21 +162,21 @@ struct Fleet<'a> {
     limits: &'a Limits,
     began: Instant,
     has_started: bool,
-    /// The first process and its start, while the others wait for its check.
+    /// The first process and its start time, while the others wait for its check.
     first: Option<(Rc<Deployed>, Instant)>,
     /// Time of SIGTERM for all processes, after a failure.
     failed_at: Option<Instant>,
-    /// Time of SIGKILL for processes that had SIGTERM.
+    /// Time of SIGKILL for processes that got SIGTERM.
     kill_at: Option<Instant>,
-    /// Processes that have not started, the next at the end.
+    /// Processes that have not started, the next one last.
     waiting: Vec<Rc<Deployed>>,
-    /// Processes that start once no other of their label runs.
+    /// Processes that start once no other process with their label runs.
     held: Vec<Rc<Deployed>>,
-    /// Running processes by process identifier.
+    /// Running processes by pid.
     running: BTreeMap<i32, Running>,
     status: u8,
     was_signalled: bool,
-    /// A copy in each thread that copies output; it is disconnected when all are done.
+    /// A sender clone is in each thread that copies output; the channel is disconnected when all threads are done.
     copying: Sender<()>,
     copied: Receiver<()>,
 }
@@ -185,7 +185,7 @@ impl<'a> Fleet<'a> {
     fn new(deployed: &[Deployed], limits: &'a Limits) -> Fleet<'a> {
         let lives = |one: &&Deployed| one.kill_s.is_none_or(|kill_s| kill_s > one.start_s);
         let mut waiting: Vec<Rc<Deployed>> = deployed.iter().filter(lives).cloned().map(Rc::new).collect();
-        // Processes with one start time start in the order of the file.
+        // Processes with the same start time start in the order of the file.
         waiting.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
         waiting.reverse();
         let (copying, copied) = channel();
@@ -223,7 +223,7 @@ impl<'a> Fleet<'a> {
         self.kill(|_| true);
     }
 
-    /// Starts the clock when the first process has checked the deployment, or takes too long.
+    /// Starts the clock once the first process has checked the deployment, or takes too long.
     fn let_others_start(&mut self) {
         if let Some((first, since)) = self.first.clone()
             && (first.asked.exists() || since.elapsed() >= FIRST_CHECK_TIMEOUT)
@@ -231,8 +231,8 @@ impl<'a> Fleet<'a> {
             if !first.asked.exists() {
                 let (label, waited_s) = (&first.launch.label, FIRST_CHECK_TIMEOUT.as_secs());
                 self.limits.telling.message(&format!(
-                    "{label} has not asked for its function within {waited_s} s: the others start without the deployment having \
-                     been checked"
+                    "{label} has not asked which process it is within {waited_s} s: the others start although the \
+                     deployment was not checked"
                 ));
             }
             self.first = None;
@@ -240,14 +240,14 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// When all processes get SIGTERM, and why.
+    /// Returns when all processes get SIGTERM, and why.
     fn end_at(&self) -> Option<(Instant, &'static str)> {
         let until = self.limits.until_s.map(|seconds| (self.at(seconds), "at the end of --until"));
         let failed = self.failed_at.map(|at| (at, "after the failure"));
         until.into_iter().chain(failed).min_by_key(|(at, _)| *at).filter(|_| self.kill_at.is_none())
     }
 
-    /// Sends SIGTERM to running processes when a limit is reached, and kills those that go on.
+    /// Sends SIGTERM to running processes when a limit is reached, and kills those that keep running.
     fn end_due(&mut self) {
         let now = Instant::now();
         if self.kill_at.is_some_and(|at| at <= now) {
@@ -266,7 +266,7 @@ impl<'a> Fleet<'a> {
         self.signal(Signal::TERM, |_| true);
     }
 
-    /// Ends processes that are not needed any more, and have had their time.
+    /// Ends processes that are no longer needed and whose time has run out.
     fn end_unneeded(&mut self, changes: &dyn Changes) {
         let now = Instant::now();
         for (pid, running) in self.running.iter_mut().filter(|(_, running)| !running.was_killed) {
@@ -279,9 +279,9 @@ impl<'a> Fleet<'a> {
             let signal = if running.was_told { Signal::KILL } else { Signal::TERM };
             if !running.was_told {
                 let label = &running.deployed.launch.label;
-                self.limits
-                    .telling
-                    .message(&format!("{label} has left and has not ended: it is ended now, as others wait for that"));
+                self.limits.telling.message(&format!(
+                    "{label} has left and has not ended: it is ended now, because others wait for its end"
+                ));
             }
             running.ends_at = (!running.was_told).then_some(now + END_GRACE);
             running.was_told = true;
@@ -289,7 +289,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// The processes that have not ended, in words.
+    /// Lists the processes that have not ended, for a message.
     fn still_running(&self) -> String {
         let runs = self.running.values().map(|running| running.deployed.launch.label.clone());
         let waits = self.waiting.iter().rev().map(|next| format!("{} (not started yet)", next.launch.label));
@@ -319,13 +319,13 @@ impl<'a> Fleet<'a> {
 
     fn signal(&self, signal: Signal, is_it: impl Fn(&Running) -> bool) {
         for (pid, _) in self.running.iter().filter(|(_, running)| is_it(running)) {
-            // Only this loop waits for the process: even if it has ended, no other process has its number.
+            // Only this loop waits for the process: even if it has ended, its pid is not reused.
             let pid = Pid::from_raw(*pid).expect("it was a child's");
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// These start as soon as none of their label runs, unless the run ends.
+    /// Queues processes that start as soon as none with their label runs, unless the run ends.
     fn add(&mut self, more: Vec<Deployed>) {
         self.held.extend(more.into_iter().map(Rc::new));
         if self.was_signalled {
@@ -348,7 +348,7 @@ impl<'a> Fleet<'a> {
     fn start(&mut self, deployed: Rc<Deployed>, mut command: Command) -> Result<(), Error> {
         if let Some((name, value)) = &self.limits.first {
             if self.has_started {
-                // This process may be of another deployment.
+                // This process may belong to another deployment.
                 command.env_remove(name);
             } else {
                 command.env(name, value);
@@ -370,7 +370,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Line by line, or part by part, each with its label.
+    /// Copies output line by line, or in parts, each with the label.
     fn copy(&self, from: impl Read + Send + 'static, label: &str, is_error: bool) {
         let (label, copying, telling) = (label.to_string(), self.copying.clone(), self.limits.telling);
         thread::spawn(move || {
@@ -390,7 +390,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn ended(&mut self, running: &Running, status: WaitStatus) {
-        // It may have made its file and ended since the last look.
+        // The process may have created its file and ended since the last check.
         if self.first.as_ref().is_some_and(|(first, _)| first.asked.exists()) {
             self.let_others_start();
         }
@@ -417,7 +417,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// After a failure: prints the processes that still run, and gives them some time.
+    /// Handles a failure: prints the processes that still run, and gives them some time.
     fn failed(&mut self, before_all: bool) {
         if before_all && !self.waiting.is_empty() {
             self.limits.telling.message("nothing else was started");
@@ -449,10 +449,10 @@ impl<'a> Fleet<'a> {
         start.into_iter().chain(kills).chain(unneeded).chain(ends).min()
     }
 
-    /// Prints the rest of the output when all processes have ended.
+    /// Prints the rest of the output once all processes have ended.
     fn finish(self) -> u8 {
         drop(self.copying);
-        // Nothing is sent: both ways wait until the last thread has ended.
+        // Nothing is ever sent: both calls wait until the last thread has ended.
         let _ = match self.was_signalled {
             true => self.copied.recv_timeout(OUTPUT_TIMEOUT).ok(),
             false => self.copied.recv().ok(),

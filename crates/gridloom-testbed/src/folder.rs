@@ -1,16 +1,16 @@
-//! Folders of running testbeds, by which other commands find them.
+//! Folders of running testbeds, through which other commands find them.
 //!
 //! ```text
 //!  $XDG_RUNTIME_DIR or /tmp
-//!    gridloom-testbed-UID/      for this user only; there as long as a testbed is
-//!      .lock                    held while folders are made, removed, or looked at
-//!      NAME/                    locked by the keeper of that testbed, as long as it lives
+//!    gridloom-testbed-UID/      for this user only; exists as long as a testbed does
+//!      .lock                    locked while folders are created, removed, or listed
+//!      NAME/                    locked by the keeper of that testbed, as long as it runs
 //!        lock  groups  spec.json  hosts  control  report.json
 //! ```
 //!
-//! **Invariants:** a process that holds the lock of all folders sees each folder finished: locked by its keeper, or without one.
-//! A keeper makes its folder itself, so that it exists before what it has to remove; a control group is noted there
-//! before it is made.
+//! **Invariants:** a process that holds the lock of all folders sees each folder in a finished state: locked by its
+//! keeper, or without one. A keeper creates its folder itself, so that the folder exists before anything that the
+//! keeper has to remove; a control group is recorded there before it is created.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,35 +25,35 @@ use crate::error::Error;
 
 /// File names in a testbed's folder.
 pub const SPEC: &str = "spec.json";
-/// Names and addresses of the hosts, as `/etc/hosts` has them.
+/// Names and addresses of the hosts, in the format of `/etc/hosts`.
 pub const HOSTS: &str = "hosts";
 /// The control socket.
 pub const CONTROL: &str = "control";
-/// Folder of the sockets of its nodes.
+/// Folder of the sockets of the testbed's nodes.
 pub const SOCKETS: &str = "sockets";
 /// The testbed's report, once it has ended.
 pub const REPORT: &str = "report.json";
-/// Control groups of the testbed, a line each, so that a later version finds them too.
+/// List of the testbed's control groups, one per line, so that a later version finds them too.
 pub const GROUPS: &str = "groups";
 const LOCK: &str = "lock";
-/// The lock of all folders, in the folder that has them.
+/// Name of the lock of all folders, in their common folder.
 const LOCK_OF_ALL: &str = ".lock";
-/// Longest wait for the processes of a control group to end; the next testbed removes what is left.
+/// Maximum wait for the processes of a control group to end; the next testbed removes what is left.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A testbed's folder, locked; removed when dropped, with the control groups that it lists.
+/// A testbed's locked folder. Dropping it removes it, together with the control groups that it lists.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// `None` in a copy of the process that has it.
+    /// `None` in a copy of the process that holds it.
     lock: Option<OwnedFd>,
 }
 
 impl Folder {
-    /// Makes the folder of a new testbed, and removes those that ended without doing so.
+    /// Creates the folder of a new testbed, and removes those of testbeds that ended without removing theirs.
     ///
     /// # Errors
-    /// If a testbed of that name runs, or the folder cannot be made.
+    /// If a testbed of this name is running, or the folder cannot be created.
     pub fn new(name: &str) -> Result<Folder, Error> {
         let path = path_of(name)?;
         let of_all = OfAll::made()?;
@@ -82,7 +82,7 @@ impl Folder {
         &self.path
     }
 
-    /// In a copy of this process: the folder and its lock are the original's. Where it is.
+    /// Gives up the folder in a copy of this process, since folder and lock belong to the original. Returns its path.
     pub fn leave(mut self) -> PathBuf {
         drop(self.lock.take());
         std::mem::take(&mut self.path)
@@ -93,7 +93,7 @@ impl Drop for Folder {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
             remove_groups(&self.path);
-            // Without the lock, at worst another process removes them at the same time.
+            // If locking fails, at worst another process removes the files at the same time.
             let _of_all = self.path.parent().map(OfAll::existing);
             remove_files(&self.path);
         }
@@ -106,31 +106,31 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
     Ok(lock.into())
 }
 
-/// Where the testbed of that name is kept.
+/// Returns the path of the testbed of this name.
 ///
 /// # Errors
-/// If it is no name for one.
+/// If the name is invalid.
 pub fn path_of(name: &str) -> Result<PathBuf, Error> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
-        return Err(Error::Usage(format!("'{name}' is no name for a testbed: use letters, digits, '-' and '_'")));
+        return Err(Error::Usage(format!("'{name}' is not a valid testbed name: use letters, digits, '-' and '_'")));
     }
     Ok(base().join(name))
 }
 
-/// Notes a control group in the folder of its testbed before it is made, so that the end of the testbed removes it.
+/// Records a control group in the folder of its testbed before it is created, so that the end of the testbed removes it.
 ///
 /// # Errors
-/// If that cannot be written down.
+/// If it cannot be recorded.
 pub fn note_group(path: &Path, group: &Path) -> io::Result<()> {
     let mut groups = File::options().create(true).append(true).open(path.join(GROUPS))?;
     groups.write_all(format!("{}\n", group.display()).as_bytes())
 }
 
-/// The folder of the running testbed of that name, or of the only one.
+/// Returns the folder of the running testbed of this name, or of the only one.
 ///
 /// # Errors
-/// If there is none, or there are several to choose from.
+/// If there is none, or several match.
 pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
     let running: Vec<PathBuf> = match OfAll::existing(&base())? {
         Some(of_all) => all(&of_all.base)?.into_iter().filter(|(_, runs)| *runs).map(|(path, _)| path).collect(),
@@ -149,7 +149,7 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
     }
 }
 
-/// Removes a testbed's folder, and the control groups that it lists, if its keeper was killed.
+/// Removes the folder of a testbed whose keeper was killed, and the control groups that it lists.
 pub fn remove_orphan(path: &Path) {
     // The next testbed removes what cannot be removed now.
     let Some(Ok(Some(_of_all))) = path.parent().map(OfAll::existing) else { return };
@@ -166,7 +166,7 @@ fn remove_all_of(path: &Path) {
 fn remove_groups(path: &Path) {
     let groups = fs::read_to_string(path.join(GROUPS)).unwrap_or_default();
     for group in groups.lines() {
-        // Its processes are dead or dying; the kernel reports busy until the last has gone.
+        // Its processes are dead or dying; the kernel reports "busy" until the last one is gone.
         let deadline = Instant::now() + REMOVAL_TIMEOUT;
         while fs::remove_dir(group).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
             && Instant::now() < deadline
@@ -181,18 +181,18 @@ fn remove_files(path: &Path) {
     if groups.lines().any(|group| Path::new(group).exists()) {
         return;
     }
-    // At worst a folder of this user's is left; the next testbed tries again.
+    // At worst a folder of this user is left; the next testbed tries again.
     let _ = fs::remove_dir_all(path);
 }
 
-/// The folder of all testbeds, locked. Dropping it unlocks it, and removes it if it is empty.
+/// The locked folder of all testbeds. Dropping it unlocks it, and removes it if it is empty.
 struct OfAll {
     base: PathBuf,
     lock: File,
 }
 
 impl OfAll {
-    /// Made where there is none.
+    /// Locks the folder, creating it if needed.
     fn made() -> Result<OfAll, Error> {
         loop {
             make_base()?;
@@ -203,7 +203,7 @@ impl OfAll {
         }
     }
 
-    /// `None` if no testbed is there.
+    /// Locks the existing folder. Returns `None` if there is no testbed.
     fn existing(base: &Path) -> Result<Option<OfAll>, Error> {
         fn failed<E: Into<io::Error>>(error: E) -> Error {
             Error::system("the lock of all testbeds")(error)
@@ -218,7 +218,7 @@ impl OfAll {
                 Err(error) => return Err(failed(error)),
             };
             flock(&file, FlockOperation::LockExclusive).map_err(failed)?;
-            // The former holder may have removed the folder, and another process made a new one.
+            // The former holder may have removed the folder, and another process created a new one.
             let number = file.metadata().map_err(failed)?.ino();
             if fs::metadata(base.join(LOCK_OF_ALL)).is_ok_and(|facts| facts.ino() == number) {
                 return Ok(Some(OfAll { base: base.to_path_buf(), lock: file }));
@@ -238,7 +238,7 @@ impl Drop for OfAll {
     }
 }
 
-/// All folders, and whether the keeper of each is alive.
+/// Returns all folders, and whether the keeper of each is running.
 fn all(base: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(base).map_err(Error::system(base.display().to_string()))?.flatten() {
@@ -269,7 +269,7 @@ fn make_base() -> Result<(), Error> {
     }
 }
 
-/// Whether the folder is there, and no other user can have written to it.
+/// Reports whether the folder exists, and fails if another user can have written to it.
 fn check_base(path: &Path) -> Result<bool, Error> {
     let facts = match fs::symlink_metadata(path) {
         Ok(facts) => facts,
@@ -277,15 +277,15 @@ fn check_base(path: &Path) -> Result<bool, Error> {
         Err(error) => return Err(Error::system(path.display().to_string())(error)),
     };
     if !facts.is_dir() || facts.uid() != rustix::process::geteuid().as_raw() || facts.mode() & 0o077 != 0 {
-        return Err(Error::Forbidden(format!("{} is not a folder of this user's alone; remove it", path.display())));
+        return Err(Error::Forbidden(format!("{} is not a private folder of this user; remove it", path.display())));
     }
     Ok(true)
 }
 
-/// Waits until the testbed of that folder has ended, and nothing of it is left.
+/// Waits until the testbed of this folder has ended and everything of it is removed.
 ///
 /// # Errors
-/// If the system does not let it wait.
+/// If the system cannot wait for the lock.
 pub fn await_end(path: &Path) -> Result<(), Error> {
     match File::open(path.join(LOCK)) {
         Ok(lock) => flock(&lock, FlockOperation::LockShared).map_err(Error::system("the testbed's end")),

@@ -1,10 +1,10 @@
-//! The forwarder: one thread that is the whole network.
+//! The forwarder: one thread that emulates the whole network.
 //!
-//! It takes every packet that a host sends, lets the model carry it, and gives it to its destination when its time has
-//! come. A packet's time starts when the kernel had it, not when this thread came to read it, so that a late wake-up
-//! costs nothing as long as the way is longer than that. For the last moment before a packet is due it spins.
+//! It reads every packet that a host sends, passes it through the model, and delivers it to its destination when it is
+//! due. A packet's time starts when the kernel received it, not when this thread reads it, so that a late wake-up has
+//! no effect as long as the path takes longer than that. In the last moment before a packet is due, the thread spins.
 //!
-//! **Limits:** packets that this thread cannot carry in time are late or lost, and counted: a run with
+//! **Limits:** packets that this thread cannot forward in time are late or lost, and counted: a run with
 //! [`Traffic::is_late`] measures this machine more than the platform.
 
 use std::io;
@@ -21,56 +21,56 @@ use crate::model::Ns;
 use crate::model::network::{Delivery, Network};
 use crate::packet;
 
-/// For waits shorter than this, spinning is more exact than sleeping.
+/// For waits shorter than this, spinning is more precise than sleeping.
 const SPIN_NS: Ns = 40_000.0;
-/// Packets read from one host before others and the clock are looked at again.
+/// Maximum number of packets read from one host before other hosts and the clock are checked again.
 const BATCH: usize = 32;
-/// A packet that is handed over this much after its time is late.
+/// A packet delivered this much after its due time counts as late.
 pub const LATE_NS: Ns = 1e6;
-/// A run in which more than this part of all packets were late or lost was limited by the machine.
+/// Fraction of late or lost packets above which a run was limited by the machine.
 pub const LATE_PART_MAX: f64 = 0.01;
-/// Fewer late packets say nothing about a run.
+/// Minimum number of late packets: fewer say nothing about a run.
 const LATE_MIN: u64 = 20;
-/// Buffers kept for reuse.
+/// Maximum number of buffers kept for reuse.
 const BUFFERS_KEPT: usize = 4096;
 
 /// A packet with its offload header.
 pub type Buffer = Vec<u8>;
 
-/// The forwarder's traffic so far.
+/// Traffic counters of the forwarder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Packets (trains of a flow count once) handed over.
+    /// Delivered packets (a train of a flow counts once).
     pub delivered: u64,
-    /// Packets that came faster than they were read, or that a host had no room for.
+    /// Packets that arrived faster than they were read, or for which a host had no room.
     pub lost: u64,
-    /// Packets handed over more than a millisecond late.
+    /// Packets delivered more than a millisecond late.
     pub late: u64,
-    /// The latest of all, microseconds.
+    /// Maximum lateness, in microseconds.
     pub late_us_max: f64,
-    /// How late they were on average, microseconds.
+    /// Mean lateness, in microseconds.
     pub late_us_mean: f64,
-    /// Processor time of the forwarder, seconds.
+    /// Processor time of the forwarder, in seconds.
     pub processor_s: f64,
-    /// Since the testbed started, seconds.
+    /// Time since the testbed started, in seconds.
     pub elapsed_s: f64,
 }
 
 impl Traffic {
-    /// Whether the machine, not the platform, was the limit.
+    /// Reports whether the machine, not the platform, was the limit.
     pub fn is_late(&self) -> bool {
         let bad = self.late + self.lost;
         bad > LATE_MIN && bad as f64 > LATE_PART_MAX * self.delivered as f64
     }
 }
 
-/// The network and its counters, for the threads that steer and report while the forwarder runs.
+/// The network and its counters, shared with the threads that control and report while the forwarder runs.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<State>>);
 
 /// The state behind [`Shared`].
 pub struct State {
-    /// Links, routes, packets under way.
+    /// Links, routes, packets in flight.
     pub network: Network<Buffer>,
     /// Counters of the traffic so far.
     pub traffic: Traffic,
@@ -78,28 +78,28 @@ pub struct State {
 }
 
 impl State {
-    /// Counted so far. The forwarder does not look at the clock as long as nothing is sent.
+    /// Returns the current counters. The forwarder does not read the clock while nothing is sent.
     pub fn traffic_now(&self) -> Traffic {
         Traffic { elapsed_s: self.began.elapsed().as_secs_f64(), ..self.traffic }
     }
 }
 
 impl Shared {
-    /// An idle network.
+    /// Wraps an idle network.
     pub fn new(network: Network<Buffer>) -> Shared {
         Shared(Arc::new(Mutex::new(State { network, traffic: Traffic::default(), began: Instant::now() })))
     }
 
-    /// The state; the forwarder waits meanwhile.
+    /// Locks the state; the forwarder waits meanwhile.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no panic while held")
     }
 }
 
-/// Reads, carries and hands over until the process ends. `rings` and `addresses` by host.
+/// Reads, forwards and delivers packets until the process ends. `rings` and `addresses` are indexed by host.
 ///
 /// # Errors
-/// If the system cannot wait for packets any more.
+/// If the system can no longer wait for packets.
 pub fn run(shared: &Shared, mut rings: Vec<PacketRing>, addresses: &[Ipv4Addr]) -> io::Result<()> {
     // The kernel may otherwise wake a thread 50 microseconds late to save power.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -125,7 +125,7 @@ pub fn run(shared: &Shared, mut rings: Vec<PacketRing>, addresses: &[Ipv4Addr]) 
                     Some((at, dst, parsed.train, buffer))
                 });
                 let Some(packet) = received else { break };
-                // Broadcasts and the like have no receiver here.
+                // Broadcasts and similar packets have no receiver here.
                 if let Some((at, dst, train, buffer)) = packet {
                     network.offer(at, host, dst, train, buffer);
                 }
@@ -177,7 +177,7 @@ pub fn run(shared: &Shared, mut rings: Vec<PacketRing>, addresses: &[Ipv4Addr]) 
     }
 }
 
-/// Nanoseconds since the start, and how the kernel's time stamps, which are times of day, are put on that scale.
+/// A clock of nanoseconds since the start, which also converts the kernel's time stamps (times of day) to that scale.
 struct Clock {
     start_ns: i128,
 }
@@ -191,7 +191,7 @@ impl Clock {
         (nanoseconds(ClockId::Monotonic) - self.start_ns) as Ns
     }
 
-    /// To be subtracted from a time of day. Asked for again and again, since that clock may be set.
+    /// Returns the offset to subtract from a time of day. Computed again each time, because that clock may be set.
     fn offset(&self) -> i128 {
         nanoseconds(ClockId::Realtime) - nanoseconds(ClockId::Monotonic) + self.start_ns
     }

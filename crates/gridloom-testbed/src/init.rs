@@ -28,31 +28,31 @@ use crate::report::Report;
 use crate::spec::{Launch, Quota, Spec, read_platform};
 use crate::{fleet, folder};
 
-/// Says on the channel that all services are ready.
+/// Byte sent on the channel when all services are ready.
 pub const READY: u8 = b'r';
-/// Tells a program on which host of a testbed it runs.
+/// Environment variable with the host of a testbed on which a program runs.
 pub const HOST_VARIABLE: &str = "GRIDLOOM_TESTBED_HOST";
-/// Names the folder where nodes keep their sockets.
+/// Environment variable with the folder of the nodes' sockets.
 const SOCKETS_VARIABLE: &str = "GRIDLOOM_SOCKETS";
 
-/// State that the threads of the first process share.
+/// State shared by the threads of the first process.
 struct World {
     topology: Topology,
     hosts: Vec<HostNetwork>,
     shared: Shared,
-    /// Environment of programs on the hosts.
+    /// Environment variables of programs on the hosts.
     environment: Vec<(String, String)>,
     quotas: Vec<Quota>,
     /// Factors of the quotas: as requested, and by the platform's profiles.
     scales: Mutex<Vec<(f64, f64)>>,
     has_grid: bool,
     processors: Mutex<Option<Watch>>,
-    /// Its process identifier; the deployment's processes are ended by signals to this process itself.
+    /// Pid of the program. The processes of a deployment are ended by signals to this process itself.
     program: OnceLock<Pid>,
     has_program: bool,
 }
 
-/// Builds and runs the testbed of that folder.
+/// Builds and runs the testbed of this folder.
 ///
 /// # Errors
 /// If it cannot be built, or a service does not start.
@@ -71,7 +71,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         UnixListener::bind(folder_path.join(folder::CONTROL)).map_err(Error::system("the control socket"))?;
     mounts(folder_path, &topology)?;
     let (hosts, rings) = hosts::build(&topology)?;
-    // Sockets of nodes go with the testbed.
+    // The nodes' sockets are removed with the testbed.
     let sockets = (SOCKETS_VARIABLE.to_string(), folder_path.join(folder::SOCKETS).display().to_string());
     let shared = Shared::new(topology.network());
     let addresses: Vec<Ipv4Addr> = hosts.iter().map(|host| host.address).collect();
@@ -118,7 +118,8 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         world.write_report(folder_path);
         return Ok(ExitCode::from(status));
     }
-    // Before the program starts: what it prints may have an interrupt sent to the tool, which is then the program's.
+    // Sent before the program starts: its output may cause an interrupt to be sent to the tool, and that interrupt is
+    // meant for the program.
     channel.write_all(&[READY]).map_err(Error::system("the tool"))?;
     let program = spec.program.as_ref().map(|program| world.start(program, false)).transpose()?;
     let program = program.map(|child| Pid::from_child(&child));
@@ -135,7 +136,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
             }
             Ok(Some((pid, status))) => tell(pid, status),
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            // No process is left: nothing but a request can end it.
+            // No process is left: only a request can end the testbed.
             Err(rustix::io::Errno::CHILD) => loop {
                 std::thread::park();
             },
@@ -158,20 +159,20 @@ impl World {
             command.envs(self.environment_on(launch.host));
         } else {
             command.envs(self.environment.iter().filter(|(name, _)| name == SOCKETS_VARIABLE).cloned());
-            // An interrupt at the terminal is for the program.
+            // An interrupt at the terminal is meant for the program.
             command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         }
         let namespace = host.namespace.try_clone().map_err(Error::system("a host's namespace"))?;
         let name = self.topology.hosts[launch.host].clone();
         sys::before_exec(&mut command, move || {
-            // Signals that this process blocks are not blocked in its children.
+            // Signals that this process blocks must not be blocked in its children.
             sys::free_signals();
             join(&namespace, &name)
         });
         Ok(command)
     }
 
-    /// Environment of programs on that host.
+    /// Returns the environment variables of programs on this host.
     fn environment_on(&self, host: usize) -> Vec<(String, String)> {
         let own = (HOST_VARIABLE.to_string(), self.topology.hosts[host].clone());
         self.environment.iter().cloned().chain([own]).collect()
@@ -213,21 +214,21 @@ impl World {
         let Some(place) = self.quotas.iter().position(|quota| quota.host == index) else {
             return Err(match (self.has_grid, self.quotas.is_empty()) {
                 (false, _) => format!(
-                    "the speed of host '{host}' is not emulated: that is done for the calls of servers, of which there are none; \
-                     start the testbed with a grid (without --no-grid) and with --speeds quota"
+                    "the speed of host '{host}' is not emulated: speeds are emulated only for calls on servers, and \
+                     there are none; start the testbed with a grid (without --no-grid) and with --speeds quota"
                 ),
                 (true, true) => format!(
-                    "host '{host}' has no quota of processor time that could be changed: speeds are emulated otherwise here, \
-                     or not at all; start the testbed with --speeds quota, which needs a user who may make control groups"
+                    "host '{host}' has no quota of processor time: speeds are emulated in another way here, or not \
+                     at all; start the testbed with --speeds quota, which needs a user who may create control groups"
                 ),
-                (true, false) => format!("host '{host}' has no server, whose calls could be slowed down"),
+                (true, false) => format!("host '{host}' has no server whose calls could be slowed down"),
             });
         };
         self.scale(place, |scales| scales.0 = factor).map_err(|why| format!("the quota of host '{host}': {why}"))?;
         Ok(Answer::Done(format!("host {host} computes at {factor} times its speed")))
     }
 
-    /// Changes a factor of a quota, and so the quota.
+    /// Changes a factor of a quota, and applies the new quota.
     fn scale(&self, place: usize, change: impl FnOnce(&mut (f64, f64))) -> Result<(), String> {
         let quota = &self.quotas[place];
         let mut scales = self.scales.lock().expect("no panic while held");
@@ -236,14 +237,14 @@ impl World {
         let cores = quota.cores * changed.0 * changed.1;
         if changed.1 > 0.0 && cores < groups::CORES_MIN {
             let least = groups::CORES_MIN / quota.cores;
-            return Err(format!("it cannot be less than {least:.2e} of the host's speed here"));
+            return Err(format!("the minimum here is {least:.2e} of the host's speed"));
         }
         groups::set(&quota.group, cores.max(groups::CORES_MIN)).map_err(|error| error.to_string())?;
         scales[place] = changed;
         Ok(())
     }
 
-    /// Starts to follow the profiles and to watch the processors.
+    /// Starts following the profiles and observing the processors.
     fn is_up(self: &Arc<Self>, course: Course) {
         let watched = self.clone();
         *self.processors.lock().expect("no panic while held") = Some(Watch::new(&self.quotas));
@@ -278,17 +279,18 @@ impl World {
         }
     }
 
-    /// Passes a signal on, after the answer: an interrupt to all that a terminal would interrupt, unless it came from one.
+    /// Passes a signal on, after replying: an interrupt goes to all processes that a terminal would interrupt, unless
+    /// it came from a terminal.
     fn tell(&self, signal: i32) -> Reply {
         let Some(known) = Signal::from_named_raw(signal) else {
             return Answer::Refused(format!("no signal {signal}")).into();
         };
-        // A program that is being started has started in a moment, or the testbed ends.
+        // If the program is just being started, it will have started in a moment, or the testbed ends.
         let program = self.has_program.then(|| *self.program.wait());
         let was_alone = signal != Signal::INT.as_raw() || program.is_none() || !sys::take_interrupt();
         let pass_on = move || {
             let told = program.map_or_else(|| vec![rustix::process::getpid()], with_its_group);
-            // They may have ended meanwhile.
+            // The processes may have ended meanwhile.
             for pid in told {
                 let _ = kill_process(pid, known);
             }
@@ -297,14 +299,14 @@ impl World {
         Reply { answer: Answer::Told { was_alone }, namespaces: Vec::new(), then }
     }
 
-    /// Its number.
+    /// Returns the host's number.
     fn host(&self, host: &str) -> Result<usize, String> {
         let known = || self.topology.hosts.join(", ");
         let found = self.topology.hosts.iter().position(|name| name == host);
         found.ok_or_else(|| format!("no host '{host}'; there are {}", known()))
     }
 
-    /// The host's number, and its namespaces.
+    /// Returns the host's number and its namespaces.
     fn namespaces(&self, host: &str) -> Result<(usize, Vec<OwnedFd>), Error> {
         let index = self.host(host).map_err(Error::Usage)?;
         let failed = || Error::system("the testbed's namespaces");
@@ -332,12 +334,12 @@ impl World {
     }
 }
 
-/// The program, and what it has started that a terminal would interrupt with it: they are in the tool's group of
-/// processes, as nothing else inside but this process.
+/// Returns the program, and the processes started by it that a terminal would interrupt with it: these are in the
+/// tool's process group, in which nothing else inside is except this process.
 fn with_its_group(program: Pid) -> Vec<Pid> {
     let group = sys::group_of(program.as_raw_pid());
     let is_own = fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == "1");
-    // Where the box has no processes of its own in /proc, its numbers mean others.
+    // If the box has no `/proc` of its own, the pids there are those of other processes.
     let entries = is_own.then(|| fs::read_dir("/proc").ok()).flatten().into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let others = numbers.filter(|pid| *pid != 1 && sys::group_of(*pid) == group).filter_map(Pid::from_raw);
@@ -346,30 +348,30 @@ fn with_its_group(program: Pid) -> Vec<Pid> {
     all
 }
 
-/// In a process that is to be on a host: into its network, under its name.
+/// Moves a process to a host: into its network, under its name.
 ///
 /// # Errors
-/// If the kernel refuses.
+/// If a system call fails.
 pub fn join(namespace: &OwnedFd, name: &str) -> std::io::Result<()> {
     hosts::enter(namespace.as_fd())?;
-    // The forwarder goes first: it is the network, and costs the others little.
+    // The forwarder has priority: it is the network, and takes little time from the others.
     rustix::process::nice(NICE)?;
     sys::unshare(UnshareFlags::NEWUTS)?;
     let name = name.as_bytes();
     Ok(rustix::system::sethostname(&name[..name.len().min(HOST_NAME_BYTES_MAX)])?)
 }
 
-/// Niceness of the processes on hosts, so that the forwarder comes first.
+/// Niceness of the processes on hosts, which gives the forwarder priority.
 const NICE: i32 = 10;
-/// The kernel's own limit.
+/// Maximum length of a host name, the kernel's own limit.
 const HOST_NAME_BYTES_MAX: usize = 64;
 
-/// A mount table of the box's own: its processes in `/proc`, its hosts in `/etc/hosts`.
+/// Sets up the box's own mount table: its processes in `/proc`, its hosts in `/etc/hosts`.
 fn mounts(folder_path: &Path, topology: &Topology) -> Result<(), Error> {
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-    mount_change("/", private).map_err(Error::system("a mount table of its own"))?;
+    mount_change("/", private).map_err(Error::system("a private mount table"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    // In some containers it is forbidden; then process numbers in /proc are those outside, which nothing here needs.
+    // In some containers this is forbidden; then the pids in /proc are those outside, which nothing here needs.
     let _ = mount("proc", "/proc", "proc", flags, None);
     let mut text = String::from("127.0.0.1 localhost\n");
     for (index, name) in topology.hosts.iter().enumerate() {
@@ -377,12 +379,12 @@ fn mounts(folder_path: &Path, topology: &Topology) -> Result<(), Error> {
     }
     let file = folder_path.join(folder::HOSTS);
     fs::write(&file, text).map_err(Error::system("the list of hosts"))?;
-    // A system without that file has nothing to put it over; addresses work all the same.
+    // A system without that file has nothing to mount over; addresses work all the same.
     let _ = mount_bind(&file, "/etc/hosts");
     Ok(())
 }
 
-/// Waits until a service is ready: it prints its first line then.
+/// Waits until a service is ready, which it reports by printing its first line.
 fn await_ready(mut child: Child, label: &str) -> Result<(), Error> {
     let mut output = BufReader::new(child.stdout.take().expect("its output is piped"));
     let mut line = String::new();
@@ -390,7 +392,7 @@ fn await_ready(mut child: Child, label: &str) -> Result<(), Error> {
     if line.is_empty() {
         return Err(Error::Usage(format!("{label} did not start; see its message above")));
     }
-    // Further output is read, so that the service never waits for a reader.
+    // Keep reading its output, so that the service never blocks on a full pipe.
     std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
     Ok(())
 }

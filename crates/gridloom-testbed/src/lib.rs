@@ -8,21 +8,21 @@
 //!            └─ host c ── veth cable ┘
 //! ```
 //!
-//! | where | what |
+//! | module | content |
 //! |---|---|
 //! | [`model`] | links, queues, routes in virtual time: pure, tested exactly |
-//! | [`kernel`] | interfaces, packet rings, namespaces, control groups; the only `unsafe` is `kernel/sys.rs` |
-//! | [`forwarder`] | one thread between the two |
+//! | [`kernel`] | interfaces, packet rings, namespaces, control groups; the only `unsafe` is in `kernel/sys.rs` |
+//! | [`forwarder`] | the thread that connects the two |
 //! | [`enclosure`], [`init`] | the box's processes; nothing outlives the tool |
 //! | [`profiles`], [`processors`] | changes by the platform's profiles; whether the machine's processors were the limit |
 //! | [`ending`], [`signals`] | interrupts and requests to end |
 //! | [`fleet`], [`telling`] | the processes of a deployment: starts, kill times, ends, signals; also those of `gridloom deploy` |
-//! | [`tool`], [`control`], [`folder`] | start it, steer it, find it |
-//! | [`check`], [`probe`], [`capacity`] | how exact it is, and the capacity of this machine |
+//! | [`tool`], [`control`], [`folder`] | start, control and find a testbed |
+//! | [`check`], [`probe`], [`capacity`] | how accurate it is, and the capacity of this machine |
 //!
-//! **Why a forwarder of its own** and not `tc`: kernels of containers and small machines often lack `netem`, a shared
-//! link of several routes has no counterpart in per-interface queues, and no `ip` or `tc` program need be installed. A
-//! packet socket on a veth end needs no device file, unlike TUN: the file of TUN may be for root only.
+//! **Why a separate forwarder** instead of `tc`: kernels of containers and small machines often lack `netem`, a link
+//! shared by several routes has no counterpart in per-interface queues, and no `ip` or `tc` program needs to be
+//! installed. Unlike TUN, a packet socket on a veth end needs no device file, which may be accessible to root only.
 
 pub mod capacity;
 pub mod check;

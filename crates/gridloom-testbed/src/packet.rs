@@ -1,17 +1,17 @@
 //! The properties of a packet that the emulated network needs: its destination, its length on the wire, and its flow.
 //!
-//! The kernel hands over several packets of one TCP flow as one (segmentation offload): the offload header in front
-//! says how long each would be. They are counted with the headers that each would have had.
+//! The kernel passes several packets of one TCP flow on as one (segmentation offload): the preceding offload header
+//! states how long each would be. They are counted including the headers that each would have had.
 
 use std::net::Ipv4Addr;
 
 use crate::kernel::sys::OFFLOAD_HEADER_BYTES;
 use crate::model::link::Train;
 
-/// A packet's destination and its measures.
+/// The destination and size of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parsed {
-    /// Where it goes.
+    /// Destination address.
     pub destination: Ipv4Addr,
     /// Its bytes and flow.
     pub train: Train,
@@ -26,7 +26,7 @@ const CAPABLE_1: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Reads an offload header with an Ethernet frame behind it; `None` if it is no whole IPv4 packet.
+/// Parses an offload header followed by an Ethernet frame; `None` if it is not a complete IPv4 packet.
 pub fn parse(bytes: &[u8]) -> Option<Parsed> {
     let ip = bytes.get(OFFLOAD_HEADER_BYTES + ETHERNET_BYTES..)?;
     if ip.len() < IP_BYTES_MIN || ip[0] >> 4 != 4 {
@@ -59,7 +59,9 @@ pub fn parse(bytes: &[u8]) -> Option<Parsed> {
     Some(Parsed { destination, train })
 }
 
-/// Tells the receiver that the packet met a queue (RFC 3168, section 5), if its flow can be told so.
+/// Marks a packet to notify its receiver that it met a queue (RFC 3168, section 5), if its flow supports this.
+///
+/// `bytes` must have been accepted by [`parse`].
 ///
 /// `bytes` is one that [`parse`] read.
 pub fn mark(bytes: &mut [u8]) {
@@ -70,14 +72,14 @@ pub fn mark(bytes: &mut [u8]) {
     let word = |ip: &[u8], at: usize| u16::from_be_bytes([ip[at], ip[at + 1]]);
     let old = word(ip, 0);
     ip[1] |= CONGESTION_EXPERIENCED;
-    // The header's checksum is mended by the difference (RFC 1624, equation 3).
+    // Update the header's checksum incrementally (RFC 1624, equation 3).
     let sum = u32::from(!word(ip, 10)) + u32::from(!old) + u32::from(word(ip, 0));
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);
     ip[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
 }
 
-/// A number for the flow: FNV-1a over addresses, protocol and ports.
+/// Returns a hash of the flow: FNV-1a over addresses, protocol and ports.
 fn flow(addresses: &[u8], protocol: u8, ports: [u8; 4]) -> u64 {
     let all = addresses.iter().chain(std::iter::once(&protocol)).chain(&ports);
     all.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
@@ -87,7 +89,7 @@ fn flow(addresses: &[u8], protocol: u8, ports: [u8; 4]) -> u64 {
 mod tests {
     use super::*;
 
-    /// A TCP packet with 12 bytes of options and so much payload.
+    /// Returns a TCP packet with 12 bytes of options and `payload` bytes of payload.
     fn packet(payload: usize, segment: u16, port: u16) -> Vec<u8> {
         let mut bytes = vec![0; OFFLOAD_HEADER_BYTES + ETHERNET_BYTES + 20 + 32 + payload];
         bytes[1] = u8::from(segment > 0);
@@ -122,7 +124,7 @@ mod tests {
         assert_ne!(flow(5), flow(6));
     }
 
-    /// The one's complement sum over an IP header: all ones if its checksum is right.
+    /// Returns the one's complement sum over an IP header: all ones if its checksum is right.
     fn header_sum(bytes: &[u8]) -> u32 {
         let ip = &bytes[OFFLOAD_HEADER_BYTES + ETHERNET_BYTES..][..20];
         let sum: u32 = ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();

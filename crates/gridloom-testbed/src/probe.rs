@@ -28,23 +28,23 @@ pub enum Measure {
 /// The result of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ProbeResult {
-    /// Seconds, in order of size.
+    /// Seconds, in ascending order.
     RoundTrips(Vec<f64>),
-    /// Bytes of payload per second at the receiver, after the start of the connection.
+    /// Bytes of payload per second at the receiver, after the connection's start phase.
     Rate(f64),
     /// Why it failed.
     Failed(String),
 }
 
-/// The port that probes listen at.
+/// Port on which probes listen.
 const PORT: u16 = 5001;
 const PING: u8 = b'p';
 const DRAIN: u8 = b'd';
-/// The part of a rate measurement that is not counted: the connection finds its rate.
+/// Fraction of a rate measurement that is not counted, in which the connection finds its rate.
 const START_PART: f64 = 0.4;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The probe of a host: prints a line when it listens, and serves until it is killed.
+/// Runs the probe of a host: prints a line when it listens, and serves until it is killed.
 ///
 /// # Errors
 /// If it cannot listen.
@@ -63,10 +63,10 @@ pub fn serve(folder: &Path, host: usize, address: Ipv4Addr) -> Result<(), Error>
     Ok(())
 }
 
-/// Has the probe of host `from` measure the way to `to`.
+/// Asks the probe of host `from` to measure the path to `to`.
 ///
 /// # Errors
-/// If it does not answer or cannot reach the other.
+/// If it does not reply or cannot reach the other host.
 pub fn ask(folder: &Path, from: usize, to: Ipv4Addr, measure: Measure) -> Result<ProbeResult, Error> {
     let failed = || Error::system(format!("the probe of host {from}"));
     let mut stream = UnixStream::connect(socket(folder, from)).map_err(failed())?;
@@ -148,8 +148,8 @@ fn serve_peer(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Reads to the end; the rate is that between two moments of reading, the first after the connection's start and the
-/// last before the sender stopped.
+/// Reads to the end. The rate is measured between two reads, the first after the connection's start phase and the last
+/// before the sender stopped.
 fn drain(mut stream: TcpStream) -> io::Result<()> {
     let mut seconds = [0; 8];
     stream.read_exact(&mut seconds)?;

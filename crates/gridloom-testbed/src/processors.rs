@@ -1,8 +1,8 @@
-//! Whether the machine's processors were the limit of a run: how busy all of them were, and whether hosts got less time
-//! than their quota.
+//! Determines whether the machine's processors were the limit of a run: how busy all of them were, and whether hosts
+//! got less time than their quota.
 //!
-//! Time is looked at in windows. In one in which all processors were busy, a host has missed a part of its quota if
-//! something of it was ready to run, the kernel did not hold it back, and it still had less than the quota.
+//! Time is divided into windows. In a window in which all processors were busy, a host has missed part of its quota if
+//! one of its processes was ready to run, the kernel did not throttle it, and it still got less than the quota.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,39 +11,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::Quota;
 
-/// The shortest window: it has enough clock ticks of 10 ms.
+/// Minimum window length: it contains enough clock ticks of 10 ms.
 pub const WINDOW: Duration = Duration::from_millis(500);
-/// A shorter window at the end of a run is left out.
+/// A shorter window at the end of a run is ignored.
 const WINDOW_S_MIN: f64 = 0.1;
-/// Processors count as busy all the time from this part on.
+/// Busy fraction from which all processors count as fully busy.
 const FULL_PART: f64 = 0.95;
-/// A host that had less than this part of its quota has missed some of it.
+/// A host that got less than this fraction of its quota has missed some of it.
 const QUOTA_PART: f64 = 0.9;
-/// A run in which they were so for a larger part was limited by them.
+/// Fraction of fully busy time above which a run was limited by the processors.
 pub const LIMITED_PART_MAX: f64 = 0.1;
 const TICK_S: f64 = 0.01;
 
-/// How busy the machine was.
+/// Load of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Processors {
-    /// Looked at, since the program started, seconds.
+    /// Observed time since the program started, in seconds.
     pub watched_s: f64,
-    /// Of these, seconds in which all processors of the machine were busy, by any process.
+    /// Part of that time in which all processors of the machine were busy, with any process, in seconds.
     pub full_s: f64,
-    /// What part of them was busy on average.
+    /// Average busy fraction of the processors.
     pub busy_part: f64,
     /// Hosts that got less time than their quota meanwhile: number in the platform, seconds of the run.
     pub missed_s: Vec<(usize, f64)>,
 }
 
 impl Processors {
-    /// Whether they, not the platform, were the limit.
+    /// Reports whether the processors, not the platform, were the limit.
     pub fn are_limit(&self) -> bool {
         self.full_s > LIMITED_PART_MAX * self.watched_s
     }
 }
 
-/// The observer of the processors.
+/// Observes the processors.
 #[derive(Debug)]
 pub struct Watch {
     seen: Processors,
@@ -52,7 +52,7 @@ pub struct Watch {
     at: Instant,
 }
 
-/// Ticks and counts since the machine started.
+/// Ticks and counters since the machine started.
 #[derive(Debug)]
 struct Sample {
     busy: f64,
@@ -68,14 +68,14 @@ struct Group {
 }
 
 impl Watch {
-    /// Begins to watch.
+    /// Starts observing.
     pub fn new(quotas: &[Quota]) -> Watch {
         let quotas = quotas.to_vec();
         let last = sample(&quotas);
         Watch { seen: Processors::default(), quotas, last, at: Instant::now() }
     }
 
-    /// The window that ends now, unless it is too short.
+    /// Ends a window and starts the next, unless the window is too short.
     pub fn look(&mut self) {
         let window_s = self.at.elapsed().as_secs_f64();
         if window_s < WINDOW_S_MIN {
@@ -88,7 +88,7 @@ impl Watch {
         (self.last, self.at) = (now, Instant::now());
     }
 
-    /// The sums so far.
+    /// Returns the sums so far.
     pub fn seen(&self) -> Processors {
         self.seen.clone()
     }
@@ -106,7 +106,7 @@ impl Processors {
         self.full_s += window_s;
         for ((quota, last), now) in quotas.iter().zip(&last.groups).zip(&now.groups) {
             let used_s = (now.used_ticks - last.used_ticks) * TICK_S;
-            // A server has one process that computes for each slot; a single one uses one core at most.
+            // A server has one computing process per slot; a single process uses one core at most.
             let due_s = quota.cores.min(1.0) * window_s;
             if now.is_ready && now.throttled == last.throttled && used_s < QUOTA_PART * due_s {
                 match self.missed_s.iter_mut().find(|(host, _)| *host == quota.host) {
@@ -120,7 +120,7 @@ impl Processors {
 
 fn sample(quotas: &[Quota]) -> Option<Sample> {
     let text = fs::read_to_string("/proc/stat").ok()?;
-    // user nice system idle iowait irq softirq steal; what guests have is in user.
+    // Fields: user nice system idle iowait irq softirq steal. Guest time is included in user.
     let ticks: Vec<f64> =
         text.lines().next()?.split_whitespace().skip(1).take(8).map_while(|w| w.parse().ok()).collect();
     let all: f64 = ticks.iter().sum();
@@ -133,7 +133,7 @@ fn group(quota: &Quota) -> Group {
     let throttled = read("cpu.stat").lines().find_map(|line| line.strip_prefix("nr_throttled ")?.parse().ok());
     let mut group = Group { throttled: throttled.unwrap_or(0.0), ..Group::default() };
     for pid in read("cgroup.procs").lines() {
-        // Behind the name, which may have spaces: state, then 10 numbers, then ticks of the program and of the system.
+        // After the name, which may contain spaces: state, then 10 numbers, then user and system ticks.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
         let words: Vec<&str> = rest.split(' ').collect();

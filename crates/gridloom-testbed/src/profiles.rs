@@ -1,15 +1,14 @@
-//! The platform's profiles, followed while programs run: dates count from the moment in which the testbed is up and its
-//! program starts.
+//! Applies the platform's profiles while programs run: times count from the moment when the testbed is up and its program starts.
 //!
-//! | profile | what follows |
+//! | profile | effect |
 //! |---|---|
-//! | bandwidth, latency of a link | what is sent from then on has the new value; a bandwidth of 0 loses all packets |
+//! | bandwidth, latency of a link | everything sent from then on has the new value; a bandwidth of 0 loses all packets |
 //! | state of a link | *off*: it is cut; *on*: it is restored |
 //! | speed of a host | its servers' quota of processor time changes, where speeds are emulated by quota |
 //!
-//! States of hosts, and speeds without a quota, are not followed; [`not_followed`] names them. Where everything is made
-//! slower, dates are later as much. A link that was cut by hand is restored by its profile, and the other way round: the
-//! last word counts.
+//! States of hosts, and speeds without a quota, are not applied; [`not_followed`] lists them. If everything is made
+//! slower, the times are delayed by the same factor. A link that was cut manually is restored by its profile, and vice
+//! versa: the last change wins.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,14 +22,14 @@ use crate::model::topology::Topology;
 /// Changes closer than this are made together.
 const STEP: Duration = Duration::from_millis(1);
 
-/// A change, by the numbers of links in the topology and of hosts in the platform.
+/// A change, with the numbers of links in the topology and of hosts in the platform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// Bytes per second.
     Bandwidth(usize, f64),
     /// Nanoseconds.
     Latency(usize, Ns),
-    /// Whether a link carries anything.
+    /// True if the link carries traffic.
     State(usize, bool),
     /// Factor of a host's speed.
     Speed(usize, f64),
@@ -44,7 +43,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// Of the links that some route crosses, and of hosts for which `has_quota`.
+    /// Collects the changes of links that some route crosses, and of hosts for which `has_quota` is true.
     pub fn new(platform: &Platform, topology: &Topology, slower: f64, has_quota: impl Fn(usize) -> bool) -> Course {
         let mut timeline = Timeline::new();
         for profile in platform.profiles() {
@@ -68,12 +67,12 @@ impl Course {
         Course { timeline, slower }
     }
 
-    /// The time of the next change, seconds from the start.
+    /// Returns the time of the next change, in seconds from the start.
     pub fn next_s(&self) -> Option<f64> {
         self.timeline.next_s().map(|next_s| next_s * self.slower)
     }
 
-    /// The next change that is due so many seconds after the start.
+    /// Takes the next change that is due at `elapsed_s` seconds after the start.
     pub fn take_due(&mut self, elapsed_s: f64) -> Option<Change> {
         let (quantity, value) = self.timeline.take_due(elapsed_s / self.slower)?;
         Some(match quantity {
@@ -81,15 +80,15 @@ impl Course {
             Quantity::Latency(link) => Change::Latency(link.0 as usize, value * 1e9 * self.slower),
             Quantity::LinkState(link) => Change::State(link.0 as usize, value > 0.0),
             Quantity::Speed(host) => Change::Speed(host.0 as usize, value),
-            Quantity::HostState(_) => unreachable!("states of hosts are not followed"),
+            Quantity::HostState(_) => unreachable!("states of hosts are not applied"),
         })
     }
 
-    /// Makes the changes when they are due, and returns after the last.
+    /// Applies the changes when they are due, and returns after the last one.
     pub fn follow(mut self, mut change: impl FnMut(Change)) {
         let began = Instant::now();
         while let Some(next_s) = self.next_s() {
-            // A date beyond what the clock can say never comes.
+            // A time beyond the range of the clock is never reached.
             let Some(next) = Duration::try_from_secs_f64(next_s).ok().and_then(|next| began.checked_add(next)) else {
                 return;
             };
@@ -102,7 +101,7 @@ impl Course {
     }
 }
 
-/// The profiles that a testbed does not follow, in words, without those that hosts for which `has_quota` follow.
+/// Lists the profiles that a testbed does not apply, except those of hosts for which `has_quota` is true.
 pub fn not_followed(platform: &Platform, has_quota: impl Fn(usize) -> bool) -> Vec<String> {
     let named = platform.profiles().iter().filter_map(|profile| match (profile.target, profile.kind) {
         (ProfileTarget::Link(_), _) => None,

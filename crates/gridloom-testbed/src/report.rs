@@ -1,4 +1,4 @@
-//! What a testbed did: written by the box at its end, and shown while it runs.
+//! The report of a testbed: written by the box at its end, and shown while it runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,17 +15,17 @@ pub struct LinkReport {
     pub bandwidth: f64,
     /// Seconds.
     pub latency_s: f64,
-    /// Bytes of a flow that wait at most.
+    /// Maximum waiting bytes of a flow.
     pub queue_bytes: f64,
-    /// Whether it carries anything.
+    /// True if it carries traffic.
     pub is_up: bool,
     /// IP bytes carried.
     pub bytes: f64,
-    /// Packets that told their flow to slow down.
+    /// Packets that were marked, so that their flow slows down.
     pub marked: u64,
     /// Packets dropped because the queue was full.
     pub dropped_full: u64,
-    /// Packets dropped because it was cut.
+    /// Packets dropped because the link was cut.
     pub dropped_cut: u64,
 }
 
@@ -45,10 +45,10 @@ pub struct Report {
     pub hosts: Vec<HostReport>,
     /// Links that some route crosses.
     pub links: Vec<LinkReport>,
-    /// Packets of pairs of hosts that no route joins.
+    /// Packets between hosts that no route connects.
     pub unroutable: u64,
     pub traffic: Traffic,
-    /// How busy the machine was.
+    /// Load of the machine.
     #[serde(default)]
     pub processors: Processors,
 }

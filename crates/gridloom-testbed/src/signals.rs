@@ -1,4 +1,4 @@
-//! Signals that end this process, and others, heard by waiting for a socket.
+//! Receives signals that end this process, and others, by waiting for a socket.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Receives SIGINT and SIGTERM, which then no longer end this process.
+/// Catches SIGINT and SIGTERM, which then no longer end this process.
 #[derive(Debug)]
 pub struct Signals {
     caught: Arc<AtomicUsize>,
@@ -19,10 +19,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen. `others` are signals that wake a wait, but do not stay pending.
+    /// Starts catching signals. `others` are signals that wake a wait but do not stay pending.
     ///
     /// # Errors
-    /// If the system does not allow it.
+    /// If the system does not permit it.
     pub fn new(others: &[i32]) -> io::Result<Signals> {
         let caught = Arc::new(AtomicUsize::new(0));
         let (bell, ringer) = UnixStream::pair()?;
@@ -36,23 +36,23 @@ impl Signals {
         Ok(Signals { caught, bell })
     }
 
-    /// The number of the signal that came last, once; 0 if none did.
+    /// Takes the number of the last signal; 0 if there was none.
     pub fn caught(&self) -> usize {
         self.caught.swap(0, Ordering::SeqCst)
     }
 
-    /// Waits for a signal, or until then.
+    /// Waits for a signal, or until `until`.
     ///
     /// # Errors
-    /// If the system does not let it wait.
+    /// If the system call fails.
     pub fn wait(&self, until: Option<Instant>) -> io::Result<()> {
         self.poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], until)
     }
 
-    /// Waits for a signal, for something to read, or until then; whether there is something to read.
+    /// Waits for a signal, for `other` to become readable, or until `until`. Returns whether `other` is readable.
     ///
     /// # Errors
-    /// If the system does not let it wait.
+    /// If the system call fails.
     pub fn wait_for(&self, other: impl AsFd, until: Option<Instant>) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
         self.poll(&mut fds, until)?;
@@ -68,7 +68,7 @@ impl Signals {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Rings that came together are heard together.
+        // Several wake-up bytes are handled as one.
         while matches!((&self.bell).read(&mut [0; 64]), Ok(1..)) {}
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a testbed is to be: written by the tool that starts it, read by the box.
+//! The description of a testbed: written by the tool that starts it, read by the box.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use crate::model::topology::Tuning;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
-    /// Platform file, an absolute path.
+    /// Absolute path of the platform file.
     #[serde(with = "bytes_of_path")]
     pub platform: PathBuf,
     pub tuning: Tuning,
-    /// Agent and servers, started in this order, each when the one before it is ready.
+    /// Agent and servers, started in this order, each once the previous one is ready.
     pub services: Vec<Launch>,
-    /// Variables for programs on its hosts: where its grid is.
+    /// Environment variables for programs on its hosts, which locate its grid.
     pub environment: Vec<(String, String)>,
     /// Control groups that limit hosts.
     #[serde(default)]
@@ -24,18 +24,18 @@ pub struct Spec {
     /// Processes of a deployment; the testbed ends once all of them have ended.
     #[serde(default)]
     pub processes: Vec<Deployed>,
-    /// The program; the testbed ends with it. Without one the testbed stays up until it is taken down.
+    /// The program; the testbed ends with it. Without one the testbed runs until it is taken down.
     pub program: Option<Launch>,
 }
 
-/// The limit of a host's processors.
+/// The processor limit of a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Quota {
     /// Number of the host in the platform.
     pub host: usize,
     /// Its control group.
     pub group: PathBuf,
-    /// The limit in cores, at the speed of the platform.
+    /// Limit in cores, at the speed of the platform.
     pub cores: f64,
 }
 
@@ -44,27 +44,27 @@ pub struct Quota {
 pub struct Launch {
     /// Number of the host in the platform.
     pub host: usize,
-    /// Name in messages.
+    /// Name for messages.
     pub label: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Whether it is to have the speed of its host's processors.
+    /// True if it must run at the speed of its host's processors.
     pub computes: bool,
-    /// Variables added to the environment.
+    /// Additional environment variables.
     pub environment: Vec<(String, String)>,
 }
 
-/// A process of a deployment; times count from the beginning of its run.
+/// A process of a deployment; times count from the start of its run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Deployed {
     pub launch: Launch,
     pub start_s: f64,
     pub kill_s: Option<f64>,
-    /// The file that the process makes when it has read which process it is.
+    /// File that the process creates when it has read which process it is.
     pub asked: PathBuf,
 }
 
-/// A path need not be text, which is all that JSON has.
+/// Serialises a path as bytes: a path need not be text, and JSON has only text.
 mod bytes_of_path {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,25 +1,26 @@
-//! How a run of processes tells what they print and how they end: as lines of text, or as a line of JSON for each event.
+//! Prints the output and the ends of the processes of a run: as lines of text, or as one line of JSON per event.
 //!
-//! **Invariant:** as JSON all stands on standard output, so that events are read in their order.
+//! **Invariant:** as JSON, everything goes to standard output, so that events are read in order.
 
 use std::io::{self, Write};
 use std::process::ExitStatus;
 
 use serde_json::{Value, json};
 
-/// See the module.
+/// Output format of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Telling {
-    /// What processes print stands where they print it, each line after its process; the rest on standard error.
+    /// The output of processes goes to the stream on which they print it, each line after the name of its process; the
+    /// rest goes to standard error.
     #[default]
     Text,
-    /// As text, and lines do not say which process prints them.
+    /// Like text, but lines do not show which process printed them.
     Plain,
     Json,
 }
 
 impl Telling {
-    /// A line that a process prints. A reader that is gone is no error: the process still runs to its end.
+    /// Prints a line of a process's output. A closed output is ignored: the process still runs to its end.
     pub fn line(self, process: &str, is_error: bool, text: &str) {
         let _ = match (self, is_error) {
             (Telling::Text, false) => write(io::stdout().lock(), &format!("{process}| {text}")),
@@ -33,7 +34,7 @@ impl Telling {
         };
     }
 
-    /// A process has ended by itself, or because it was killed at its time. As text, an end without failure says nothing.
+    /// Prints that a process has ended by itself, or was killed at its kill time. As text, a successful end prints nothing.
     pub fn ended(self, process: &str, status: ExitStatus, was_killed: bool) {
         use std::os::unix::process::ExitStatusExt;
         match self {
@@ -49,7 +50,7 @@ impl Telling {
         }
     }
 
-    /// What happens to the run as a whole.
+    /// Prints a message about the run as a whole.
     pub fn message(self, text: &str) {
         match self {
             Telling::Text | Telling::Plain => gridloom_base::say!("gridloom: {text}"),
@@ -57,15 +58,15 @@ impl Telling {
         }
     }
 
-    /// A process has ended with status 0 and never asked which process it is.
+    /// Prints that a process has ended with status 0 without asking which process it is.
     pub fn never_asked(self, process: &str) {
         self.message(&format!(
-            "{process} ended without having asked for its function: the program is not one of Gridloom's processes, or has ended \
-             before it ran them"
+            "{process} ended without asking which process it is: the program does not run Gridloom processes, or \
+             ended before it ran them"
         ));
     }
 
-    /// The run is over. Text needs no word for it.
+    /// Prints the end of the run. As text, prints nothing.
     pub fn done(self, status: u8) {
         if self == Telling::Json {
             let _ = event(json!({ "event": "done", "status": status }));

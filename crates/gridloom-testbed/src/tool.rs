@@ -24,22 +24,22 @@ use crate::report::Report;
 use crate::signals::Signals;
 use crate::spec::Spec;
 
-/// The process that cleans up, and the folder that it has made. Dropping it takes the testbed down.
+/// The process that cleans up, and the folder that it has created. Dropping it takes the testbed down.
 #[derive(Debug)]
 pub struct Keeper {
     process: Child,
-    /// The keeper sees by its closing that this process has ended.
+    /// Channel whose closing tells the keeper that this process has ended.
     channel: Option<UnixStream>,
     folder: PathBuf,
 }
 
 impl Keeper {
-    /// Starts the keeper of a testbed of that name, before anything is made that would have to be removed.
-    /// `command` becomes the keeper ([`enclosure::keep`]), given the name and the number of the channel's descriptor as
-    /// its last arguments.
+    /// Starts the keeper of a testbed of this name, before anything is created that would have to be removed.
+    /// `command` becomes the keeper ([`enclosure::keep`]); the name and the number of the channel's descriptor are
+    /// appended as its last arguments.
     ///
     /// # Errors
-    /// If a testbed of that name runs, or there can be no folder for it.
+    /// If a testbed of this name is running, or its folder cannot be created.
     pub fn start(name: &str, mut command: Command, signals: Option<&Signals>) -> Result<Keeper, Error> {
         let folder = folder::path_of(name)?;
         let (channel, theirs) = UnixStream::pair().map_err(Error::system("a channel"))?;
@@ -47,7 +47,7 @@ impl Keeper {
         fcntl_setfd(&theirs, FdFlags::empty()).map_err(Error::system("a channel"))?;
         command.arg(name).arg(theirs.as_raw_fd().to_string());
         sys::before_exec(&mut command, || {
-            // A signal that ends the tool's group of processes must not end the keeper.
+            // A signal that ends the tool's process group must not end the keeper.
             sys::block_signals();
             Ok(rustix::process::setpgid(None, None)?)
         });
@@ -65,12 +65,12 @@ impl Keeper {
         }
     }
 
-    /// The testbed's folder.
+    /// Returns the testbed's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its process identifier.
+    /// Returns the keeper's pid.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -79,7 +79,7 @@ impl Keeper {
         self.channel.as_mut().expect("open until dropped")
     }
 
-    /// One byte of keeper or box, or nothing if they have ended. A signal that comes meanwhile is an error.
+    /// Reads one byte from the keeper or the box, or `None` if they have ended. A signal that arrives meanwhile is an error.
     fn hear(&mut self, signals: Option<&Signals>) -> Result<Option<u8>, Error> {
         while let Some(signals) = signals {
             match signals.caught() {
@@ -106,9 +106,9 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.channel.take());
-        // It ends when the channel closes, if it has not ended before.
+        // The keeper ends when the channel closes, if it has not ended before.
         let _ = self.process.wait();
-        // If it was killed, it has left that.
+        // If the keeper was killed, its folder is left.
         folder::remove_orphan(&self.folder);
     }
 }
@@ -121,11 +121,11 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Starts a testbed; it is up and its services are ready, and its program starts, when this returns.
+    /// Starts a testbed. When this returns, it is up, its services are ready and its program is starting.
     ///
     /// # Errors
-    /// If the machine does not allow it, or a service does not start; the cause has been said on standard error. Also if
-    /// a signal came.
+    /// If the machine does not permit it, or a service does not start; the cause was printed on standard error. Also
+    /// if a signal arrived.
     pub fn start(mut keeper: Keeper, spec: &Spec, signals: Option<&Signals>) -> Result<Testbed, Error> {
         let text = serde_json::to_string(spec).expect("a description of names and numbers");
         fs::write(keeper.folder.join(folder::SPEC), text).map_err(Error::system("the testbed's description"))?;
@@ -140,23 +140,23 @@ impl Testbed {
         Err(Error::Usage("the testbed did not start; see its message above".into()))
     }
 
-    /// Its folder, for [`control::ask`].
+    /// Returns its folder, for [`control::ask`].
     pub fn folder(&self) -> &Path {
         self.keeper.folder()
     }
 
-    /// Waits for its end, or ends it as signals ask for; the exit status is the program's, or 128 plus the number of the
-    /// signal that has ended it.
+    /// Waits for its end, or ends it as signals request. The exit status is the program's, or 128 plus the number of
+    /// the signal that ended the testbed.
     ///
     /// # Errors
-    /// If the system does not say how it ended.
+    /// If the system does not report how it ended.
     pub fn wait(mut self, signals: &Signals) -> Result<(u8, Option<Report>), Error> {
         let failed = || Error::system("the testbed's keeper");
         let mut ending = Ending::new(self.what);
         loop {
             let caught = signals.caught();
             if !ending.go_on(caught as i32, &self.keeper.folder) {
-                // No process inside answers: the keeper ends the testbed, which may have ended already.
+                // No process inside replies: the keeper ends the testbed, which may have ended already.
                 let _ = self.keeper.channel().shutdown(Shutdown::Write);
             }
             if signals.wait_for(self.keeper.channel(), ending.next_due()).map_err(failed())? {
@@ -168,7 +168,7 @@ impl Testbed {
             _ => None,
         };
         let report = fs::read_to_string(self.keeper.folder.join(folder::REPORT)).ok();
-        // Without a keeper, the kernel has killed all.
+        // If the keeper has ended, the kernel has killed everything.
         let code = ending.status().or(code).unwrap_or(128 + 9);
         Ok((code, report.and_then(|text| serde_json::from_str(&text).ok())))
     }
@@ -180,7 +180,7 @@ fn map_users(keeper: u32) -> std::io::Result<()> {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
     for kind in ["uid_map", "gid_map"] {
-        // Lines are: first inside, first outside, count. The same numbers inside as here.
+        // Lines are: first inside, first outside, count. The numbers inside are the same as outside.
         let own = fs::read_to_string(format!("/proc/self/{kind}"))?;
         let mut lines = String::new();
         for line in own.lines() {
@@ -194,7 +194,7 @@ fn map_users(keeper: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Runs a command on a host of the testbed of that folder, and waits for it.
+/// Runs a command on a host of the testbed of this folder, and waits for it.
 ///
 /// # Errors
 /// If there is no such host, or the command cannot be run.
@@ -203,7 +203,7 @@ pub fn enter(folder: &Path, host: &str, mut command: Command) -> Result<ExitStat
     let (Answer::Namespaces(environment), Ok([user, mount, process, network])) =
         (answer, <[OwnedFd; 4]>::try_from(namespaces))
     else {
-        return Err(Error::Usage("the testbed did not give its namespaces".into()));
+        return Err(Error::Usage("the testbed did not send its namespaces".into()));
     };
     fn into_host<E: Into<std::io::Error>>(host: &str) -> impl FnOnce(E) -> Error {
         Error::system(format!("into host '{host}'"))
@@ -214,12 +214,13 @@ pub fn enter(folder: &Path, host: &str, mut command: Command) -> Result<ExitStat
         (&process, "pid_for_children", LinkNameSpaceType::ProcessID),
         (&mount, "mnt", LinkNameSpaceType::Mount),
     ] {
-        // The kernel refuses to let a process into the namespace of users that it is in: a host entered from another.
+        // The kernel does not let a process enter the user namespace that it is already in, as when a host is entered
+        // from another host.
         let wanted = fstat(namespace).map(|facts| facts.st_ino).map_err(into_host(host))?;
         let own = fs::metadata(format!("/proc/self/ns/{own}")).map_err(into_host(host))?;
         if own.ino() == wanted && kind == LinkNameSpaceType::User && !rustix::process::geteuid().is_root() {
             return Err(Error::Forbidden(format!(
-                "a process inside the testbed may not enter host '{host}' without being root; enter it from outside"
+                "a process inside the testbed cannot enter host '{host}' unless it is root; enter it from outside"
             )));
         }
         if own.ino() != wanted {

@@ -1,8 +1,8 @@
-/* FFTW's plans as plain functions, compiled on the server's machine (crates/gridloom/src/builtin/fftw.rs). Its header is not
- * needed: what is used of it has not changed since FFTW 3.0.
+/* FFTW's plans as plain functions, compiled on the server's machine (crates/gridloom/src/builtin/fftw.rs). FFTW's header is not
+ * needed: the parts used here have not changed since FFTW 3.0.
  *
- * Plans are estimated and not measured, so that a call takes as long as the next one. Inputs stay as they are: transforms
- * to real numbers, which overwrite theirs, work on a copy. Without elements there is no plan, and nothing to do. */
+ * Plans are estimated, not measured, so that every call takes equally long. Inputs are preserved: transforms to real numbers, which
+ * overwrite their inputs, work on a copy. Without elements there is no plan, and nothing to do. */
 #include <stddef.h>
 #include <string.h>
 

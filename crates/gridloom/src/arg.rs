@@ -1,4 +1,4 @@
-//! What a call is given.
+//! Arguments of calls.
 
 use gridloom_base::Meta;
 use gridloom_base::limits::INLINE_BYTES_MAX;
@@ -39,7 +39,7 @@ impl Arg {
             Arg::Value(value) => {
                 let inline = match value.meta {
                     Meta::Array { .. } => None,
-                    // The content of a file: nothing in it is checked, and it is not copied for that.
+                    // The content of a file: it is not checked, so it need not be copied.
                     Meta::Bytes { size_bytes } if size_bytes > INLINE_BYTES_MAX as u64 => None,
                     Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => {
                         value.inline_bytes()
@@ -51,7 +51,7 @@ impl Arg {
         }
     }
 
-    /// A remote scalar that is needed now, as a value.
+    /// Fetches a remote scalar that is needed now, as a value.
     pub(crate) fn resolved(&self) -> Result<Arg, Error> {
         match self {
             Arg::Value(_) => Ok(self.clone()),

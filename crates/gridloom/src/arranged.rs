@@ -1,10 +1,10 @@
-//! Bytes of arrays in the byte order and memory order that their reader expects.
+//! Converts arrays to the byte order and memory order that their reader expects.
 
 use std::borrow::Cow;
 
 use gridloom_base::{ByteOrder, Meta, Order};
 
-/// The bytes in this machine's byte order and the memory order that the program expects.
+/// Returns the bytes in this machine's byte order and the memory order that the program expects.
 pub(crate) fn arranged<'a>(from: &Meta, bytes: &'a [u8], to: &Meta) -> Cow<'a, [u8]> {
     let mut bytes = Cow::Borrowed(bytes);
     let (Meta::Scalar { dtype, byte_order } | Meta::Array { dtype, byte_order, .. }) = from else { return bytes };
@@ -18,9 +18,9 @@ pub(crate) fn arranged<'a>(from: &Meta, bytes: &'a [u8], to: &Meta) -> Cow<'a, [
     }
 }
 
-/// An array's elements in the other memory order.
+/// Returns an array's elements in the other memory order.
 fn turned(bytes: &[u8], size: usize, shape: &[u64], from: Order) -> Vec<u8> {
-    // The order that goes through the target from its beginning, fastest index first.
+    // The order of dimensions that walks the target from its beginning, fastest index first.
     let indices: Vec<usize> = match from {
         Order::C => (0..shape.len()).collect(),
         Order::F => (0..shape.len()).rev().collect(),

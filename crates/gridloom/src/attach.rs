@@ -1,4 +1,4 @@
-//! The testbed's grid, which a program under `gridloom testbed run` gets whatever grid it starts or connects to.
+//! The testbed's grid, which a program under `gridloom testbed run` uses in place of any grid that it starts or connects to.
 
 use std::path::{Path, PathBuf};
 
@@ -10,28 +10,29 @@ use crate::{Error, LocalConfig};
 /// Set by `gridloom testbed` for the program that it runs.
 const VARIABLE: &str = "GRIDLOOM_TESTBED";
 
-/// Where a program's grid is.
+/// The location of a program's grid.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttachConfig {
     /// Address of the agent.
     pub agent: String,
-    /// How many servers there are.
+    /// Number of servers.
     pub servers: usize,
-    /// Files of the functions that the servers offer, absolute paths.
+    /// Files that describe the servers' functions, as absolute paths.
     pub functions: Vec<PathBuf>,
 }
 
 impl AttachConfig {
-    /// The value of the variable that makes a program use this grid, as `(name, value)`.
+    /// Returns the environment variable that makes a program use this grid, as `(name, value)`.
     pub fn to_environment(&self) -> (String, String) {
         (VARIABLE.into(), serde_json::to_string(self).expect("a configuration of paths and numbers"))
     }
 
-    /// What `gridloom testbed` set for this program; `local` is what the program would have started itself.
+    /// Reads the configuration that `gridloom testbed` set for this program; `local` is the grid that the program
+    /// would have started itself.
     pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<AttachConfig>, Error> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let config: AttachConfig = serde_json::from_str(&text.to_string_lossy())
-            .map_err(|error| Error::Input(format!("{VARIABLE} is no valid configuration: {error}")))?;
+            .map_err(|error| Error::Input(format!("{VARIABLE} is not a valid configuration: {error}")))?;
         for file in local.map_or(&[][..], |local| &local.functions) {
             if !config.offers(file) {
                 let file = file.display();
@@ -44,7 +45,7 @@ impl AttachConfig {
     }
 
     fn offers(&self, file: &Path) -> bool {
-        // A word such as builtin:lapack is no file.
+        // A word such as builtin:lapack is not a file.
         let path = |file: &Path| file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
         file.as_os_str() == BUILTIN_LINALG || self.functions.iter().any(|known| path(known) == path(file))
     }

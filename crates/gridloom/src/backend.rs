@@ -1,4 +1,4 @@
-//! What is under a session: a client node, of a real grid ([`net`]) or of a simulation ([`simulated`]).
+//! The layer under a session: a client node, of a real grid ([`net`]) or of a simulation ([`simulated`]).
 
 mod net;
 mod simulated;
@@ -16,66 +16,66 @@ use crate::{Error, Value};
 pub(crate) use net::NetBackend;
 pub(crate) use simulated::SimBackend;
 
-/// A client node with its store. The session gives it commands and takes its events.
+/// A client node with its store. The session sends it commands and processes its events.
 pub(crate) trait Backend: Send + Sync {
-    /// The node's name.
+    /// The id of the node.
     fn client(&self) -> NodeId;
 
     /// The grid's time.
     fn now(&self) -> Time;
 
-    /// Whether functions' bodies run, so that the content of values matters.
+    /// True if the bodies of functions run, so that the content of values matters.
     fn has_content(&self) -> bool;
 
-    /// The program computes for so long: virtual time passes. On a real grid nothing happens.
+    /// Advances virtual time, as if the program computed. Does nothing on a real grid.
     fn advance(&self, ns: u64);
 
-    /// Speed of the client's host, operations per second. A real grid does not know it.
+    /// Speed of the client's host, operations per second; `None` on a real grid.
     fn client_flops(&self) -> Option<f64>;
 
-    /// Memory for a value, which servers on this machine can map.
+    /// Allocates memory for a value, which servers on this machine can map.
     fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut>;
 
     /// Puts a value into the client's store.
     fn put(&self, datum: DatumId, value: &Value);
 
-    /// A value of the client's store, where it stays.
+    /// Returns a value in the client's store, without removing it.
     fn value(&self, datum: DatumId) -> Option<Value>;
 
-    /// Large values that are on their way to or from the client now. A simulation has none: no real time passes on it.
+    /// Large values in transfer to or from the client. A simulation has none, since no real time passes in it.
     fn moving(&self) -> Vec<OnTheWay>;
 
     /// Removes a value from the client's store.
     fn forget(&self, datum: DatumId);
 
-    /// Gives the client's machine commands.
+    /// Sends commands to the client's machine.
     fn commands(&self, commands: Vec<Command>);
 
-    /// Shows `take` the queue of events, at once and then whenever there are new ones, until it gives `true`. It removes what it
-    /// has taken in, and must not call the backend but for [`Backend::forget`].
+    /// Passes `take` the queue of events, immediately and then whenever there are new ones, until it returns `true`. It
+    /// removes the events that it has processed, and must not call the backend except for [`Backend::forget`].
     ///
     /// # Errors
-    /// [`Error::TimedOut`] at the limit, which is virtual time in a simulation; if no event can come any more.
+    /// [`Error::TimedOut`] at the limit, which is virtual time in a simulation; also if no event can arrive any more.
     fn wait_until(
         &self,
         limit: Option<Duration>,
         take: &mut dyn FnMut(&mut VecDeque<Event>) -> bool,
     ) -> Result<(), Error>;
 
-    /// Has threads that wait look again, though nothing has come.
+    /// Wakes waiting threads to check again, even without events.
     fn stir(&self);
 
     /// Ends the node.
     fn close(&self);
 
-    /// The simulation that it is part of, if it is.
+    /// The simulation to which it belongs, if any.
     fn simulated(&self) -> Option<&SimBackend>;
 }
 
-/// Refuses what cannot be an address of an agent, on a real grid and in a simulation alike.
+/// Checks that a text can be the address of an agent, on a real grid and in a simulation alike.
 ///
 /// # Errors
-/// In words, with what is expected.
+/// The reason as text, with the expected form.
 pub fn check_address(address: &str) -> Result<(), String> {
     check_address_of("an agent", address)
 }
@@ -84,7 +84,7 @@ fn check_address_of(role: &str, address: &str) -> Result<(), String> {
     let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
     match port {
         Some(Ok(port)) if port > 0 => Ok(()),
-        _ => Err(format!("'{address}' is no address of {role}; expected HOST:PORT, such as 127.0.0.1:7711")),
+        _ => Err(format!("'{address}' is not an address of {role}; expected HOST:PORT, such as 127.0.0.1:7711")),
     }
 }
 

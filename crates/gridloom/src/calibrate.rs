@@ -1,8 +1,8 @@
-//! Calibration: calls made only to be timed, until the models of functions are as exact as the program asked for.
+//! Calibration: makes calls only to time them, until the models of functions are as exact as the program requires.
 //!
-//! The servers of a host take turns, so that they do not disturb each other; hosts go on at the same time. A call is bound to
-//! its server, which takes it only while it is idle and throws it away when other work comes. The call is then made again
-//! later. What a server learns from these calls it learns as from any.
+//! The servers of a host take turns, so that they do not disturb each other; different hosts work at the same time. A
+//! call is bound to its server, which runs it only while idle and aborts it when other work arrives. The call is then
+//! repeated later. The server's models learn from these calls as from any others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -18,22 +18,22 @@ use crate::grid::CONNECT_LIMIT;
 use crate::inputs::{self, Make, Sizes};
 use crate::{Arg, Error, Function, Grid, Value};
 
-/// A call may take this part of the time that there is for a server.
+/// Maximum duration of a call, as a fraction of the time for a server.
 const CALL_PART: f64 = 0.1;
-/// Pause before a call that gave way is made again.
+/// Delay before a preempted call is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is calibrated, and how well.
+/// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct CalibrateConfig {
-    /// Ranges of size arguments, by name, ends included; a fixed value is a range of one. They grow together, from the first
-    /// ends to the last. Sizes that are not named range up to what fits the memory.
+    /// Ranges of size arguments, by name, both ends included; a fixed value is a range of one. They increase together,
+    /// from their first to their last values. Sizes without a range go up to what fits into memory.
     pub sizes: BTreeMap<String, (i64, i64)>,
     /// Values of other arguments, by name.
     pub set: BTreeMap<String, Value>,
-    /// How far predictions within the range may be off, as a part of the time.
+    /// Allowed error of predictions within the range, relative to the time.
     pub error: f64,
-    /// Time for each server; a call that is predicted to take more than a tenth of it is not made.
+    /// Time for each server; calls predicted to take more than a tenth of it are not made.
     pub budget: Duration,
     /// Names of servers; empty for all.
     pub servers: Vec<String>,
@@ -51,79 +51,79 @@ impl Default for CalibrateConfig {
     }
 }
 
-/// Where a calibration has come to on one server.
+/// The result of a calibration on one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calibrated {
     pub function: String,
     pub server: String,
-    /// What sizes are: `flop` or `B`.
+    /// Unit of sizes: `flop` or `B`.
     pub unit: &'static str,
-    /// What was measured, ascending.
+    /// Measurements, by increasing size.
     pub points: Vec<CalibratedPoint>,
-    /// By how much predictions between the points may be off, as a part of the time; `None` if too little was measured to say.
+    /// Estimated error of predictions between the points, relative to the time; `None` if there are too few measurements.
     pub error: Option<f64>,
-    /// That is what was asked for, away from the jumps.
+    /// True if the error is at most the requested one, except at jumps.
     pub is_reached: bool,
-    /// Where the time jumps between sizes that a model does not tell apart.
+    /// Sizes between which the time jumps and which a model cannot distinguish.
     pub jumps: Vec<CalibratedJump>,
-    /// Largest spread of the calls of one size, as a part of their time.
+    /// Largest spread of the calls of one size, relative to their time.
     pub spread: f64,
-    /// Calls that were measured.
+    /// Number of measured calls.
     pub calls: usize,
-    /// Calls that gave way to other work.
+    /// Number of calls preempted by other work.
     pub gave_way: usize,
     pub seconds: f64,
-    /// Why it ended before the end of the range, or before its goal; or with the error of a call.
+    /// Why it stopped before the end of the range, or before its goal; or the error of a call.
     pub why: Option<String>,
-    /// It ended with the error of a call.
+    /// True if it stopped with the error of a call.
     pub has_failed: bool,
 }
 
-/// What was measured at one size.
+/// The measurements at one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct CalibratedPoint {
     /// The size arguments.
     pub sizes: Sizes,
-    /// The call's size as models have it.
+    /// The call's size as the models use it.
     pub size: f64,
     /// Median time, seconds.
     pub seconds: f64,
-    /// Median distance from it, seconds.
+    /// Median absolute deviation, seconds.
     pub spread_s: f64,
     pub calls: u64,
 }
 
-/// A piece of the curve that cannot be told more exactly.
+/// A section of the curve that cannot be predicted more exactly.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct CalibratedJump {
-    /// Its ends, as sizes.
+    /// Lower end, as a size.
     pub from: f64,
-    /// See `from`.
+    /// Upper end, as a size.
     pub to: f64,
-    /// By how much predictions within it may be off.
+    /// Error of predictions within it, relative to the time.
     pub error: f64,
 }
 
-/// A call that was measured, as it happens.
+/// A measured call, reported when it ends.
 #[derive(Clone, Debug)]
 pub struct CalibrationCall<'a> {
     pub server: &'a str,
     /// Its size arguments.
     pub sizes: &'a Sizes,
-    /// What it took, seconds; `None` if it gave way to other work.
+    /// Duration, seconds; `None` if it was preempted by other work.
     pub seconds: Option<f64>,
 }
 
-/// Sees each call that was measured; a break ends the calibration with what was reached by then.
+/// Receives each measured call; returning a break ends the calibration with the results so far.
 pub type Tell<'a> = dyn FnMut(&CalibrationCall) -> ControlFlow<()> + 'a;
 
 impl Grid {
-    /// Measures a function on its servers, each while it has nothing else to do, until the model of its time is as exact as
-    /// was asked for, or the time is up. `make` gives arguments; without it they are random. `tell` sees each call.
+    /// Measures a function on its servers, each while it is otherwise idle, until the model of its time is as exact as
+    /// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` receives each call.
     ///
     /// # Errors
-    /// If the function, a server or a size is not known, or no arguments can be made. A call that fails ends the calibration of its server,
-    /// and is told with what was reached.
+    /// If the function, a server or a size is unknown, or no arguments can be made. A call that fails ends the
+    /// calibration of its server, and its error is part of that server's result.
     pub fn calibrate(
         &self,
         function: &str,
@@ -183,7 +183,7 @@ impl Grid {
 /// Arguments by name.
 type Named = Vec<(String, Arg)>;
 
-/// The servers that are to be calibrated.
+/// Returns the servers to calibrate.
 fn chosen(grid: &Grid, function: &Function, names: &[String]) -> Result<Vec<ServerView>, Error> {
     let view = grid.servers();
     for name in names {
@@ -201,7 +201,7 @@ fn chosen(grid: &Grid, function: &Function, names: &[String]) -> Result<Vec<Serv
     Ok(view.servers.iter().filter(is_meant).cloned().collect())
 }
 
-/// The range of calls: positions from 0 to 1, and what they are.
+/// The range of calls: maps positions from 0 to 1 to calls.
 struct Range<'a, 'm> {
     function: &'a Function,
     sizes: BTreeMap<String, (i64, i64)>,
@@ -250,7 +250,7 @@ impl<'a, 'm> Range<'a, 'm> {
                 sizes.extend(missing.into_iter().map(|name| (name, usual)));
             }
         } else if sizes.is_empty() {
-            return Err(Error::Usage("arguments that you make need ranges of their sizes".into()));
+            return Err(Error::Usage("custom arguments need ranges for their sizes".into()));
         }
         for (name, (low, high)) in &sizes {
             if low > high || (*low < 1 && low != high) {
@@ -260,7 +260,7 @@ impl<'a, 'm> Range<'a, 'm> {
             }
         }
         let mut range = Range { function, sizes, set, make };
-        // What is wrong with the arguments is said before anything is measured.
+        // Invalid arguments are reported before anything is measured.
         range.arguments(0.0, false)?;
         Ok(range)
     }
@@ -283,7 +283,7 @@ impl<'a, 'm> Range<'a, 'm> {
         Ok((args, size))
     }
 
-    /// The size of the call at a position; NaN if there can be none, which is found when it is made.
+    /// Returns the size of the call at a position; NaN if the call is not possible, which is reported when it is made.
     fn size_at(&mut self, position: f64) -> f64 {
         self.arguments(position, false).map_or(f64::NAN, |(_, size)| number(size))
     }
@@ -296,9 +296,9 @@ fn number(size: Size) -> f64 {
     }
 }
 
-/// Why a server is done with.
+/// Why the calibration of a server has ended.
 enum End {
-    /// The goal is reached, or as near as can be.
+    /// The goal is reached, or cannot be approached further.
     Complete,
     TimeUp,
     /// The caller stopped it.
@@ -315,7 +315,7 @@ struct Run {
     since: f64,
     budget: Duration,
     error: f64,
-    /// First calls, which do not count: one for each slot, which loads what it needs then.
+    /// Number of warm-up calls left, which do not count: one for each slot, which loads what later calls need.
     cold_left: u32,
     call: Option<(Pending, f64)>,
     /// The arguments of the last position.
@@ -345,7 +345,7 @@ impl Run {
         }
     }
 
-    /// Takes in a call that has ended and makes the next.
+    /// Processes a call that has ended and makes the next one.
     fn go_on(&mut self, grid: &Grid, function: &Function, range: &mut Range, tell: &mut Tell<'_>) -> Result<(), End> {
         if let Some((pending, position)) = self.call.take() {
             match grid.take_seconds(pending) {
@@ -372,7 +372,7 @@ impl Run {
             _ => 0.0,
         };
         if self.last.as_ref().is_none_or(|(position, _, _)| *position != next) {
-            // The old ones first: both may not fit the memory.
+            // The old arguments are dropped first: both may not fit into memory.
             self.last = None;
             let (args, size) = range.arguments(next, grid.has_content()).map_err(End::Failed)?;
             self.unit = if matches!(size, Size::Work(_)) { "flop" } else { "B" };
@@ -441,10 +441,11 @@ impl Run {
         let why = match end {
             End::Failed(error) if is_made => Some(error.to_string()),
             End::Failed(error) => Some(format!(
-                "{error}; if the function needs other than random arguments, make them yourself (make of Grid.calibrate in Python, Grid::calibrate in Rust)"
+                "{error}; if the function cannot take random arguments, make them yourself (make of Grid.calibrate \
+                    in Python, Grid::calibrate in Rust)"
             )),
             End::TimeUp if self.gave_way > 0 => {
-                Some(format!("the {budget_s} s are over; {} calls gave way to other work", self.gave_way))
+                Some(format!("the {budget_s} s are over; {} calls were preempted by other work", self.gave_way))
             }
             End::TimeUp => Some(format!("the {budget_s} s are over; give a larger budget")),
             End::Stopped => Some("it was stopped".to_string()),
@@ -454,7 +455,9 @@ impl Run {
                     "larger calls take longer than {most_s} s, or do not fit the server's store; give a larger budget"
                 ))
             }
-            End::Complete => (!is_reached).then(|| "a model has no more points; ask for a smaller range".to_string()),
+            End::Complete => {
+                (!is_reached).then(|| "the model cannot take more points; choose a smaller range".to_string())
+            }
         };
         let jump = |piece: gridloom_perf::Piece| CalibratedJump { from: piece.from, to: piece.to, error: piece.error };
         Calibrated {

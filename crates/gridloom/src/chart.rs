@@ -1,27 +1,27 @@
-//! What all charts share: round ticks, colours, and text that can be read on them.
+//! Common parts of all charts: round ticks, colours, and legible text.
 
-/// Colours that people with colour blindness can tell apart, by Paul Tol's scheme "bright", and two more.
+/// Colours that people with colour blindness can distinguish: Paul Tol's scheme "bright", and two more.
 pub const COLOURS: [&str; 8] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#44aa99"];
-/// What failed.
+/// Colour of failures.
 pub const FAILED: &str = "#bb0000";
-/// Axes and notes, on white.
+/// Colour of axes and notes, on white.
 pub const MUTED: &str = "#595959";
-/// Text has this contrast to what is behind it, at least: level AA of the Web Content Accessibility Guidelines 2.2, 1.4.3.
+/// Minimum contrast of text to its background: level AA of the Web Content Accessibility Guidelines 2.2, 1.4.3.
 pub const CONTRAST_MIN: f64 = 4.5;
 
-/// Style of a drawing that a browser shows alone: as wide as the window. In a page, the page says how wide it is. Programs that
-/// convert drawings take their size in pixels.
+/// Style of a drawing that a browser shows alone: as wide as the window. In a page, the page sets the width. Programs that
+/// convert drawings use its size in pixels.
 pub const WIDE: &str = "@media screen{svg:root{width:100%;height:auto}}";
 
-/// The least of 1, 2, 5 times a power of ten that is not below a number above 0.
+/// Returns the smallest of 1, 2, 5 times a power of ten that is not below a number above 0.
 pub fn round_above(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
-    // A number that is round already stays so, whatever its last bits.
+    // The tolerance keeps a round number unchanged despite rounding errors.
     let steps = [1.0, 2.0, 5.0].map(|digit| digit * power);
     steps.into_iter().find(|step| *step >= value * (1.0 - 1e-9)).unwrap_or(10.0 * power)
 }
 
-/// The greatest of them that is not above.
+/// Returns the largest of 1, 2, 5 times a power of ten that is not above a number above 0.
 pub fn round_below(value: f64) -> f64 {
     let above = round_above(value);
     if above <= value * (1.0 + 1e-9) { above } else { above / if first_digit(above) == 5 { 2.5 } else { 2.0 } }
@@ -31,14 +31,14 @@ fn first_digit(round: f64) -> u32 {
     (round / 10f64.powf((round.log10() + 1e-9).floor())).round() as u32
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten, from 0 to `high`: as many as are wanted (4 or more), or fewer, but two at least.
+/// Returns multiples of 1, 2 or 5 times a power of ten, from 0 to `high`: at most `most` of them (4 or more), but at least two.
 pub fn ticks(high: f64, most: u32) -> Vec<f64> {
     let step = round_above(high / f64::from(most.max(4) - 1));
     (0..).map(|number| f64::from(number) * step).take_while(|tick| *tick <= high * (1.0 + 1e-9)).collect()
 }
 
-/// 1, 2 and 5 times powers of ten, from `low` to `high`, for a logarithmic axis; powers of ten only, if those are too many,
-/// or some of them.
+/// Returns ticks of a logarithmic axis: 1, 2 and 5 times powers of ten, from `low` to `high`. If these are too many,
+/// returns only powers of ten, or some of them.
 pub fn log_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
     let powers = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
     let is_on = |tick: &f64| *tick >= low * (1.0 - 1e-9) && *tick <= high * (1.0 + 1e-9);
@@ -53,7 +53,7 @@ pub fn log_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
     (1..).map(|every| all(&[1.0], every)).find(|ticks| ticks.len() <= most.max(1)).expect("in the end there is one")
 }
 
-/// Ticks of an axis that begins with 0 s, their texts, and the unit of these.
+/// Returns the ticks of an axis that begins at 0 s, with their texts, and the unit of the texts.
 pub fn time_ticks(end_s: f64, most: u32) -> (Vec<(f64, String)>, &'static str) {
     let (per_second, unit) = match end_s {
         _ if end_s < 1e-3 => (1e6, "µs"),
@@ -66,7 +66,7 @@ pub fn time_ticks(end_s: f64, most: u32) -> (Vec<(f64, String)>, &'static str) {
     (ticks.into_iter().map(|tick| (tick / per_second, format!("{tick:.decimals$}"))).collect(), unit)
 }
 
-/// A name of so many characters at most: a longer one loses its middle, since names that are alike often differ at the end.
+/// Shortens a name to a maximum number of characters: its middle is removed, since similar names often differ at the end.
 pub fn short(name: &str, chars_max: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= chars_max {
@@ -77,7 +77,7 @@ pub fn short(name: &str, chars_max: usize) -> String {
     head.iter().chain(&['\u{2026}']).chain(tail).collect()
 }
 
-/// Black or white, as can be read better on that colour.
+/// Returns black or white, whichever is more legible on that colour.
 pub fn ink_on(colour: &str) -> &'static str {
     if contrast("#ffffff", colour) >= CONTRAST_MIN { "#ffffff" } else { "#000000" }
 }
@@ -85,17 +85,17 @@ pub fn ink_on(colour: &str) -> &'static str {
 /// Contrast of two colours such as `#44aa99`, from 1 to 21.
 ///
 /// Source: Web Content Accessibility Guidelines 2.2, "contrast ratio" and "relative luminance":
-/// `(L1 + 0.05) / (L2 + 0.05)`, `L = 0.2126 R + 0.7152 G + 0.0722 B` of linear parts, the lighter colour first.
+/// `(L1 + 0.05) / (L2 + 0.05)`, `L = 0.2126 R + 0.7152 G + 0.0722 B` of linear components, the lighter colour first.
 ///
 /// # Panics
-/// If they are not written so.
+/// If a colour is not in that format.
 pub fn contrast(one: &str, other: &str) -> f64 {
     let luminance = |colour: &str| {
         let part = |at: usize| {
             let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).expect("two hexadecimal digits")) / 255.0;
             if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
         };
-        assert!(colour.len() == 7 && colour.starts_with('#'), "{colour} is no colour");
+        assert!(colour.len() == 7 && colour.starts_with('#'), "{colour} is not a colour");
         0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
     };
     let (one, other) = (luminance(one), luminance(other));

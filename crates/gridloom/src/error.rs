@@ -1,4 +1,4 @@
-//! What can go wrong in a session.
+//! Errors of a session.
 
 use gridloom_base::{NameError, TaskError};
 use gridloom_chare::ChareError;
@@ -15,17 +15,17 @@ pub enum Error {
     /// A call does not fit its function's signature; nothing was sent.
     #[error(transparent)]
     Argument(#[from] BindError),
-    /// A task gave no result.
+    /// A task returned no result.
     #[error(transparent)]
     Task(#[from] TaskError),
-    /// An argument cannot be sent because of its size; it was not copied.
+    /// An argument is too large to be sent; it was not copied.
     #[error("{function}: argument '{argument}' takes {size}, more than {bound}")]
     TooLarge {
         function: String,
         argument: String,
         /// Its size, with its unit.
         size: String,
-        /// The bound and the remedy.
+        /// The limit and the remedy.
         bound: String,
     },
     /// The grid cannot be reached or started.
@@ -34,57 +34,57 @@ pub enum Error {
     /// No such function is offered.
     #[error("no server offers function '{name}'{near}")]
     UnknownFunction {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Known names like it, or modules that all have it; may be empty.
+        /// Similar known names, or modules that all have it; may be empty.
         near: String,
     },
     /// No such class is offered.
     #[error("no server offers class '{name}'{near}")]
     UnknownClass {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Known names like it, empty or starting with a semicolon.
+        /// Similar known names; empty or starting with a semicolon.
         near: String,
     },
-    /// Of a group that follows its graph strictly: a call is not as it was described, and was not made; or, at the end of the
-    /// group, a described call never came, of which this is the first.
-    #[error("the described graph is followed strictly: {0}")]
+    /// In a group that follows its graph strictly: a call differs from the declared one and was not made, or, at the end of the
+    /// group, a declared call is missing; this is the first.
+    #[error("the group follows its declared graph strictly: {0}")]
     Differs(Difference),
-    /// Shared data were not put, found or deleted.
+    /// Shared data could not be put, found or deleted.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A value is not of the type asked for, or the session is used wrongly.
+    /// A value is not of the requested type, or the session is used wrongly.
     #[error("{0}")]
     Usage(String),
     /// An interface description, platform or module that cannot be used.
     #[error("{0}")]
     Input(String),
-    /// A process cannot go on, or its message was not received.
+    /// A process cannot continue, or its message was not received.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// A program of chares cannot go on.
+    /// A program of chares cannot continue.
     #[error(transparent)]
     Chares(#[from] ChareError),
     /// The call was recorded, but never ran.
     #[error("the call of '{function}' never ran: {why}")]
     Discarded {
         function: String,
-        /// What became of its group.
+        /// What happened to its group.
         why: String,
     },
-    /// What was waited for did not come in time. Nothing is cancelled.
-    #[error("no result within {limit_seconds} s; the call goes on, and a later get() finds what it gives")]
+    /// The wait timed out. Nothing is cancelled.
+    #[error("no result within {limit_seconds} s; the call is still running: call get() again")]
     TimedOut { limit_seconds: f64 },
     /// Another thread ended the wait ([`Interrupt`](crate::Interrupt)). Nothing is cancelled.
-    #[error("the wait was interrupted; what it waited for goes on")]
+    #[error("the wait was interrupted; nothing was cancelled")]
     Interrupted,
-    /// The simulation cannot go on: nothing is left that could happen.
-    #[error("the simulation stands still at {seconds:.6} s: {waiting}")]
+    /// The simulation cannot continue: no event is left.
+    #[error("the simulation is stalled at {seconds:.6} s: {waiting}")]
     Stalled {
         /// Virtual time.
         seconds: f64,
-        /// What was waited for.
+        /// What the program waits for.
         waiting: String,
     },
 }

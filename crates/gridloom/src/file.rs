@@ -12,10 +12,10 @@ use gridloom_net::payload::Payload;
 use crate::{Error, Grid, Value};
 
 impl Grid {
-    /// The content of a file, as the value of a function's argument.
+    /// Reads a file as the value of a function's argument.
     ///
     /// # Errors
-    /// If it cannot be read, or is too large to be sent.
+    /// If the file cannot be read, or is too large to be sent.
     pub fn file_argument(&self, function: &str, argument: &str, path: &Path) -> Result<Value, Error> {
         let unreadable = |error: io::Error| {
             let why = format!("the file '{}' cannot be read: {error}", path.display());
@@ -36,7 +36,7 @@ impl Grid {
     }
 }
 
-/// Reads until the room is full or the file has no more: one that grows is taken as long as it was.
+/// Reads until the buffer is full or the file ends: a file that grows meanwhile is read up to its former length.
 fn fill(file: &mut File, room: &mut [u8]) -> io::Result<u64> {
     let mut filled = 0;
     while filled < room.len() {

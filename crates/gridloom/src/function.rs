@@ -18,11 +18,11 @@ use crate::grid::{Asking, CallEnd, Callee};
 use crate::object::ObjectLocation;
 use crate::{Error, Grid, Value};
 
-/// A checked call: the task, and the values that have to be in the client's store before it is sent.
+/// A checked call: the task, and the values that must be in the client's store before it is sent.
 pub(crate) struct Prepared {
     pub task: Task,
     pub values: Vec<(DatumId, Value)>,
-    /// Result descriptions by name of parameter.
+    /// Descriptions of results, in the order of their parameters.
     pub outputs: Vec<(DatumId, Meta)>,
 }
 
@@ -32,78 +32,79 @@ pub struct Function {
     pub(crate) grid: Grid,
     pub(crate) signature: Arc<Signature>,
     pub(crate) hash: u64,
-    /// The server that runs its calls, if one has to.
+    /// The server that has to run its calls, if there is one.
     pub(crate) only: Option<NodeId>,
-    /// The object on which it is a method.
+    /// The object of which it is a method.
     pub(crate) object: Option<ObjectLocation>,
-    /// After which errors its calls run again.
+    /// The errors after which its calls run again.
     pub(crate) retry: Option<Arc<Retry>>,
-    /// The call that its calls are, once more.
+    /// The serial of an earlier call that its calls repeat.
     pub(crate) repeats: Option<u64>,
-    /// Parameters that are files which the caller does not take.
+    /// File parameters that the caller does not want.
     pub(crate) unwanted_files: Vec<usize>,
-    /// What people see for its name.
+    /// The name shown to people instead of its own.
     pub(crate) label: Option<Box<str>>,
-    /// How many ranks its calls want; 0 for those of the server.
+    /// Number of ranks for its calls; 0 for the number of the server.
     pub(crate) ranks: u32,
-    /// How long the transfers of its calls may take.
+    /// Time limits for the transfers of its calls.
     pub(crate) transfers: TransferLimits,
 }
 
-/// How long the transfers of a plain call may take: each may have no limit.
+/// Time limits for the transfers of a plain call; `None` means no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TransferLimits {
-    /// From when the call is sent to a server until its large arguments are there. What it waits there for room counts.
+    /// From sending the call to a server until its large arguments are there, including waits for room.
     pub arguments: Option<Duration>,
-    /// From when the function has ended until its results are here.
+    /// From the end of the function until its results are here.
     pub results: Option<Duration>,
 }
 
-/// Longer labels are cut.
+/// Maximum length of a label; longer ones are cut.
 const LABEL_CHARACTERS_MAX: usize = 200;
 
 impl Function {
-    /// The same with calls that people see under another name: that of the function that it is given to run.
+    /// Returns the function with calls that are shown under another name, such as that of the function that it is given to run.
     pub fn labelled(&self, label: &str) -> Function {
         Function { label: Some(label.chars().take(LABEL_CHARACTERS_MAX).collect::<String>().into()), ..self.clone() }
     }
 
-    /// The same with calls on so many ranks, if it runs on ranks of MPI; 0 for as many as the server has, which is the most.
+    /// Returns the function with calls on `ranks` ranks, if it runs on ranks of MPI; 0 for as many as the server has,
+    /// which is the maximum.
     pub fn on_ranks(self, ranks: u32) -> Function {
         Function { ranks, ..self }
     }
 
-    /// The same with plain calls that fail if a transfer of theirs takes longer.
+    /// Returns the function with plain calls that fail if one of their transfers takes longer.
     pub fn with_transfer_limits(self, transfers: TransferLimits) -> Function {
         Function { transfers, ..self }
     }
 
-    /// How many ranks its calls want; 0 for those of the server.
+    /// Number of ranks for its calls; 0 for the number of the server.
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
 
-    /// As a method of that object.
+    /// Returns the function as a method of that object.
     pub(crate) fn at(self, object: ObjectLocation) -> Function {
         Function { object: Some(object), ..self }
     }
 
-    /// Whether it is a method of a class: its calls run on an object, in their order and at most once.
+    /// True if it is a method of a class: its calls run on an object, in their order and at most once.
     pub fn is_method(&self) -> bool {
         class_of(self.name()).is_some()
     }
 
-    /// `module/function`.
+    /// The full name: `module/function`.
     pub fn name(&self) -> &str {
         &self.signature.name
     }
 
-    /// What it takes and gives.
+    /// Its parameters and results.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// The same on that server and no other: its calls, by themselves or in groups, fail if it is lost.
+    /// Returns the function bound to that server: its calls, single or in groups, fail if the server is lost.
     ///
     /// # Errors
     /// If no server of that name is in the grid, or it does not offer the function.
@@ -126,40 +127,41 @@ impl Function {
         }
     }
 
-    /// The server that all its calls run on, if that is given: that of its object, or the one that it is bound to.
+    /// The server that runs all its calls, if that is fixed: the server of its object, or the one to which it is bound.
     pub fn server(&self) -> Option<NodeId> {
         self.object.map(|object| object.server).or(self.only)
     }
 
-    /// The same on that server, which is not looked for before a call is made.
+    /// Returns the function bound to that server. The server is not checked before a call is made.
     pub fn bound_to(self, server: NodeId) -> Function {
         Function { only: Some(server), ..self }
     }
 
-    /// The same with calls that run again after errors of those kinds, on another server if one offers the function. Not methods,
-    /// nor calls that call the program back: they run once.
+    /// Returns the function with calls that run again after errors of those kinds, on another server if one offers the
+    /// function. Methods and calls with callbacks are excluded: they run once.
     pub fn retried(self, retry: Retry) -> Function {
         Function { retry: Some(Arc::new(retry)), ..self }
     }
 
-    /// The same with calls that are an earlier plain call of this session once more, by the serial of its [`Pending::task`]: what that
-    /// one has put by name, they may put again, if it is the same. Of several runs each names the first.
+    /// Returns the function with calls that repeat an earlier plain call of this session, given by the serial of its
+    /// [`Pending::task`]. They may put
+    /// the same data under the same names again. Every repetition refers to the first call.
     pub fn repeating(self, first_serial: u64) -> Function {
         Function { repeats: Some(first_serial), ..self }
     }
 
-    /// The same without the files that it would make for these parameters, by index: it gets no path for them.
+    /// Returns the function without the files that it would make for these parameters, by index: it gets no paths for them.
     pub fn without_files(self, params: Vec<usize>) -> Function {
         Function { unwanted_files: params, ..self }
     }
 
-    /// Whether a result of this description can be read as that one: an array of as many elements of the same type, as it lies in
-    /// memory, of which it is known how this one will lie there.
+    /// True if a result made as `made` can be read as `wanted`: an array of as many elements of the same type, in their order in
+    /// memory, which must be known for this result.
     pub fn gives_as(&self, made: &Meta, wanted: &Meta) -> bool {
         gives_as(&self.signature, made, wanted)
     }
 
-    /// Calls it now, by itself (plain GridRPC): the call is mapped alone and its results come back here.
+    /// Calls the function now (plain GridRPC): the call is mapped alone and its results return to the client.
     ///
     /// # Errors
     /// If the arguments do not fit (nothing is sent then), or the call fails.
@@ -175,7 +177,7 @@ impl Function {
         self.submit_to(None, args, named, limit, None)
     }
 
-    /// Like [`Function::submit`], on that server and no other: if it is lost the call fails.
+    /// Like [`Function::submit`], on that server and no other: if it is lost, the call fails.
     ///
     /// # Errors
     /// If the arguments do not fit.
@@ -189,7 +191,7 @@ impl Function {
         self.submit_to(Some(server), args, named, limit, None)
     }
 
-    /// Like [`Function::submit`], or [`Function::submit_on`], of a function that has callbacks: it may call `callee` until it
+    /// Like [`Function::submit`] or [`Function::submit_on`], for a function with callbacks: it may call `callee` until it
     /// has ended. It runs at most once: if its server is lost, it fails.
     ///
     /// # Errors
@@ -205,8 +207,8 @@ impl Function {
         self.submit_to(server, args, named, limit, Some(callee))
     }
 
-    /// Calls it on that server as a gang that takes so many slots at once, once they are free, and keeps them until it ends. What it
-    /// calls back comes there, and waits for [`Grid::answer`]. It runs at most once.
+    /// Calls the function on that server as a gang that occupies several slots at once, as soon as they are free, until
+    /// it ends. Its callbacks are received here, and wait for [`Grid::answer`]. It runs at most once.
     ///
     /// # Errors
     /// If the arguments do not fit.
@@ -234,7 +236,7 @@ impl Function {
         if callee.is_none() {
             self.refuse_callbacks()?;
         }
-        // A plain call reads its arguments from the client: remote ones come here first.
+        // A plain call reads its arguments from the client, so remote ones are fetched first.
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
@@ -242,16 +244,16 @@ impl Function {
         self.grid.send_call(prepared, (limit, self.transfers), server, false, callee)
     }
 
-    /// Only calls of [`Function::submit_calling`] can be called back.
+    /// Rejects functions with callbacks: only [`Function::submit_calling`] allows them.
     fn refuse_callbacks(&self) -> Result<(), Error> {
         let Some(callback) = self.signature.callbacks.first() else { return Ok(()) };
         Err(Error::Usage(format!(
-            "{} calls '{}' back, which only plain calls of programs in C and Rust can take",
+            "{} has the callback '{}', which only plain calls of programs in C and Rust support",
             self.signature.name, callback.name
         )))
     }
 
-    /// Checks the arguments and makes the task. `name` gives each data value its name (the same for the same value).
+    /// Checks the arguments and makes the task. `name` returns the id of each data value (the same for the same value).
     pub(crate) fn prepare(
         &self,
         args: &[Arg],
@@ -262,7 +264,7 @@ impl Function {
         if self.object.is_some() {
             let name = self.name();
             return Err(Error::Usage(format!(
-                "{name} is a method of an object, whose calls run in no group: call it by itself"
+                "{name} is a method of an object, whose calls cannot be part of a group: call it outside of the group"
             )));
         }
         self.prepare_any(args, named, name)
@@ -341,7 +343,7 @@ impl Function {
         match self.signature.bind(&positional, &by_name) {
             Ok(bound) => Ok(bound),
             Err(BindError::NeedsValue { .. }) => {
-                // A size that is itself a remote result: what was recorded so far runs, and its value is used.
+                // A size that is itself a remote result: the calls recorded so far are run, and its value is used.
                 let args = args.iter().map(resolve_scalar).collect::<Result<Vec<_>, _>>()?;
                 let named = named.iter().map(|(name, arg)| Ok((name.clone(), resolve_scalar(arg)?))).collect::<Result<
                     Vec<_>,
@@ -384,7 +386,7 @@ impl std::fmt::Debug for Function {
     }
 }
 
-/// A plain call under way.
+/// A plain call in progress.
 #[derive(Debug)]
 pub struct Pending {
     pub(crate) grid: Grid,
@@ -394,28 +396,28 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether it has ended.
+    /// True if it has ended.
     pub fn is_done(&self) -> bool {
         self.grid.call_ended(self.task)
     }
 
-    /// Has [`Grid::await_ends`] tell of its end, at once if it has ended.
+    /// Makes [`Grid::await_ends`] report its end, immediately if it has ended.
     pub fn note_end(&self) {
         self.grid.note_end(self.task);
     }
 
-    /// By which [`Grid::await_ends`] tells of it.
+    /// The id by which [`Grid::await_ends`] reports it.
     pub fn task(&self) -> TaskId {
         self.task
     }
 
-    /// How it ended; `None` while it is under way.
+    /// How it ended; `None` while it is in progress.
     pub fn end(&self) -> Option<CallEnd> {
         self.grid.call_end(self.task)
     }
 
-    /// Waits for its end without collecting its results, apart from the call itself: a thread that is interrupted can wait
-    /// again.
+    /// Returns an object that waits for its end without collecting its results, independent of the call itself: a
+    /// thread that is interrupted can wait again.
     pub fn watch(&self) -> Watch {
         Watch { grid: self.grid.clone(), task: self.task }
     }
@@ -429,13 +431,13 @@ impl Pending {
         self.grid.wait_call(self.task, &self.outputs)
     }
 
-    /// Asks for it to be cancelled; [`Pending::wait`] then gives [`gridloom_base::TaskError::Cancelled`].
+    /// Requests its cancellation; [`Pending::wait`] then returns [`gridloom_base::TaskError::Cancelled`].
     pub fn cancel(&self) {
         self.grid.cancel(vec![self.task]);
     }
 }
 
-/// Sees a plain call's end, which is not its own to collect, or asks for it.
+/// Observes the end of a plain call without collecting its results, or requests its cancellation.
 #[derive(Clone, Debug)]
 pub struct Watch {
     grid: Grid,
@@ -443,20 +445,20 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Whether the call has ended.
+    /// True if the call has ended.
     pub fn is_done(&self) -> bool {
         self.grid.call_ended(self.task)
     }
 
-    /// Waits until the call has ended, however it did, but no longer than `limit`.
+    /// Waits until the call has completed or failed, but no longer than `limit`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if it has not ended by then; it goes on. If the session is closed.
+    /// [`Error::TimedOut`] if it has not ended by then; it keeps running. Also if the session is closed.
     pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
         self.grid.await_call(self.task, limit)
     }
 
-    /// Asks for the call to be cancelled, as [`Pending::cancel`], unless it has ended.
+    /// Requests the call's cancellation like [`Pending::cancel`], unless it has ended.
     pub fn cancel(&self) {
         if !self.is_done() {
             self.grid.cancel(vec![self.task]);
@@ -472,13 +474,13 @@ impl Drop for Pending {
     }
 }
 
-/// Says, once for each function, that a simulation does not know how long its calls take.
+/// Warns, once for each function, that a simulation does not know how long its calls take.
 fn tell_unstated(function: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(function.to_string()) {
         gridloom_base::say!(
-            "gridloom: the work of '{function}' is not stated: in simulation each call takes {WORK_FLOPS_DEFAULT:e} \
-             floating-point operations, whatever its sizes; state it by CalcOrder, COMPLEXITY or @gl.function(work=…)"
+            "gridloom: the work of '{function}' is not declared: in simulation each call takes {WORK_FLOPS_DEFAULT:e} \
+             floating-point operations, whatever its sizes; declare it with CalcOrder, COMPLEXITY or @gl.function(work=…)"
         );
     }
 }

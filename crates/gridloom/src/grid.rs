@@ -1,10 +1,10 @@
 //! The session: one client of a grid, real or simulated.
 //!
-//! Here are [`Grid`], its one wait, and its end; [`open`] has the ways to open it. What the session knows, as its client's
-//! machine told it, is in parts with state of their own, which do not know one another. Each is a file, with the session's
-//! functions on it.
+//! This file has [`Grid`], the single wait of a session, and its end; [`open`] has the functions that open a session.
+//! The session's knowledge comes from events of the client's machine. It is split into parts with separate state that
+//! do not know each other. Each part is a file, with the session's functions on it.
 //!
-//! **Invariant:** an event is taken in once, under the session's lock. [`State::take_in`] hands it to the parts that it
+//! **Invariant:** an event is processed once, under the session's lock. [`State::take_in`] passes it to the parts that it
 //! concerns, and neither waits nor sends.
 
 mod addresses;
@@ -63,17 +63,17 @@ use names::Asks;
 pub use names::{PutOptions, SharedData, SharedName};
 use output::Outputs;
 
-/// How long a session waits for its agent's first answer.
+/// Time limit for the agent's first answer to a session.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 
-/// A session with a grid. Clones share it; the last one closes it.
+/// A session with a grid. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Grid(Arc<Inner>);
 
 struct Inner {
-    /// Tells it from other sessions of this process.
+    /// Identifies the session within this process.
     number: u64,
-    /// The process that made the session. A copy in a forked child does nothing.
+    /// The process that opened the session. A copy in a forked child does nothing.
     pid: u32,
     client: NodeId,
     serial: AtomicU64,
@@ -81,45 +81,45 @@ struct Inner {
     launches: Launches,
     objects: ObjectCounts,
     dropped: Mutex<Dropped>,
-    /// Those that it has initialised.
+    /// Modules that it has initialized.
     modules: Mutex<BTreeSet<String>>,
     backend: Box<dyn Backend>,
-    /// Hears what calls say.
+    /// Receives the output of calls.
     listener: OnceLock<Listener>,
     /// The embedded local grid's processes, ended with the session.
     processes: Mutex<Option<LocalProcesses>>,
 }
 
-/// What a call of the session says while it runs.
+/// Output of a call of the session while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spoken {
     /// The name of its server.
     pub server: String,
     pub function: String,
-    /// Tells it from other calls of the session.
+    /// Identifies the call within the session.
     pub call: u64,
     pub saying: Saying,
 }
 
 type Listener = Box<dyn Fn(&Spoken) + Send + Sync>;
 
-/// What was heard beside the answers.
+/// Log lines and output received together with answers.
 #[derive(Default)]
 struct Heard {
     lines: Vec<LogLine>,
     spoken: Vec<Spoken>,
 }
 
-/// What the program has dropped. It is told with the next command, so that dropping never blocks.
+/// Items that the program has dropped. They are released with the next command, so that dropping never blocks.
 #[derive(Default)]
 struct Dropped {
-    /// Data of handles.
+    /// Data of dropped handles.
     data: Vec<DatumId>,
-    /// Described groups with plans for which no calls come any more.
+    /// Declared groups with plans for which no more calls are made.
     plans: Vec<GroupId>,
-    /// Groups about which the program can ask no more; forgotten when the next one runs.
+    /// Groups that the program can no longer query; forgotten when the next group runs.
     groups: Vec<GroupId>,
-    /// Questions about names.
+    /// Requests about names.
     asks: Vec<u64>,
 }
 
@@ -128,8 +128,9 @@ impl Grid {
         Grid(Arc::new(inner))
     }
 
-    /// A group that records its calls, then maps them together. `mapping` is the name of a heuristic (`"auto"` if in
-    /// doubt), a plan from [`Group::plan`] or [`PlanRecord::load`], or a heuristic of your own ([`Mapping::own`]).
+    /// Creates a group that records its calls, then maps them together. `mapping` is the name of a heuristic (`"auto"`
+    /// is a good default), a plan from [`Group::plan`] or [`PlanRecord::load`], or a custom heuristic
+    /// ([`Mapping::own`]).
     pub fn group(&self, mapping: impl Into<Mapping>) -> Group {
         Group::new(self.clone(), mapping.into())
     }
@@ -139,28 +140,28 @@ impl Grid {
         self.0.backend.now().seconds()
     }
 
-    /// Process identifiers of the embedded local grid's servers, in order of their names; empty for other grids.
+    /// Process ids of the embedded local grid's servers, in order of their names; empty for other grids.
     pub fn server_processes(&self) -> Vec<u32> {
         self.0.processes.lock().expect("no panic while held").as_ref().map_or(Vec::new(), |p| p.server_processes())
     }
 
-    /// What a simulation has to report; `None` for a real grid.
+    /// Returns the report of a simulation; `None` for a real grid.
     pub fn simulation(&self) -> Option<SimulationReport> {
         self.absorb();
         self.0.simulation()
     }
 
-    /// Whether the content of values matters: not where no body runs.
+    /// True if the content of values matters: false in simulations that run no bodies.
     pub(crate) fn has_content(&self) -> bool {
         self.0.backend.has_content()
     }
 
-    /// Virtual time passes at the client: it computes for so long. Nothing happens on a real grid.
+    /// Advances virtual time at the client by `seconds`, as if it computed. Does nothing on a real grid.
     pub fn advance(&self, seconds: f64) {
         self.0.backend.advance(gridloom_base::time::seconds_to_ns(seconds));
     }
 
-    /// The client computes so many operations itself: virtual time passes, by its host's speed. Nothing happens on a real grid.
+    /// Advances virtual time at the client by the time of `work_flops` operations on its host. Does nothing on a real grid.
     pub fn compute(&self, work_flops: f64) {
         if let Some(flops) = self.0.backend.client_flops() {
             self.advance(work_flops / flops);
@@ -171,10 +172,10 @@ impl Grid {
         self.0.backend.simulated().is_some()
     }
 
-    /// A value in memory that servers on this machine can map: fill it, then pass it as an argument without a copy.
+    /// Allocates a value in memory that servers on this machine can map. Fill it, then pass it as an argument without a copy.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the memory cannot be allocated.
     pub fn allocate(&self, size_bytes: u64) -> Result<gridloom_net::segment::SegmentMut, Error> {
         self.0
             .backend
@@ -182,16 +183,16 @@ impl Grid {
             .map_err(|e| Error::Usage(format!("cannot allocate {size_bytes} bytes: {e}")))
     }
 
-    /// How many groups, tasks of groups and data of groups the session remembers: those about which a group or a handle
-    /// can still ask, and those that have not ended.
+    /// The numbers of groups, of their tasks and of their data that the session remembers: those that a group or a
+    /// handle can still query, and those that have not ended.
     pub fn remembered(&self) -> (usize, usize, usize) {
         self.absorb();
         self.state().groups.counts()
     }
 
-    /// Takes the errors of calls in groups that nobody read: of groups about which the program can ask no more, and with `all`
-    /// of the others too. An error is read by [`Handle::get`](crate::Handle::get), [`Group::wait`] or [`Group::report`] of
-    /// its group. What is left when the session ends is written to standard error.
+    /// Takes the unread errors of calls in groups: of groups that the program can no longer query, and with `all`
+    /// of the other groups too. An error is read by [`Handle::get`](crate::Handle::get), [`Group::wait`] or [`Group::report`] of
+    /// its group. Errors still unread when the session ends are written to standard error.
     pub fn take_unread(&self, all: bool) -> Unread {
         self.absorb();
         self.without_dropped_groups().groups.take_unread(all)
@@ -231,7 +232,7 @@ impl Grid {
         self.commands(vec![command]);
     }
 
-    /// Gives the client's machine commands, after those for what was dropped.
+    /// Sends commands to the client's machine, after the commands for dropped items.
     fn commands(&self, commands: Vec<Command>) {
         let (data, plans, asks) = {
             let mut dropped = self.dropped();
@@ -247,8 +248,8 @@ impl Grid {
         self.0.backend.commands(all);
     }
 
-    /// Tells the grid at once which data the program has dropped. Otherwise it learns of it with the next call or question: a program
-    /// that has none for long does well to tell.
+    /// Notifies the grid immediately of the data that the program has dropped. Otherwise this happens with the next
+    /// call or request. Useful for a program that makes none for a long time.
     pub fn release_dropped(&self) {
         let has_dropped = {
             let dropped = self.dropped();
@@ -267,7 +268,7 @@ impl Grid {
         self.0.state.lock().expect("no panic while held")
     }
 
-    /// The state, in which groups are forgotten about which the program can ask no more.
+    /// Locks the state, after forgetting groups that the program can no longer query.
     fn without_dropped_groups(&self) -> MutexGuard<'_, State> {
         let groups = std::mem::take(&mut self.dropped().groups);
         let mut state = self.state();
@@ -275,7 +276,8 @@ impl Grid {
         state
     }
 
-    /// Takes in events, under the backend's lock; what is for the log and the listener is handed on once it is released.
+    /// Processes events, under the backend's lock. Log lines and output are collected in `heard`, to be passed on
+    /// after the lock is released.
     fn take_in(&self, events: &mut VecDeque<Event>, heard: &mut Heard) -> MutexGuard<'_, State> {
         let mut state = self.state();
         for event in events.drain(..) {
@@ -302,10 +304,10 @@ impl Grid {
         state
     }
 
-    /// Takes in what has happened so far, without waiting.
+    /// Processes pending events, without waiting.
     fn absorb(&self) {
         let mut heard = Heard::default();
-        // That the session is closed is an error of waits only.
+        // Only waits report that the session is closed.
         let _ = self.0.backend.wait_until(Some(Duration::ZERO), &mut |events| {
             drop(self.take_in(events, &mut heard));
             false
@@ -320,8 +322,8 @@ impl Grid {
         }
     }
 
-    /// Hears from now on what calls of the session say while they run: what functions of Python print, and how far they have come.
-    /// The listener is called by whichever thread waits for results; without one, servers keep what calls say in their logs.
+    /// Sets a listener for the output of running calls of the session: text that Python functions print, and their progress.
+    /// The thread that waits for results calls it; without a listener, servers keep the output in their logs.
     /// The first listener of a session stays; simulations have none.
     pub fn listen(&self, listener: impl Fn(&Spoken) + Send + Sync + 'static) {
         if !self.is_simulated() {
@@ -329,19 +331,19 @@ impl Grid {
         }
     }
 
-    /// On what terms its calls run, if nothing else is said.
+    /// The default options of its calls.
     pub(crate) fn terms(&self) -> Terms {
         Terms { depth: nested::depth(), tells: self.0.listener.get().is_some(), ..Terms::default() }
     }
 
-    /// Waits until `done` finds what it looks for in the state: the one wait of a session, real or simulated. In a simulation it
-    /// runs meanwhile what the program is called back for, as no time passes while the program does not wait.
+    /// Waits until `done` finds its result in the state: the single wait of a session, real or simulated. In a simulation it
+    /// also runs the program's callbacks, since virtual time stands still while the program does not wait.
     fn wait<R>(&self, limit: Option<Duration>, done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
-        // A function that makes calls itself gives up its slot while it waits for them.
+        // A function that makes calls itself releases its slot while it waits for them.
         self.wait_by(limit, nested::wait, done)
     }
 
-    /// As [`Grid::wait`]. `begins` is called where the wait does not end at once; what it gives is dropped with the wait.
+    /// Like [`Grid::wait`]. Calls `begins` if the wait does not end at once, and drops its result when the wait ends.
     fn wait_by<R, W>(
         &self,
         limit: Option<Duration>,
@@ -371,7 +373,7 @@ impl Grid {
     }
 }
 
-/// What a session knows.
+/// The state of a session.
 #[derive(Default)]
 struct State {
     directory: Directory,
@@ -385,7 +387,7 @@ struct State {
     links: Links,
     outputs: Outputs,
     call_backs: CallBacks,
-    /// Calls under way that wait for what others make.
+    /// Running calls that wait for results of other calls.
     paused: BTreeSet<TaskId>,
 }
 
@@ -394,7 +396,7 @@ impl State {
         State { groups: Groups::new(keeps), ..State::default() }
     }
 
-    /// Takes in an event of that client; gives the data of the client's store that nothing asks for any more.
+    /// Processes an event of the client. Returns data in the client's store that nothing needs any more.
     fn take_in(&mut self, event: Event, client: NodeId) -> Vec<DatumId> {
         match event {
             Event::Directory { grid, functions } => self.directory.on_directory(grid, functions, client),
@@ -405,7 +407,7 @@ impl State {
             Event::Reached { address, server } => self.addresses.on_answer(address, Ok(server)),
             Event::NotReached { address, why } => self.addresses.on_answer(address, Err(why)),
             Event::Links { links } => self.links.on_answer(links),
-            // A server's.
+            // Only servers receive this event.
             Event::Learned { .. } => {}
             Event::GroupPlanned { at, group, plan, tasks, data, names, map_ns, seen } => {
                 let servers = self.directory.names();
@@ -444,7 +446,7 @@ impl State {
             Event::DatumLost { datum, error } => {
                 self.on_datum(client, datum, Err(self.directory.with_lost_servers(error)));
             }
-            // The session takes them in itself.
+            // The session handles these itself.
             Event::Named { .. } | Event::Log(_) | Event::Said { .. } => {}
         }
         Vec::new()
@@ -457,7 +459,7 @@ impl State {
         self.fetches.on_answer(datum, arrival);
     }
 
-    /// Asserts what must always hold of each part.
+    /// Asserts the invariants of each part.
     fn check(&self) {
         self.directory.check();
         self.calls.check();
@@ -477,11 +479,11 @@ impl Inner {
         Some(report)
     }
 
-    /// What a simulation leaves: its report, its timeline, or both to the run of processes that it is part of.
+    /// Writes the results of a simulation: its report and its timeline, or both to the run of processes that it is part of.
     fn end_simulation(&self, simulated: &SimBackend) {
         let failure = simulated.finish();
         if let Some(why) = &failure {
-            // As in `write`.
+            // Logged, for the reason given at `write`.
             log::error(why);
         }
         if let (Some(path), Some(mut report)) = (simulated.report_path(), self.simulation()) {
@@ -523,7 +525,7 @@ impl Drop for Inner {
     }
 }
 
-/// The program has ended its session and takes no errors any more: they go to the log.
+/// Writes a file at the end of a session. The program can no longer receive errors, so they are logged.
 fn write(path: &Path, what: &str, text: &str) {
     if let Err(error) = std::fs::write(path, text) {
         log::error(&format!("cannot write the simulation's {what} to {}: {error}", path.display()));

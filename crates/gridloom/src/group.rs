@@ -1,4 +1,4 @@
-//! Groups: calls recorded, then mapped and run together.
+//! Groups: calls that are recorded, then mapped and run together.
 
 mod described;
 mod launch;
@@ -36,32 +36,32 @@ struct HandleInner {
     meta: Meta,
     signature: Arc<Signature>,
     group: Weak<Recorder>,
-    /// What is held back of the loop that its group is a body of.
+    /// The delayed bodies of the loop to which its group belongs.
     held: Weak<Held>,
-    /// Why its call will never run, if it was forgotten before it was launched.
+    /// Why its call will never run, if it was discarded before launch.
     discarded: OnceLock<String>,
-    /// What the session remembers of its group stays as long as it does.
+    /// Keeps the session's records of its group alive.
     parts: Arc<Parts>,
 }
 
 impl Handle {
-    /// How far it has come, if it is large and on its way here.
+    /// Returns the progress of its transfer to the client, if it is large and being transferred.
     pub fn moving(&self) -> Option<OnTheWay> {
         self.0.grid.moving().into_iter().find(|one| one.datum == self.0.datum && !one.is_sent)
     }
 
-    /// Its name.
+    /// The id of its datum.
     pub fn datum(&self) -> DatumId {
         self.0.datum
     }
 
-    /// Its description, known before it is made (a text's length is not).
+    /// Its description, known before it is made (except for the length of a text).
     pub fn meta(&self) -> &Meta {
         self.1.as_deref().unwrap_or(&self.0.meta)
     }
 
-    /// The same array, for calls that read it as another one of as many elements of the same type, as it lies in memory.
-    /// `None` if that is no such array, or if nobody knows how this one will lie in memory.
+    /// Returns the same array for calls that read it with another description: as many elements of the same type, in
+    /// their order in memory. `None` if `meta` is not such an array, or if the memory order of this one is not known.
     pub fn read_as(&self, meta: &Meta) -> Option<Handle> {
         match &self.0.meta == meta {
             true => Some(self.clone()),
@@ -70,8 +70,8 @@ impl Handle {
         }
     }
 
-    /// Waits for it and brings it here. If its group is still being recorded, the part recorded so far is mapped and
-    /// run; recording goes on with the next call.
+    /// Waits for the result and fetches it. If its group is still being recorded, the part recorded so far is mapped and
+    /// run; recording continues with the next call.
     ///
     /// # Errors
     /// If its task, or one that it depends on, failed.
@@ -79,19 +79,19 @@ impl Handle {
         self.fetch(None)
     }
 
-    /// Like [`Handle::get`], but waits no longer than `limit`. Nothing is cancelled then: a later `get` works.
+    /// Like [`Handle::get`], but waits no longer than `limit`. A timeout cancels nothing: a later `get` works.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if it is not here by then; those of [`Handle::get`].
+    /// [`Error::TimedOut`] if it has not arrived by then; also as for [`Handle::get`].
     pub fn get_within(&self, limit: Duration) -> Result<Value, Error> {
         self.fetch(Some(limit))
     }
 
-    /// Has the value brought here as soon as it is made, and returns at once: of several results that are all wanted, each
-    /// can come while others are still being made.
+    /// Requests the value for the client as soon as it is made, and returns at once. If several results are wanted, each
+    /// is transferred while others are still being made.
     ///
     /// # Errors
-    /// If what was recorded cannot be launched; that the call fails is told by [`Handle::get`].
+    /// If the recorded calls cannot be launched. [`Handle::get`] reports a failure of the call.
     pub fn prefetch(&self) -> Result<(), Error> {
         self.launch()?;
         self.0.grid.prefetch(self.0.datum);
@@ -103,20 +103,20 @@ impl Handle {
         self.0.grid.get(self.0.datum, limit).map_err(|error| self.named(error))
     }
 
-    /// Its call runs, or has.
+    /// Makes sure that its call is launched.
     pub(crate) fn launch(&self) -> Result<(), Error> {
         self.check()?;
         self.0.grid.launch(Some(&self.0.parts), |batch| batch.maker(self))?;
         self.check()
     }
 
-    /// Its call has run, or may still.
+    /// Checks that its call was not discarded.
     fn check(&self) -> Result<(), Error> {
         let Some(why) = self.0.discarded.get() else { return Ok(()) };
         Err(Error::Discarded { function: self.0.signature.name.clone(), why: why.clone() })
     }
 
-    /// The program knows it as the result of a call, not by its number.
+    /// Rewrites an error to name the result's call instead of the datum's number.
     fn named(&self, error: Error) -> Error {
         match error {
             Error::Task(TaskError::DatumLost { datum, why }) if datum == self.0.datum => {
@@ -146,7 +146,7 @@ struct Recording {
     sources: BTreeMap<DatumId, Source>,
     made: BTreeMap<DatumId, Weak<HandleInner>>,
     read: BTreeSet<DatumId>,
-    /// Values put into the store for this part, by identity of their bytes, and kept alive so that it stays theirs.
+    /// Values put into the store for this part, by identity of their bytes. They are kept alive so that the identity stays unique.
     values: BTreeMap<(usize, u64, String), (DatumId, Value)>,
     /// Values among the sources that stay in the store beyond this part.
     kept: BTreeSet<DatumId>,
@@ -158,14 +158,14 @@ struct Recorder {
     mapping: Mapping,
     recording: Mutex<Recording>,
     parts: Arc<Parts>,
-    /// The calls were described beforehand, and run as they come.
+    /// Set if the calls were declared beforehand, and run as they are made.
     matching: Option<Mutex<Matching>>,
-    /// It is a body of a loop, and held back at its end.
+    /// Set for a body of a loop, which is delayed at its end.
     held: Option<Arc<Held>>,
 }
 
-/// The parts of a group that were launched. With the last object that could ask about them (the group itself, its handles, other
-/// groups that they were launched with) they are forgotten.
+/// The launched parts of a group. They are forgotten with the last object that could query them: the group itself, its
+/// handles, or other groups that were launched with them.
 struct Parts {
     grid: Grid,
     all: Mutex<Vec<Arc<Part>>>,
@@ -173,11 +173,11 @@ struct Parts {
     tasks: Mutex<Vec<TaskId>>,
 }
 
-/// What was mapped together.
+/// Calls that were mapped together.
 struct Part {
     grid: Grid,
     id: GroupId,
-    /// How many groups it is of.
+    /// Number of groups to which it belongs.
     together: usize,
 }
 
@@ -225,7 +225,7 @@ impl Group {
         Group { grid, recorder: Arc::new(recorder) }
     }
 
-    /// Records a call. Its results can be passed to further calls at once.
+    /// Records a call. Its results can be passed to further calls immediately.
     ///
     /// # Errors
     /// If the arguments do not fit; nothing is recorded then.
@@ -243,7 +243,7 @@ impl Group {
             return Ok(self.call_described(matching, function, args, named)?.results().to_vec());
         }
         if let Some(held) = &self.recorder.held {
-            // What is held back waits for nothing but itself: so no two loops or groups wait for each other.
+            // Delayed bodies wait for nothing but each other, so no two loops or groups wait for each other.
             let read = args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of);
             read.filter(|handle| !held.may_read(handle, &self.recorder)).try_for_each(Handle::launch)?;
         }
@@ -272,7 +272,7 @@ impl Group {
             }
             recording.sources.insert(datum, Source { meta: value.meta.clone(), at: vec![self.grid.client()] });
             if self.recorder.held.is_some() && value.identity().is_some() {
-                // The loop has put it.
+                // The loop has put it into the store.
                 recording.kept.insert(datum);
                 continue;
             }
@@ -285,7 +285,7 @@ impl Group {
             let datum = handle.datum();
             recording.handles.push(handle.clone());
             if !recording.made.contains_key(&datum) {
-                // The client machine knows where it is.
+                // The client's machine knows where it is.
                 recording
                     .sources
                     .entry(datum)
@@ -321,7 +321,7 @@ impl Group {
         self.recording().tasks.len()
     }
 
-    /// Maps what was recorded and runs it. Does not wait for the end.
+    /// Maps and runs the recorded calls. Does not wait for their end.
     ///
     /// # Errors
     /// If the session is closed.
@@ -329,7 +329,7 @@ impl Group {
         self.recorder.launch(&self.grid)
     }
 
-    /// Forgets what was recorded and not launched. Its handles then give [`Error::Discarded`].
+    /// Discards recorded calls that are not launched. Their handles then return [`Error::Discarded`].
     pub fn discard(&self) {
         self.discard_because("its group was discarded before it was launched");
     }
@@ -340,12 +340,12 @@ impl Group {
         self.recorder.discard(why);
     }
 
-    /// What the agent would do with the calls recorded so far, mapped as [`Grid::group`] has it; nothing is run.
+    /// Returns the agent's plan for the calls recorded so far, mapped with `mapping` as for [`Grid::group`]; nothing is run.
     ///
     /// # Errors
-    /// If they cannot be mapped, or all that were recorded were launched.
+    /// If they cannot be mapped, or all recorded calls were launched.
     pub fn plan(&self, mapping: impl Into<Mapping>) -> Result<PlanRecord, Error> {
-        // A body of a loop has tasks of its own, and they are taken together at its end.
+        // The body of a loop has its own list of tasks; they are taken together at its end.
         let has_more = !self.recorder.parts.all().is_empty() || !self.recorder.parts.tasks().is_empty();
         if self.recorded() == 0 && has_more {
             return Err(Error::Usage(NOTHING_LEFT.into()));
@@ -355,7 +355,7 @@ impl Group {
         self.grid.plan(group, by)
     }
 
-    /// Waits until all calls that were launched have ended.
+    /// Waits until all launched calls have ended.
     ///
     /// # Errors
     /// The error of the first call that failed.
@@ -375,13 +375,13 @@ impl Group {
     /// Cancels all calls that have not ended.
     pub fn cancel(&self) {
         match &self.recorder.held {
-            // Others are in its parts.
+            // Its parts contain tasks of other bodies.
             Some(_) => self.grid.cancel(self.recorder.parts.tasks().clone()),
             None => self.parts().into_iter().for_each(|part| self.grid.cancel_group(part)),
         }
     }
 
-    /// What was predicted and what was measured. Waits for the end of the calls that were launched.
+    /// Returns predicted and measured times. Waits for the end of the launched calls.
     ///
     /// # Errors
     /// If the session is closed. Failed calls are in the report.
@@ -397,10 +397,10 @@ impl Group {
         Ok(Report { differences: self.differences(), together, ..report })
     }
 
-    /// How far the calls that were launched are, without waiting for anything.
+    /// Returns the progress of the launched calls, without waiting for anything.
     pub fn progress(&self) -> GroupProgress {
         let parts = self.parts();
-        // Others may have been launched with them.
+        // Other bodies may have been launched with them.
         let own = self.recorder.held.as_ref().map(|_| self.recorder.parts.tasks().clone());
         self.grid.progress(&parts, own.as_deref())
     }
@@ -420,10 +420,10 @@ impl std::fmt::Debug for Group {
     }
 }
 
-/// What a group is told that is asked for a plan too late.
-const NOTHING_LEFT: &str = "the group has no calls left to plan: they were launched, at the end of its block, by \
-                            launch() or by a result that was asked for; ask for the plan before that, or see the \
-                            plans that ran in the group's report";
+/// The error if a plan is requested too late.
+const NOTHING_LEFT: &str = "the group has no calls left to plan: they were launched at the end of its block, by \
+     launch(), or because a result was requested; request the plan before that, or see the executed plans in \
+     the group's report";
 
 fn handle_of(arg: &Arg) -> Option<&Handle> {
     match arg {
@@ -434,7 +434,7 @@ fn handle_of(arg: &Arg) -> Option<&Handle> {
 
 impl Recording {
     fn group(&self, id: GroupId) -> graph::Group {
-        // What nothing in the group reads, and the program can still reach, it presumably wants to see.
+        // A result that nothing in the group reads, and that the program can still reach, is presumably wanted by the program.
         let wanted = self.made.iter().filter(|(datum, handle)| !self.read.contains(datum) && handle.strong_count() > 0);
         graph::Group {
             id,

@@ -1,8 +1,8 @@
-//! Arguments that are made up, for calls that are only to be measured.
+//! Generated arguments, for calls that only measure.
 //!
-//! Numbers are random, from 0 to below 1, drawn from a fixed seed. Square matrices get their order added to the diagonal, so
-//! that systems can be solved and matrices factored. Integers are 0 or 1, which count as indices everywhere. Scalars that are
-//! no sizes are 1. What a function needs beyond that its caller gives.
+//! Numbers are random in [0, 1), drawn from a fixed seed. Square matrices get their order added to the diagonal, so
+//! that systems can be solved and matrices factored. Integers are 0 or 1, which are valid indices everywhere. Scalars that are
+//! not sizes are 1. If a function needs anything else, its caller provides it.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use crate::{Arg, Error, Function, Value};
 /// Values of the size arguments of a call, by name.
 pub type Sizes = BTreeMap<String, i64>;
 
-/// Makes the arguments of a call of those sizes, by name; sizes that follow from them need not be among them.
+/// Makes the arguments of a call by name, for the given sizes. Sizes that follow from other arguments may be omitted.
 pub type Make<'a> = dyn FnMut(&Sizes) -> Result<Vec<(String, Arg)>, Error> + 'a;
 
-/// Least value of a size that nobody has given a range.
+/// Smallest value of a size without a given range.
 const SIZE_MIN: i64 = 16;
-/// Largest, if the memory holds it.
+/// Largest value of a size without a given range, if the arrays fit into memory.
 const SIZE_MAX: i64 = 1 << 20;
-/// Arrays of one call take no more, unless a range was given.
+/// Maximum total size of the arrays of one call, unless a range was given.
 const CALL_BYTES_MAX: u64 = 256 << 20;
 
-/// Integer arguments on which the extents of arrays, or the work, depend.
+/// Returns the integer arguments that determine array extents or the work.
 pub(crate) fn size_names(signature: &Signature) -> Vec<String> {
     let used = signature.params.iter().flat_map(|param| &param.dims).chain(&signature.work);
     let mut used: Vec<usize> = used.flat_map(|expr| expr.params()).collect();
@@ -36,12 +36,12 @@ pub(crate) fn size_names(signature: &Signature) -> Vec<String> {
     used.into_iter().map(|index| &signature.params[index]).filter(|p| is_size(p)).map(|p| p.name.clone()).collect()
 }
 
-/// Whether an argument can be given a range.
+/// True if an argument can be given a range.
 pub(crate) fn is_size(param: &Param) -> bool {
     matches!(param.base, BaseType::Number(dtype) if dtype.is_integer()) && !param.is_array && param.mode == Mode::In
 }
 
-/// The range of sizes that nobody has given one: up to what fits the memory.
+/// Returns the default range of a size: up to what fits into memory.
 pub(crate) fn usual_range(
     function: &Function,
     fixed: &Sizes,
@@ -61,21 +61,21 @@ pub(crate) fn usual_range(
     (SIZE_MIN.min(largest), largest)
 }
 
-/// The size of a call as models have it, and the bytes of what it reads and makes.
+/// Returns the size of a call as the models use it, and the bytes that it reads and writes.
 pub(crate) fn call_size(function: &Function, args: &[(String, Arg)]) -> Result<(Size, u64), Error> {
     let bound = function.bind(&[], args)?;
     let read = args.iter().map(|(_, arg)| match arg {
         Arg::Value(value) => &value.meta,
         Arg::Handle(handle) => handle.meta(),
     });
-    // What is small travels with the task and is no datum.
+    // Small values travel with the task and are not data of their own.
     let read = read.filter(|meta| matches!(meta, Meta::Array { .. }) || meta.size_bytes() > INLINE_BYTES_MAX as u64);
     let metas = read.chain(bound.outputs.iter().map(|(_, meta)| meta));
     let bytes = metas.map(|meta| meta.checked_size_bytes().unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
     Ok((Size::new(bound.work_flops, bytes), bytes))
 }
 
-/// Arguments of those sizes, with or without content.
+/// Makes arguments of the given sizes, with or without content.
 pub(crate) fn arguments(
     function: &Function,
     sizes: &Sizes,
@@ -109,7 +109,7 @@ pub(crate) fn arguments(
                 (BaseType::Number(_), false) => Value::from(1i64),
                 _ => {
                     let (function, name) = (&signature.name, &param.name);
-                    let why = "is no number, so there is no telling what it may be";
+                    let why = "is not a number, so no value can be chosen for it";
                     return Err(Error::Usage(format!("{function}: argument '{name}' {why}; set it ({name}=VALUE)")));
                 }
             },
@@ -140,7 +140,8 @@ fn random_array(meta: Meta, random: &mut SplitMix64) -> Result<Value, Error> {
             Dtype::Float32 => bytes.extend((number as f32).to_ne_bytes()),
             Dtype::Complex128 => bytes.extend([number, 0.0].map(f64::to_ne_bytes).concat()),
             Dtype::Complex64 => bytes.extend([number as f32, 0.0].map(f32::to_ne_bytes).concat()),
-            // Bits of 0 and of whole numbers 0 and 1 are all that is needed here; half precision has 1 as its own pattern.
+            // For the other types only the bit patterns of 0 and of the integers 0 and 1 are needed; half precision
+            // has its own pattern for 1.
             Dtype::Float16 => bytes.extend(if number < 0.5 { 0u16 } else { 0x3c00 }.to_ne_bytes()),
             Dtype::LongDouble | Dtype::ComplexLongDouble => bytes.resize(bytes.len() + dtype.size_bytes() as usize, 0),
             integer => {

@@ -1,9 +1,9 @@
 //! Gridloom: remote procedure calls for scientific computing, in groups that are mapped together.
 //!
 //! A [`Grid`] is a client's session with a grid: real ([`Grid::connect`], [`Grid::local`]) or simulated
-//! ([`Grid::simulate`]). A [`Function`] called outside a group is a plain call, mapped by itself, its results back at
+//! ([`Grid::simulate`]). A [`Function`] called outside a group is a plain call: it is mapped by itself, and its results return to
 //! the client. Calls recorded in a [`Group`] are mapped together; their results stay where they were made until
-//! [`Handle::get`] asks for them.
+//! [`Handle::get`] fetches them.
 //!
 //! ```no_run
 //! use gridloom::{Grid, LocalConfig, Value};
@@ -87,8 +87,8 @@ pub use gridloom_core as core;
 pub use gridloom_core::graph::Retry;
 pub use gridloom_derive::Message;
 pub use gridloom_layout as layout;
-/// A Rust type as a message that C and Python programs declare too; see [`layout::rust`] for what
-/// corresponds to what, and [`process`] for the processes that send it.
+/// A Rust type as a message that C and Python programs declare too. See [`layout::rust`] for the corresponding
+/// types, and [`process`] for processes that send messages.
 pub use gridloom_layout::Message;
 pub use gridloom_map as map;
 pub use gridloom_perf as perf;

@@ -1,7 +1,7 @@
 //! The embedded local grid: an agent and servers in processes of their own on loopback.
 //!
-//! Each process reads its standard input and ends when that closes, so that none outlives the program that started it,
-//! however it ends.
+//! Each process reads its standard input and exits when that closes. So none outlives the program that started it,
+//! however the program ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -23,44 +23,44 @@ use crate::Error;
 use crate::builtin::BUILTIN_RUN_CODE;
 use crate::offer::BUILTIN_LINALG;
 
-/// Names the `gridloom` program.
+/// Environment variable with the path of the `gridloom` program.
 const PROGRAM_VARIABLE: &str = "GRIDLOOM_PROGRAM";
 
-/// Names the Python interpreter.
+/// Environment variable with the path of the Python interpreter.
 const PYTHON_VARIABLE: &str = "GRIDLOOM_PYTHON";
 
-/// How long the processes get to end by themselves.
+/// Time that the processes have to exit by themselves.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long their listeners get after that. What a function has left behind may keep a pipe open for ever.
+/// Time that their listeners have after that. A process that a function left behind may keep a pipe open forever.
 const LISTENER_PATIENCE: Duration = Duration::from_secs(1);
 
-/// So much of a line is kept until it ends.
+/// Maximum number of bytes of an unfinished line that are kept.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// So much of what a process says while it starts is kept.
+/// Maximum number of bytes kept of a process's output while it starts.
 const SAID_BYTES_MAX: usize = 16 << 10;
 
-/// How an embedded local grid is set up.
+/// Configuration of an embedded local grid.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
     pub servers: usize,
-    /// Over which the servers are divided in order; the program and the agent are in the first.
+    /// Number of sites. The servers are divided over them in order; the program and the agent are in the first.
     pub sites: usize,
-    /// What passes between two sites passes these: `rate`, `delay` and `jitter` can stand there.
+    /// Filters for the traffic between two sites: `rate`, `delay` and `jitter` are allowed.
     pub filters: Vec<FilterSpec>,
-    /// Tasks that each runs at a time.
+    /// Number of tasks that each server runs at a time.
     pub slots: u32,
-    /// How many of the servers (the last ones) are plain: they talk to clients only, and keep nothing between calls.
+    /// Number of stateless servers (the last ones): they talk to clients only, and keep nothing between calls.
     pub plain: usize,
-    /// Files that say what is offered: `.idl` and `.py`. Linear algebra from BLAS is always there if a BLAS is.
+    /// Files that describe the offered functions: `.idl` and `.py`. Linear algebra from BLAS is always offered if a BLAS is found.
     pub functions: Vec<PathBuf>,
-    /// Whether the servers run the Python functions that the program sends.
+    /// True if the servers run Python functions that the program sends.
     pub run_code: bool,
     /// Shared libraries with the functions that the `.idl` files describe.
     pub libraries: Vec<PathBuf>,
-    /// Bound on each server's store.
+    /// Memory limit of each server's store.
     pub memory_bytes: Option<u64>,
-    /// Pass arrays in shared memory; otherwise over TCP.
+    /// True if arrays are passed in shared memory, false if over TCP.
     pub shared_memory: bool,
     /// BLAS library for `linalg/…`.
     pub blas: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub struct LocalConfig {
     pub program: Option<PathBuf>,
     /// Variables added to the servers' environment.
     pub environment: Vec<(String, String)>,
-    /// Whether what the processes say on standard error, once they run, is dropped rather than shown on that of the program.
+    /// True if the standard error of running processes is dropped; otherwise it appears on that of the program.
     pub silent: bool,
 }
 
@@ -97,14 +97,16 @@ impl Default for LocalConfig {
 }
 
 impl LocalConfig {
-    /// Refuses what cannot be meant, before anything is started.
+    /// Rejects invalid values before anything is started.
     fn check(&self) -> Result<(), Error> {
         let (servers, plain) = (self.servers, self.plain);
         if servers == 0 {
             return Err(Error::Usage("a local grid has at least 1 server, got 0".into()));
         }
         if plain > servers {
-            return Err(Error::Usage(format!("{plain} plain servers of {servers}; at most all can be plain")));
+            return Err(Error::Usage(format!(
+                "{plain} stateless servers of {servers}; at most all of them can be stateless"
+            )));
         }
         if servers > LOCAL_SERVERS_MAX {
             return Err(Error::Usage(format!(
@@ -122,27 +124,27 @@ impl LocalConfig {
         }
         if self.sites == 0 || self.sites > servers.min(LOCAL_SITES_MAX) {
             return Err(Error::Usage(format!(
-                "{} sites for {servers} servers; there can be 1 to {}, and each has a server",
+                "{} sites for {servers} servers; expected 1 to {}, since each needs a server",
                 self.sites,
                 servers.min(LOCAL_SITES_MAX)
             )));
         }
         match self.filters.first() {
             Some(first) if self.sites == 1 => Err(Error::Usage(format!(
-                "{first} stands between two sites, and there is one; divide the servers over several sites"
+                "{first} applies between two sites, but there is only one; divide the servers over several sites"
             ))),
             Some(_) => Site::new("site", self.filters.clone()).map(drop).map_err(Error::Usage),
             None => Ok(()),
         }
     }
 
-    /// The site with that number, from 1; `None` if there is one only.
+    /// Returns the site with that number, from 1; `None` if there is only one.
     pub(crate) fn site(&self, number: usize) -> Option<Site> {
         let site = || Site::new(&format!("site-{number}"), self.filters.clone()).expect("the filters were checked");
         (self.sites > 1).then(site)
     }
 
-    /// All files that say what is offered, the built-in ones first.
+    /// Returns all files that describe offered functions, the built-in ones first.
     pub(crate) fn all_functions(&self) -> Vec<PathBuf> {
         let run_code = self.run_code.then(|| PathBuf::from(BUILTIN_RUN_CODE));
         let first = std::iter::once(PathBuf::from(BUILTIN_LINALG));
@@ -154,13 +156,14 @@ impl LocalConfig {
     }
 }
 
-/// The Python interpreter of functions where none is named: that of `GRIDLOOM_PYTHON`, which the Python package's command sets.
+/// Returns the default Python interpreter for functions: that of `GRIDLOOM_PYTHON`, which the Python package's command
+/// sets, or else `python3`.
 pub fn default_python() -> PathBuf {
     std::env::var_os(PYTHON_VARIABLE).map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// The `gridloom` program: the one named, by argument or by `GRIDLOOM_PROGRAM`; else beside this program, or in its
-/// build folder; else on the search path.
+/// Returns the path of the `gridloom` program: the one given by argument or by `GRIDLOOM_PROGRAM`; else one beside this
+/// program or in its build folder; else the one on the search path.
 pub fn program_path(named: Option<&Path>) -> PathBuf {
     let variable = || std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_path_buf).or_else(variable) {
@@ -182,14 +185,14 @@ pub(crate) struct LocalProcesses {
     servers: Vec<Started>,
 }
 
-/// A process of the grid. What it says on standard error is passed on from when it is ready, unless it is silent; before, it is
-/// kept: it tells why the process did not start.
+/// A process of the grid. Its standard error is forwarded once it is ready, unless it is silent. Before that it is kept, since it
+/// explains why a process did not start.
 struct Started {
     child: Child,
     name: String,
     is_silent: bool,
     said: Arc<Mutex<Option<String>>>,
-    /// Gives an error other than a timeout once the listener has heard all.
+    /// Disconnected once the listener has read all output; until then receiving times out.
     ended: Receiver<()>,
     listener: Option<JoinHandle<()>>,
 }
@@ -203,7 +206,7 @@ impl LocalProcesses {
         let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         let command = |arguments: &[&str], site: usize| {
             let mut command = Command::new(&program);
-            // Links are between hosts, so each site has an address of the loopback device.
+            // Links connect hosts, so each site has its own address of the loopback device.
             command.args(arguments).arg("--listen").arg(format!("127.0.0.{site}:0"));
             if let Some(site) = config.site(site) {
                 command.args(["--site", site.name()]);
@@ -219,7 +222,7 @@ impl LocalProcesses {
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()
             .and_then(|ready| ready["address"].as_str().map(str::to_string))
-            .ok_or_else(|| Error::Connect(format!("the agent said '{}' instead of its address", line.trim())))?;
+            .ok_or_else(|| Error::Connect(format!("the agent printed '{}' instead of its address", line.trim())))?;
         let mut processes =
             LocalProcesses { address, secret: Secret::from_bytes(secret.as_bytes()), agent, servers: Vec::new() };
         let width = config.servers.to_string().len();
@@ -228,7 +231,7 @@ impl LocalProcesses {
             let mut command = command(&["serve"], 1 + (number - 1) * config.sites / config.servers);
             command.args(config.all_functions()).args(["--agent", &processes.address, "--name", &name]);
             command.arg("--slots").arg(config.slots.to_string());
-            // The functions are the program's own, and so is its environment.
+            // The functions are the program's own, so they get its environment.
             command.args(["--env", "*"]);
             command.arg("--python").arg(config.python()).args(["--models", "none"]);
             config.libraries.iter().for_each(|library| {
@@ -258,7 +261,7 @@ impl LocalProcesses {
         self.servers.iter().map(|server| server.child.id()).collect()
     }
 
-    /// Ends all processes and waits for their end; what does not end by itself is killed.
+    /// Ends all processes and waits for them; those that do not exit by themselves are killed.
     pub(crate) fn stop(mut self) {
         self.end();
     }
@@ -273,7 +276,7 @@ impl LocalProcesses {
         for child in &mut children {
             while matches!(child.try_wait(), Ok(None)) {
                 if Instant::now() > deadline {
-                    // The process may have ended between the question and the kill: that is as well.
+                    // The process may have exited between the check and the kill, which is fine.
                     let _ = child.kill();
                     let _ = child.wait();
                     break;
@@ -306,7 +309,7 @@ impl Started {
         let said = Arc::new(Mutex::new(Some(String::new())));
         let (heard, (end, ended)) = (said.clone(), channel());
         let thread = thread::Builder::new().name("gridloom-log".into());
-        // Dropping `end` tells that all was heard.
+        // Dropping `end` signals that all output was read.
         let listener = threads::spawn(thread, move || drop((pass_on(error, &heard, is_silent), end)));
         match listener {
             Ok(listener) => {
@@ -314,7 +317,7 @@ impl Started {
                 Ok(Started { child, name, is_silent, said, ended, listener })
             }
             Err(error) => {
-                // It would wait for somebody to read what it says; it may have ended already.
+                // Nobody would read its output, which would block it. It may have exited already.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(Error::Connect(format!("{name} of the local grid: {error}")))
@@ -322,19 +325,19 @@ impl Started {
         }
     }
 
-    /// The process has ended: waits for its listener, until then at the latest.
+    /// Waits for the listener of a process that has exited, until the deadline at the latest.
     fn join(&mut self, deadline: Instant) {
         let has_heard_all = !matches!(
             self.ended.recv_timeout(deadline.saturating_duration_since(Instant::now())),
             Err(RecvTimeoutError::Timeout)
         );
         if has_heard_all && let Some(listener) = self.listener.take() {
-            // Its panic was reported on its own thread.
+            // A panic was reported on its own thread.
             let _ = listener.join();
         }
     }
 
-    /// The line that it prints when it is ready.
+    /// Returns the line that the process prints when it is ready.
     fn first_line(&mut self) -> Result<String, Error> {
         let stdout = self.child.stdout.as_mut().expect("its output is piped");
         let mut line = String::new();
@@ -350,7 +353,7 @@ impl Started {
             Ok(length) if length > 0 => Ok(line),
             Ok(_) => {
                 let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                // What it said last may be on its way; a process that it leaves behind may keep the pipe open for ever.
+                // Its last output may still be in the pipe; a process that it left behind may keep the pipe open forever.
                 let _ = self.ended.recv_timeout(STOP_PATIENCE);
                 let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
                 let said = said.trim().trim_start_matches("gridloom: ");
@@ -362,8 +365,8 @@ impl Started {
     }
 }
 
-/// Hands on what a process says on standard error, line by line; as long as it starts, it is kept instead. A line that does not
-/// end is handed on in pieces.
+/// Forwards a process's standard error line by line; while the process starts, keeps it instead. A line that exceeds
+/// the limit is forwarded in pieces.
 fn pass_on(error: impl Read, said: &Mutex<Option<String>>, is_silent: bool) {
     let mut lines = BufReader::new(error);
     let mut line = Vec::new();
@@ -383,7 +386,7 @@ fn pass_on(error: impl Read, said: &Mutex<Option<String>>, is_silent: bool) {
     }
 }
 
-/// Without a standard error nobody is there to tell.
+/// Writes to standard error. Failures are ignored: there is nowhere to report them.
 fn say(bytes: &[u8]) {
     let _ = std::io::stderr().write_all(bytes);
 }
@@ -395,7 +398,7 @@ mod tests {
     #[test]
     fn a_grid_that_no_machine_holds_is_refused_before_anything_starts() {
         let wrong = |servers: usize, slots: u32| {
-            // A grid that is not refused fails at its first process.
+            // A grid that is not rejected fails when it starts its first process.
             let program = Some("/nowhere/gridloom".into());
             match LocalProcesses::start(&LocalConfig { servers, slots, program, ..LocalConfig::default() }) {
                 Err(Error::Usage(why)) => why,
@@ -422,10 +425,10 @@ mod tests {
                 Ok(_) => panic!("{sites} sites started"),
             }
         };
-        assert_eq!(wrong(5, &[]), "5 sites for 4 servers; there can be 1 to 4, and each has a server");
+        assert_eq!(wrong(5, &[]), "5 sites for 4 servers; expected 1 to 4, since each needs a server");
         assert!(wrong(0, &[]).starts_with("0 sites for 4 servers"));
-        assert!(wrong(1, &["delay=16ms"]).starts_with("delay=16ms stands between two sites, and there is one"));
-        assert!(wrong(2, &["delay=3s"]).starts_with("3 s between two sites"));
+        assert!(wrong(1, &["delay=16ms"]).starts_with("delay=16ms applies between two sites, but there is only one"));
+        assert!(wrong(2, &["delay=3s"]).starts_with("a delay of 3 s between two sites"));
         assert!(wrong(2, &["compress"]).starts_with("filter compress changes bytes"));
         let config = LocalConfig { sites: 2, filters: vec!["delay=1ms".parse().unwrap()], ..LocalConfig::default() };
         assert_eq!(config.site(2).unwrap().to_string(), "site-2 delay=1ms");

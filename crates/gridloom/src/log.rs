@@ -1,7 +1,7 @@
-//! What a session says beside its answers: events of `tracing`, category `gridloom.session`.
+//! Log events of a session: events of `tracing`, category `gridloom.session`.
 //!
-//! The library sets no subscriber: that is the program's to do. Of a program that has set none, as most have in C, warnings and
-//! errors go to standard error as plain lines.
+//! The library sets no subscriber; that is up to the program. If the program has set none, like most C programs, warnings and
+//! errors are written to standard error as plain lines.
 
 use gridloom_core::node::LogLine;
 use tracing::dispatcher::get_default;
@@ -27,8 +27,8 @@ fn has_subscriber() -> bool {
     get_default(|dispatch| !dispatch.is::<NoSubscriber>())
 }
 
-/// Hands on what the client's machine has to say. It repairs what it warns of; what it cannot repair comes to the program as an
-/// error.
+/// Forwards log lines of the client's machine. The machine repairs problems of which it warns; other problems reach the program as
+/// errors.
 pub(crate) fn hand_on(lines: Vec<LogLine>) {
     for line in lines {
         let level = line.level.min(Level::Info);

@@ -1,5 +1,5 @@
-//! How a group is mapped: by a named heuristic, as a plan says, or by a heuristic of the program's own. That runs here, within
-//! a budget of time, and marked, so that the session refuses to wait inside it.
+//! How a group is mapped: by a named heuristic, with a given plan, or by a custom heuristic of the program. A custom
+//! heuristic runs here, with a time limit, on a marked thread, so that the session refuses to wait inside it.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,10 +15,10 @@ use gridloom_map::{AGAIN, Heuristic, ImposedPlan, MapBy, MapError, Plan, Problem
 
 use crate::{Error, Grid, PlanRecord};
 
-/// How long a heuristic of the program's own may take, if it is not told: long for a mapper, short for a program that waits in vain.
+/// Default time limit of a custom heuristic: long for a mapper, but short for a program that would wait for nothing.
 pub const MAP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// By what a group is mapped; what [`Grid::group`] takes.
+/// How to map a group; the argument of [`Grid::group`].
 #[derive(Clone)]
 pub struct Mapping(How);
 
@@ -29,17 +29,17 @@ enum How {
 }
 
 impl Mapping {
-    /// A heuristic of your own: a closure from the [`Problem`](gridloom_map::Problem) to a plan, or a type that
+    /// Uses a custom heuristic: a closure from the [`Problem`](gridloom_map::Problem) to a plan, or a type that
     /// implements [`Heuristic`]. It runs in the client, when the group is launched, for at most [`MAP_TIMEOUT`]
-    /// ([`Mapping::map_timeout`] sets another limit); other threads launch groups meanwhile. It cannot launch groups of the
-    /// session that it maps for. Its plan is checked: one that cannot be run is an error with `name`, and nothing else is
-    /// tried then. What is left when a server is lost is mapped by `heft`.
+    /// ([`Mapping::map_timeout`] sets another limit); other threads can launch groups meanwhile. It cannot launch groups of the
+    /// session for which it maps. Its plan is checked: one that cannot be run is an error with `name`, and no other heuristic is
+    /// tried. If a server is lost, the remaining calls are mapped by `heft`.
     ///
     /// ```
     /// use gridloom::Mapping;
     /// use gridloom::map::{Problem, Schedule};
     ///
-    /// // Each task where it runs fastest, wherever its data are.
+    /// Each task runs where it is fastest, wherever its data are.
     /// let fastest = Mapping::own("fastest", |problem: &Problem| {
     ///     let mut schedule = Schedule::new(problem);
     ///     for task in 0..problem.task_count() {
@@ -56,9 +56,9 @@ impl Mapping {
         Mapping(How::Own { name: name.to_string(), heuristic: Arc::new(heuristic), limit: Some(MAP_TIMEOUT) })
     }
 
-    /// The same, with another limit of real time for a heuristic of the program's own, in simulation, too; `None` for none,
-    /// and then it runs on the thread that launches the group. When it is past, the group is not mapped; the heuristic goes
-    /// on in vain on a thread of its own, which nobody can end. Other mappings are not concerned.
+    /// Sets another limit of real time for a custom heuristic, also in simulation. With `None` there is no limit,
+    /// and it runs on the thread that launches the group. After the limit the group is not mapped; the heuristic runs
+    /// on in vain on a thread of its own, which cannot be stopped. Other mappings are not affected.
     pub fn map_timeout(mut self, timeout: Option<Duration>) -> Mapping {
         if let How::Own { limit, .. } = &mut self.0 {
             *limit = timeout;
@@ -66,12 +66,13 @@ impl Mapping {
         self
     }
 
-    /// Whether it is a heuristic of the program's own.
+    /// True if it is a custom heuristic.
     pub fn is_own(&self) -> bool {
         matches!(self.0, How::Own { .. })
     }
 
-    /// For a call that a plan was not made for, and for what is left of a group: as [`Mapping::by`], but by a heuristic instead of a plan.
+    /// Like [`Mapping::by`], but with a heuristic instead of a plan: for a call that a plan does not contain, and for
+    /// the remaining calls of a group.
     pub(crate) fn again_by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
         match &self.0 {
             How::Named(_) => Ok(self.again()),
@@ -79,12 +80,12 @@ impl Mapping {
         }
     }
 
-    /// Whether it is a plan, which is of one group.
+    /// True if it is a plan, which belongs to a single group.
     pub(crate) fn is_plan(&self) -> bool {
         matches!(self.0, How::Named(MapBy::Imposed(_)))
     }
 
-    /// For what has to be mapped again.
+    /// Returns the heuristic for calls that are mapped again.
     pub(crate) fn again(&self) -> MapBy {
         match &self.0 {
             How::Named(by) => by.spec().into(),
@@ -92,18 +93,18 @@ impl Mapping {
         }
     }
 
-    /// What the agent is told. A heuristic of the program's own runs here, on what the agent sees.
+    /// Returns the mapping to send to the agent. A custom heuristic runs here, on the agent's view of the grid.
     pub(crate) fn by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
         let (name, heuristic, limit) = match &self.0 {
             How::Named(by) => return Ok(by.clone()),
             How::Own { name, heuristic, limit } => (name, heuristic, *limit),
         };
         let not_mapped = |why: String| Error::from(TaskError::NotMapped { why });
-        // Asked for is what the agent sees; the quickest way to map comes with it.
+        // Only the agent's view is needed; the fastest heuristic returns it.
         let seen = grid.plan(group.clone(), MapBy::from("round-robin"))?;
-        let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not say what it sees".into()))?;
+        let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not send its view of the grid".into()))?;
         let problem = Arc::new(basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?);
-        let returned = |why| not_mapped(format!("heuristic '{name}' returned what cannot be run: {why}"));
+        let returned = |why| not_mapped(format!("heuristic '{name}' returned an invalid plan: {why}"));
         let plan = run(grid, heuristic, &problem, limit)?.map_err(|why| match why {
             MapError::Unfit { why, .. } => returned(why),
             why => not_mapped(format!("heuristic '{name}': {why}")),
@@ -159,8 +160,8 @@ impl From<PlanRecord> for Mapping {
     }
 }
 
-/// Sessions that code on a thread maps groups for. A heuristic that goes on in another thread of its own takes this along, so
-/// that the session can refuse what would wait for the heuristic itself.
+/// Sessions for which code on a thread maps groups. A heuristic that continues on another thread passes this on, so
+/// that the session can refuse operations that would wait for the heuristic itself.
 #[derive(Clone, Debug, Default)]
 pub struct Inside(Vec<u64>);
 
@@ -169,12 +170,12 @@ thread_local! {
 }
 
 impl Inside {
-    /// That of this thread.
+    /// Returns the value of this thread.
     pub fn current() -> Inside {
         INSIDE.with_borrow(Inside::clone)
     }
 
-    /// Makes it that of this thread, and gives what was.
+    /// Sets the value of this thread, and returns the previous one.
     pub fn enter(self) -> Inside {
         INSIDE.replace(self)
     }
@@ -189,16 +190,16 @@ impl Inside {
     }
 }
 
-/// Why a heuristic is given up.
+/// Returns the error for a heuristic that exceeds its time limit.
 pub fn took_too_long(limit: Duration) -> MapError {
     let seconds = limit.as_secs_f64();
     MapError::Failed {
-        why: format!("it gave no plan within {seconds} s; make it quicker, or give it longer with map_timeout"),
+        why: format!("it returned no plan within {seconds} s; make it faster, or allow more time with map_timeout"),
     }
 }
 
-/// What a heuristic of the program's own gives. Without a limit it runs on this thread, otherwise on one of its own, which goes on in vain when
-/// the limit is past: no thread can be ended from outside.
+/// Runs a custom heuristic. Without a limit it runs on this thread, otherwise on a thread of its own. That thread runs
+/// on in vain after the limit, since a thread cannot be stopped from outside.
 fn run(
     grid: &Grid,
     heuristic: &Arc<dyn Heuristic + Send + Sync>,
@@ -207,8 +208,7 @@ fn run(
 ) -> Result<Result<Plan, MapError>, Error> {
     let inside = Inside::current();
     if inside.has(grid) {
-        let why =
-            "a heuristic cannot have the session that it maps for map by a heuristic of the program's own; name one";
+        let why = "inside a heuristic, its own session cannot map with another custom heuristic; name a built-in one";
         return Err(Error::Usage(why.into()));
     }
     let inside = inside.with(grid);
@@ -220,7 +220,7 @@ fn run(
     let (heuristic, problem) = (heuristic.clone(), problem.clone());
     let body = move || {
         inside.enter();
-        // Nobody may wait any more.
+        // The receiver may be gone.
         let _ = send.send(heuristic.map(&problem));
     };
     let thread = thread::Builder::new()
@@ -229,7 +229,7 @@ fn run(
         .map_err(|why| Error::from(TaskError::NotMapped { why: format!("no thread for the heuristic: {why}") }))?;
     match receive.recv_timeout(limit) {
         Ok(outcome) => {
-            // It ends at once. A panic of what it drops was reported there.
+            // The thread ends immediately. A panic in what it drops was reported there.
             let _ = thread.join();
             Ok(outcome)
         }
@@ -240,7 +240,7 @@ fn run(
     }
 }
 
-/// What was before, put back.
+/// Restores the previous value when dropped.
 struct Restored(Inside);
 
 impl Drop for Restored {

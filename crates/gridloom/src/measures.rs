@@ -1,4 +1,5 @@
-//! Durations of measured blocks in a file: one run writes them, the next charges them, so that both are the same to the bit.
+//! Records durations of measured blocks in a file: one run writes them, the next charges them, so that both are
+//! identical to the bit.
 //!
 //! ```text
 //! gridloom-measures 1
@@ -6,13 +7,13 @@
 //! 1          "client@b"     "assemble"  1           0.012345678  12345678.9
 //! ```
 //!
-//! The first line has the version of the format. Each run of a block has a line, its columns separated by tabs. The first three
-//! are the process's number in the deployment, from 1, its name and the block's name, both as JSON strings. Then come how often
-//! that process had run that block, with this time, and what was measured on this machine. The last is what is charged, in
-//! floating-point operations. Lines that begin with `#` are notes. A replay takes the last column, whatever the machine's
-//! speed.
+//! The first line has the version of the format. Each run of a block has a line with columns separated by tabs. The
+//! first three are the process's number in the deployment, from 1, its name and the block's name, both as JSON strings.
+//! The fourth is the number of the run among those of this block by this process; the fifth is the time measured on
+//! this machine. The last is the charged amount, in floating-point operations. Lines that begin with `#` are comments.
+//! A replay uses the last column, whatever the machine's speed.
 //!
-//! **Invariant:** numbers are written so that they are read as the same bits.
+//! **Invariant:** numbers are written so that reading them yields the same bits.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,7 +31,7 @@ const VERSION: u32 = 1;
 /// The runs of one block by one process.
 type Block = (u32, String, String);
 
-/// Writes down what is charged.
+/// Records the charged times.
 pub(crate) struct Record {
     path: PathBuf,
     file: BufWriter<File>,
@@ -72,7 +73,7 @@ impl Measures for Record {
     }
 }
 
-/// Charges what was written down.
+/// Charges recorded times.
 #[derive(Debug)]
 pub(crate) struct Replay {
     path: PathBuf,
@@ -99,7 +100,7 @@ impl Replay {
         for (index, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.starts_with('#')) {
             let (block, run, flops) = parse_line(line).map_err(|why| (index + 1, why))?;
             if charged_flops.entry(block).or_default().insert(run, flops).is_some() {
-                return Err((index + 1, format!("run {run} of this block stands there twice")));
+                return Err((index + 1, format!("run {run} of this block is listed twice")));
             }
         }
         Ok(Replay { path: path.to_path_buf(), charged_flops, runs: BTreeMap::new() })
@@ -136,9 +137,9 @@ impl Measures for Replay {
                 None => "none of it".into(),
             };
             format!(
-                "{file} has no duration of the measured block '{name}', run {run}, of process {number}, {who}; it has {has}. \
-                 The run that it was recorded from was another one: of another program, deployment or seed, or with another platform \
-                 or other faults, where the program may take another way. Write a new one with --record"
+                "{file} has no duration of the measured block '{name}', run {run}, of process {number}, {who}; it \
+                 has {has}. The recorded run was a different one: its program, deployment, seed, platform or faults differ. \
+                 Record a new file with --record"
             )
         })
     }
@@ -175,7 +176,7 @@ mod tests {
         let mut replay = Replay::read(&path).unwrap();
         assert_eq!(charged, runs.map(|(block, _)| replay.charge(&measured(&spec, block, 5)).unwrap().to_bits()));
         let missing = replay.charge(&measured(&spec, "assemble", 5)).unwrap_err();
-        assert!(missing.contains("another platform or other faults"), "{missing}");
+        assert!(missing.contains("platform or faults differ"), "{missing}");
         assert!(missing.contains("block 'assemble', run 4, of process 5, client@b; it has 3 runs"), "{missing}");
         std::fs::remove_file(path).unwrap();
     }

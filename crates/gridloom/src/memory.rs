@@ -1,21 +1,21 @@
 //! Checks that an argument can be copied, before the copy is made.
 //!
-//! It must fit the largest store among the servers that offer the function, and the memory that this machine has left for the
-//! copy. Sums over several arguments are checked by servers and the mapper, not here.
+//! It must fit into the largest store among the servers that offer the function, and into this machine's free memory, for the
+//! copy. Totals over several arguments are checked by servers and the mapper, not here.
 
 use std::fs;
 
 use crate::report::bytes;
 use crate::{Error, Grid};
 
-/// Below this the memory that is left is not asked for: it would cost as much as the copy.
+/// Below this size free memory is not checked: the check would cost as much as the copy.
 const ASK_BYTES_MIN: u64 = 64 << 20;
 
 impl Grid {
-    /// Refuses an argument that cannot be sent because of its size.
+    /// Rejects an argument that is too large to be sent.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], with the size, the bound and the remedy.
+    /// [`Error::TooLarge`], with the size, the limit and the remedy.
     pub fn admit_argument(&self, function: &str, argument: &str, size_bytes: u64) -> Result<(), Error> {
         let refuse = |bound: String| {
             let (function, argument) = (function.to_string(), argument.to_string());
@@ -45,8 +45,8 @@ impl Grid {
     }
 }
 
-/// Memory that this process can still get, if the system says: what is available to all, and what the control group
-/// leaves.
+/// Returns the memory that this process can still allocate, if the system reports it: the minimum of the machine's
+/// available memory and of the rest of the control group's limit.
 fn available_bytes() -> Option<u64> {
     let all = fs::read_to_string("/proc/meminfo").ok().and_then(|text| field(&text, "MemAvailable:"));
     let all = all.map(|kibibytes| kibibytes.saturating_mul(1024));
@@ -56,7 +56,7 @@ fn available_bytes() -> Option<u64> {
     }
 }
 
-/// What the control group's bound leaves beside what it cannot give back (version 2 of control groups).
+/// Returns the rest of the control group's limit, after memory that cannot be reclaimed (control groups version 2).
 fn group_left_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -67,7 +67,7 @@ fn group_left_bytes() -> Option<u64> {
     Some(limit.saturating_sub(held))
 }
 
-/// The number after a name at the beginning of a line.
+/// Returns the number after a name at the beginning of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut words = text.lines().map(str::split_whitespace).find_map(|mut words| {
         let is_it = words.next() == Some(name);

@@ -1,7 +1,8 @@
 //! Objects of classes: state on a server, and methods that share it.
 //!
-//! Each is a process of its own on one server. Its methods run one at a time, in the order of the calls, and at most once. With
-//! its process or its server it is lost, and further calls fail ([`TaskError::ObjectLost`], [`TaskError::ServerLost`]).
+//! Each object is a process of its own on one server. Its methods run one at a time, in the order of the calls, and at most once.
+//! If the process or the server is lost, so is the object, and further calls fail ([`TaskError::ObjectLost`],
+//! [`TaskError::ServerLost`]).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +18,14 @@ use gridloom_perf::ServerView;
 
 use crate::{Error, Function, Grid, Pending, TransferLimits};
 
-/// An object and the server that its methods run on.
+/// An object and the server that runs its methods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectLocation {
     pub(crate) object: ObjectId,
     pub(crate) server: NodeId,
 }
 
-/// How many objects of a session live on each server.
+/// The number of this session's objects on each server.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectCounts(Mutex<BTreeMap<NodeId, u32>>);
 
@@ -48,24 +49,24 @@ impl ObjectCounts {
     }
 }
 
-/// An object. It ends with [`Object::end`], or with the session.
+/// An object. It lives until [`Object::end`] or until the session ends.
 #[derive(Clone)]
 pub struct Object {
     grid: Grid,
     class: Arc<str>,
-    /// Of its methods: they are known as long as it lives, whatever becomes of an agent.
+    /// Signatures of its methods. They stay known while the object lives, even if the agent is lost.
     signatures: Arc<[Arc<Signature>]>,
     location: ObjectLocation,
     is_ended: Arc<AtomicBool>,
 }
 
 impl Grid {
-    /// Makes an object of that class (`module/class`, or `class` if no other module has it), on that server, or else on the
-    /// one that has the fewest of this session's objects for its slots and speed; waits until its `_initialize` has run, which it may
-    /// for so long.
+    /// Creates an object of the class (`module/class`, or `class` if no other module has it) on the chosen server.
+    /// Without a choice it takes the server that has the fewest objects of this session relative to its slots and
+    /// speed. Waits until `_initialize` has run, for which `limit` is the time limit.
     ///
     /// # Errors
-    /// [`Error::UnknownClass`] if no server offers it, or that one does not; what became of `_initialize`.
+    /// [`Error::UnknownClass`] if no server offers the class, or the chosen one does not; otherwise the error of `_initialize`.
     pub fn object(&self, class: &str, chosen: Option<NodeId>, limit: Option<Duration>) -> Result<Object, Error> {
         let class = self.class(class)?;
         let initialize = self.function(&format!("{class}.{INITIALIZE}"))?;
@@ -79,7 +80,7 @@ impl Grid {
                 Some(server) => server,
                 None => self.server_for_object(initialize.name(), &refused)?,
             };
-            // One that was perhaps begun where it was lost is another.
+            // Each attempt needs a new id: a lost server may already have created the object.
             let object = ObjectId { client: self.client(), serial: self.next_serial() };
             let location = ObjectLocation { object, server };
             self.objects().add(server);
@@ -93,7 +94,7 @@ impl Grid {
                         is_ended: Arc::default(),
                     });
                 }
-                // Another may have room for it, or be there.
+                // Another server may have room, or may still be reachable.
                 Err(Error::Task(TaskError::Refused { .. } | TaskError::ServerLost { .. }))
                     if chosen.is_none() && refused.len() < SERVERS_TRIED_MAX && !refused.contains(&server) =>
                 {
@@ -108,10 +109,10 @@ impl Grid {
         }
     }
 
-    /// The full name of a class that servers offer.
+    /// Returns the full name of a class that servers offer.
     ///
     /// # Errors
-    /// [`Error::UnknownClass`] if none does; the message lists names like it.
+    /// [`Error::UnknownClass`] if no server offers it; the message lists similar names.
     pub fn class(&self, name: &str) -> Result<String, Error> {
         let functions = self.functions();
         let mut classes: Vec<&str> =
@@ -127,10 +128,10 @@ impl Grid {
         })
     }
 
-    /// The server with the least load of objects that offers that method.
+    /// Returns the server with the fewest objects for its capacity among those that offer the method.
     fn server_for_object(&self, initialize: &str, without: &[NodeId]) -> Result<NodeId, Error> {
         let view = self.servers();
-        // Servers that have not measured their speed count as the others do in the mean.
+        // Servers that have not measured their speed count with the mean speed of the others.
         let known: Vec<f64> = view.servers.iter().filter_map(|server| server.speed_flops).collect();
         let mean = known.iter().sum::<f64>().max(1.0) / known.len().max(1) as f64;
         let load = |server: &ServerView| {
@@ -149,24 +150,24 @@ impl Grid {
 }
 
 impl Object {
-    /// `module/class`.
+    /// The full name of its class: `module/class`.
     pub fn class(&self) -> &str {
         &self.class
     }
 
-    /// The server that it lives on.
+    /// The server that it runs on.
     pub fn server(&self) -> NodeId {
         self.location.server
     }
 
-    /// One of its methods, which is called as a function is. Its calls run here, each after those before it.
+    /// Returns one of its methods, which is called like a function. Calls run on this object, each after the previous ones.
     ///
     /// # Errors
-    /// If the class has none of that name, or it runs by itself.
+    /// If the class has no method of that name, or the method cannot be called directly (`_initialize` and `_finalize`).
     pub fn method(&self, name: &str) -> Result<Function, Error> {
         let full = format!("{}.{name}", self.class);
         if runs_by_itself(name) {
-            return Err(Error::Usage(format!("{full} runs by itself: when an object is made, or ends")));
+            return Err(Error::Usage(format!("{full} cannot be called: it runs when an object is made, or ends")));
         }
         let found = self.signatures.iter().find(|signature| signature.name == full).cloned();
         let signature = found.ok_or_else(|| {
@@ -195,10 +196,10 @@ impl Object {
         }
     }
 
-    /// Ends it, after the calls that were made: runs its `_finalize`, for which it may take so long in all. Without waiting.
+    /// Ends the object after the calls already made: runs its `_finalize`, with `limit` as the total time limit. Does not wait.
     ///
     /// # Errors
-    /// If its class has no `_finalize`, which would be the server's error.
+    /// If its class has no `_finalize`, which would be a fault of the server.
     pub fn end(&self, limit: Option<Duration>) -> Result<Pending, Error> {
         let is_last = |name: &str| class_of(name).is_some_and(|(_, method)| method == FINALIZE);
         let finalize = self.signatures.iter().find(|signature| is_last(&signature.name)).cloned();
@@ -216,7 +217,7 @@ impl std::fmt::Debug for Object {
     }
 }
 
-/// Why an object has no place.
-const NO_PLACE: &str = "; no server has room for one more object (plain servers, --plain, keep none)";
-/// Servers that may refuse an object before it is given up.
+/// Appended to the error if no server can take the object.
+const NO_PLACE: &str = "; no server has room for one more object (stateless servers, --plain, keep none)";
+/// Maximum number of servers tried for an object.
 const SERVERS_TRIED_MAX: usize = 16;

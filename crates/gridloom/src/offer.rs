@@ -1,4 +1,4 @@
-//! What a server offers: interface descriptions and Python modules, read into definitions.
+//! Functions that a server offers: reads interface descriptions and Python modules into definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -11,10 +11,10 @@ use gridloom_net::identity::SECRET_VARIABLE;
 use crate::Error;
 use crate::{builtin, compile};
 
-/// The word for the five functions of linear algebra that come described, and that a BLAS library computes.
+/// Name of the built-in description of five linear algebra functions, which a BLAS library computes.
 pub const BUILTIN_LINALG: &str = "builtin:linalg";
 
-/// Functions with what it takes to run them.
+/// Functions, with the files needed to run them.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
     pub definitions: Vec<Definition>,
@@ -22,28 +22,29 @@ pub struct Offer {
     pub libraries: Vec<PathBuf>,
     /// Python modules.
     pub modules: Vec<PathBuf>,
-    /// What compilers say of inline bodies that they compiled: warnings.
+    /// Warnings of compilers about inline bodies.
     pub warnings: Vec<String>,
-    /// By function: the file that defines it, or the word of its built-in description.
+    /// By function: the file that defines it, or the name of its built-in description.
     pub(crate) defined_in: BTreeMap<String, String>,
 }
 
-/// What becomes of the inline bodies of interface descriptions.
+/// How to handle inline bodies of interface descriptions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InlineBodies {
-    /// They are compiled, or were.
+    /// Compile them, or use what was compiled before.
     Compile,
-    /// They are in libraries that come from elsewhere.
+    /// They are in libraries that are provided separately.
     InLibraries,
     /// They are not run, and need no library.
     Unused,
 }
 
-/// Reads `.idl` and `.py` files, and libraries that are described here (`builtin:lapack`), of which `named` are searched first.
-/// [`BUILTIN_LINALG`] is left out if no BLAS is found and it is not the only thing asked for. What is named twice is read once.
+/// Reads `.idl` and `.py` files, and built-in descriptions of libraries (`builtin:lapack`); the libraries in `named`
+/// are searched first. Omits [`BUILTIN_LINALG`] if no BLAS is found and other things were requested too. A file named
+/// twice is read once.
 ///
 /// # Errors
-/// If a file cannot be read or does not parse or compile (with file, line and column), or names clash.
+/// If a file cannot be read, or does not parse or compile (with file, line and column), or if names clash.
 pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: InlineBodies) -> Result<Offer, Error> {
     let mut offer = Offer::default();
     let mut seen = BTreeSet::new();
@@ -79,10 +80,11 @@ pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: I
 }
 
 impl Offer {
-    /// Takes up a library that is described here, by its name; not again if it was taken up before. `named` are searched first.
+    /// Adds a library with a built-in description, by its name, unless it was added before. The libraries in `named`
+    /// are searched first.
     ///
     /// # Errors
-    /// As of [`builtin::builtin_offer`], or if a function has the name of another.
+    /// As for [`builtin::builtin_offer`], or if a function has the name of another one.
     pub fn add_builtin(&mut self, name: &str, named: &[PathBuf]) -> Result<(), Error> {
         let word = format!("{}{name}", builtin::BUILTIN_WORD);
         if self.defined_in.values().any(|known| *known == word) {
@@ -95,15 +97,15 @@ impl Offer {
         Ok(())
     }
 
-    /// Takes up a program.
+    /// Adds a program.
     ///
     /// # Errors
-    /// If there is one of that name.
+    /// If there is already a function of that name.
     pub fn add_program(&mut self, definition: Definition) -> Result<(), Error> {
         self.define("--program", [definition])
     }
 
-    /// Takes up libraries, to be searched behind those that are there.
+    /// Adds libraries, which are searched after the existing ones.
     pub fn add_libraries(&mut self, libraries: impl IntoIterator<Item = PathBuf>) {
         for library in libraries {
             if !self.libraries.contains(&library) {
@@ -112,7 +114,7 @@ impl Offer {
         }
     }
 
-    /// Takes up what a file defines.
+    /// Adds the definitions of a file.
     fn define(&mut self, file: &str, definitions: impl IntoIterator<Item = Definition>) -> Result<(), Error> {
         for definition in definitions {
             let name = &definition.signature.name;
@@ -156,8 +158,8 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
     } else {
         offer.warnings.extend(parsed.undeclared_sharing().map(|function| {
             format!(
-                "'{function}' uses shared data that it does not declare: in simulation its calls neither get nor put them; declare \
-                 them by Gets, Puts or Replaces"
+                "'{function}' uses shared data that it does not declare: in simulation its calls neither get nor put \
+                    them; declare them with Gets, Puts or Replaces"
             )
         }));
     }

@@ -1,4 +1,4 @@
-//! What was predicted and what was measured of a group.
+//! Predicted and measured times of a group.
 
 mod dates;
 mod record;
@@ -14,18 +14,18 @@ use crate::plan::Basis;
 pub use record::GroupProgress;
 pub(crate) use record::{Course, Ended, GroupRecord, Setting, Summary};
 
-/// A plan in names: what was predicted before the first task started.
+/// A plan with names: the prediction before the first task started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlanRecord {
-    /// The heuristic, as a spec.
+    /// The specification of the heuristic.
     pub heuristic: String,
-    /// Predicted makespan, seconds, return of the results to the client included.
+    /// Predicted makespan, seconds, including the return of results to the client.
     pub makespan_seconds: f64,
-    /// No plan can take less by the same models, seconds.
+    /// Lower bound of the makespan of any plan with the same models, seconds.
     pub lower_bound_seconds: f64,
-    /// Seconds from the request for the plan to its arrival.
+    /// Time from the request for the plan to its arrival, seconds.
     pub map_seconds: f64,
-    /// What its times rest on that was not measured when it was made, and was guessed: functions on servers, and links.
+    /// Functions on servers, and links, whose times were guessed because they had not been measured.
     pub not_measured: Vec<String>,
     /// Bytes that it moves over the client's links.
     pub client_bytes: u64,
@@ -35,10 +35,10 @@ pub struct PlanRecord {
     pub tasks: Vec<TaskRecord>,
     /// Transfers with predicted times.
     pub transfers: Vec<TransferRecord>,
-    /// Fingerprint of what goes where, times apart: 16 hexadecimal digits. The same for the same calls mapped onto servers of
-    /// the same names in the same way, for real and in simulation.
+    /// Fingerprint of the placement without times: 16 hexadecimal digits. Equal if the same calls are mapped in the
+    /// same way onto servers of the same names, for real or in simulation.
     pub hash: String,
-    /// What it was made of: known of a plan that was asked for, not of one that was run.
+    /// The facts from which it was made: known for a requested plan, not for one that was run.
     #[serde(skip)]
     pub(crate) basis: Option<Arc<Basis>>,
 }
@@ -49,13 +49,13 @@ pub struct TaskRecord {
     /// Its name.
     pub task: String,
     pub function: String,
-    /// Its server, empty if it never got to one.
+    /// Its server; empty if it was never sent to one.
     pub server: String,
     /// Seconds from the start of the plan.
     pub start_seconds: f64,
     /// Seconds from the start of the plan.
     pub end_seconds: f64,
-    /// Why it gave no result.
+    /// Why it returned no result.
     pub error: Option<String>,
 }
 
@@ -74,47 +74,48 @@ pub struct TransferRecord {
     pub end_seconds: f64,
 }
 
-/// A group's course: predicted and measured.
+/// A group's execution: predicted and measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The heuristic that the group asked for.
+    /// The heuristic that the group requested.
     pub heuristic: String,
-    /// Whether it ran in simulation: what is called measured here was simulated.
+    /// True if it ran in simulation: "measured" then means simulated.
     pub simulated: bool,
-    /// The plans, one for each part and each time that something was mapped again.
+    /// The plans: one for each part and for each time that calls were mapped again.
     pub plans: Vec<PlanRecord>,
-    /// Predicted makespan of the parts' first plans, seconds, without the way home of results that the program has not fetched.
+    /// Predicted makespan of the parts' first plans, seconds, without transfers to the client of results that the
+    /// program has not fetched.
     pub predicted_seconds: f64,
-    /// What that rests on that was not measured, and was guessed: functions on servers, and links.
+    /// Functions on servers, and links, whose times were guessed for this prediction.
     pub not_measured: Vec<String>,
-    /// From the first plan to the last end of a task or transfer, seconds.
+    /// Time from the first plan to the last end of a task or transfer, seconds.
     pub measured_seconds: f64,
     /// Bytes over the client's links.
     pub client_bytes: u64,
     pub server_bytes: u64,
     /// Bytes by pair, sender first.
     pub by_link: BTreeMap<String, u64>,
-    /// Tasks as they ran; one that ended twice, since its results were lost, stands there twice. Dates of tasks and transfers
-    /// contradict nothing: what starts has its inputs, and tasks of one slot follow one another.
+    /// Tasks as they ran. A task that ended twice, since its results were lost, is listed twice. Dates of tasks and transfers
+    /// are consistent: a task starts when its inputs are there, and tasks of one slot follow each other.
     pub tasks: Vec<TaskRecord>,
     pub transfers: Vec<TransferRecord>,
-    /// Servers lost on the way, and how many tasks had to run (again) elsewhere.
+    /// Servers lost during the execution.
     pub lost_servers: Vec<String>,
-    /// Tasks that ran again or moved because of that.
+    /// Number of tasks that ran again or moved because of lost servers.
     pub tasks_again: usize,
-    /// Tasks that gave no result.
+    /// Number of tasks that returned no result.
     pub tasks_failed: usize,
-    /// How the calls differed from the described ones, of a group that was described.
+    /// For a declared group: differences between the calls and the declared ones.
     pub differences: Vec<Difference>,
-    /// How many groups were mapped together, of a loop's body; of several parts, the most.
+    /// For bodies of a loop: how many groups were mapped together; the maximum over its parts.
     pub together: usize,
 }
 
 impl Report {
-    /// The number of each task, from 0 in order of the calls, as plans have them.
+    /// Returns the number of each task, from 0 in order of the calls, as in plans.
     pub(crate) fn numbers(&self) -> BTreeMap<&str, usize> {
         let mut names: Vec<&str> = self.tasks.iter().map(|task| task.task.as_str()).collect();
-        // Names are numbers of the session.
+        // Names are numbers within the session.
         names.sort_by_key(|name| (name.len(), *name));
         names.dedup();
         names.into_iter().enumerate().map(|(number, name)| (name, number)).collect()
@@ -148,7 +149,7 @@ impl fmt::Display for Report {
             writeln!(f, "{} ran again elsewhere", count(self.tasks_again, "call"))?;
         }
         if !self.differences.is_empty() {
-            writeln!(f, "{} from the described graph:", count(self.differences.len(), "difference"))?;
+            writeln!(f, "{} from the declared graph:", count(self.differences.len(), "difference"))?;
             self.differences.iter().take(10).try_for_each(|difference| writeln!(f, "  {difference}"))?;
         }
         if self.tasks_failed > 0 {
@@ -162,7 +163,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A line that says what was guessed, if anything was.
+/// A line that lists guessed times, if there are any.
 pub(crate) struct NotMeasured<'a>(pub(crate) &'a [String]);
 
 impl fmt::Display for NotMeasured<'_> {
@@ -180,7 +181,7 @@ impl fmt::Display for NotMeasured<'_> {
     }
 }
 
-/// Bytes in a unit that reads well.
+/// Formats a number of bytes in a suitable unit.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = count as f64;

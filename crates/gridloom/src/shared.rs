@@ -1,11 +1,11 @@
-//! The simulated grid that processes of a deployment share: one agent and its servers, a client for each session.
+//! The simulated grid that the processes of a deployment share: one agent and its servers, with a client for each session.
 //!
-//! It stands where the platform's host properties say, as for a program without processes. The first process that opens a
-//! session starts it. If faults are to strike one of its nodes, it starts at the beginning. A run in which no process opens
-//! a session has none.
+//! Its nodes are placed by the platform's host properties, as for a program without processes. The first process that opens a
+//! session starts it. If faults affect one of its nodes, it starts at the beginning. If no process opens
+//! a session, the run has no grid.
 //!
-//! **Invariant:** a session of a process belongs to it and waits in the process's own thread. Its client is gone when the
-//! session is closed, or when the process ends, whichever comes first.
+//! **Invariant:** a session of a process belongs to it and waits in the process's own thread. Its client ends when the
+//! session is closed, or when the process ends, whichever is first.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::simulate::{Roles, SimulateConfig, check_functions, check_route, popul
 use crate::timeline::timeline_html;
 use crate::{Error, LocalConfig};
 
-/// What the processes of a simulation share.
+/// The state that the processes of a simulation share.
 pub(crate) struct SharedGrid {
     pub(crate) config: SimulateConfig,
     platform: Arc<Platform>,
@@ -37,17 +37,17 @@ struct State {
 
 struct Started {
     roles: Roles,
-    /// Files that say what the servers offer.
+    /// Files that describe the servers' functions.
     functions: Vec<PathBuf>,
     names: BTreeMap<NodeId, String>,
 }
 
-/// What sessions that are closed leave for the report.
+/// Contributions of closed sessions to the report.
 #[derive(Default)]
 struct Ended {
     summaries: BTreeMap<GroupId, (String, f64, f64)>,
     groups: BTreeMap<GroupId, GroupRecord>,
-    /// Of servers.
+    /// Slots of servers.
     slots: BTreeMap<NodeId, u32>,
 }
 
@@ -56,14 +56,14 @@ impl SharedGrid {
         SharedGrid { config, platform, state: Mutex::default() }
     }
 
-    /// The shared grid of the process that runs code on this thread.
+    /// Returns the shared grid of the process that runs code on this thread.
     pub(crate) fn current() -> Option<(ProcessContext, Arc<SharedGrid>)> {
         let context = ProcessContext::current()?;
         let shared = context.common()?.clone().downcast::<SharedGrid>().ok()?;
         Some((context, shared))
     }
 
-    /// A client for a process. `local` is what the program would have started itself.
+    /// Opens a client for a process. `local` is the grid that the program would have started itself.
     pub(crate) fn open(&self, context: &ProcessContext, local: Option<&LocalConfig>) -> Result<NodeId, Error> {
         let mut state = self.state();
         match &state.started {
@@ -86,8 +86,8 @@ impl SharedGrid {
         Ok(client)
     }
 
-    /// Has the scenario's faults strike, and starts the grid at once if one of its nodes is among what they strike; `clients`
-    /// are the names and hosts of the processes that may become clients.
+    /// Schedules the scenario's faults, and starts the grid immediately if they affect one of its nodes. `clients`
+    /// has the names and hosts of the processes that may become clients.
     pub(crate) fn schedule(
         &self,
         simulation: &mut Simulation,
@@ -95,7 +95,7 @@ impl SharedGrid {
         clients: Vec<(String, String)>,
     ) -> Result<(), Error> {
         let mut state = self.state();
-        // A platform that has no grid has none to be struck.
+        // A platform without a grid has no nodes for faults.
         let roles = Roles::new(&self.platform, None);
         let names = roles.as_ref().map_or(Ok(Vec::new()), |roles| roles.names(&self.platform))?;
         let grid: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -106,13 +106,13 @@ impl SharedGrid {
         for name in scenario.nodes().filter(|name| grid.contains(name)) {
             if let Some((process, _)) = clients.iter().find(|(_, host)| host == name) {
                 gridloom_base::say!(
-                    "gridloom: faults of '{name}' strike the grid's server of that name, not '{process}', which has a name of \
-                     its own"
+                    "gridloom: faults of '{name}' affect the grid's server of that name, not '{process}', which has \
+                        its own name"
                 );
             }
         }
         let mut field = Field { clients, ..Field::default() };
-        // What is drawn strikes a grid that the platform speaks of; else processes, which may use none.
+        // Random faults affect a grid if the platform defines one; otherwise processes, which may use no grid.
         let has_roles = self.platform.hosts().iter().any(|host| host.properties.contains_key("role"));
         let draws_grid = scenario.draws() && has_roles && roles.is_ok();
         if draws_grid || scenario.names(&grid, &hosts) {
@@ -134,7 +134,7 @@ impl SharedGrid {
         Ok(Started { roles, functions: config.functions, names })
     }
 
-    /// A session is closed.
+    /// Called when a session is closed.
     pub(crate) fn closed(
         &self,
         summaries: BTreeMap<GroupId, (String, f64, f64)>,
@@ -149,17 +149,17 @@ impl SharedGrid {
         }
     }
 
-    /// Names of all nodes, as far as there are any.
+    /// Names of all nodes; empty before the grid has started.
     pub(crate) fn names(&self) -> BTreeMap<NodeId, String> {
         self.state().started.as_ref().map(|started| started.names.clone()).unwrap_or_default()
     }
 
-    /// Heuristic, predicted and simulated makespan of all groups of sessions that are closed, in order of client and group.
+    /// Heuristic, predicted and simulated makespan of all groups of closed sessions, ordered by client and group.
     pub(crate) fn summaries(&self) -> Vec<(String, f64, f64)> {
         self.state().ended.summaries.values().cloned().collect()
     }
 
-    /// The course of all groups as a page.
+    /// Returns the timeline of all groups as a page.
     pub(crate) fn timeline(&self) -> String {
         let names = self.names();
         let state = self.state();
@@ -174,7 +174,7 @@ impl SharedGrid {
     }
 }
 
-/// The name, or with a number behind it if a client that still lives bears it.
+/// Returns the name, with a number appended if a live client has it.
 fn free_name(simulation: &Simulation, name: &str) -> String {
     let is_free = |name: &str| simulation.node_named(name).is_none_or(|node| simulation.is_dead(node));
     let numbered = (2..).map(|number| format!("{name}-{number}"));

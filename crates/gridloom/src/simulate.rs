@@ -1,12 +1,12 @@
 //! Simulated grids.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | [`config`] | the configuration, and the files that it names |
 //! | [`roles`] | which host of a platform is the agent, the client, a server |
-//! | [`start`] | a simulation with its grid |
+//! | [`start`] | starting a simulation with its grid |
 //! | [`bodies`] | bodies of tasks in real worker processes |
-//! | [`report`] | what a run has to report |
+//! | [`report`] | the report of a run |
 
 mod bodies;
 mod config;

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use crate::Error;
 
-/// The text of a file.
+/// Reads a text file.
 ///
 /// # Errors
-/// If it cannot be read; if it is not UTF-8, with line and column of the first byte that is wrong.
+/// If the file cannot be read, or is not UTF-8; the message has the line and column of the first wrong byte.
 pub fn read_text(file: &Path) -> Result<String, Error> {
     let name = file.display();
     let bytes = std::fs::read(file).map_err(|error| Error::Input(format!("{name}: {error}")))?;
@@ -17,7 +17,7 @@ pub fn read_text(file: &Path) -> Result<String, Error> {
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
         let byte = error.as_bytes()[at];
-        Error::Input(format!("{name}:{line}:{column}: the byte 0x{byte:02x} is no UTF-8; save the file as UTF-8"))
+        Error::Input(format!("{name}:{line}:{column}: the byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"))
     })
 }
 
@@ -32,7 +32,7 @@ mod tests {
         assert_eq!(read_text(&file).unwrap(), "ä\nböü é");
         std::fs::write(&file, b"\xc3\xa4\nb\xc3\xb6\xff\n").unwrap();
         let error = read_text(&file).unwrap_err().to_string();
-        assert!(error.ends_with(":2:3: the byte 0xff is no UTF-8; save the file as UTF-8"), "{error}");
+        assert!(error.ends_with(":2:3: the byte 0xff is not UTF-8; save the file as UTF-8"), "{error}");
         std::fs::remove_file(&file).unwrap();
         assert!(read_text(&file).unwrap_err().to_string().contains("No such file"));
     }

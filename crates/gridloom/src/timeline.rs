@@ -1,4 +1,4 @@
-//! A group's course as a page that a browser opens: Gantt charts of tasks and transfers, predicted above measured or simulated.
+//! A group's execution as an HTML page: Gantt charts of tasks and transfers, predicted above measured or simulated.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::plan::{Gantt, colours};
 use crate::report::{PlanRecord, Report};
 
-/// The page: one chart for each plan, one for what was measured or simulated, on the same scale.
+/// Makes the page: one chart for each plan, and one for the measured or simulated run, on the same scale.
 pub fn timeline_html(title: &str, report: &Report) -> String {
     let planned_end = |plan: &PlanRecord| plan.makespan_seconds;
     let end_s = report.plans.iter().map(planned_end).fold(report.measured_seconds, f64::max);
@@ -43,7 +43,7 @@ pub fn timeline_html(title: &str, report: &Report) -> String {
     page
 }
 
-/// Text in the page, outside of its drawings.
+/// Escapes text for the page outside of its drawings.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

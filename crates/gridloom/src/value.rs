@@ -9,21 +9,21 @@ use gridloom_net::payload::Payload;
 use crate::Error;
 use crate::arranged::arranged;
 
-/// A value. Cloning shares the bytes; they never change.
+/// A value. Clones share the bytes, which never change.
 #[derive(Clone)]
 pub struct Value {
     pub(crate) meta: Meta,
-    /// `None` for a placeholder: a simulated result of a body that was not run.
+    /// `None` for a placeholder: a simulated result of a body that did not run.
     pub(crate) payload: Option<Payload>,
-    /// Tells placeholders from one another, as the address of their bytes tells values.
+    /// Distinguishes placeholders, as the address of the bytes distinguishes values.
     token: Option<Arc<()>>,
 }
 
 impl Value {
-    /// A value of that description.
+    /// Creates a value with that description.
     ///
     /// # Errors
-    /// If the number of bytes is not that of the description.
+    /// If the number of bytes does not match the description.
     pub fn new(meta: Meta, payload: Payload) -> Result<Value, Error> {
         if meta.checked_size_bytes() != Some(payload.size_bytes()) {
             return Err(Error::Usage(format!("a {meta} does not have {} bytes", payload.size_bytes())));
@@ -31,12 +31,12 @@ impl Value {
         Ok(Value::of(meta, payload))
     }
 
-    /// A value without bytes: for simulations.
+    /// Creates a value without bytes, for simulations.
     pub fn placeholder(meta: Meta) -> Value {
         Value { meta, payload: None, token: Some(Arc::new(())) }
     }
 
-    /// A row-major array of doubles.
+    /// Creates a row-major array of doubles.
     ///
     /// # Panics
     /// If the number of elements is not the product of the shape.
@@ -46,7 +46,7 @@ impl Value {
         Value::of(Meta::array(Dtype::Float64, shape), Payload::Inline(bytes.into()))
     }
 
-    /// A scalar given by its bytes in this machine's order.
+    /// Creates a scalar from its bytes in this machine's byte order.
     pub fn scalar(dtype: Dtype, bytes: &[u8]) -> Value {
         Value::of(Meta::scalar(dtype), Payload::copied(bytes))
     }
@@ -56,19 +56,19 @@ impl Value {
         Value::of(meta, Payload::copied(text.as_bytes()))
     }
 
-    /// Strings or contents of files, for a parameter that is an array of those; `None` for one that is missing.
+    /// Creates a list of strings or file contents, for a parameter that is an array of those; `None` marks a missing item.
     pub fn list<'a>(items: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Value {
         let packed = list::pack(items);
         Value::of(Meta::List { size_bytes: packed.len() as u64 }, Payload::Inline(packed.into()))
     }
 
-    /// The items of a list; `None` if it is something else, or a placeholder.
+    /// Returns the items of a list; `None` if the value is something else, or a placeholder.
     pub fn items(&self) -> Option<Vec<Option<&[u8]>>> {
         let payload = self.payload.as_ref().filter(|_| matches!(self.meta, Meta::List { .. }))?;
         list::unpack(payload.bytes())
     }
 
-    /// A value with a description that was checked against its bytes, or came with them.
+    /// Creates a value whose description was checked against its bytes, or was received with them.
     pub(crate) fn of(meta: Meta, payload: Payload) -> Value {
         Value { meta, payload: Some(payload), token: None }
     }
@@ -77,20 +77,21 @@ impl Value {
         &self.meta
     }
 
-    /// Its bytes; `None` for a placeholder.
+    /// The bytes; `None` for a placeholder.
     pub fn payload(&self) -> Option<&Payload> {
         self.payload.as_ref()
     }
 
-    /// Its bytes in this machine's byte order, and an array's elements in the memory order of `wanted`; `None` for a placeholder.
+    /// Returns the bytes in this machine's byte order, and an array's elements in the memory order of `wanted`; `None`
+    /// for a placeholder.
     pub fn bytes_as(&self, wanted: &Meta) -> Option<Cow<'_, [u8]>> {
         self.payload.as_ref().map(|payload| arranged(&self.meta, payload.bytes(), wanted))
     }
 
-    /// Its elements, if it is an array or scalar of doubles in this machine's byte order; zeros for a placeholder.
+    /// Returns the elements of an array or scalar of doubles in this machine's byte order; zeros for a placeholder.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If the value has another type.
     pub fn to_f64(&self) -> Result<Vec<f64>, Error> {
         match &self.meta {
             Meta::Scalar { dtype: Dtype::Float64, byte_order: ByteOrder::NATIVE }
@@ -106,7 +107,7 @@ impl Value {
         })
     }
 
-    /// Identity of the bytes, to send what is passed twice only once.
+    /// Identity of the bytes: a value that is passed twice is sent once.
     pub(crate) fn identity(&self) -> Option<(usize, u64)> {
         match (&self.payload, &self.token) {
             (Some(payload), _) => Some((payload.bytes().as_ptr() as usize, payload.size_bytes())),

@@ -1,4 +1,4 @@
-//! Configuration and log of a program of processes in Rust. One test, since they hold for the whole program.
+//! Configuration and log of a Rust program of processes. This is a single test, since they apply to the whole program.
 
 mod support;
 

@@ -72,7 +72,7 @@ static void forces_cancel(void) {
 
 /* ---- Gas --------------------------------------------------------------------------------------------------------- */
 
-/* The exact density of Sod's tube at place s by time, of the waves that run to the right from 0. */
+/* The exact density of Sod's tube at position s / time, for the waves that move to the right from 0. */
 static double sod(double s) {
     const double g = 1.4, p = 0.30313, u = 0.92745, left = sqrt(1.4);
     double behind = pow(p, 1 / g), tail = u - left * pow(p, (g - 1) / (2 * g));
@@ -83,7 +83,7 @@ static double sod(double s) {
     return s < u ? behind : s < shock ? shocked : 0.125;
 }
 
-/* A mirrored tube: a box of length 2, periodic, with the dense gas in its middle. The mean error of the right half. */
+/* A mirrored tube: a periodic box of length 2 with the dense gas in its middle. Reports the mean error of the right half. */
 static void sods_tube(int n, double expected, int steps) {
     int m = 2 * n, width = m + 2 * HYDROPAD_GHOSTS, taken = 0;
     double *row = reals(5L * width), *work = reals(HYDROPAD_SWEEP_WORK((long)m));
@@ -125,7 +125,7 @@ static void sods_tube(int n, double expected, int steps) {
     free(row), free(work);
 }
 
-/* A random flow: the largest relative change of what must be conserved. */
+/* A random flow: the largest relative change of the conserved quantities. */
 static void gas_is_conserved(void) {
     enum { N = 16 };
     long cells = (long)N * N * N;
@@ -200,7 +200,7 @@ static void the_pancake(int n, int m) {
     free_universe(&u);
 }
 
-/* Gas in the same wave, away from where it piles up. The gas is cold and follows Zel'dovich only nearly. */
+/* Gas in the same wave, away from where it accumulates. The gas is cold and follows Zel'dovich only approximately. */
 static void the_pancake_of_gas(void) {
     enum { N = 32 };
     const double from = 0.05, to = 0.8, k = 8 * atan(1);

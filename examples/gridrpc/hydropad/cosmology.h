@@ -2,7 +2,7 @@
 #ifndef HYDROPAD_COSMOLOGY_H
 #define HYDROPAD_COSMOLOGY_H
 
-/* Densities today, by the critical one: all matter, the cosmological constant; and the part of matter that is gas. */
+/* Densities today, relative to the critical density: all matter, the cosmological constant; and the part of matter that is gas. */
 typedef struct cosmology {
     double matter, lambda, gas;
 } cosmology;
@@ -10,7 +10,7 @@ typedef struct cosmology {
 cosmology einstein_de_sitter(double gas);
 cosmology concordance(void);
 
-/* A run: its sizes and arrays, as the calls take them. */
+/* A run: its sizes and arrays, as passed to the calls. */
 typedef struct universe {
     int n, m, steps;       /* cells and particles along an edge */
     long cells, particles;
@@ -37,10 +37,10 @@ typedef struct moment {
 } moment;
 moment moment_of(const universe *u, int k);
 
-/* The densities of the first waves: a sum of random ones, by a spectrum of cold dark matter. */
+/* The densities of the first waves: a sum of random waves, by a spectrum of cold dark matter. */
 void first_waves(universe *u, unsigned long seed);
 
-/* The random number in [0, 1) at that place of that sequence; the same on every machine. */
+/* The random number in [0, 1) at that position of that sequence; the same on every machine. */
 double random_unit(unsigned long sequence, unsigned long place);
 
 /* A checksum of all bits of particles, gas and potential: two runs with the same physics have the same. */

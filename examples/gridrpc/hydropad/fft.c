@@ -1,4 +1,4 @@
-/* Fourier transforms of any length, fast where it has small factors; unnormalised. */
+/* Fourier transforms of any length, fast if it has small factors; unnormalised. */
 #include "kernels.h"
 
 #include <math.h>

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 enum { FIELDS = 5 };
-/* The least pressure, beside one and the kinetic energy: less is lost in rounding. */
+/* The smallest pressure, relative to one and to the kinetic energy: smaller values are lost in rounding. */
 static const double PRESSURE_MIN = 1e-10;
-/* Part of a cell that the fastest wave may cross in one sweep. */
+/* Fraction of a cell that the fastest wave may cross in one sweep. */
 static const double COURANT = 0.4;
 
 static double minmod(double a, double b) {
@@ -15,7 +15,7 @@ static double minmod(double a, double b) {
     return fabs(a) < fabs(b) ? a : b;
 }
 
-/* Of a row's fastest wave: below this, the waves that sound makes, and the others, count as faster than they are. */
+/* Fractions of a row's fastest wave below which sound waves, and the other waves, count as faster than they are. */
 static const double ROUNDED_SOUND = 0.3, ROUNDED = 0.0625;
 
 /* |x|, rounded near zero, where expansion shocks would form. */
@@ -24,10 +24,10 @@ static double viscosity(double x, double width) {
     return x < 2 * width ? x * x / (4 * width) + width : x;
 }
 
-/* Up to where the k-th kind of wave is rounded, in cells a step. */
+/* The speed below which the k-th kind of wave is rounded, in cells per step. */
 static double rounding(int k, double courant) { return courant * (k == 0 || k == 4 ? ROUNDED_SOUND : ROUNDED); }
 
-/* A jump between two cells, taken apart into waves: their strengths, speeds and shapes, by Roe's means. */
+/* A jump between two cells, decomposed into waves: their strengths, speeds and shapes, by Roe's means. */
 typedef struct jump {
     double strength[FIELDS], speed[FIELDS], shape[FIELDS][FIELDS];
 } jump;
@@ -72,12 +72,12 @@ static void flux_of(const double *cell, double gamma, double *flux) {
     flux[4] += u * pressure;
 }
 
-/* Cell i of a row, or any other place of one, as its fields. */
+/* Copies cell i of a row of fields, or of any other such array, to `cell`. */
 static void gather(const double *row, int width, int i, double *cell) {
     for (int f = 0; f < FIELDS; f++) cell[f] = row[f * width + i];
 }
 
-/* The flux between cells i and i + 1; `limited` is of cells. */
+/* The flux between cells i and i + 1; `limited` is by cell. */
 static void flux_between(const double *row, int width, int i, double lambda, double gamma, double courant,
                          const double *limited, double *flux) {
     double left[FIELDS], right[FIELDS], other[FIELDS];
@@ -133,7 +133,7 @@ void hydropad_sweep(int m, double lambda, double gamma, double *row, double *wor
             row[f * width + i] -= lambda * (fluxes[FIELDS * i + f] - fluxes[FIELDS * (i - 1) + f]);
 }
 
-/* All rows along an axis, periodic; the momentum along it is their first. */
+/* All rows along an axis, periodic; the momentum along it is the first one of a row. */
 static void sweep_axis(int n, int axis, double lambda, double *state, double *row, double *work) {
     long cells = (long)n * n * n, strides[3] = {(long)n * n, n, 1}, stride = strides[axis];
     const int fields[FIELDS] = {0, 1 + axis, 1 + (axis + 1) % 3, 1 + (axis + 2) % 3, 4};
@@ -150,7 +150,7 @@ static void sweep_axis(int n, int axis, double lambda, double *state, double *ro
     }
 }
 
-/* Momenta and kinetic energies change; what is inner stays. */
+/* Changes momenta and kinetic energies; the inner energy stays the same. */
 static void add_gravity(int n, double step, const double *gradient, double *state) {
     long cells = (long)n * n * n;
     for (long cell = 0; cell < cells; cell++) {
@@ -165,7 +165,7 @@ static void add_gravity(int n, double step, const double *gradient, double *stat
     }
 }
 
-/* Raises what is colder than cold. The fastest wave. */
+/* Raises temperatures below the minimum. Returns the fastest wave. */
 static double warm_up(int n, double *state) {
     long cells = (long)n * n * n;
     double fastest = 0;
@@ -187,7 +187,7 @@ static double warm_up(int n, double *state) {
     return fastest;
 }
 
-/* Gravity is that of the middle of the step, as the last two potentials foretell it. */
+/* Gravity is that of the middle of the step, extrapolated from the last two potentials. */
 void hydropad_bary(int n, double step, int number, const double *phi, const double *phi_old, double *state,
                    double *rho_b) {
     long cells = (long)n * n * n, room = FIELDS * (n + 2L * HYDROPAD_GHOSTS) + HYDROPAD_SWEEP_WORK((long)n);

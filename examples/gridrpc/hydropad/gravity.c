@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the second difference multiplies a wave of number k by, times -1. */
+/* The factor by which the second difference multiplies a wave of number k, times -1. */
 static double eigenvalue(int k, int n) {
     double s = 2 * n * sin(4 * atan(1) * k / n);
     return s * s;
@@ -43,7 +43,7 @@ void hydropad_gradient(int n, const double *phi, double *gradient) {
         }
 }
 
-/* The eight cells around a place, and their weights (cloud in cell). */
+/* The eight cells around a position, and their weights (cloud in cell). */
 static void cloud(int n, const double place[3], long cells[8], double weights[8]) {
     int low[3], high[3];
     double part[3];
@@ -73,7 +73,7 @@ void hydropad_deposit(int n, long particles, double mass, const double *x, doubl
     }
 }
 
-/* The values of a mesh where particles are, by the same weights: so no particle pulls itself. */
+/* The values of a mesh at the particles, by the same weights, so that no particle attracts itself. */
 void hydropad_interpolate(int n, const double *mesh, const double *x, long particles, double *values) {
     for (long p = 0; p < particles; p++) {
         double place[3] = {x[p], x[particles + p], x[2 * particles + p]}, weights[8], sum = 0;

@@ -1,4 +1,4 @@
-/* Shared by the three programs beside the universe: options, handles, output. */
+/* Shared by the three programs in addition to the universe: options, handles, output. */
 #ifndef HYDROPAD_H
 #define HYDROPAD_H
 
@@ -15,14 +15,14 @@ typedef struct functions {
  * the handles and the first waves. An error ends the program with its text. */
 universe hydropad_begin(int argc, char **argv, functions *f);
 
-/* Prints the checksum of the physics and ends all. @return The program's exit status. */
+/* Prints the checksum of the physics and ends the session. @return The program's exit status. */
 int hydropad_end(const char *program, universe *v, functions *f);
 
 /* An error ends the program. There is none while calls are discovered. */
 void hydropad_must(grpc_error_t error, const char *what);
 #define MUST(call) hydropad_must((call), #call)
 
-/* Seconds, from any beginning. */
+/* Seconds, from an arbitrary start. */
 double hydropad_clock(void);
 
 #endif

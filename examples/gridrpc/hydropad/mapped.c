@@ -1,5 +1,5 @@
-/* Hydropad with SmartGridRPC: the calls of each step are mapped together. Densities and potentials go from server to
- * server; particles and gas stay where they are, step after step, as nothing is wanted at the client before the end.
+/* Hydropad with SmartGridRPC: the calls of each step are mapped together. Densities and potentials are sent from server to
+ * server; particles and gas stay on their servers, step after step, since the client wants nothing before the end.
  *
  *   mapped CONFIGURATION [CELLS [PARTICLES [STEPS]]] */
 #include "hydropad.h"

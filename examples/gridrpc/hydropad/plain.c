@@ -1,4 +1,4 @@
-/* Hydropad with plain GridRPC: each call is mapped by itself, and everything passes the client.
+/* Hydropad with plain GridRPC: each call is mapped by itself, and all data go through the client.
  *
  *   plain CONFIGURATION [CELLS [PARTICLES [STEPS]]] */
 #include "hydropad.h"

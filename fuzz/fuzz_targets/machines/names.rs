@@ -1,4 +1,4 @@
-//! What peers say of names and of shared data, made of data that the machine has named.
+//! Messages of peers about names and shared data, made of data that the machine has named.
 
 use gridloom_base::{DatumId, METHODS, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Task, TaskKind};
@@ -25,7 +25,7 @@ impl Play {
         self.shared.iter().rev().nth(usize::from(byte) % 8).cloned().unwrap_or_else(made_up)
     }
 
-    /// What a peer says of names, or of shared data.
+    /// Builds a peer's message about names or shared data.
     pub(super) fn about_names(&mut self, peer: NodeId, role: Role, what: u8, which: u8) -> Message {
         let named = self.named(which);
         let (datum, name) = (named.datum, named.name.clone());

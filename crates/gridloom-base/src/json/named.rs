@@ -1,13 +1,13 @@
-//! Structs are read from JSON objects only. What `#[derive(Deserialize)]` makes also takes a list, in the order of the
-//! fields, which no author of a file means. Here a struct is read as a map is, at any depth.
+//! Reads structs from JSON objects only. `#[derive(Deserialize)]` also accepts a list with the fields in order, which
+//! no author of a file means. Here a struct is read like a map, at any depth.
 //!
-//! Everything else is handed through as it is.
+//! Everything else is passed through unchanged.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-/// Whatever hands out values: a reader, or the lists and objects in it.
+/// A wrapper around anything that yields values: a reader, or a list or object in it.
 pub(super) struct Named<T>(pub(super) T);
 
 macro_rules! hand_through {

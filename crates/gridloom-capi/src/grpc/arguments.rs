@@ -1,7 +1,7 @@
-//! A call's arguments, from the program's memory to values, and where its results go.
+//! Converts a call's arguments from the program's memory to values, and records the destinations of its results.
 //!
-//! Scalars come first, since extents need them, then extents, then arrays. Arrays are copied once: what the program does with
-//! its memory after the call has returned changes nothing.
+//! Scalars are read first, since extents depend on them, then extents, then arrays. Arrays are copied once: changes of
+//! the program's memory after the call has returned have no effect.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -21,22 +21,22 @@ use super::lists::{ListTarget, file_value, list_argument, path, stream_argument}
 use super::memory;
 use super::remotes::Remotes;
 
-/// A call, ready to be sent.
+/// A call that is ready to be sent.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Inputs in the order of their parameters, but for sizes that Python programs leave out.
+    /// Inputs in the order of their parameters, except sizes that Python programs leave out.
     pub(super) args: Vec<Arg>,
-    /// Such sizes.
+    /// These sizes, by name.
     pub(super) named: Vec<(String, Arg)>,
-    /// Where the results go, in their order.
+    /// Destinations of the results, in order.
     pub(super) destinations: Vec<Destination>,
-    /// Some of the arguments, or of the results, stay where they are.
+    /// True if some of the arguments or results are remote data.
     pub(super) is_remote: bool,
-    /// Parameters that are files which the program does not take, by index.
+    /// Indices of file parameters that the program does not want.
     pub(super) unwanted_files: Vec<usize>,
 }
 
-/// A result's name, and where it goes.
+/// A result's name and destination.
 #[derive(Clone)]
 pub(super) struct Destination {
     pub(super) name: String,
@@ -47,24 +47,24 @@ pub(super) struct Destination {
 pub(super) enum Target {
     /// The program does not want it.
     Unwanted,
-    /// To an address, as `meta` says that the program expects it there.
+    /// Memory at an address, in the form that `meta` describes.
     Memory { address: usize, meta: Meta },
-    /// To part of an array at an address; the array's other elements stay.
+    /// Part of an array at an address; the array's other elements are not changed.
     Part { address: usize, meta: Meta, whole: Whole },
-    /// To new memory of `malloc` with a zero byte behind it; the memory's address goes to `address`.
+    /// New memory of `malloc` with a zero byte after the text; the memory's address is stored at `address`.
     Text { address: usize },
     /// The same for an array, row by row.
     Fresh { address: usize },
-    /// To a file of that name.
+    /// A file of that name.
     File(PathBuf),
-    /// To an array of strings or of files.
+    /// An array of strings or of files.
     List(ListTarget),
-    /// Nowhere: it stays where it is made and becomes that datum. `Meta` is how the program would have it in memory.
+    /// None: it stays where it is made and becomes that datum. `Meta` is the form that the program would have in memory.
     Remote(Arc<Datum>, Meta),
 }
 
 impl Target {
-    /// Of a pointer that the program gave: to memory for a value of known size, or else to a place for a pointer.
+    /// Returns the destination for a pointer of the program: memory for a value of known size, or else memory for a pointer.
     fn new(param: &Param, pointer: *mut c_void, meta: Option<Meta>, whole: Option<Whole>) -> Target {
         match (pointer.expose_provenance(), meta, whole) {
             (0, _, _) => Target::Unwanted,
@@ -81,12 +81,12 @@ impl Destination {
         Destination { name: name.to_string(), target }
     }
 
-    /// Whether it is to come to the program.
+    /// True if the program wants it in its memory.
     pub(super) fn is_wanted(&self) -> bool {
         !matches!(self.target, Target::Unwanted | Target::Remote(..))
     }
 
-    /// First address and bytes of the memory that it is written to.
+    /// Returns the first address and the size of the memory that it is written to.
     pub(super) fn range(&self) -> Option<(usize, usize)> {
         match &self.target {
             Target::Memory { address, meta } => Some((*address, usize::try_from(meta.size_bytes()).ok()?)),
@@ -95,12 +95,12 @@ impl Destination {
         }
     }
 
-    /// The datum that it is to be.
+    /// Returns the datum that it becomes.
     pub(super) fn remote(&self) -> Option<&Datum> {
         self.remote_as().map(|(remote, _)| remote)
     }
 
-    /// The same, and how the program expects it in memory.
+    /// Returns the same, and the form in which the program expects it in memory.
     pub(super) fn remote_as(&self) -> Option<(&Datum, &Meta)> {
         match &self.target {
             Target::Remote(remote, meta) => Some((remote, meta)),
@@ -109,67 +109,67 @@ impl Destination {
     }
 }
 
-/// What was passed to a call.
+/// The arguments that were passed to a call.
 pub(super) struct Survey<'a> {
     pub(super) items: Vec<Item<'a>>,
-    /// What it may call back.
+    /// The functions that it may call back.
     pub(super) callee: Option<Callee>,
 }
 
-/// An argument as the signature has it; arrays are still in the program's memory.
+/// An argument as described by the signature; arrays are still in the program's memory.
 pub(super) struct Item<'a> {
     pub(super) param: &'a Param,
     /// The address that was passed; null for a scalar that was passed by value.
     pub(super) pointer: *mut c_void,
-    /// How it lies in the program's memory; of a text, how it is passed.
+    /// Its form in the program's memory; for a text, how it is passed.
     pub(super) meta: Meta,
     /// The whole array, if only a part of it is sent.
     pub(super) whole: Option<Whole>,
-    /// The datum that stands for it.
+    /// The datum that was passed in place of memory.
     pub(super) remote: Option<Arc<Datum>>,
     /// The bytes of a scalar that is only an input, and of a string.
     pub(super) bytes: Option<Vec<u8>>,
 }
 
 impl Item<'_> {
-    /// Whether it is an input that is looked for in memory: an array, or a scalar that is changed.
+    /// True if it is an input that is read from memory: an array, or a scalar that is changed.
     pub(super) fn is_read(&self) -> bool {
         self.param.is_input() && self.bytes.is_none() && self.is_number() && self.remote.is_none()
     }
 
-    /// Whether it is a result that the program wants.
+    /// True if it is a result that the program wants.
     pub(super) fn is_written(&self) -> bool {
         self.param.is_output() && !self.pointer.is_null() && self.is_number() && self.remote.is_none()
     }
 
-    /// Whether it is an array of which a part is changed: the rest of it stays.
+    /// True if it is an array of which a part is changed: the rest of it is kept.
     pub(super) fn is_part(&self) -> bool {
         self.is_written() && self.whole.is_some()
     }
 
-    /// Whether it is a number or an array of them, with a place in memory and a size that are known before the call.
+    /// True if it is a number or an array of numbers whose address and size are known before the call.
     pub(super) fn is_number(&self) -> bool {
         matches!(self.param.base, BaseType::Number(_)) && self.param.mode != Mode::VarOut
     }
 
-    /// The datum that stands for it, if one does.
+    /// Returns the datum that was passed for it, if any.
     pub(super) fn as_use(&self) -> Option<Use<'_>> {
         let (is_input, is_output) = (self.param.is_input(), self.param.is_output());
         self.remote.as_ref().map(|datum| Use { datum, argument: &self.param.name, is_input, is_output })
     }
 
-    /// Its first address, and how many bytes there are.
+    /// Returns its first address and its size in bytes.
     pub(super) fn range(&self) -> (usize, usize) {
         let size_bytes = self.whole.as_ref().map_or_else(|| self.meta.size_bytes(), |whole| whole.size_bytes);
         (self.pointer.expose_provenance(), usize::try_from(size_bytes).unwrap_or(usize::MAX))
     }
 }
 
-/// What the arguments of a call are; no array is looked at. `is_here` says whether an address has the value that the program
-/// means there: where a result is elsewhere, memory has none.
+/// Reads the arguments of a call, except arrays. `is_here` returns whether the memory at an address has the value that
+/// the program expects there: if a result is elsewhere, the memory has none.
 ///
 /// # Safety
-/// What was passed is as the signature says (`memory`).
+/// The arguments match the signature (`memory`).
 pub(super) unsafe fn survey<'a>(
     remotes: &Remotes,
     signature: &'a Signature,
@@ -196,7 +196,7 @@ pub(super) unsafe fn survey<'a>(
         true => signature.shapes(scalars.clone()).map_err(gridloom::Error::from)?,
         false => Vec::new(),
     };
-    // The sizes once more, for arrays of which a part is sent, and of callbacks.
+    // All sizes again, for arrays of which a part is sent, and for those of callbacks.
     let has_more = !signature.callbacks.is_empty() || signature.params.iter().any(|param| param.slices.is_some());
     let sizes = if has_more { scalars.clone() } else { Vec::new() };
     let callee = match signature.callbacks.is_empty() {
@@ -210,7 +210,7 @@ pub(super) unsafe fn survey<'a>(
             (Some((meta, _)), ..) => meta.clone(),
             (None, BaseType::Number(dtype), Some(shape)) => array_of(param, dtype, shape),
             (None, BaseType::Number(dtype), None) => Meta::scalar(dtype),
-            // Pointers.
+            // An array of pointers.
             (None, _, Some(shape)) => Meta::array(Dtype::Uint64, &shape),
             (None, _, _) => Meta::Text { size_bytes: 0 },
         };
@@ -230,16 +230,16 @@ pub(super) unsafe fn survey<'a>(
         }
         Ok(Item { param, pointer, meta, whole, remote, bytes: by_value.map(|(_, bytes)| bytes) })
     };
-    // What is passed for scratch memory is not looked at.
+    // The argument passed for scratch memory is ignored.
     let passed = signature.params.iter().enumerate().filter(|(_, param)| param.mode != Mode::Work);
     let items: Outcome<Vec<Item<'_>>> = passed.map(&mut item).collect();
     Ok(Survey { items: items?, callee })
 }
 
-/// Refuses what stands for a datum no more, or for none: only memory is passed so.
+/// Refuses handles of data that no longer exist or are invalid: only memory may be passed in such a place.
 ///
 /// # Safety
-/// What was passed is as the signature says (`memory`).
+/// The arguments match the signature (`memory`).
 unsafe fn check_memory(
     remotes: &Remotes,
     signature: &Signature,
@@ -257,10 +257,10 @@ unsafe fn check_memory(
     })
 }
 
-/// The arguments of a call, read. `known` gives what stands for memory that need not be read.
+/// Reads all arguments of a call. `known` returns the replacement for memory that need not be read.
 ///
 /// # Safety
-/// What was passed is as the signature says (`memory`).
+/// The arguments match the signature (`memory`).
 pub(super) unsafe fn gather(
     places: &Places<'_>,
     signature: &Signature,
@@ -350,7 +350,7 @@ unsafe fn gather_list(grid: &Grid, signature: &Signature, item: &Item<'_>, gathe
 
 fn not_remote(signature: &Signature, param: &Param, remote: &Datum) -> Failed {
     let what = match (param.base, param.slices.is_some()) {
-        (BaseType::Number(_), true) => "an array of which a part is sent",
+        (BaseType::Number(_), true) => "an array that is sent in part",
         (BaseType::Number(_), false) if param.mode == Mode::VarOut => "an array whose size the function sets",
         (BaseType::Number(_), false) => "an input scalar",
         _ => "a text or a file",
@@ -358,18 +358,18 @@ fn not_remote(signature: &Signature, param: &Param, remote: &Datum) -> Failed {
     Failed::other(format!("{}: argument '{}' is {what}, and cannot be {remote}", signature.name, param.name))
 }
 
-/// Whether a remote datum can stand for it: for what is passed by pointer and has a known size.
+/// True if a remote datum can be passed for it: for parameters that are passed by pointer and have a known size.
 fn can_be_remote(param: &Param) -> bool {
     let is_number = matches!(param.base, BaseType::Number(_)) && param.mode != Mode::VarOut;
     is_number && param.slices.is_none() && (param.is_array || param.is_output())
 }
 
-/// How the program has an array: by rows, unless the function wants it by columns as it is.
+/// Returns the program's form of an array: by rows, unless the function takes it by columns unchanged.
 fn array_of(param: &Param, dtype: Dtype, shape: Vec<u64>) -> Meta {
     Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order: param.memory_order(), shape }
 }
 
-/// A copy of an input in the program's memory; the same memory is copied once a call.
+/// Copies an input in the program's memory; the same memory is copied once per call.
 unsafe fn copied(
     grid: &Grid,
     signature: &Signature,
@@ -389,10 +389,10 @@ unsafe fn copied(
     Ok(value)
 }
 
-/// A copy of an input in the program's memory.
+/// Copies an input in the program's memory.
 ///
 /// # Safety
-/// What was passed is as the signature says (`memory`).
+/// The arguments match the signature (`memory`).
 pub(super) unsafe fn copy_of(grid: &Grid, signature: &Signature, item: &Item<'_>) -> Outcome<Value> {
     let size_bytes = item.meta.size_bytes();
     grid.admit_argument(&signature.name, &item.param.name, size_bytes)?;
@@ -414,7 +414,7 @@ pub(super) unsafe fn copy_of(grid: &Grid, signature: &Signature, item: &Item<'_>
     Ok(Value::new(item.meta.clone(), payload)?)
 }
 
-/// Copies what is sent of an input; `None` if it is NULL.
+/// Copies the part of an input that is sent; returns `None` if it is NULL.
 unsafe fn copy_into(item: &Item<'_>, part: &mut [u8]) -> Option<()> {
     let Some(whole) = &item.whole else {
         // SAFETY: promised by the caller.

@@ -1,5 +1,5 @@
-//! A call of the program, until it is sent: by itself, or as a group of one if it reads or makes remote data. Mapped blocks
-//! send theirs.
+//! A call of the program until it is sent: by itself, or as a group of one if it reads or makes remote data. Mapped
+//! blocks send their calls themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use super::library::Library;
 use super::limits::Limits;
 use super::session::{Limited, Origin, Work};
 
-/// A call with its function found.
+/// A call whose function has been found.
 pub(super) struct Call {
     pub(super) library: Arc<Library>,
     pub(super) bound: Arc<Bound>,
-    /// The handle's address in the program, and its number; both are 0 without one.
+    /// The handle's address in the program, and its number; both are 0 without a handle.
     pub(super) handle: usize,
     pub(super) number: u64,
-    /// The times that it may take, if that is not the handle's to say.
+    /// Its time limits, if they differ from those of the handle.
     pub(super) own_limits: Option<Limits>,
 }
 
@@ -30,30 +30,31 @@ impl Call {
         &self.bound.function
     }
 
-    /// The same, with time limits of its own.
+    /// Returns the same call with time limits of its own.
     pub(super) fn within(self, limits: Limits) -> Call {
         Call { own_limits: Some(limits), ..self }
     }
 
-    /// The times that it may take.
+    /// Returns its time limits.
     fn limits(&self) -> Limits {
         self.own_limits.unwrap_or_else(|| self.bound.limits())
     }
 
-    /// The time that it may take as a whole.
+    /// Returns the limit of its total time.
     pub(super) fn limit(&self) -> Option<Duration> {
         self.limits().whole
     }
 
-    /// A session through this handle that begins now.
+    /// Returns the origin of a session that starts through this handle now.
     pub(super) fn origin(&self) -> Origin {
         Origin { handle: self.handle, number: self.number, begun_s: self.library.grid.now() }
     }
 
-    /// What its arguments are. `is_here` says whether an address has the value that the program means there.
+    /// Reads the arguments, except arrays. `is_here` returns whether the memory at an address has the value that the
+    /// program expects there.
     ///
     /// # Safety
-    /// What was passed is as the signature says (`memory`).
+    /// The arguments match the signature (`memory`).
     pub(super) unsafe fn survey<'a>(
         &'a self,
         given: CallerArguments<'_>,
@@ -69,10 +70,10 @@ impl Call {
         unsafe { survey(&self.library.remotes, function.signature(), plan, given, is_here) }
     }
 
-    /// Sends the call by itself. `known` gives what stands for memory that need not be read.
+    /// Sends the call by itself. `known` returns the replacement for memory that need not be read.
     ///
     /// # Safety
-    /// What was passed is as the signature says (`memory`).
+    /// The arguments match the signature (`memory`).
     pub(super) unsafe fn send(
         &self,
         survey: Survey<'_>,
@@ -91,7 +92,7 @@ impl Call {
             unsafe { gather(&places, function.signature(), survey.items, known) }?;
         let transfers = self.limits().transfers;
         let function = &function.clone().without_files(unwanted_files).with_transfer_limits(transfers);
-        // Those run at most once, and are no tasks of a group.
+        // Such calls run at most once, and are not tasks of a group.
         let is_plain = survey.callee.is_some() || function.is_method();
         if is_plain && destinations.iter().any(|destination| destination.remote().is_some()) {
             let what = if function.is_method() { "a method" } else { "a function with callbacks" };
@@ -120,10 +121,10 @@ impl Call {
         Ok(Work::Plain(pending, destinations))
     }
 
-    /// Has this call, of a module's `Initialize`, run in each worker before others of the module.
+    /// Registers this call of a module's `Initialize`, which each worker runs before other calls of the module.
     ///
     /// # Safety
-    /// What was passed is as the signature says (`memory`).
+    /// The arguments match the signature (`memory`).
     pub(super) unsafe fn initialize_module(&self, survey: Survey<'_>) -> Outcome<()> {
         let function = &self.bound.function;
         // SAFETY: promised by the caller.
@@ -133,13 +134,13 @@ impl Call {
         Ok(self.library.grid.initialize_module(module, &args, &[])?)
     }
 
-    /// Sends a call that is of no mapped block.
+    /// Sends a call that does not belong to a mapped block.
     ///
     /// # Safety
-    /// What was passed is as the signature says (`memory`).
+    /// The arguments match the signature (`memory`).
     pub(super) unsafe fn send_plain(&self, survey: Survey<'_>) -> Outcome<Work> {
         for (start, bytes) in survey.items.iter().filter(|item| item.is_part()).map(Item::range) {
-            // SAFETY: memory of the program, as the header asks.
+            // SAFETY: memory of the program, as the header requires.
             unsafe { self.library.staying.bring_there(start, bytes) }?;
         }
         // SAFETY: promised by the caller.

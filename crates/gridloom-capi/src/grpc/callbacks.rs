@@ -1,5 +1,5 @@
-//! Callbacks: functions of the program that a remote function calls while it runs. A thread of the session runs them, one
-//! at a time; in simulation the waiting thread does.
+//! Callbacks: functions of the program that a remote function calls while it runs. A thread of the session runs them
+//! one at a time; in simulation the waiting thread runs them.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
@@ -20,37 +20,37 @@ thread_local! {
     static ASKING: Cell<Option<TaskId>> = const { Cell::new(None) };
 }
 
-/// The task for which this thread runs a callback, if it does: its session cannot end meanwhile.
+/// Returns the task for which this thread runs a callback, if any: its session cannot end meanwhile.
 pub(super) fn asking() -> Option<TaskId> {
     ASKING.get()
 }
 
-/// A function of the program's.
+/// A function of the program.
 struct Target {
     name: String,
     address: usize,
-    /// What it takes and gives: arrays.
+    /// Its arguments and results, which are arrays.
     params: Vec<Parameter>,
 }
 
 struct Parameter {
     mode: Mode,
-    /// In memory: of strings, of pointers to them.
+    /// Form in memory: strings are passed as pointers to them.
     meta: Meta,
     is_strings: bool,
 }
 
-/// The memory that a function of the program's is called with.
+/// The memory with which a function of the program is called.
 struct Arguments {
     rooms: Vec<Aligned>,
-    /// What pointers of some of them lead to.
+    /// The strings to which some of the pointers point.
     strings: Vec<CString>,
 }
 
-/// What a call may call back: `pointer` gives what the program passed for each callback.
+/// Returns the functions that a call may call back: `pointer` returns what the program passed for each callback.
 ///
 /// # Safety
-/// The pointers lead to functions as the signature says, until the call has ended.
+/// Until the call has ended, the pointers point to functions that match the signature.
 pub(super) unsafe fn callee(
     signature: &Signature,
     scalars: &[Option<(Meta, Vec<u8>)>],
@@ -89,7 +89,7 @@ impl Target {
         let cif = cif.map_err(|error| format!("libffi: {error:?}"))?;
         let args: Vec<Arg<'_>> = pointers.iter().map(Arg::new).collect();
         let code = CodePtr::from_ptr(std::ptr::with_exposed_provenance(self.address));
-        // SAFETY: a function that takes as many pointers, promised by the caller; each leads to an array as described.
+        // SAFETY: a function with this number of pointer parameters, promised by the caller; each points to an array as described.
         unsafe { cif.call_return_into(code, &args, Ret::void()) };
         let given = self.params.iter().zip(&arguments.rooms).filter(|(param, _)| param.mode != Mode::In);
         let value = |(param, room): (&Parameter, &Aligned)| {
@@ -104,7 +104,7 @@ impl Target {
         given.map(value).collect()
     }
 
-    /// The arrays that it is called with.
+    /// Builds the arrays with which the function is called.
     fn arguments(&self, values: &[Value]) -> Result<Arguments, String> {
         let mut values = values.iter();
         let mut arguments = Arguments { rooms: Vec::with_capacity(self.params.len()), strings: Vec::new() };
@@ -130,7 +130,7 @@ impl Target {
 }
 
 impl Arguments {
-    /// Fills a room with pointers to the strings of a list; `None` if it has room for more or fewer.
+    /// Fills memory with pointers to the strings of a list; returns `None` if it has room for more or fewer.
     fn add_strings(&mut self, value: &Value, room: &mut Aligned) -> Option<()> {
         let places = room.bytes_mut().chunks_exact_mut(size_of::<usize>());
         let items = value.items().filter(|items| items.len() == places.len())?;
@@ -144,13 +144,13 @@ impl Arguments {
     }
 }
 
-/// The pointers that a room has.
+/// Returns the pointers in that memory.
 fn pointers_in(room: &Aligned) -> impl Iterator<Item = *const c_void> {
     let (words, _) = room.bytes().as_chunks::<{ size_of::<usize>() }>();
     words.iter().map(|word| std::ptr::with_exposed_provenance(usize::from_ne_bytes(*word)))
 }
 
-/// The same but for the byte order.
+/// True if both are the same except for the byte order.
 fn is_same(expected: &Meta, got: &Meta) -> bool {
     match (expected, got) {
         (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other, shape: extents, .. }) => {

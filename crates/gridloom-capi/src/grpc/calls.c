@@ -1,11 +1,12 @@
-/* The variadic functions of grpc.h: they read their arguments as the function's signature says (calls.h).
+/* The variadic functions of grpc.h. They read their arguments as described by the function's signature (calls.h).
  *
- * Compiled with -fexceptions: a simulated process that goes on after its end is unwound through these frames. */
+ * Compiled with -fexceptions: a simulated process that continues after its end is unwound through these frames. */
 #include "calls.h"
 
 #include <stdarg.h>
 
-/* The next argument. `arguments` is a pointer, as what a function leaves of a va_list is not known. */
+/* Returns the next argument. `arguments` is a pointer because a va_list is indeterminate after a function has used
+ * it. */
 static gridloom_slot next_slot(uint8_t read, va_list *arguments) {
     gridloom_slot slot = {0};
     switch (read) {
@@ -25,7 +26,7 @@ static gridloom_slot next_slot(uint8_t read, va_list *arguments) {
     return slot;
 }
 
-/* The library opens no call with more than GRIDLOOM_ARGUMENTS_MAX. */
+/* The library opens no call with more than GRIDLOOM_ARGUMENTS_MAX arguments. */
 static void read_all(const gridloom_open_call *call, va_list *arguments, gridloom_slot *slots) {
     for (size_t i = 0; i < call->count; i++) slots[i] = next_slot(call->reads[i], arguments);
 }
@@ -107,7 +108,7 @@ grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *han
     return gridloom_grpc_begin(&call, slots, session_id);
 }
 
-/* Reads the arguments of an open call, which stand behind `last`. */
+/* Reads the arguments of an open call, which follow `last`. */
 #define READ(last)                                                                                                     \
     va_start(arguments, last);                                                                                         \
     read_all(&call, &arguments, slots);                                                                                \
@@ -169,7 +170,7 @@ void *gridloom_variadic_OmniRpcCallAsync(char *entry, ...) {
         READ(entry);
         error = gridloom_grpc_begin(&call, slots, &id);
     }
-    /* A session's id is above 0. */
+    /* A session's id is greater than 0. */
     return gridloom_omnirpc_status(entry, error) == 0 ? (void *)(intptr_t)id : NULL;
 }
 

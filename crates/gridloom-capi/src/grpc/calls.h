@@ -1,7 +1,8 @@
-/* Between the variadic functions of grpc.h, which are C (calls.c), and the library, which is Rust.
+/* The interface between the variadic functions of grpc.h, which are in C (calls.c), and the library, which is in
+ * Rust.
  *
- * A call is opened, which finds its function and says how its arguments are to be read; they are read; and it is run or
- * begun with them, which ends what was opened. Codes and last errors are the library's. */
+ * Opening a call finds its function and returns how its arguments have to be read. They are read. Then the call is
+ * run or started with them, which closes it. Codes and last errors belong to the library. */
 #ifndef GRIDLOOM_GRPC_CALLS_H
 #define GRIDLOOM_GRPC_CALLS_H
 
@@ -10,7 +11,7 @@
 
 /* How an argument is passed. The numbers are those of `Read` in handles.rs. */
 enum {
-    GRIDLOOM_READ_INT = 1,              /* int, and what C promotes to it */
+    GRIDLOOM_READ_INT = 1,              /* int, and types that C promotes to it */
     GRIDLOOM_READ_UNSIGNED = 2,
     GRIDLOOM_READ_INT64 = 3,
     GRIDLOOM_READ_UINT64 = 4,
@@ -22,7 +23,7 @@ enum {
     GRIDLOOM_READ_POINTER = 10
 };
 
-/* As PARAMETERS_MAX in base/limits.rs. */
+/* The same as PARAMETERS_MAX in base/limits.rs. */
 enum { GRIDLOOM_ARGUMENTS_MAX = 128 };
 
 /* An argument as it was passed. */
@@ -37,7 +38,7 @@ typedef union gridloom_slot {
     void *pointer;
 } gridloom_slot;
 
-/* A call that is open: what is to be read, and the library's own, both until it is run or begun. */
+/* An open call: the arguments to read, and the library's own data. Both exist until it is run or started. */
 typedef struct gridloom_open_call {
     const uint8_t *reads;
     size_t count;
@@ -45,19 +46,19 @@ typedef struct gridloom_open_call {
 } gridloom_open_call;
 
 grpc_error_t gridloom_grpc_open(grpc_function_handle_t *handle, gridloom_open_call *call);
-/* Of a function by its name, through no handle. */
+/* Opens a call of a function by its name, without a handle. */
 grpc_error_t gridloom_grpc_open_named(const char *function, gridloom_open_call *call);
-/* Of a method of an object. */
+/* Opens a call of a method of an object. */
 grpc_error_t gridloom_grpc_open_method(grpc_object_handle_t_np *handle, const char *method, gridloom_open_call *call);
-/* Gives an open call the time limit of attributes; on an error it is open no more. */
+/* Sets the time limits of attributes for an open call; after an error the call is closed. */
 grpc_error_t gridloom_grpc_within(gridloom_open_call *call, const grpc_session_attr_t_np *attr);
 /* Runs it and waits for its end. */
 grpc_error_t gridloom_grpc_run(gridloom_open_call *call, const gridloom_slot *slots);
-/* Begins it; `id` may be null, which is an error. */
+/* Starts it; a null `id` is an error. */
 grpc_error_t gridloom_grpc_begin(gridloom_open_call *call, const gridloom_slot *slots, grpc_sessionid_t *id);
 
-/* The functions of grpc.h and its companions, under names that the library's exported symbols jump to: what C defines
- * is not exported by Rust's linker script. */
+/* The variadic functions of grpc.h and related headers, under names to which the library's exported symbols jump:
+ * Rust's linker script does not export C definitions. */
 grpc_error_t gridloom_variadic_grpc_call(grpc_function_handle_t *handle, ...);
 grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session_id, ...);
 grpc_error_t gridloom_variadic_mynetsl(const char *function, ...);
@@ -66,10 +67,10 @@ grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, c
 grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method,
                                                     grpc_sessionid_t *session_id, ...);
 
-/* OmniRPC: a code of an entry's call as its status or request, said on standard error if it is an error. */
+/* OmniRPC: converts the code of an entry's call to its status or request, and prints errors on standard error. */
 int gridloom_omnirpc_status(const char *entry, grpc_error_t error);
 
-/* Opens a call of a module's Initialize; and has it run with its arguments before calls of that module. */
+/* Opens a call of a module's Initialize; and registers it with its arguments, to run before calls of that module. */
 grpc_error_t gridloom_grpc_open_module(const char *module, gridloom_open_call *call);
 grpc_error_t gridloom_grpc_initialize_module(gridloom_open_call *call, const gridloom_slot *slots);
 

@@ -1,17 +1,17 @@
-//! An array of ids, of which a thread waits for one: which has ended is known without looking at the others.
+//! An array of ids, for one of which a thread waits: the ended ids are known without checking the others.
 //!
-//! A program that waits for one of very many, again and again, gives nearly the same array each time. So it is kept. Only
-//! places where the next one differs are looked at, and sessions that end or are collected meanwhile.
+//! A program that repeatedly waits for one of very many passes nearly the same array each time. So the array is kept.
+//! Only places where the next one differs are checked, and sessions that meanwhile end or are collected.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 
 use rustc_hash::FxHashMap;
 
-/// Ids that are compared at once, with the array of before.
+/// Number of ids that are compared at once with the previous array.
 const STRIDE: usize = 256;
 
-/// How a session stands.
+/// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     Running,
@@ -20,29 +20,29 @@ pub(super) enum Standing {
     Gone,
 }
 
-/// The array, and which of its sessions have ended.
+/// The array, and its sessions that have ended.
 #[derive(Default)]
 pub(super) struct Choice {
     ids: Vec<c_int>,
-    /// The first place of each.
+    /// The first place of each id.
     places: FxHashMap<c_int, usize>,
     ended: BTreeSet<usize>,
     gone: BTreeSet<usize>,
-    /// Some id stands twice: all of the next array is looked at.
+    /// True if an id occurs twice: then all of the next array is checked.
     has_twice: bool,
     #[cfg(test)]
     looks: usize,
 }
 
 impl Choice {
-    /// Takes the next array.
+    /// Replaces the array by the next one.
     pub(super) fn turn_to(&mut self, ids: Vec<c_int>, standing: impl Fn(c_int) -> Standing) {
         let old = std::mem::take(&mut self.ids);
         let is_anew = std::mem::take(&mut self.has_twice);
         if is_anew {
             (self.places, self.ended, self.gone) = Default::default();
         }
-        // Those that are gone are looked at again: their ids may have been given anew.
+        // Ids without a session are checked again: they may have been reused.
         let mut changed = std::mem::take(&mut self.gone);
         changed.extend(if is_anew { (0..ids.len()).collect() } else { differing(&old, &ids) });
         changed.retain(|place| *place < ids.len());
@@ -53,10 +53,10 @@ impl Choice {
         self.ids = ids;
     }
 
-    /// The first session that has ended.
+    /// Returns the first session that has ended.
     ///
     /// # Errors
-    /// The id before it that is of no session.
+    /// The first id, if one precedes it, that has no session.
     pub(super) fn first(&self) -> Result<Option<c_int>, c_int> {
         match (self.ended.first(), self.gone.first()) {
             (Some(ended), gone) if gone.is_none_or(|gone| ended < gone) => Ok(Some(self.ids[*ended])),
@@ -65,12 +65,12 @@ impl Choice {
         }
     }
 
-    /// An id that is of no session.
+    /// Returns an id that has no session.
     pub(super) fn stranger(&self) -> Option<c_int> {
         self.gone.first().map(|place| self.ids[*place])
     }
 
-    /// Notes that a session has ended, or is gone.
+    /// Records that a session has ended, or that it no longer exists.
     pub(super) fn turned(&mut self, id: c_int, standing: Standing) {
         self.look();
         if let Some(place) = self.places.get(&id).copied() {
@@ -109,7 +109,7 @@ impl Choice {
         self.stands(place, standing);
     }
 
-    /// Counts what is looked at, for the test.
+    /// Counts the checked places, for the test.
     fn look(&mut self) {
         #[cfg(test)]
         {
@@ -118,7 +118,7 @@ impl Choice {
     }
 }
 
-/// Places at which the second array has another id than the first, or the first has none.
+/// Returns the places at which the second array has another id than the first, or the first has none.
 fn differing(old: &[c_int], new: &[c_int]) -> Vec<usize> {
     let common = old.len().min(new.len());
     let mut places = Vec::new();
@@ -151,13 +151,13 @@ mod tests {
         assert_eq!(choice.first(), Ok(Some(8)));
         choice.turned(7, Standing::Gone);
         assert_eq!((choice.first(), choice.stranger()), (Err(7), Some(7)));
-        // The 8 stays where it is.
+        // The 8 stays in its place.
         choice
             .turn_to(vec![9, 8], |id| if id == 9 { Standing::Running } else { unreachable!("{id} is not looked at") });
         assert_eq!((choice.first(), choice.stranger()), (Ok(Some(8)), None));
     }
 
-    /// As a program does that takes one after the other out of its array, and does not know which comes next.
+    /// Like a program that removes ids from its array one by one, in unknown order.
     #[test]
     fn very_many_are_drained_with_a_few_looks_at_each() {
         for count in [2_000, 20_000] {
@@ -185,7 +185,7 @@ mod tests {
         for _ in 0..20_000 {
             let standing = [Standing::Running, Standing::Ended, Standing::Gone][below(3) as usize];
             let id = below(8) as usize;
-            // CallerArguments anew, an id that was gone is looked at with the next array.
+            // If an id without a session is reused, the next array must detect it.
             if standing != Standing::Running {
                 standings[id] = standing;
                 kept.turned(id as c_int, standing);

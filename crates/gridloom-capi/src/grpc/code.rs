@@ -1,4 +1,4 @@
-//! Codes of `grpc.h`, their names, what else goes wrong as one of them, and each thread's last error.
+//! The codes of `grpc.h` and their names, the conversion of other errors to codes, and each thread's last error.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -59,11 +59,11 @@ const fn as_c(text: &'static str) -> &'static CStr {
     }
 }
 
-/// What went wrong, on its way to C.
+/// An error that is reported to C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Failed {
     pub(super) code: c_int,
-    /// Empty for an answer that is no error: something has not ended yet.
+    /// Empty for a result that is not an error: something has not ended yet.
     pub(super) text: String,
 }
 
@@ -78,7 +78,7 @@ impl Failed {
         Failed::new(GRPC_OTHER_ERROR_CODE, text)
     }
 
-    /// Why a result is not had: it is lost, or the call that was to make it failed.
+    /// Returns why a result is not available: it is lost, or the call that should have made it failed.
     pub(super) fn without_value(error: Error, name: impl std::fmt::Display) -> Failed {
         let code = match &error {
             Error::Task(
@@ -93,7 +93,7 @@ impl Failed {
         Failed::new(code, format!("{name}: {error}"))
     }
 
-    /// That pointer must lead to something.
+    /// Returns the error for a pointer that must not be null.
     pub(super) fn null(what: &str) -> Failed {
         Failed::other(format!("{what} is NULL; give its address"))
     }
@@ -103,7 +103,7 @@ impl From<TaskError> for Failed {
     fn from(error: TaskError) -> Failed {
         let code = match &error {
             TaskError::ObjectLost { .. } => GRPC_INVALID_OBJECT_HANDLE_NP,
-            // With its server an object is lost.
+            // An object is lost with its server.
             TaskError::ServerLost { function, .. } if class_of(function).is_some() => GRPC_INVALID_OBJECT_HANDLE_NP,
             TaskError::Crashed { .. } | TaskError::ServerLost { .. } | TaskError::AgentLost { .. } => {
                 GRPC_COMMUNICATION_FAILED
@@ -117,7 +117,7 @@ impl From<TaskError> for Failed {
             TaskError::DatumLost { .. } | TaskError::OutOfMemory { .. } => GRPC_INVALID_DATA_NP,
             TaskError::Cancelled => GRPC_CANCELED_NP,
             TaskError::DeadlineExceeded { .. } | TaskError::TransferLate { .. } => GRPC_TIMEOUT_NP,
-            // The enum may grow: a new one is at least a failure with a text.
+            // The enum may grow: a new error is at least a failure with a text.
             _ => GRPC_SESSION_FAILED,
         };
         Failed::new(code, error.to_string())
@@ -181,8 +181,8 @@ thread_local! {
     static LAST: RefCell<(c_int, CString)> = RefCell::default();
 }
 
-/// Runs the body of a function of the header: gives its code, and notes its error as the thread's last. No panic leaves it: that
-/// would be a bug of ours, which was reported where it happened.
+/// Runs the body of a function of the header. Returns its code, and records its error as the thread's last one. No
+/// panic leaves it: a panic would be a bug of Gridloom, which was reported where it occurred.
 pub(super) fn run(call: impl FnOnce() -> Outcome<()>) -> c_int {
     match caught(call) {
         Ok(()) => GRPC_NO_ERROR,
@@ -193,7 +193,7 @@ pub(super) fn run(call: impl FnOnce() -> Outcome<()>) -> c_int {
     }
 }
 
-/// As [`run`], for a function that gives something else than a code.
+/// Like [`run`], for a function that returns something other than a code.
 pub(super) fn run_for<R>(call: impl FnOnce() -> Outcome<R>, otherwise: R) -> R {
     match caught(call) {
         Ok(value) => value,
@@ -212,15 +212,15 @@ fn caught<R>(call: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
     })
 }
 
-/// Notes an error as this thread's last.
+/// Records an error as this thread's last one.
 pub(super) fn note(failed: &Failed) {
     if !failed.text.is_empty() {
-        // A thread that ends, or a program in its last handlers, has none any more.
+        // A thread that is ending, or a program in its exit handlers, no longer has one.
         let _ = LAST.try_with(|last| *last.borrow_mut() = (failed.code, to_c(&failed.text)));
     }
 }
 
-/// Code and text of this thread's last error; the text lies there until the next.
+/// Returns code and text of this thread's last error; the text is valid until the next error.
 pub(super) fn last() -> (c_int, *const c_char) {
     let kept = LAST.try_with(|last| {
         let (code, text) = &*last.borrow();
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_code_and_a_text() {
         assert_eq!(run(|| panic!("impossible")), GRPC_OTHER_ERROR_CODE);
-        // SAFETY: a text of this thread.
+        // SAFETY: a C string of this thread.
         let text = unsafe { CStr::from_ptr(last().1) }.to_str().unwrap();
         assert_eq!(text, "an error of the library itself: impossible");
         assert_eq!(run(|| Err(Failed::new(GRPC_NOT_COMPLETED, ""))), GRPC_NOT_COMPLETED);

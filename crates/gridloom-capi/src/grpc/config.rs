@@ -1,4 +1,4 @@
-//! The configuration that `grpc_initialize` reads: a file, or the environment, or nothing.
+//! The configuration that `grpc_initialize` reads: a file, the environment, or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -13,11 +13,12 @@ use super::code::{Failed, GRPC_CONFIGFILE_ERROR, GRPC_CONFIGFILE_NOT_FOUND, Outc
 use super::limits::{ConfiguredLimits, Limits, limit};
 use super::ninfg_config::{self, NinfgConfig, WrongLine};
 
-/// Name the file, if the program names none: the first that is set, which is ours or Ninf-G's.
+/// Environment variables with the name of the file, if the program names none; the first that is set counts. They are
+/// Gridloom's and Ninf-G's.
 const FILE_VARIABLES: [&str; 2] = ["GRIDLOOM_GRPC_CONFIG", "NG_CONFIG_FILE"];
-/// Turns the debug mode of mapped blocks on, if it is neither empty nor 0.
+/// Environment variable that turns on the debug mode of mapped blocks, if it is neither empty nor 0.
 const DEBUG_VARIABLE: &str = "GRIDLOOM_GRPC_DEBUG";
-/// Names the agent, if the file names none.
+/// Environment variable with the agent's address, if the file names none.
 const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
 
 /// The file's content. `grpc_initialize` in the header documents it.
@@ -26,7 +27,7 @@ const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
 pub(super) struct Config {
     agent: Option<String>,
     servers: Option<Vec<String>>,
-    /// All three do the same: an input is copied before the call returns.
+    /// All three values have the same effect: an input is copied before the call returns.
     #[allow(dead_code, reason = "files that have it are read, and its value is checked")]
     argument_transfer: Transfer,
     session_timeout: f64,
@@ -36,7 +37,7 @@ pub(super) struct Config {
     local: Local,
     map: Map,
     server: BTreeMap<String, Server>,
-    /// Time limits of single functions: of Ninf-G's files.
+    /// Time limits of single functions, from Ninf-G's files.
     #[serde(skip)]
     limits: BTreeMap<String, ConfiguredLimits>,
 }
@@ -61,7 +62,7 @@ struct Local {
     python: Option<PathBuf>,
 }
 
-/// Of `grpc_map`.
+/// Settings of `grpc_map`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Map {
@@ -93,9 +94,9 @@ impl Default for Config {
     }
 }
 
-/// Files that one of Ninf-G's includes, in all.
+/// Maximum number of files that a Ninf-G file includes, in total.
 const INCLUDES_MAX: usize = 64;
-/// Servers of a grid of a program's own: each is some processes.
+/// Maximum number of servers of a program's own grid: each consists of several processes.
 const LOCAL_SERVERS_MAX: usize = 256;
 
 impl Default for Local {
@@ -106,17 +107,17 @@ impl Default for Local {
 }
 
 impl Config {
-    /// The heuristic of blocks that name none.
+    /// Returns the default heuristic of blocks.
     pub(super) fn heuristic(&self) -> String {
         self.map.heuristic.clone().unwrap_or_else(|| "auto".to_string())
     }
 
-    /// Whether the debug mode of mapped blocks is on.
+    /// True if the debug mode of mapped blocks is on.
     pub(super) fn is_debugged(&self) -> bool {
         self.map.debug || std::env::var(DEBUG_VARIABLE).is_ok_and(|value| !value.is_empty() && value != "0")
     }
 
-    /// Reads the file that the program names, or else the environment; without either, nothing is configured.
+    /// Reads the file that the program names, or else the environment; without either, the configuration is empty.
     pub(super) fn read(named: Option<&str>) -> Outcome<Config> {
         let set = |variable: &&str| std::env::var(variable).ok().filter(|name| !name.is_empty());
         match named.map(str::to_string).or_else(|| FILE_VARIABLES.iter().find_map(set)).filter(|name| !name.is_empty())
@@ -136,7 +137,7 @@ impl Config {
             ErrorKind::NotFound | ErrorKind::NotADirectory => wrong(GRPC_CONFIGFILE_NOT_FOUND, error.to_string()),
             _ => wrong(GRPC_CONFIGFILE_ERROR, error.to_string()),
         })?;
-        // A library's name without a folder would be looked for elsewhere.
+        // A library's name without a folder would be searched for elsewhere.
         let file_path = std::path::absolute(file).map_err(|error| wrong(GRPC_CONFIGFILE_ERROR, error.to_string()))?;
         let folder = file_path.parent().unwrap_or(Path::new("/"));
         match ninfg_config::is_ninfg(&text) {
@@ -145,7 +146,7 @@ impl Config {
         }
     }
 
-    /// What a file of Ninf-G says, and those that it includes.
+    /// Reads a file of Ninf-G, and those that it includes.
     fn of_ninfg(file: &Path, text: &str, folder: &Path) -> Outcome<Config> {
         let mut config = Config::default();
         let mut servers: Vec<String> = Vec::new();
@@ -182,12 +183,12 @@ impl Config {
             let (file, ignored) = (file.display(), ignored.join(", "));
             gridloom_base::say!("gridloom: configuration {file}: has no meaning here and is left out: {ignored}");
         }
-        // An agent that the environment names knows its servers itself.
+        // An agent named in the environment knows its servers itself.
         config.servers = (!servers.is_empty() && config.agent().is_none()).then_some(servers);
         Ok(config)
     }
 
-    /// Relative paths begin at `folder`.
+    /// Parses the file. Relative paths are relative to `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Config, Wrong> {
         let mut config: Config = toml::from_str(text).map_err(|error| Wrong::new(text, &error))?;
         let of = |key: &str, why: String| Wrong { place: place_of(text, key), why };
@@ -213,7 +214,7 @@ impl Config {
         for path in config.local.functions.iter_mut().filter(is_file).chain(&mut config.local.libraries) {
             *path = folder.join(&path);
         }
-        // A bare name is looked for on the search path.
+        // A bare name is searched for on the search path.
         config.local.python = config.local.python.map(|python| match python.components().count() {
             0 | 1 => python,
             _ => folder.join(python),
@@ -221,13 +222,13 @@ impl Config {
         Ok(config)
     }
 
-    /// The agent's address, if there is one.
+    /// Returns the agent's address, if there is one.
     fn agent(&self) -> Option<String> {
         let variable = || std::env::var(AGENT_VARIABLE).ok().filter(|agent| !agent.is_empty());
         self.agent.clone().or_else(variable)
     }
 
-    /// Whether a grid is started for the session.
+    /// True if a grid is started for the session.
     pub(super) fn is_own_grid(&self) -> bool {
         self.servers.is_none() && self.agent().is_none()
     }
@@ -240,7 +241,7 @@ impl Config {
         }
     }
 
-    /// Time limits of all functions, seconds, and their keys in the file.
+    /// Returns the time limits of all functions in seconds, with their keys in the file.
     fn limits_of_all(&self) -> [(&'static str, f64); 3] {
         [
             ("session_timeout", self.session_timeout),
@@ -249,19 +250,19 @@ impl Config {
         ]
     }
 
-    /// Time limits of calls.
+    /// Returns the time limits of calls.
     pub(super) fn session_limits(&self) -> Limits {
         let [whole, arguments, results] =
             self.limits_of_all().map(|(_, seconds)| limit(seconds).expect("it was checked when it was read"));
         Limits { whole, transfers: TransferLimits { arguments, results } }
     }
 
-    /// Time limits of single functions.
+    /// Returns the time limits of single functions.
     pub(super) fn limits(&self) -> BTreeMap<String, ConfiguredLimits> {
         self.limits.clone()
     }
 
-    /// Addresses of servers by the names that the file gives them (`[server.NAME]`).
+    /// Returns addresses of servers by the names in the file (`[server.NAME]`).
     pub(super) fn server_names(&self) -> BTreeMap<String, String> {
         self.server.iter().map(|(name, server)| (name.clone(), server.address.clone())).collect()
     }
@@ -285,7 +286,7 @@ impl Local {
     }
 }
 
-/// What is wrong in the file, with line and column.
+/// An error in the file, with line and column.
 #[derive(Debug)]
 struct Wrong {
     place: (usize, usize),
@@ -293,7 +294,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// Of an error of the parser; of an unknown key, with known ones like it.
+    /// Converts an error of the parser; for an unknown key, similar known keys are added.
     fn new(text: &str, error: &toml::de::Error) -> Wrong {
         let message = error.message().trim().replace('\n', ", ");
         let mut names = message.split('`').skip(1).step_by(2);
@@ -305,14 +306,14 @@ impl Wrong {
     }
 }
 
-/// Line and column of a byte of the text, from 1.
+/// Returns line and column of a byte of the text, counted from 1.
 fn place_at(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-/// The place of a key that the text has.
+/// Returns the place of a key in the text.
 fn place_of(text: &str, key: &str) -> (usize, usize) {
     let line = text.lines().position(|line| line.trim_start().starts_with(key)).unwrap_or_default();
     (line + 1, 1)

@@ -1,4 +1,4 @@
-//! Results, from values to the program's memory.
+//! Writes results from values to the program's memory.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::lists::{ListTarget, ReadyItem};
 use super::memory::{self, Allocated};
 
 impl Destination {
-    /// Whether a result is what is expected.
+    /// Checks that a result has the expected form.
     fn check(&self, value: &Value) -> Outcome<()> {
         let got = value.meta();
         let expected = match &self.target {
@@ -33,7 +33,7 @@ impl Destination {
     }
 }
 
-/// A result that only has to be put in its place; that can fail for files alone.
+/// A result that only has to be stored; this can fail only for files.
 enum Ready<'a> {
     Bytes(usize, Cow<'a, [u8]>),
     Part(usize, Cow<'a, [u8]>, &'a Whole),
@@ -42,28 +42,28 @@ enum Ready<'a> {
     List(&'a ListTarget, Vec<ReadyItem<'a>>, &'a str),
 }
 
-/// Writes a call's results where they go, all or, if one is not as expected or cannot be written, none.
+/// Writes a call's results to their destinations: all of them, or none if one has an unexpected form or cannot be written.
 ///
 /// # Safety
-/// The pointers of the call still lead to what the signature says (`memory`).
+/// The pointers of the call still match the signature (`memory`).
 pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> Outcome<()> {
     let results = || values.iter().zip(destinations);
     results().try_for_each(|(value, destination)| destination.check(value))?;
     let ready = results().filter_map(|(value, destination)| ready(value, destination).transpose());
     for ready in ready.collect::<Outcome<Vec<Ready<'_>>>>()? {
         match ready {
-            // SAFETY: promised by the caller: room for a value of that description, and this has its size.
+            // SAFETY: promised by the caller: memory for a value of that form, and this has its size.
             Ready::Bytes(address, bytes) => unsafe {
                 memory::write(std::ptr::with_exposed_provenance_mut(address), &bytes);
             },
             Ready::Part(address, bytes, whole) => whole.runs(|there, here, length| {
-                // SAFETY: promised by the caller: room for the whole array.
+                // SAFETY: promised by the caller: memory for the whole array.
                 unsafe {
                     let place = std::ptr::with_exposed_provenance_mut::<u8>(address).add(there);
                     memory::write(place.cast(), &bytes[here..here + length]);
                 }
             }),
-            // SAFETY: promised by the caller: a place for a pointer.
+            // SAFETY: promised by the caller: memory for a pointer.
             Ready::Text(address, text) => unsafe { text.give(std::ptr::with_exposed_provenance_mut(address)) },
             Ready::File(file, name) => file.place(name)?,
             // SAFETY: promised by the caller.
@@ -79,7 +79,7 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
     let copy = |bytes: Option<Cow<'_, [u8]>>| {
         bytes.map(|bytes| memory::allocated(&bytes, &format!("result '{name}'"))).transpose()
     };
-    // A simulation that does not run bodies has no content: nothing is written then.
+    // A simulation that does not run bodies has no content: then nothing is written.
     Ok(match &destination.target {
         Target::Unwanted | Target::Remote(..) => None,
         Target::Memory { address, meta } => bytes(meta).map(|bytes| Ready::Bytes(*address, bytes)),
@@ -99,7 +99,7 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
             Some(Ready::Bytes(*address, Cow::Owned(vec![0; size_of::<usize>()])))
         }
         Target::Text { address } => copy(bytes(value.meta()))?.map(|text| Ready::Text(*address, text)),
-        // The function made none.
+        // The function made no file.
         Target::File(_) if matches!(value.meta(), Meta::Text { .. }) => None,
         Target::File(path) => match value.payload() {
             Some(payload) => Some(Ready::File(NewFile::write(name, path, payload.bytes())?, name)),
@@ -129,7 +129,7 @@ mod tests {
         let value = Value::new(meta(Order::C, ByteOrder::NATIVE, &[1]), Payload::copied(&bytes(&[1]))).unwrap();
         let target = Target::Memory { address, meta: meta(Order::C, ByteOrder::NATIVE, &[2]) };
         let to = Destination { name: "y".into(), target };
-        // SAFETY: room for two elements.
+        // SAFETY: memory for two elements.
         let failed = unsafe { deliver(&[value], &[to]) }.unwrap_err();
         assert!(failed.text.contains("'y'"), "{}", failed.text);
         assert_eq!(place, [7, 7]);

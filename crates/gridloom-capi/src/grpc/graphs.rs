@@ -1,4 +1,4 @@
-//! Described graphs of the program, by the names that it gave them.
+//! Declared graphs of the program, by the names that it has given them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,14 +7,14 @@ use gridloom::{Graph, GraphRef};
 
 use super::code::{Failed, Outcome};
 
-/// What stands before the path of a graph.
+/// Prefix of a graph's path.
 const FILE: &str = "file:";
 
 /// Calls that were described.
 #[derive(Clone)]
 pub(super) struct Described {
     pub(super) graph: Graph,
-    /// Results that do not come to the client though no call reads them.
+    /// Results that are not sent to the client although no call reads them.
     pub(super) unwanted: Vec<GraphRef>,
 }
 
@@ -28,7 +28,7 @@ impl From<Graph> for Described {
 pub(super) struct Graphs(Mutex<BTreeMap<String, Described>>);
 
 impl Graphs {
-    /// What the program names: a file, or what was described.
+    /// Returns the graph of that name: a file, or a declared one.
     pub(super) fn find(&self, name: &str) -> Outcome<Described> {
         if let Some(path) = name.strip_prefix(FILE) {
             return Ok(Graph::load(path)?.into());
@@ -36,14 +36,14 @@ impl Graphs {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(name).cloned().ok_or_else(|| {
             let known = match all.is_empty() {
-                true => "none was described".to_string(),
+                true => "none was declared".to_string(),
                 false => format!("there are: {}", all.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
             };
-            Failed::other(format!("there is no described graph '{name}'; {known}; describe it with grpc_describe"))
+            Failed::other(format!("there is no declared graph '{name}'; {known}; describe it with grpc_describe"))
         })
     }
 
-    /// Gives a name, or takes it back.
+    /// Defines a name, or removes it.
     pub(super) fn define(&self, name: &str, described: Option<Described>) -> Outcome<()> {
         check_name(name)?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +55,7 @@ impl Graphs {
     }
 }
 
-/// Refuses what cannot be a name.
+/// Refuses invalid names.
 pub(super) fn check_name(name: &str) -> Outcome<()> {
     match name.is_empty() || name.starts_with(FILE) {
         true => {

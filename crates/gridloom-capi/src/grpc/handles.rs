@@ -1,10 +1,10 @@
 //! Handles of functions and of objects, and how C passes the arguments of calls through them.
 //!
-//! The program's memory has a handle's number, the table here what it stands for. `calls.c` reads a `va_list` into [`Slot`]s
-//! by the handle's [`ReadingPlan`]; both know the numbers of [`Read`] from `calls.h`.
+//! The program's memory contains a handle's number, and the table here maps it to the function or object. `calls.c`
+//! reads a `va_list` into [`Slot`]s by the handle's [`ReadingPlan`]; both use the numbers of [`Read`] from `calls.h`.
 //!
-//! **Invariant:** a number is given once in a process's life, so that a handle that has ended, or is of an earlier
-//! session, is none.
+//! **Invariant:** a number is used once in a process's life, so that a handle that has ended, or that belongs to an
+//! earlier session, is invalid.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use super::code::{Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_INVALID_OBJECT_HAND
 use super::limits::Limits;
 use super::memory;
 
-/// A handle's memory: the mark of its kind, which zeros and filled memory do not have, and its number.
+/// A handle's memory: the mark of its kind, which differs from zeros and filled memory, and its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CHandle<const KIND: u64> {
@@ -37,43 +37,43 @@ pub type CFunctionHandle = CHandle<FUNCTION>;
 /// `grpc_object_handle_t_np`.
 pub type CObjectHandle = CHandle<OBJECT>;
 
-/// What a handle of a function stands for.
+/// The function of a handle.
 pub(super) struct Bound {
     /// Bound to its server, if it has one.
     pub(super) function: Function,
     pub(super) plan: ReadingPlan,
-    /// Name of the server that runs all its calls, if one does.
+    /// Name of the server that runs all its calls, if any.
     pub(super) server: Option<String>,
     limits: Mutex<Limits>,
 }
 
 impl Bound {
-    /// `server` runs all its calls, if one is named. `limits` are the times that a call may take.
+    /// `server` runs all its calls, if one is named. `limits` are the time limits of a call.
     pub(super) fn new(function: Function, server: Option<String>, limits: Limits) -> Outcome<Bound> {
         let plan = ReadingPlan::new(function.signature())?;
         Ok(Bound { function, plan, server, limits: Mutex::new(limits) })
     }
 
-    /// The same with calls that want so many ranks.
+    /// Returns the same with calls that request this number of ranks.
     pub(super) fn on_ranks(self, ranks: u32) -> Bound {
         Bound { function: self.function.on_ranks(ranks), ..self }
     }
 
-    /// The times that a call may take.
+    /// Returns the time limits of a call.
     pub(super) fn limits(&self) -> Limits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the time that a call may take as a whole.
+    /// Sets the limit of a call's total time.
     pub(super) fn set_limit(&self, limit: Option<Duration>) {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner).whole = limit;
     }
 }
 
-/// The number of the next handle of either kind, so that a block knows which of both are of before it.
+/// The number of the next handle of either kind, so that a block can tell which handles of both kinds are older than it.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// All handles of a session of a kind, and what each stands for.
+/// All handles of a session of one kind, with their functions or objects.
 pub(super) struct Handles<T, const KIND: u64>(RwLock<FxHashMap<u64, Arc<T>>>);
 
 impl<T, const KIND: u64> Default for Handles<T, KIND> {
@@ -89,7 +89,7 @@ impl<T, const KIND: u64> Handles<T, KIND> {
         CHandle { mark: KIND, number }
     }
 
-    /// What that handle stands for.
+    /// Returns the function or object of a handle.
     pub(super) fn find(&self, handle: &CHandle<KIND>) -> Outcome<Arc<T>> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let found = all.get(&handle.number).filter(|_| handle.mark == KIND).cloned();
@@ -110,7 +110,7 @@ impl<T, const KIND: u64> Handles<T, KIND> {
 /// A session's handles of functions.
 pub(super) type Functions = Handles<Bound, FUNCTION>;
 
-/// The number that the next handle gets.
+/// Returns the number of the next handle.
 pub(super) fn next_number() -> u64 {
     NEXT.load(Ordering::Relaxed)
 }
@@ -126,14 +126,14 @@ impl<const KIND: u64> CHandle<KIND> {
             _ => (GRPC_INVALID_FUNCTION_HANDLE, "a function", "grpc_function_handle_default or _init"),
         };
         let why = match self.mark == KIND {
-            true => "it has ended, or is of an earlier session; make it anew".to_string(),
+            true => "it has ended, or belongs to an earlier session; make a new one".to_string(),
             false => format!("nothing made it; call {makers} first"),
         };
-        Failed::new(code, format!("this is no handle of {kind}: {why}"))
+        Failed::new(code, format!("this is not a handle of {kind}: {why}"))
     }
 }
 
-/// What the program passed, in the order of the reading plan.
+/// The arguments that the program passed, in the order of the reading plan.
 #[derive(Clone, Copy)]
 pub(super) enum CallerArguments<'a> {
     /// Scalars by value: a variadic call.
@@ -157,16 +157,16 @@ impl CallerArguments<'_> {
         }
     }
 
-    /// An input that is neither an array nor a number that is changed: its description and bytes.
+    /// Returns form and bytes of an input that is neither an array nor a number that is changed.
     ///
     /// # Safety
-    /// What was passed is as the signature says (`memory`).
+    /// The arguments match the signature (`memory`).
     pub(super) unsafe fn scalar(&self, signature: &Signature, param: &Param, at: usize) -> Outcome<(Meta, Vec<u8>)> {
         let BaseType::Number(dtype) = param.base else {
             let what = format!("{}: argument '{}'", signature.name, param.name);
             let mut pointer: *const c_void = self.pointer(at);
             if param.is_output() {
-                // SAFETY: the place of a pointer, promised by the caller.
+                // SAFETY: memory of a pointer, promised by the caller.
                 pointer = unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what)?.read() };
             }
             if pointer.is_null() && param.base == BaseType::String {
@@ -192,12 +192,12 @@ impl CallerArguments<'_> {
     }
 }
 
-/// The error for an argument that has to be there.
+/// Returns the error for an argument that must not be missing.
 pub(super) fn missing(signature: &Signature, param: &Param) -> Failed {
     Failed::other(format!("{}: argument '{}' is NULL; give its address", signature.name, param.name))
 }
 
-/// How an argument is passed, after what C makes of it without a prototype.
+/// How an argument is passed, after the promotions of C without a prototype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum Read {
@@ -223,7 +223,7 @@ impl Slot {
         std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(self.first()))
     }
 
-    /// A scalar of that type as it lies in memory; C's promotion is undone.
+    /// Returns the bytes of a scalar of that type; C's promotion is undone.
     pub(super) fn scalar(&self, dtype: Dtype) -> Vec<u8> {
         let word = u64::from_ne_bytes(self.first());
         match dtype {
@@ -251,24 +251,24 @@ impl Slot {
 /// How the arguments of calls of a function are read.
 #[derive(Debug)]
 pub(super) struct ReadingPlan {
-    /// One [`Read`] an argument: the parameters in their order, and the callbacks.
+    /// One [`Read`] for each argument: the parameters in order, then the callbacks.
     pub(super) reads: Vec<u8>,
 }
 
 impl ReadingPlan {
-    /// Whether that argument is passed by its address.
+    /// True if that argument is passed by its address.
     pub(super) fn is_pointer(&self, at: usize) -> bool {
         self.reads[at] == Read::Pointer as u8
     }
 
-    /// For the parameters, and behind them the callbacks.
+    /// Returns the plan for the parameters, followed by the callbacks.
     pub(super) fn new(signature: &Signature) -> Outcome<ReadingPlan> {
         let mut reads = Vec::with_capacity(signature.params.len());
         for param in &signature.params {
             reads.push(read_of(signature, param)? as u8);
         }
         reads.extend(signature.callbacks.iter().map(|_| Read::Pointer as u8));
-        // `calls.c` has room for so many.
+        // `calls.c` has room for this many.
         match reads.len() {
             0..=PARAMETERS_MAX => Ok(ReadingPlan { reads }),
             more => {

@@ -1,10 +1,11 @@
 //! Shared data for functions that run in a worker of a server.
 //!
-//! A function's library cannot use a library of its own for that: only the worker's knows which call runs and tells the server when
-//! it waits. So the worker sets [`gridloom_functions_np`] in each library that it loads, and in what that is linked with, and
-//! functions of the headers go there. `gridloom-idl/include/functions.h` is the same for compiled bodies, which are linked with nothing.
+//! A function's library cannot use its own copy of this library for that: only the worker's copy knows which call
+//! runs, and notifies the server when it waits. So the worker sets [`gridloom_functions_np`] in each library that it
+//! loads, and in the libraries linked with it, and functions of the headers are forwarded there.
+//! `gridloom-idl/include/functions.h` is the same for compiled bodies, which are linked with nothing.
 //!
-//! **Invariant:** a table is only added to, at its end. One that is too small is none.
+//! **Invariant:** the table only grows, at its end. A table that is too small is ignored.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -56,31 +57,32 @@ pub struct WorkerFunctions {
 #[unsafe(no_mangle)]
 pub static gridloom_functions_np: AtomicPtr<WorkerFunctions> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Has the worker that loaded this library do it, if one did. What fails there is this thread's last error here.
+/// Lets the worker that loaded this library do it, if there is one. An error there becomes this thread's last error here.
 pub(super) fn by_worker<R>(ask: impl FnOnce(&WorkerFunctions) -> R, fails: impl FnOnce(&R) -> bool) -> Option<R> {
     let table = gridloom_functions_np.load(Ordering::Acquire);
-    // SAFETY: a worker sets it to a table that lives as long as the process, and whose first field is its size.
+    // SAFETY: a worker sets it to a table that exists as long as the process, and whose first field is its size.
     let is_whole = !table.is_null() && unsafe { (*table).size } >= size_of::<WorkerFunctions>();
     // SAFETY: as above.
     let functions = if is_whole { unsafe { &*table } } else { return None };
     let result = ask(functions);
     if fails(&result) {
-        // SAFETY: a text of this thread.
+        // SAFETY: a C string of this thread.
         let text = unsafe { CStr::from_ptr((functions.last_error_text)()) }.to_string_lossy().into_owned();
         note(&Failed::new((functions.last_error)(), text));
     }
     Some(result)
 }
 
-/// The session of this process: in a worker one with the grid of its server, which the first function that needs it begins.
+/// Returns the session of this process. In a worker it is a session with the grid of its server, which the first
+/// function that needs it begins.
 pub(super) fn session() -> Outcome<Arc<Library>> {
     library().or_else(|none| if nested::depth() > 0 { session_of_worker() } else { Err(none) })
 }
 
-/// How a client has a module initialised whose function is about to run in this worker.
+/// Asks how a client wants a module initialised whose function is about to run in this worker.
 ///
 /// # Errors
-/// If the grid cannot tell.
+/// If the grid does not answer.
 pub fn ask_initial(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, String> {
     if !has_agent() {
         return Ok(None);
@@ -95,11 +97,11 @@ fn has_agent() -> bool {
 
 fn session_of_worker() -> Outcome<Arc<Library>> {
     if !has_agent() {
-        let text = "a function has shared data through its server's agent: this server has none, or is simulated";
+        let text = "a function accesses shared data through its server's agent: this server has none, or is simulated";
         return Err(Failed::new(GRPC_NOT_INITIALIZED, text));
     }
     match begin_library(|| Ok(Config::default())) {
-        // By another thread of the function, a moment ago.
+        // Another thread of the function has begun it a moment ago.
         Err(Failed { code: GRPC_ALREADY_INITIALIZED, .. }) | Ok(()) => library(),
         Err(Failed { code: GRPC_OTHER_ERROR_CODE, text }) => Err(Failed::new(GRPC_COMMUNICATION_FAILED, text)),
         Err(failed) => Err(failed),

@@ -1,4 +1,4 @@
-//! The session that each thread began last: under way, or a call that it waited for within `grpc_call`.
+//! The session that each thread started last: outstanding, or a call that it waited for in `grpc_call`.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use super::code::{GRPC_NO_ERROR, Outcome};
 use super::session::{Origin, Record};
 
-/// What a thread did last.
+/// The last call of a thread.
 #[derive(Clone)]
 pub(super) enum Latest {
     Nothing,
@@ -18,18 +18,18 @@ thread_local! {
     static LATEST: RefCell<Latest> = const { RefCell::new(Latest::Nothing) };
 }
 
-/// What this thread did last.
+/// Returns the last call of this thread.
 pub(super) fn latest() -> Latest {
     LATEST.with(|latest| latest.borrow().clone())
 }
 
-/// Notes a session that this thread has begun.
+/// Records a session that this thread has started.
 pub(super) fn note_begun(id: c_int) {
-    // A program in its last handlers has none any more.
+    // A program in its exit handlers no longer has one.
     let _ = LATEST.try_with(|latest| *latest.borrow_mut() = Latest::Begun(id));
 }
 
-/// Notes a call that this thread has made and waited for, until then.
+/// Records a call that this thread has made and waited for, ended at `now_s`.
 pub(super) fn note_ended(origin: Origin, now_s: f64, outcome: &Outcome<()>) {
     let (code, text) = match outcome {
         Ok(()) => (GRPC_NO_ERROR, String::new()),

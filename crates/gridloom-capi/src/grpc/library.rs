@@ -1,5 +1,5 @@
-//! The one session of a program with a grid, from `grpc_initialize` to `grpc_finalize`: the grid, its settings, and tables of
-//! what the program has.
+//! The program's single session with a grid, from `grpc_initialize` to `grpc_finalize`: the grid, its settings, and
+//! tables of the program's objects.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Once, PoisonError, RwLock};
@@ -26,33 +26,33 @@ use crate::current;
 
 static LIBRARY: RwLock<Option<Arc<Library>>> = RwLock::new(None);
 
-/// What exists between `grpc_initialize` and `grpc_finalize`.
+/// The data that exist between `grpc_initialize` and `grpc_finalize`.
 pub(super) struct Library {
     pub(super) grid: Grid,
     pub(super) handles: Functions,
     pub(super) objects: Objects,
     pub(super) sessions: Sessions,
     pub(super) remotes: Remotes,
-    /// Results of mapped blocks that stay where they were made.
+    /// Results of mapped blocks that stay on their servers.
     pub(super) staying: Staying,
-    /// Maps blocks that name no heuristic.
+    /// The default heuristic of blocks.
     pub(super) heuristic: String,
-    /// By what other names blocks may be mapped.
+    /// Other names by which blocks may be mapped.
     pub(super) mappings: Mappings,
     pub(super) graphs: Graphs,
     pub(super) requests: Requests,
-    /// Whether blocks fill buffers while their results are elsewhere.
+    /// True if blocks fill buffers while their results are elsewhere.
     pub(super) is_debugged: bool,
-    /// The time limits of calls through a handle that has none of its own.
+    /// The default time limits of calls through a handle.
     pub(super) limits: Limits,
     configured: RwLock<Configured>,
-    /// Whether the grid was started for this session.
+    /// True if the grid was started for this session.
     is_own_grid: bool,
-    /// A child of this process has no session.
+    /// Process of the session; a child of it has no session.
     pid: u32,
 }
 
-/// What configurations say of servers and functions; more may be read later.
+/// Settings of servers and functions from configurations; more may be read later.
 #[derive(Default)]
 struct Configured {
     /// Addresses of servers by their names.
@@ -61,7 +61,7 @@ struct Configured {
     limits: BTreeMap<String, ConfiguredLimits>,
 }
 
-/// The session of this process.
+/// Returns the session of this process.
 pub(super) fn library() -> Outcome<Arc<Library>> {
     let library = LIBRARY.read().unwrap_or_else(PoisonError::into_inner);
     match library.as_ref().filter(|library| library.is_own()) {
@@ -72,7 +72,7 @@ pub(super) fn library() -> Outcome<Arc<Library>> {
     }
 }
 
-/// Begins the session of this process, with the configuration that `read` gives.
+/// Begins the session of this process, with the configuration that `read` returns.
 pub(super) fn begin_library(read: impl FnOnce() -> Outcome<Config>) -> Outcome<()> {
     let mut library = LIBRARY.write().unwrap_or_else(PoisonError::into_inner);
     match library.take() {
@@ -81,34 +81,34 @@ pub(super) fn begin_library(read: impl FnOnce() -> Outcome<Config>) -> Outcome<(
             let text = "there is a session already; grpc_finalize ends it";
             return Err(Failed::new(GRPC_ALREADY_INITIALIZED, text));
         }
-        // The parent's: nothing of it can be used or ended here.
+        // The session is the parent's: it can be neither used nor dropped here.
         Some(other) => std::mem::forget(other),
         None => {}
     }
     *library = Some(Arc::new(Library::open(&read()?)?));
     static AT_EXIT: Once = Once::new();
-    // SAFETY: a function that takes nothing, and gives nothing.
+    // SAFETY: a function without arguments and without a result.
     AT_EXIT.call_once(|| {
         unsafe { libc::atexit(leave) };
     });
     Ok(())
 }
 
-/// The program ends without grpc_finalize: a simulated session ends with it, so that its report is written. Others end with
-/// their process.
+/// Runs when the program ends without grpc_finalize: a simulated session is ended, so that its report is written.
+/// Others end with their process.
 extern "C" fn leave() {
-    // Where a thread of the program still uses the session, it is left as it is.
+    // If a thread of the program still uses the session, it is left unchanged.
     let Ok(mut library) = LIBRARY.try_write() else { return };
     let is_simulated = library.as_ref().is_some_and(|library| library.is_own() && library.grid.is_simulated());
     let own = if is_simulated { library.take() } else { None };
     drop(library);
     if let Some(own) = own {
-        // A panic has been reported; nothing may leave this.
+        // A panic has been reported; it must not leave this function.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| own.end()));
     }
 }
 
-/// Ends the session of this process. What has begun is cancelled.
+/// Ends the session of this process. Outstanding calls are cancelled.
 pub(super) fn end_library(own: &Library) {
     LIBRARY.write().unwrap_or_else(PoisonError::into_inner).take();
     own.end();
@@ -124,7 +124,7 @@ impl Library {
     }
 
     fn open(config: &Config) -> Outcome<Library> {
-        // The session would wait in the middle of the process's world, which would not put the process's variables back.
+        // The session would wait inside the process's world, which would not restore the process's variables.
         if current::context().is_ok_and(|context| context.spares.is_none()) {
             let text = "a simulated process of gridloom_main cannot have a GridRPC session yet; run the program by \
                         itself, with 'gridloom simulate -p PLATFORM -- PROGRAM'";
@@ -156,7 +156,7 @@ impl Library {
         self.pid == std::process::id()
     }
 
-    /// The places of the program's data.
+    /// Returns the places of the program's data.
     ///
     /// # Safety
     /// Memory that `memory:` URIs name is as the program described it, while the result is used.
@@ -168,20 +168,20 @@ impl Library {
         self.configured.read().unwrap_or_else(PoisonError::into_inner).server_names.clone()
     }
 
-    /// Takes over what a configuration says of servers and functions.
+    /// Adds the settings of servers and functions from a configuration.
     pub(super) fn reconfigure(&self, config: &Config) {
         let mut configured = self.configured.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut configured.server_names).extend(config.server_names());
         configured.limits.extend(config.limits());
     }
 
-    /// The time limits of a function's calls through a handle that has none of its own.
+    /// Returns the default time limits of a function's calls.
     fn limits_of(&self, function: &str) -> Limits {
         let configured = self.configured.read().unwrap_or_else(PoisonError::into_inner);
         configured.limits.get(function).copied().unwrap_or_default().or(self.limits)
     }
 
-    /// The servers, of which there is at least one.
+    /// Returns the servers, of which there is at least one.
     pub(super) fn some_servers(&self) -> Outcome<Arc<GridView>> {
         let view = self.grid.servers();
         if view.servers.is_empty() {
@@ -191,12 +191,13 @@ impl Library {
         Ok(view)
     }
 
-    /// The servers that a name means: one by its own name, one of the configuration or an address, or those of a host.
+    /// Returns the servers that a name means: a server by its own name, by a name of the configuration or by its
+    /// address, or the servers of a host.
     pub(super) fn servers_named<'a>(&self, name: &str, servers: &'a [ServerView]) -> Outcome<Vec<&'a ServerView>> {
         Ok(servers_named(name, &self.server_names(), servers)?)
     }
 
-    /// What such a handle stands for.
+    /// Finds the function for a handle.
     pub(super) fn bind(&self, server: Option<&str>, function: &str) -> Outcome<Bound> {
         let view = self.some_servers()?;
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
@@ -211,7 +212,10 @@ impl Library {
                 let offers = |server: &&&ServerView| server.functions.contains_key(function.name());
                 let found = candidates.iter().find(offers).ok_or_else(|| {
                     let text = format!("server '{}' does not offer function '{}'", candidates[0].name, function.name());
-                    Failed::new(GRPC_FUNCTION_NOT_FOUND, format!("{text}; 'gridloom functions' lists what is offered"))
+                    Failed::new(
+                        GRPC_FUNCTION_NOT_FOUND,
+                        format!("{text}; 'gridloom functions' lists the offered functions"),
+                    )
                 });
                 let found = found?;
                 function = function.bound_to(found.node);
@@ -222,14 +226,14 @@ impl Library {
         Bound::new(function, server, limits)
     }
 
-    /// The error for a function that no server offers. A grid of the program's own offers what its configuration says, which is
-    /// easily forgotten.
+    /// Returns the error for a function that no server offers. A program's own grid offers only the functions in its
+    /// configuration, which is easily forgotten.
     fn not_offered(&self, error: Error) -> Failed {
         let mut failed = Failed::from(error);
         if self.is_own_grid && failed.code == GRPC_FUNCTION_NOT_FOUND {
             failed.text.push_str(
-                "; this is a grid of the program's own: GRIDLOOM_AGENT or 'agent' in the configuration names another, and \
-                 'functions' of [local] says what this one offers",
+                "; this grid was started for the program: GRIDLOOM_AGENT or 'agent' in the configuration selects \
+                 another, and 'functions' of [local] lists the functions of this one",
             );
         }
         failed

@@ -1,4 +1,4 @@
-//! Time limits of calls, as handles, attributes and configurations give them.
+//! Time limits of calls, as set by handles, attributes and configurations.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use gridloom::TransferLimits;
 /// The time limits of a call.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(super) struct Limits {
-    /// The time that it may take.
+    /// Limit of its total time.
     pub(super) whole: Option<Duration>,
-    /// The times that its transfers may take.
+    /// Limits of the times of its transfers.
     pub(super) transfers: TransferLimits,
 }
 
-/// What a configuration says of a function: seconds, 0 for no limit. What it leaves out is as for all functions.
+/// Limits of a function in a configuration: seconds, 0 for no limit. Missing limits are those of all functions.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(super) struct ConfiguredLimits {
     pub(super) whole: Option<f64>,
@@ -23,7 +23,7 @@ pub(super) struct ConfiguredLimits {
 }
 
 impl ConfiguredLimits {
-    /// With what holds for all functions.
+    /// Returns these limits, completed by those of all functions.
     pub(super) fn or(&self, others: Limits) -> Limits {
         let known = |seconds| limit(seconds).expect("it was checked when it was read");
         let or = |own: Option<f64>, other| own.map_or(other, known);
@@ -35,7 +35,7 @@ impl ConfiguredLimits {
     }
 }
 
-/// A limit in seconds; 0 is none. What is less than a nanosecond is one.
+/// Converts a limit in seconds; 0 is none. A positive limit below one nanosecond becomes one nanosecond.
 pub(super) fn limit(seconds: f64) -> Result<Option<Duration>, String> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(_) if seconds > LIMIT_SECONDS_MAX => {
@@ -47,13 +47,13 @@ pub(super) fn limit(seconds: f64) -> Result<Option<Duration>, String> {
     }
 }
 
-/// A limit in whole seconds, as attributes have it: rounded up, so that none becomes 0, which is no limit.
+/// Converts a limit to whole seconds, as in attributes: rounded up, so that no limit becomes 0, which is none.
 pub(super) fn whole_seconds(limit: Option<Duration>) -> c_int {
     let up = |limit: Duration| limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
     limit.map_or(0, |limit| c_int::try_from(up(limit)).unwrap_or(c_int::MAX))
 }
 
-/// Longer than attributes can say (an `int`), and such that a clock may add it to the time since 1970, in nanoseconds.
+/// Greater than attributes can express (an `int`), and small enough that a clock can add it to the time since 1970 in nanoseconds.
 const LIMIT_SECONDS_MAX: f64 = 4e9;
 
 #[cfg(test)]

@@ -15,26 +15,26 @@ use super::code::{Failed, Outcome};
 use super::handles::missing;
 use super::memory::{self, Allocated};
 
-/// Where a result goes that is such an array.
+/// The destination of a result that is such an array.
 #[derive(Clone)]
 pub(super) struct ListTarget {
     base: BaseType,
-    /// Of the pointers.
+    /// Address of the pointers.
     address: usize,
     count: usize,
-    /// Of files: their paths, as they were when the call was made.
+    /// For files: their paths at the time of the call.
     paths: Vec<Option<PathBuf>>,
 }
 
-/// An item of a result that only has to be put in its place.
+/// An item of a result that only has to be stored.
 pub(super) enum ReadyItem<'a> {
     Text(Option<Allocated>),
     File(Option<NewFile>),
-    /// The content of a file that is written to the program's.
+    /// The content of a file that is written to an open file of the program.
     Stream(Option<&'a [u8]>),
 }
 
-/// The path that a program gives for a file: null stands for none.
+/// Returns the path that a program passes for a file; null is none.
 ///
 /// # Safety
 /// A string, or null.
@@ -43,7 +43,7 @@ pub(super) unsafe fn path(pointer: *const c_void) -> Option<PathBuf> {
     unsafe { memory::string_or_null(pointer) }.map(|path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// The content of the file at a path; the empty path is a file without content.
+/// Returns the content of the file at a path; the empty path is a file without content.
 pub(super) fn file_value(grid: &Grid, signature: &Signature, param: &Param, path: Option<&Path>) -> Outcome<Value> {
     match path {
         None => Ok(Value::text("")),
@@ -54,10 +54,10 @@ pub(super) fn file_value(grid: &Grid, signature: &Signature, param: &Param, path
     }
 }
 
-/// What is passed for an array of strings or of files, of so many items.
+/// Returns the value for an array of `count` strings or files.
 ///
 /// # Safety
-/// What was passed is as the signature says (`memory`).
+/// The arguments match the signature (`memory`).
 pub(super) unsafe fn list_argument(
     grid: &Grid,
     signature: &Signature,
@@ -69,7 +69,7 @@ pub(super) unsafe fn list_argument(
         return Err(missing(signature, param));
     }
     let mut contents: Vec<Option<Vec<u8>>> = Vec::with_capacity(count);
-    // SAFETY: as many pointers, promised by the caller.
+    // SAFETY: this number of pointers, promised by the caller.
     for pointer in unsafe { pointers(pointer, count) }? {
         // SAFETY: strings, paths or open files, promised by the caller.
         contents.push(unsafe {
@@ -87,17 +87,17 @@ pub(super) unsafe fn list_argument(
     Ok(Value::list(contents.iter().map(Option::as_deref)))
 }
 
-/// As many pointers as stand there; none at NULL.
+/// Returns `count` pointers from memory; none at NULL.
 unsafe fn pointers(pointer: *mut c_void, count: usize) -> Outcome<Vec<*mut c_void>> {
     let count = if pointer.is_null() { 0 } else { count };
     // SAFETY: promised by the caller.
     unsafe { memory::array(pointer.cast::<*mut c_void>(), count, "an array of pointers") }
 }
 
-/// The content of an open file that is an input.
+/// Returns the content of an open file that is an input.
 ///
 /// # Safety
-/// What was passed is as the signature says (`memory`).
+/// The arguments match the signature (`memory`).
 pub(super) unsafe fn stream_argument(signature: &Signature, param: &Param, pointer: *mut c_void) -> Outcome<Value> {
     // SAFETY: promised by the caller.
     match unsafe { stream(signature, param, pointer) }? {
@@ -122,31 +122,31 @@ unsafe fn stream(signature: &Signature, param: &Param, file: *mut c_void) -> Out
 }
 
 impl ListTarget {
-    /// Of the pointers that the program gave; `None` if it does not take the result.
+    /// Returns the destination for pointers of the program; `None` if it does not want the result.
     ///
     /// # Safety
-    /// What was passed is as the signature says (`memory`).
+    /// The arguments match the signature (`memory`).
     pub(super) unsafe fn new(param: &Param, pointer: *mut c_void, count: usize) -> Outcome<Option<ListTarget>> {
         if pointer.is_null() {
             return Ok(None);
         }
         let mut paths = Vec::new();
         if param.base == BaseType::File {
-            // SAFETY: as many pointers to paths, promised by the caller.
+            // SAFETY: this number of pointers to paths, promised by the caller.
             for pointer in unsafe { pointers(pointer, count) }? {
-                // SAFETY: likewise.
+                // SAFETY: the same.
                 paths.push(unsafe { path(pointer) }.filter(|path| !path.as_os_str().is_empty()));
             }
         }
         Ok(Some(ListTarget { base: param.base, address: pointer.expose_provenance(), count, paths }))
     }
 
-    /// Whether it has room for what came.
+    /// True if it has room for this value.
     pub(super) fn fits(&self, value: &Value) -> bool {
         value.payload().is_none() || value.items().is_some_and(|items| items.len() == self.count)
     }
 
-    /// What a result has for it; nothing, if a simulation did not run the function.
+    /// Returns the items of a result; none if a simulation did not run the function.
     pub(super) fn ready<'a>(&self, name: &str, value: &'a Value) -> Outcome<Vec<ReadyItem<'a>>> {
         let mut ready = Vec::with_capacity(self.count);
         for (at, item) in value.items().unwrap_or_default().into_iter().enumerate() {
@@ -165,15 +165,15 @@ impl ListTarget {
         Ok(ready)
     }
 
-    /// Puts it there.
+    /// Stores the items.
     ///
     /// # Safety
-    /// The pointers of the call still lead to what the signature says (`memory`).
+    /// The pointers of the call still match the signature (`memory`).
     pub(super) unsafe fn put(&self, name: &str, items: Vec<ReadyItem<'_>>) -> Outcome<()> {
         for (at, item) in items.into_iter().enumerate() {
             let place: *mut *mut c_void =
                 std::ptr::with_exposed_provenance_mut::<*mut c_void>(self.address).wrapping_add(at);
-            // SAFETY: promised by the caller: a place for a pointer, and an open file or NULL in it.
+            // SAFETY: promised by the caller: memory for a pointer that is an open file or NULL.
             unsafe {
                 match item {
                     ReadyItem::Text(None) => place.write_unaligned(std::ptr::null_mut()),

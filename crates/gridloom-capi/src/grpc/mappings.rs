@@ -1,4 +1,4 @@
-//! By what blocks are mapped: the grid's heuristics, plans in files, and what the program gave a name.
+//! Names by which blocks are mapped: the grid's heuristics, plans in files, and the program's own names.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,15 +8,15 @@ use gridloom::{Mapping, PlanRecord};
 
 use super::code::{Failed, Outcome};
 
-/// What stands before the path of a plan.
+/// Prefix of a plan's path.
 const FILE: &str = "file:";
 
-/// Names that the program gave.
+/// Names that the program has defined.
 #[derive(Default)]
 pub(super) struct Mappings(Mutex<BTreeMap<String, Mapping>>);
 
 impl Mappings {
-    /// What a block names.
+    /// Returns the mapping of a name.
     pub(super) fn find(&self, name: &str) -> Outcome<Mapping> {
         if let Some(path) = name.strip_prefix(FILE) {
             return Ok(PlanRecord::load(path)?.into());
@@ -27,13 +27,14 @@ impl Mappings {
             None if named.is_empty() || is_of_the_grid(name) => Ok(name.into()),
             None => {
                 let own: Vec<&str> = named.keys().map(String::as_str).collect();
-                let why = "is neither one of the grid's heuristics, which 'gridloom heuristics' lists, nor a name that the program gave";
+                let why = "is neither one of the grid's heuristics, which 'gridloom heuristics' lists, nor a name \
+                           that the program defined";
                 Err(Failed::other(format!("'{name}' {why}: {}", own.join(", "))))
             }
         }
     }
 
-    /// Gives a name, or takes it back.
+    /// Defines a name, or removes it.
     pub(super) fn define(&self, name: &str, mapping: Option<Mapping>) -> Outcome<()> {
         let is_taken = is_of_the_grid(name);
         if name.is_empty() || name.starts_with(FILE) || is_taken {
@@ -52,7 +53,7 @@ impl Mappings {
     }
 }
 
-/// Whether a name is that of one of the grid's heuristics, with options or without.
+/// True if a name is that of one of the grid's heuristics, with or without options.
 fn is_of_the_grid(name: &str) -> bool {
     let name = name.split('[').next().unwrap_or(name);
     HEURISTICS.iter().any(|known| known.name == name) || ALIASES.iter().any(|(alias, _)| *alias == name)

@@ -1,7 +1,7 @@
-//! The program's memory, read and written where it said that arguments are.
+//! Reads and writes the program's memory where arguments are.
 //!
-//! **Safety of all here:** a pointer leads to as many bytes as the function's signature says, as `printf` asks of its
-//! arguments. No thread writes there while it is read, and no other thread uses it while it is written.
+//! **Safety of all functions here:** a pointer points to as many bytes as the function's signature requires, like the
+//! arguments of `printf`. No thread writes there while it is read, and no other thread uses it while it is written.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::code::{Failed, Outcome};
 
-/// A copy of so many bytes of an input; `None` if it is NULL.
+/// Copies `size_bytes` bytes of an input; returns `None` if it is NULL.
 ///
 /// # Safety
 /// See the module.
@@ -24,7 +24,7 @@ pub(super) unsafe fn copied(pointer: *const c_void, size_bytes: u64) -> Option<A
     }
 }
 
-/// Copies an input, as many bytes as there is room for; `None` if it is NULL.
+/// Copies an input into `room`, filling it; returns `None` if it is NULL.
 ///
 /// # Safety
 /// See the module.
@@ -35,13 +35,13 @@ pub(super) unsafe fn copy_to(pointer: *const c_void, room: &mut [u8]) -> Option<
     Some(())
 }
 
-/// How many bytes are read; NULL is an input without any.
+/// Returns how many bytes are read; NULL is allowed for an input of 0 bytes.
 fn size_of_input(pointer: *const c_void, size_bytes: u64) -> Option<usize> {
     let size = usize::try_from(size_bytes).ok().filter(|size| isize::try_from(*size).is_ok())?;
     (size == 0 || !pointer.is_null()).then_some(size)
 }
 
-/// Whether memory holds these bytes.
+/// True if memory contains these bytes.
 ///
 /// # Safety
 /// See the module.
@@ -50,7 +50,7 @@ pub(super) unsafe fn holds(pointer: *const c_void, bytes: &[u8]) -> bool {
     bytes.is_empty() || !pointer.is_null() && unsafe { libc::memcmp(pointer, bytes.as_ptr().cast(), bytes.len()) == 0 }
 }
 
-/// A copy of memory that the program gave for a result.
+/// Copies memory that the program passed for a result.
 ///
 /// # Safety
 /// See the module.
@@ -67,14 +67,14 @@ pub(super) unsafe fn bytes_at(start: usize, bytes: usize) -> Vec<u8> {
 /// # Safety
 /// See the module.
 pub(super) unsafe fn write(pointer: *mut c_void, bytes: &[u8]) {
-    // SAFETY: promised by the caller; what is written lies in memory of the library.
+    // SAFETY: promised by the caller; the bytes are in memory of the library.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.cast(), bytes.len()) };
 }
 
-/// Writes a text, or as much of it as there is room for, as `snprintf` does; the length of all of it.
+/// Writes a text, or as much of it as there is room for, like `snprintf`. Returns the length of the whole text.
 ///
 /// # Safety
-/// Null, or room for `size` characters.
+/// Null, or memory for `size` characters.
 pub(super) unsafe fn write_text(text: &str, room: *mut c_char, size: usize) -> c_int {
     if size > 0 && !room.is_null() {
         let length = text.len().min(size - 1);
@@ -87,7 +87,7 @@ pub(super) unsafe fn write_text(text: &str, room: *mut c_char, size: usize) -> c
     c_int::try_from(text.len()).unwrap_or(c_int::MAX)
 }
 
-/// A string in memory, which must not be NULL.
+/// Returns a string in memory, which must not be NULL.
 ///
 /// # Safety
 /// See the module.
@@ -99,9 +99,9 @@ pub(super) unsafe fn string<'a>(pointer: *const c_char, what: &str) -> Outcome<&
     Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
 }
 
-/// A copy of `malloc`, which the program frees; a zero byte follows it.
+/// Copies bytes to memory of `malloc`, which the program frees; a zero byte follows them.
 pub(super) fn allocated(bytes: &[u8], what: &str) -> Outcome<Allocated> {
-    // SAFETY: `malloc` gives room for all, or null.
+    // SAFETY: `malloc` returns memory for all bytes, or null.
     unsafe {
         let memory: *mut u8 = libc::malloc(bytes.len() + 1).cast();
         if memory.is_null() {
@@ -117,10 +117,10 @@ pub(super) fn allocated(bytes: &[u8], what: &str) -> Outcome<Allocated> {
 pub(super) struct Allocated(*mut c_void);
 
 impl Allocated {
-    /// Writes its address where the program wants it.
+    /// Writes its address to the program's memory.
     ///
     /// # Safety
-    /// See the module: a place for a pointer.
+    /// See the module: memory for a pointer.
     pub(super) unsafe fn give(self, place: *mut *mut c_void) {
         // SAFETY: promised by the caller.
         unsafe { place.write_unaligned(self.0) };
@@ -130,12 +130,12 @@ impl Allocated {
 
 impl Drop for Allocated {
     fn drop(&mut self) {
-        // SAFETY: of `malloc`, and nobody else has it.
+        // SAFETY: it comes from `malloc`, and nobody else has it.
         unsafe { libc::free(self.0) };
     }
 }
 
-/// A text, which must not be NULL.
+/// Returns a text, which must not be NULL.
 ///
 /// # Safety
 /// See the module.
@@ -146,7 +146,7 @@ pub(super) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Outcome<&'a
         .map_err(|_| Failed::other(format!("{what} is not UTF-8: '{}'", String::from_utf8_lossy(bytes))))
 }
 
-/// A string of an array or of an argument, which may be NULL.
+/// Returns a string of an array or of an argument, which may be NULL.
 ///
 /// # Safety
 /// See the module.
@@ -155,7 +155,7 @@ pub(super) unsafe fn string_or_null<'a>(pointer: *const c_void) -> Option<&'a [u
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer.cast()) }.to_bytes())
 }
 
-/// What an open file of the program still has to read.
+/// Reads the rest of an open file of the program.
 ///
 /// # Safety
 /// It is open, and no other thread uses it meanwhile.
@@ -176,8 +176,7 @@ pub(super) unsafe fn stream_content(file: *mut c_void) -> std::io::Result<Vec<u8
     }
 }
 
-/// Writes a file's content to an open file of the program, which can be read from its beginning then; to a new one without a
-/// name if there is none.
+/// Writes a file's content to an open file of the program, and rewinds it; if there is none, to a new temporary file.
 ///
 /// # Safety
 /// NULL or open, and no other thread uses it meanwhile.
@@ -199,7 +198,7 @@ pub(super) unsafe fn stream_of(file: *mut c_void, content: &[u8]) -> std::io::Re
     Ok(file.cast())
 }
 
-/// The name of something, which must not be NULL; one that is not UTF-8 is nothing's, with that code.
+/// Returns a name, which must not be NULL. A name that is not UTF-8 cannot exist, and fails with that code.
 ///
 /// # Safety
 /// See the module.
@@ -208,25 +207,25 @@ pub(super) unsafe fn name<'a>(pointer: *const c_char, what: &str, code: std::ffi
     let bytes = unsafe { string(pointer, what) }?;
     std::str::from_utf8(bytes).map_err(|_| {
         let name = String::from_utf8_lossy(bytes);
-        Failed::new(code, format!("{what} is not UTF-8: '{name}'; nothing has such a name"))
+        Failed::new(code, format!("{what} is not UTF-8: '{name}'; names are UTF-8"))
     })
 }
 
-/// A place of the program for a value of a function of the header.
+/// Memory of the program for a value of a function of the header.
 ///
-/// Several threads may use the same one, a handle for example: it is read and written by its address, and no reference
+/// Several threads may use the same memory, such as a handle: it is read and written by its address, and no reference
 /// to it is made.
 #[derive(Clone, Copy)]
 pub(super) struct Place<T>(NonNull<T>);
 
 impl<T> Place<T> {
-    /// Its address, not null.
+    /// Returns its address, which is not null.
     pub(super) fn pointer(self) -> *mut T {
         self.0.as_ptr()
     }
 
     /// # Safety
-    /// There is room for a value, which nobody else uses meanwhile. What was there is not looked at.
+    /// There is memory for a value, which nobody else uses meanwhile. Its previous content is not read.
     pub(super) unsafe fn write_new(self, value: T) {
         // SAFETY: promised by the caller.
         unsafe { self.0.as_ptr().write(value) };
@@ -235,29 +234,29 @@ impl<T> Place<T> {
 
 impl<T: Copy> Place<T> {
     /// # Safety
-    /// There is a value, and nobody writes there meanwhile.
+    /// It contains a value, and nobody writes there meanwhile.
     pub(super) unsafe fn read(self) -> T {
         // SAFETY: promised by the caller.
         unsafe { self.0.as_ptr().read() }
     }
 
     /// # Safety
-    /// There is room for a value, which nobody else uses meanwhile.
+    /// There is memory for a value, which nobody else uses meanwhile.
     pub(super) unsafe fn write(self, value: T) {
         // SAFETY: promised by the caller.
         unsafe { self.0.as_ptr().write(value) };
     }
 }
 
-/// A place that must be there.
+/// Returns memory of the program, which must not be null.
 pub(super) fn place<T>(pointer: *mut T, what: &str) -> Outcome<Place<T>> {
     NonNull::new(pointer).map(Place).ok_or_else(|| Failed::null(what))
 }
 
-/// A copy of an array of ids or handles, which must be there if it has elements.
+/// Copies an array of ids or handles, which must not be null if it has elements.
 ///
 /// # Safety
-/// Null, or so many elements that nobody changes meanwhile.
+/// Null, or this number of elements that nobody changes meanwhile.
 pub(super) unsafe fn array<T: Copy>(pointer: *const T, length: usize, what: &str) -> Outcome<Vec<T>> {
     match (length, pointer.is_null()) {
         (0, _) => Ok(Vec::new()),

@@ -1,40 +1,40 @@
 //! Configurations of Ninf-G (`client.conf`): sections in angle brackets, an attribute and its value on each line.
 //!
-//! Servers, ports and time limits are taken over. Everything else describes jobs, proxies and logs that there are not here;
-//! it is checked for its form and named once.
+//! Servers, ports and time limits are used. Everything else describes jobs, proxies and logs that do not exist here;
+//! its syntax is checked, and it is reported once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::limits::{ConfiguredLimits, limit};
 
-/// What a file says, as far as it has a meaning here.
+/// The settings of a file that have a meaning here.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct NinfgConfig {
-    /// Hosts of servers, or names that they were given (`tag`), and their addresses: `HOST:PORT`, or a host alone.
+    /// Hosts of servers, or their names (`tag`), with their addresses: `HOST:PORT`, or a host alone.
     pub(super) servers: Vec<(String, String)>,
     /// Time limits of a function's calls (`FUNCTION_INFO`).
     pub(super) limits: BTreeMap<String, ConfiguredLimits>,
     /// `save_sessionInfo`.
     pub(super) save_session_info: Option<i64>,
-    /// Files that are read too, in their order.
+    /// Included files, in order.
     pub(super) includes: Vec<String>,
-    /// What has no meaning here, as `SECTION attribute`.
+    /// Settings without a meaning here, as `SECTION attribute`.
     pub(super) ignored: BTreeSet<String>,
 }
 
-/// Where and why a file is none.
+/// Where and why a file is not valid.
 #[derive(Debug, PartialEq)]
 pub(super) struct WrongLine {
     pub(super) line: usize,
     pub(super) why: String,
 }
 
-/// Whether a text is such a file: its first line that says something opens a section.
+/// True if a text is such a file: its first significant line opens a section.
 pub(super) fn is_ninfg(text: &str) -> bool {
     text.lines().map(without_comment).find(|line| !line.is_empty()).is_some_and(|line| line.starts_with('<'))
 }
 
-/// A section that is open.
+/// The currently open section.
 #[derive(Default)]
 struct Section {
     name: String,
@@ -77,7 +77,7 @@ impl NinfgConfig {
                         }
                     }
                 }
-                (None, None) => return Err(wrong(format!("'{line}' stands in no section"))),
+                (None, None) => return Err(wrong(format!("'{line}' is not in a section"))),
                 (None, Some(section)) => {
                     let Some((name, value)) = line.split_once(char::is_whitespace) else {
                         return Err(wrong(format!("attribute '{line}' has no value")));
@@ -135,7 +135,7 @@ impl NinfgConfig {
     }
 }
 
-/// A line without its comment and the blank around it.
+/// Returns a line without its comment and surrounding white space.
 fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }
@@ -144,7 +144,7 @@ fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
-/// A time with its unit, or in seconds: any beginning of `second`, `minute` or `hour`, also with an `s` behind it.
+/// Parses a time with its unit, or in seconds: any prefix of `second`, `minute` or `hour`, optionally followed by an `s`.
 fn seconds(value: &str) -> Result<f64, String> {
     let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
     let (number, unit) = (value[..end].parse::<f64>(), value[end..].trim());

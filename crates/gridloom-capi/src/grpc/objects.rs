@@ -1,6 +1,6 @@
-//! What handles of objects stand for.
+//! The objects of handles.
 //!
-//! **Invariant:** in the first run of a block no object is made and none ends: a handle then stands for its class only.
+//! **Invariant:** in the first run of a block no object is made and none ends: a handle then represents only its class.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use super::code::Outcome;
 use super::handles::{Bound, Handles, OBJECT};
 use super::limits::Limits;
 
-/// What a handle of an object stands for.
+/// The object of a handle.
 pub(super) struct Held {
     class: String,
     /// `None` in the first run of a block.
@@ -26,12 +26,12 @@ pub(super) struct Held {
 pub(super) type Objects = Handles<Held, OBJECT>;
 
 impl Held {
-    /// `object` is `None` for what only stands for one of its class.
+    /// `object` is `None` for a handle that only represents its class.
     pub(super) fn new(class: String, object: Option<Object>) -> Held {
         Held { class, object, methods: Mutex::default() }
     }
 
-    /// What a call of that method needs.
+    /// Returns the function of a method, with its time limits.
     pub(super) fn method(&self, grid: &Grid, name: &str, limits: Limits) -> Outcome<Arc<Bound>> {
         let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = methods.get(name) {
@@ -50,12 +50,12 @@ impl Held {
         &self.class
     }
 
-    /// Where the object is; `None` if none was made.
+    /// Returns the object's server; `None` if no object was made.
     pub(super) fn server(&self) -> Option<NodeId> {
         self.object.as_ref().map(Object::server)
     }
 
-    /// Ends the object; `None` if none was made.
+    /// Ends the object; returns `None` if no object was made.
     pub(super) fn end(&self, limit: Option<Duration>) -> Outcome<Option<Pending>> {
         Ok(self.object.as_ref().map(|object| object.end(limit)).transpose()?)
     }

@@ -1,4 +1,4 @@
-//! What a heuristic of the program's own sees, laid out for C, and what becomes of its answer.
+//! The view of a heuristic defined by the program, laid out for C, and the conversion of its result.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -61,20 +61,20 @@ pub struct CProblem {
 
 impl CProblem {
     /// # Safety
-    /// The heuristic that was given this runs.
+    /// The heuristic that was given this is running.
     pub(super) unsafe fn problem(&self) -> &Problem {
-        // SAFETY: promised by the caller: it is of a `Laid`, which borrows the problem.
+        // SAFETY: promised by the caller: it belongs to a `Laid`, which borrows the problem.
         unsafe { &*self.links }
     }
 }
 
-/// A function of the program, with what it is called with.
+/// A function of the program, with its context.
 pub(super) struct Own {
     function: HeuristicFunction,
     context: *mut c_void,
 }
 
-// SAFETY: the header asks for a function and a context that any thread may use.
+// SAFETY: the header requires a function and a context that any thread may use.
 unsafe impl Send for Own {}
 // SAFETY: as above.
 unsafe impl Sync for Own {}
@@ -92,11 +92,11 @@ impl Heuristic for Own {
         let (mut servers, mut order) = (vec![-1; count], in_order.clone());
         let laid = Laid::new(problem);
         let seen = laid.as_c(problem);
-        // SAFETY: both arrays have a place for each call, and what is seen outlives the call.
+        // SAFETY: both arrays have an element for each call, and the view outlives the call.
         let returned =
             unsafe { (self.function)(&raw const seen, servers.as_mut_ptr(), order.as_mut_ptr(), self.context) };
         if returned != 0 {
-            return Err(MapError::Failed { why: format!("it returned {returned}, which says that it failed") });
+            return Err(MapError::Failed { why: format!("it returned {returned}, which means that it failed") });
         }
         let unfit = |why: String| MapError::Unfit { subject: String::new(), why };
         let place = |(call, server): (usize, &c_int)| {
@@ -111,7 +111,7 @@ impl Heuristic for Own {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         if sorted != in_order {
-            return Err(unfit("an order that has not each call once".into()));
+            return Err(unfit("an order that does not contain each call exactly once".into()));
         }
         let order = order.into_iter().map(|call| call as u32).collect();
         ImposedPlan { order, ..given }.plan(problem)
@@ -120,7 +120,7 @@ impl Heuristic for Own {
 
 /// A problem in arrays that C can read.
 ///
-/// **Invariant:** pointers in it lead into its own arrays, none of which changes.
+/// **Invariant:** its pointers point into its own arrays, none of which changes.
 struct Laid {
     _texts: Vec<CString>,
     _numbers: Vec<Vec<c_int>>,
@@ -133,7 +133,7 @@ struct Laid {
 impl Laid {
     fn new(problem: &Problem) -> Laid {
         let (mut texts, mut numbers, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
-        // What a vector holds stays where it is when the vector is moved.
+        // The content of a vector does not move when the vector is moved.
         let mut text = |told: &str| kept(&mut texts, to_c(told)).as_ptr();
         let mut list = |all: &[u32]| {
             let all: Vec<c_int> = all.iter().map(|number| *number as c_int).collect();
@@ -185,7 +185,7 @@ impl Laid {
     }
 }
 
-/// What was put at the end.
+/// Appends an item, and returns a reference to it.
 fn kept<T>(all: &mut Vec<T>, one: T) -> &T {
     all.push(one);
     all.last().expect("it was just put there")

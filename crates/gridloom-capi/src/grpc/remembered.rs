@@ -1,7 +1,7 @@
-//! What is known of sessions that were collected: the last of them, and those that failed until the program asks for them.
+//! Records of sessions that were collected: the last ones, and failed ones until the program asks for them.
 //!
-//! **Invariant:** a session is here as long as it is recent, or its failure is untold. Texts of those that are kept for their
-//! failure alone are bounded together.
+//! **Invariant:** a session is here as long as it is recent, or its failure has not been reported. The total size of
+//! the texts of sessions that are kept only for their failure is bounded.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -11,19 +11,19 @@ use rustc_hash::FxHashMap;
 use super::code::GRPC_NO_ERROR;
 use super::session::Record;
 
-/// Failed sessions that are kept until the program asks for them.
+/// Maximum number of failed sessions that are kept until the program asks for them.
 const FAILED_MAX: usize = 1 << 20;
-/// Bytes of texts of those that are kept for that alone.
+/// Maximum total size of the texts of sessions that are kept only for that, in bytes.
 const AGED_TEXT_BYTES_MAX: usize = 4 << 20;
 
 pub(super) struct Remembered {
     known: FxHashMap<c_int, Known>,
     recent: VecDeque<c_int>,
     failed: VecDeque<c_int>,
-    /// Failed ones that are kept for that alone, as they became so, and the bytes of their texts.
+    /// Failed sessions that are kept only for that, in the order in which they became so, and the bytes of their texts.
     aged: VecDeque<c_int>,
     aged_bytes: usize,
-    /// How many are recent; `None` for all.
+    /// Number of recent sessions; `None` for all.
     recent_max: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ struct Known {
 }
 
 impl Remembered {
-    /// `recent_max` is how many are recent; negative for all.
+    /// `recent_max` is the number of recent sessions; negative for all.
     pub(super) fn new(recent_max: i64) -> Remembered {
         Remembered {
             known: FxHashMap::default(),
@@ -47,7 +47,7 @@ impl Remembered {
         }
     }
 
-    /// Remembers a session that was collected.
+    /// Adds a session that was collected.
     pub(super) fn add(&mut self, id: c_int, record: Record) {
         let is_untold = record.code != GRPC_NO_ERROR;
         if is_untold {
@@ -61,7 +61,7 @@ impl Remembered {
         self.shorten();
     }
 
-    /// From here on so many are recent; negative for all.
+    /// Changes the number of recent sessions; negative for all.
     pub(super) fn set_most(&mut self, recent_max: i64) {
         self.recent_max = usize::try_from(recent_max).ok();
         self.shorten();
@@ -85,12 +85,12 @@ impl Remembered {
         None
     }
 
-    /// What is remembered of a session.
+    /// Returns the record of a session.
     pub(super) fn find(&self, id: c_int) -> Option<&Record> {
         self.known.get(&id).map(|known| &known.record)
     }
 
-    /// A session is kept until somebody asks for failed ones: of too many, the oldest lose their texts.
+    /// Keeps a session until the program asks for failed ones: if there are too many, the oldest lose their texts.
     fn age(&mut self, id: c_int, text_bytes: usize) {
         self.aged_bytes += text_bytes;
         self.aged.push_back(id);
@@ -104,7 +104,7 @@ impl Remembered {
         }
     }
 
-    /// It is not kept for that any more.
+    /// Removes a session's text from the bound, because it is not kept for that any more.
     fn rejuvenate(&mut self, text_bytes: usize) {
         self.aged_bytes -= text_bytes;
         while self.aged.front().is_some_and(|oldest| !self.known.contains_key(oldest)) {
@@ -112,7 +112,7 @@ impl Remembered {
         }
     }
 
-    /// Forgets a session; whether it was known.
+    /// Removes a session. Returns whether it was known.
     pub(super) fn forget(&mut self, id: c_int) -> bool {
         let Some(known) = self.known.remove(&id) else { return false };
         if !known.is_recent {
@@ -123,7 +123,7 @@ impl Remembered {
         true
     }
 
-    /// A session is kept for one reason less; whether it was known.
+    /// Removes one reason for keeping a session. Returns whether it was known.
     fn forget_if(&mut self, id: c_int, less: impl FnOnce(&mut Known)) -> bool {
         let Some(known) = self.known.get_mut(&id) else { return false };
         let was_aged = !known.is_recent;

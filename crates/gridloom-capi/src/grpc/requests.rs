@@ -1,4 +1,4 @@
-//! Puts, gets and waits of shared data that have begun, until the program has finished them.
+//! Outstanding puts, gets and waits of shared data, until the program has finished them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,15 +9,15 @@ use gridloom_net::worker::nested;
 
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, Outcome};
 
-/// What has begun.
+/// An outstanding operation.
 pub(super) enum Request {
-    /// Of that name. With `is_for_all`, all servers are to get it.
+    /// A put under that name. With `is_for_all`, all servers should get the data.
     Put {
         name: String,
         begun: BegunPut,
         is_for_all: bool,
     },
-    /// Its bytes go to that address in the program, if they are so many.
+    /// Its bytes are written to that address of the program, if their number is right.
     Get {
         name: String,
         begun: BegunGet,
@@ -34,7 +34,7 @@ pub(super) struct Requests(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     last: usize,
-    /// With the call of a server that began it, if one did.
+    /// Each with the call of a server that started it, if any.
     all: BTreeMap<usize, (Option<TaskId>, Arc<Request>)>,
 }
 
@@ -43,7 +43,7 @@ impl Requests {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives it a number above 0. Requests of calls that have ended in this process go.
+    /// Adds a request with a number above 0. Drops requests of calls that have ended in this process.
     pub(super) fn add(&self, request: Request) -> usize {
         let task = nested::puts_as();
         let (number, ended) = {
@@ -55,7 +55,7 @@ impl Requests {
             table.all.insert(number, (task, Arc::new(request)));
             (number, ended)
         };
-        // Outside of the lock.
+        // Dropped outside of the lock.
         drop::<BTreeMap<_, _>>(ended);
         number
     }
@@ -72,11 +72,11 @@ impl Requests {
 
     pub(super) fn clear(&self) {
         let all = std::mem::take(&mut self.lock().all);
-        // Outside of the lock.
+        // Dropped outside of the lock.
         drop(all);
     }
 }
 
 fn no_request() -> Failed {
-    Failed::new(GRPC_INVALID_SESSION_ID, "this is no request for shared data, or it is finished")
+    Failed::new(GRPC_INVALID_SESSION_ID, "this is not a request for shared data, or it is finished")
 }

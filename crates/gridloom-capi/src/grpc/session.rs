@@ -1,7 +1,7 @@
-//! A call that was begun: under way, then ended, then with its results written.
+//! A call that was started: outstanding, then ended, then with its results written.
 //!
-//! **Invariant:** one thread writes a session's results, the one that takes its [`Stage`] first. Others wait at its lock; a
-//! thread that cancels does not need it.
+//! **Invariant:** one thread writes a session's results, the first one that takes its [`Stage`]. Others wait for its
+//! lock; a thread that cancels does not need it.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use super::elsewhere::Staying;
 /// A session that is outstanding.
 pub(super) struct Session {
     pub(super) id: c_int,
-    /// Its place among all that were begun.
+    /// Its position among all sessions that were started.
     pub(super) order: u64,
     origin: Origin,
     canceller: Canceller,
@@ -28,18 +28,18 @@ pub(super) struct Session {
 }
 
 enum Stage {
-    /// Its results are not written.
+    /// Its results are not written yet.
     Begun(Work),
     Delivered(Record),
 }
 
-/// Where a session was begun.
+/// The origin of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     /// The handle's address in the program, and its number.
     pub(super) handle: usize,
     pub(super) number: u64,
-    /// By the grid's clock.
+    /// Start time by the grid's clock.
     pub(super) begun_s: f64,
 }
 
@@ -57,13 +57,13 @@ pub(super) struct Record {
 }
 
 impl Session {
-    /// The session of a call that has just begun.
+    /// Returns the session of a call that has just started.
     pub(super) fn new(id: c_int, order: u64, origin: Origin, work: Work) -> Session {
         let canceller = work.canceller();
         Session { id, order, origin, canceller, stage: Mutex::new(Stage::Begun(work)) }
     }
 
-    /// Has the grid tell of its end, at once if it has ended.
+    /// Requests a notification of its end from the grid, at once if it has ended.
     pub(super) fn note_end(&self) {
         if let Stage::Begun(work) = &*self.stage.lock().unwrap_or_else(PoisonError::into_inner) {
             work.note_end();
@@ -80,7 +80,7 @@ impl Session {
         let Stage::Begun(work) = std::mem::replace(&mut *stage, Stage::Delivered(record)) else {
             unreachable!("looked at above, under the lock");
         };
-        // SAFETY: the pointers of the call are valid until its session is waited for, as the header asks.
+        // SAFETY: the pointers of the call are valid until its session is waited for, as the header requires.
         let written = unsafe { work.collect(places, staying) };
         let Stage::Delivered(record) = &mut *stage else { unreachable!("put there above, under the lock") };
         if let Err(failed) = self.expired().map_or(written, Err) {
@@ -89,7 +89,7 @@ impl Session {
         record.clone()
     }
 
-    /// What can be said of it now, without its results being written.
+    /// Returns its record at this time, without writing its results.
     pub(super) fn peek(&self, grid: &Grid) -> Option<Record> {
         let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         match &*stage {
@@ -123,14 +123,14 @@ impl Session {
         self.canceller.cancel();
     }
 
-    /// Its time is over: it is cancelled, and ends as such.
+    /// Cancels it because its time limit is exceeded, and ends it with that error.
     pub(super) fn expire(&self) {
         if let Canceller::Grouped(limited) = &self.canceller {
             limited.expire();
         }
     }
 
-    /// Why it was ended, if that was for its time.
+    /// Returns the error, if it was ended for its time limit.
     fn expired(&self) -> Option<Failed> {
         match &self.canceller {
             Canceller::Grouped(limited) => limited.expired(),
@@ -139,35 +139,36 @@ impl Session {
     }
 }
 
-/// What a session is of.
+/// The work of a session.
 pub(super) enum Work {
-    /// A call by itself, and where its results go.
+    /// A call by itself, and the destinations of its results.
     Plain(Pending, Vec<Destination>),
-    /// One that reads or makes remote data, and where its other results go; or one of a mapped block, which sees to all of them.
+    /// A call that reads or makes remote data, and the destinations of its other results; or a call of a mapped block,
+    /// which handles all its results.
     Grouped(Arc<Limited>, Vec<Destination>),
 }
 
-/// A call of a group, and when it has to have ended.
+/// A call of a group, and its deadline.
 pub(super) struct Limited {
     pub(super) call: Submitted,
-    /// By the grid's clock; what the limit was, in seconds.
+    /// Deadline by the grid's clock, and the limit in seconds.
     limit: Option<(f64, f64)>,
     is_expired: AtomicBool,
 }
 
 impl Limited {
-    /// A call that was just made.
+    /// Returns a call that was just made.
     pub(super) fn new(grid: &Grid, call: Submitted, limit: Option<Duration>) -> Limited {
         let limit = limit.map(|limit| (grid.now() + limit.as_secs_f64(), limit.as_secs_f64()));
         Limited { call, limit, is_expired: AtomicBool::new(false) }
     }
 
-    /// When it has to have ended, by the grid's clock.
+    /// Returns its deadline by the grid's clock.
     pub(super) fn deadline_s(&self) -> Option<f64> {
         self.limit.map(|(at, _)| at)
     }
 
-    /// Waits for its end, no longer than its limit.
+    /// Waits for its end, at most until its deadline.
     pub(super) fn await_end(&self, grid: &Grid) -> Outcome<()> {
         let left = self.deadline_s().map(|at| Duration::from_secs_f64((at - grid.now()).max(0.0)));
         match self.call.wait_within(left) {
@@ -178,7 +179,7 @@ impl Limited {
         self.expired().map_or(ended.map_err(Failed::from), Err)
     }
 
-    /// Cancels it, since its time is over.
+    /// Cancels it because its time limit is exceeded.
     pub(super) fn expire(&self) {
         if self.call.end().is_none() {
             self.is_expired.store(true, Ordering::Release);
@@ -186,7 +187,7 @@ impl Limited {
         }
     }
 
-    /// The error, if its time ran out before it ended.
+    /// Returns the error, if its time ran out before it ended.
     pub(super) fn expired(&self) -> Option<Failed> {
         let (at_s, seconds) = self.limit?;
         let is_late = || self.call.end().is_some_and(|end| end.ended_s > at_s && end.error.is_none());
@@ -202,7 +203,7 @@ pub(super) enum Canceller {
 }
 
 impl Canceller {
-    /// Unless it has ended.
+    /// Cancels it, unless it has ended.
     pub(super) fn cancel(&self) {
         match self {
             Canceller::Plain(watch) => watch.cancel(),
@@ -240,7 +241,7 @@ impl Work {
         }
     }
 
-    /// Cancels it, for threads that do not have it.
+    /// Returns an object by which threads that do not own it can cancel it.
     pub(super) fn canceller(&self) -> Canceller {
         match self {
             Work::Plain(pending, _) => Canceller::Plain(pending.watch()),
@@ -248,7 +249,7 @@ impl Work {
         }
     }
 
-    /// When it has to have ended, if the session sees to that.
+    /// Returns its deadline, if the session enforces it.
     pub(super) fn deadline_s(&self) -> Option<f64> {
         match self {
             Work::Plain(..) => None,
@@ -256,12 +257,12 @@ impl Work {
         }
     }
 
-    /// Waits for its end and writes its results where they go.
+    /// Waits for its end and writes its results to their destinations.
     ///
     /// # Safety
-    /// The pointers of the call still lead to what the signature says.
+    /// The pointers of the call still match the signature.
     pub(super) unsafe fn collect(self, places: &Places<'_>, staying: &Staying) -> Outcome<()> {
-        // What stayed remote of memory that is written is there no more. (After a failed call it still is.)
+        // Results that stayed remote for memory that is written are dropped. (After a failed call they are kept.)
         let deliver = |values: &[Value], destinations: &[Destination]| {
             // SAFETY: promised by the caller.
             unsafe { deliver(values, destinations) }?;

@@ -5,10 +5,11 @@
 //! ```
 //!
 //! **Invariants**
-//! - The grid tells each end once ([`Grid::await_ends`](gridloom::Grid::await_ends)), to the thread that looks first. That
-//!   thread notes it in the table, where waiting threads find it.
-//! - A thread may wait for a session which another thread collects. It is told so only once the results are written, since the
-//!   program may free their memory then. Until it is remembered, such a session is among the *taken*.
+//! - The grid reports each end once ([`Grid::await_ends`](gridloom::Grid::await_ends)), to the thread that looks
+//!   first. That thread records it in the table, where waiting threads find it.
+//! - A thread may wait for a session which another thread collects. It is notified only once the results are written,
+//!   since the program may then free their memory. Until it is remembered, such a session is among the *taken*.
+//! - Ids are above 0 and are not reused while they are known.
 //! - Ids are above 0 and are not given again while they are known.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,12 +25,12 @@ use super::code::{Failed, GRPC_INVALID_SESSION_ID, Outcome};
 use super::remembered::Remembered;
 use super::session::{Canceller, Origin, Record, Session, Work};
 
-/// Arrays of ids that are kept for the next wait: as many as threads that wait for one of many at a time usually are.
+/// Number of arrays of ids that are kept for the next wait: about the usual number of threads that wait for one of many at a time.
 const IDLE_MAX: usize = 4;
 
 pub(super) struct Sessions(Mutex<Table>);
 
-/// An array of ids, of which one is to be chosen.
+/// An array of ids, one of which will be chosen.
 pub(super) struct Chosen<'a> {
     sessions: &'a Sessions,
     number: u64,
@@ -39,38 +40,38 @@ impl Drop for Chosen<'_> {
     fn drop(&mut self) {
         let mut table = self.sessions.lock();
         match table.idle.len() < IDLE_MAX {
-            // The next array is presumably much like this one.
+            // The next array is probably similar to this one.
             true => table.idle.push(self.number),
             false => drop(table.choices.remove(&self.number)),
         }
     }
 }
 
-/// What is known of them, under the lock.
+/// The state of the sessions, under the lock.
 pub(super) struct Table {
     open: FxHashMap<c_int, Arc<Session>>,
-    /// No longer outstanding, and not yet remembered.
+    /// Sessions that are no longer outstanding, and not yet remembered.
     taken: FxHashMap<c_int, Arc<Session>>,
-    /// Those that have not ended as far as is known here.
+    /// Sessions that have not ended as far as is known here.
     by_task: FxHashMap<TaskId, c_int>,
-    /// In the order in which they were begun: those that a wait for any or all finds, and those that have ended.
+    /// Ids in the order in which the sessions were started: those that a wait for any or all finds, and those that have ended.
     listed: BTreeMap<u64, c_int>,
     ended: BTreeSet<(u64, c_int)>,
-    /// Calls of groups that have time limits, by when these run out, in nanoseconds, and id.
+    /// Calls of groups with time limits, by their deadlines in nanoseconds and their ids.
     limited: BTreeMap<(u64, c_int), Arc<Session>>,
     next_id: c_int,
     next_order: u64,
     pub(super) remembered: Remembered,
-    /// Arrays that a thread waits for one of, and some that one did.
+    /// Arrays for one of whose sessions a thread waits, and some for which one did.
     choices: FxHashMap<u64, Choice>,
     idle: Vec<u64>,
     next_choice: u64,
-    /// Calls that threads wait for within grpc_call, by numbers that ascend.
+    /// Calls for which threads wait within grpc_call, by ascending numbers.
     blocking: Vec<(u64, Arc<Canceller>)>,
 }
 
 impl Sessions {
-    /// `save_session_info` is how many are remembered; negative for all.
+    /// `save_session_info` is the number of remembered sessions; negative for all.
     pub(super) fn new(save_session_info: i64) -> Sessions {
         Sessions(Mutex::new(Table {
             open: FxHashMap::default(),
@@ -103,7 +104,7 @@ impl Sessions {
         table.open.insert(id, session.clone());
         table.by_task.insert(task, id);
         drop(table);
-        // Its end is told from now on, when it can be found in the table.
+        // Its end is reported from now on, when it can be found in the table.
         session.note_end();
         let mut table = self.lock();
         if table.open.contains_key(&id) {
@@ -119,10 +120,10 @@ impl Sessions {
         expired.iter().for_each(|session| session.expire());
     }
 
-    /// Takes an array of which one is to be chosen.
+    /// Takes an array of which one session will be chosen.
     ///
     /// # Errors
-    /// If an id is of no session that is outstanding.
+    /// If an id belongs to no outstanding session.
     pub(super) fn choose(&self, ids: Vec<c_int>) -> Outcome<Chosen<'_>> {
         let mut table = self.lock();
         let number = table.choose(ids);
@@ -132,7 +133,7 @@ impl Sessions {
         stranger.map_or(Ok(chosen), |id| Err(no_session(id)))
     }
 
-    /// Asks for all that are outstanding to be cancelled, and for calls that threads wait for.
+    /// Requests the cancellation of all outstanding sessions, and of calls for which threads wait.
     pub(super) fn cancel_all(&self) {
         let table = self.lock();
         let all: Vec<Arc<Session>> = table.open.values().cloned().collect();
@@ -142,7 +143,7 @@ impl Sessions {
         calls.iter().for_each(|call| call.cancel());
     }
 
-    /// A thread waits for a call, as long as it has this.
+    /// Registers a call for which a thread waits, as long as the result exists.
     pub(super) fn blocking(&self, canceller: Canceller) -> Blocking<'_> {
         let mut table = self.lock();
         let number = table.blocking.last().map_or(0, |(number, _)| number + 1);
@@ -151,7 +152,7 @@ impl Sessions {
     }
 }
 
-/// A call that a thread waits for.
+/// A call for which a thread waits.
 pub(super) struct Blocking<'a> {
     sessions: &'a Sessions,
     number: u64,
@@ -168,7 +169,7 @@ impl Drop for Blocking<'_> {
 }
 
 impl Table {
-    /// Notes ends that the grid told.
+    /// Records ends that the grid has reported.
     pub(super) fn note(&mut self, ended: &[TaskId]) {
         for task in ended {
             if let Some(id) = self.by_task.remove(task) {
@@ -179,7 +180,7 @@ impl Table {
         }
     }
 
-    /// When the next limit of a call of a group runs out.
+    /// Returns the next deadline of a call of a group.
     pub(super) fn next_deadline_s(&mut self) -> Option<f64> {
         while let Some(first) = self.limited.first_entry() {
             let (at_ns, id) = *first.key();
@@ -197,12 +198,12 @@ impl Table {
         std::mem::replace(&mut self.limited, later).into_values().collect()
     }
 
-    /// Whether it is a session's, and has not ended as far as is known here.
+    /// True if the task belongs to a session that has not ended as far as is known here.
     pub(super) fn is_running(&self, task: TaskId) -> bool {
         self.by_task.contains_key(&task)
     }
 
-    /// The outstanding session of that id.
+    /// Returns the outstanding session of that id.
     pub(super) fn open(&self, id: c_int) -> Outcome<&Arc<Session>> {
         self.open.get(&id).ok_or_else(|| no_session(id))
     }
@@ -211,7 +212,7 @@ impl Table {
         self.ended.contains(&(session.order, session.id))
     }
 
-    /// The session, no longer outstanding if it has ended; `None` if it runs.
+    /// Returns the session, which is no longer outstanding if it has ended; `None` if it runs.
     pub(super) fn take_ended(&mut self, id: c_int) -> Outcome<Option<Arc<Session>>> {
         let session = self.open(id)?;
         if !self.has_ended(session) {
@@ -225,32 +226,32 @@ impl Table {
         Ok(Some(session))
     }
 
-    /// A session that another thread collects now.
+    /// Returns a session that another thread is collecting.
     pub(super) fn taken(&self, id: c_int) -> Option<Arc<Session>> {
         self.taken.get(&id).cloned()
     }
 
-    /// The session of a task that runs.
+    /// Returns the session of a running task.
     pub(super) fn of_task(&self, task: TaskId) -> Option<c_int> {
         self.by_task.get(&task).copied()
     }
 
-    /// Ids of all that are outstanding, in the order in which they were begun.
+    /// Returns the ids of all outstanding sessions, in the order in which they were started.
     pub(super) fn all(&self) -> Vec<c_int> {
         self.listed.values().copied().collect()
     }
 
-    /// The place of the next session: all that are outstanding now are before it.
+    /// Returns the position of the next session: all that are outstanding now are before it.
     pub(super) fn now(&self) -> u64 {
         self.next_order
     }
 
-    /// Whether there is one that was begun before.
+    /// True if there is a session before that position.
     pub(super) fn has_before(&self, order: u64) -> bool {
         self.listed.first_key_value().is_some_and(|(first, _)| *first < order)
     }
 
-    /// The first of them that has ended.
+    /// Returns the first of them that has ended.
     pub(super) fn first_ended_before(&self, order: u64) -> Option<c_int> {
         self.ended.first().filter(|(first, _)| *first < order).map(|(_, id)| *id)
     }
@@ -261,7 +262,7 @@ impl Table {
         self.remembered.add(id, record);
     }
 
-    /// What is remembered of a session.
+    /// Returns the record of a session.
     pub(super) fn known(&self, id: c_int) -> Outcome<&Record> {
         self.remembered.find(id).ok_or_else(|| no_session(id))
     }
@@ -282,12 +283,12 @@ impl Table {
         number
     }
 
-    /// The first of the array that has ended, `None` if none has; an error if one is no longer outstanding.
+    /// Returns the first session of the array that has ended, or `None`; an error if one is no longer outstanding.
     pub(super) fn first_of(&self, chosen: &Chosen<'_>) -> Outcome<Option<c_int>> {
         self.choices[&chosen.number].first().map_err(no_session)
     }
 
-    /// An id that is of no session that is known.
+    /// Returns an id that no known session has.
     pub(super) fn free_id(&mut self) -> c_int {
         loop {
             let id = self.next_id;
@@ -302,7 +303,7 @@ impl Table {
 }
 
 pub(super) fn no_session(id: c_int) -> Failed {
-    let text = format!("{id} is the id of no session that is known: it was waited for, or none was given it");
+    let text = format!("{id} is not the id of a known session: it was waited for, or never assigned");
     Failed::new(GRPC_INVALID_SESSION_ID, text)
 }
 

@@ -1,4 +1,4 @@
-//! Shared data, with sizes as C has them.
+//! Shared data, with sizes as in C.
 
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -14,10 +14,10 @@ use super::memory;
 use super::requests::Request;
 
 impl Library {
-    /// A copy of memory of the program, where servers of this host can map it if it is large.
+    /// Copies memory of the program. If it is large, servers of this host can map the copy.
     ///
     /// # Safety
-    /// As of [`memory::copied`].
+    /// As for [`memory::copied`].
     pub(super) unsafe fn copied(&self, data: *const c_void, size_bytes: usize) -> Outcome<Payload> {
         let mut segment = self.grid.allocate(size_bytes as u64)?;
         // SAFETY: promised by the caller.
@@ -33,7 +33,7 @@ impl Library {
         Ok(self.grid.shared().begin_put(name, &value_of(bytes)?, options)?)
     }
 
-    /// Hands the bytes of a name to `take`, if they are so many; zeros in a simulation that does not run functions.
+    /// Passes the bytes of a name to `take`, if their number is right; zeros in a simulation that does not run functions.
     pub(super) fn take_shared<R>(
         &self,
         name: &str,
@@ -45,12 +45,12 @@ impl Library {
         let got = check_size(name, handle.meta().size_bytes(), size_bytes)
             .and_then(|()| handle.get().map_err(|error| Failed::without_value(error, format!("'{name}'"))));
         drop(handle);
-        // A worker may have nothing to do for long, and would keep the version.
+        // A worker may be idle for a long time, and would keep the version.
         self.grid.release_dropped();
         with_bytes(&got?, take)
     }
 
-    /// Hands so many bytes of a name, from that one on, to `take`; zeros in a simulation that does not run functions.
+    /// Passes this many bytes of a name, beginning at an offset, to `take`; zeros in a simulation that does not run functions.
     pub(super) fn take_part_of_shared(
         &self,
         name: &str,
@@ -63,8 +63,8 @@ impl Library {
         let has = got.meta().size_bytes();
         if has != wanted {
             let text = format!(
-                "'{name}' has {has} bytes from byte {from} on, and the place for them {wanted}; grpc_shared_size_np tells how many \
-                 it has"
+                "'{name}' has {has} bytes from byte {from} on, and the memory for them {wanted}; \
+                 grpc_shared_size_np returns the size"
             );
             return Err(Failed::new(GRPC_SIZE_DIFFERS_NP, text));
         }
@@ -75,10 +75,10 @@ impl Library {
         Ok(())
     }
 
-    /// Waits until a request has ended, no longer than `limit`, and finishes it: what is got is written.
+    /// Waits until a request has ended, at most `limit`, and finishes it: the result of a get is written.
     ///
     /// # Safety
-    /// The place of a get still has the room that it had.
+    /// The memory of a get is still valid.
     pub(super) unsafe fn finish_request(&self, number: usize, limit: Option<Duration>) -> Outcome<()> {
         let request = self.requests.known(number)?;
         let got = match &*request {
@@ -102,20 +102,20 @@ impl Library {
                 })
             }
             (Request::Put { name, is_for_all: true, .. }, Ok(_)) => {
-                // A hint: a server without room, or one that is lost meanwhile, gets it when a call there reads it, or that call
-                // says why it cannot.
+                // A hint: a server that has no room, or that is lost meanwhile, gets the data when a call there reads
+                // them, or that call reports why it cannot.
                 let _ = self.grid.shared().place(name, &[]);
                 Ok(())
             }
             (_, Ok(_)) => Ok(()),
         };
         drop(request);
-        // A worker may have nothing to do for long, and would keep the version.
+        // A worker may be idle for a long time, and would keep the version.
         self.grid.release_dropped();
         finished
     }
 
-    /// Ends a request, unless it has ended. It is still to be finished.
+    /// Cancels a request, unless it has ended. It must still be finished.
     pub(super) fn cancel_request(&self, number: usize) -> Outcome<()> {
         match &*self.requests.known(number)? {
             Request::Put { begun, .. } => begun.cancel(),
@@ -137,21 +137,22 @@ fn value_of(bytes: Payload) -> Outcome<Value> {
     Ok(Value::new(Meta::Bytes { size_bytes: bytes.size_bytes() }, bytes)?)
 }
 
-/// Refuses a place of another size than the data have.
+/// Refuses memory whose size differs from that of the data.
 fn check_size(name: &str, has: u64, size_bytes: Option<usize>) -> Outcome<()> {
     let wanted = size_bytes.map(|size| size as u64);
     match wanted.filter(|wanted| *wanted != has) {
         None => Ok(()),
         Some(wanted) => {
             let text = format!(
-                "'{name}' has {has} bytes, and the place for it {wanted}: give one of {has}; grpc_shared_size_np tells how many"
+                "'{name}' has {has} bytes, and the memory for it {wanted}: pass {has} bytes; grpc_shared_size_np \
+                 returns the size"
             );
             Err(Failed::new(GRPC_SIZE_DIFFERS_NP, text))
         }
     }
 }
 
-/// Hands on the bytes as C has them; zeros in a simulation that does not run functions.
+/// Passes on the bytes in C's form; zeros in a simulation that does not run functions.
 fn with_bytes<R>(value: &Value, take: impl FnOnce(&[u8]) -> R) -> R {
     match rows(value) {
         Some(bytes) => take(&bytes),
@@ -159,7 +160,7 @@ fn with_bytes<R>(value: &Value, take: impl FnOnce(&[u8]) -> R) -> R {
     }
 }
 
-/// An array lies row by row.
+/// Returns an array row by row.
 fn rows(value: &Value) -> Option<Cow<'_, [u8]>> {
     let mut rows = value.meta().clone();
     if let Meta::Array { order, .. } = &mut rows {

@@ -1,7 +1,7 @@
-//! Waiting for sessions and probing them.
+//! Waits for sessions and probes them.
 //!
-//! A waiting thread looks at the table of sessions under the grid's lock, each time that something has happened. The thread
-//! that the grid tells of an end notes it in the table, and all waiting threads look again.
+//! Each time that something has happened, a waiting thread looks at the table of sessions under the grid's lock. The
+//! thread to which the grid reports an end records it in the table, and all waiting threads look again.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use super::sessions::{Table, no_session};
 /// `GRPC_SESSIONID_VOID`.
 pub(super) const VOID: c_int = -1;
 
-/// Virtual time that a probe takes: a loop of probes would never end otherwise.
+/// Virtual time that a probe takes: otherwise a loop of probes would never end.
 const PROBE_S: f64 = 1e-6;
 
 impl Library {
-    /// Waits until `look` finds what it looks for among the sessions.
+    /// Waits until `look` returns a value for the sessions.
     pub(super) fn await_sessions<R>(
         &self,
         limit: Option<Duration>,
@@ -47,7 +47,8 @@ impl Library {
         }
     }
 
-    /// What `look` finds among the sessions now; `None` if nothing has ended, which takes a little time in simulation.
+    /// Returns the value of `look` for the sessions now; if it is `None` because nothing has ended, this takes a
+    /// little time in simulation.
     pub(super) fn probe_sessions<R>(&self, look: impl FnMut(&mut Table) -> Option<R>) -> Outcome<Option<R>> {
         match self.await_sessions(Some(Duration::ZERO), look) {
             Ok(found) => Ok(Some(found)),
@@ -59,7 +60,7 @@ impl Library {
         }
     }
 
-    /// A probe that finds nothing takes a little time in simulation.
+    /// Passes a little time in simulation, for a probe that finds nothing.
     pub(super) fn pass_time_of_a_probe(&self) {
         if self.grid.is_simulated() {
             self.grid.advance(PROBE_S);
@@ -68,7 +69,8 @@ impl Library {
 
     /// Writes the results of a session that has ended, if no thread has.
     pub(super) fn settle(&self, session: &Session) -> Record {
-        // SAFETY: memory that the program described is as it said until it takes that back, as the header asks.
+        // SAFETY: memory that the program described is as described until the program removes the description, as the
+        // header requires.
         session.settle(&unsafe { self.places() }, &self.staying)
     }
 
@@ -94,7 +96,7 @@ impl Library {
         if code == GRPC_NO_ERROR { Ok(()) } else { Err(Failed::new(code, text)) }
     }
 
-    /// Waits until the results of a session that another thread collects are written; how it ended, if that is known.
+    /// Waits until the results of a session that another thread collects are written. Returns how it ended, if that is known.
     pub(super) fn await_other(&self, id: c_int) -> Option<Record> {
         let taken = self.sessions.lock().taken(id);
         match taken {
@@ -103,7 +105,7 @@ impl Library {
         }
     }
 
-    /// A session that is no longer outstanding: its results are written, and it is remembered.
+    /// Makes a session whose results are written no longer outstanding, and remembers it.
     fn collected(&self, session: &Arc<Session>) -> Outcome<()> {
         let record = self.settle(session);
         let outcome = outcome_of(session.id, &record);
@@ -111,13 +113,13 @@ impl Library {
         outcome
     }
 
-    /// Waits for all of these; the first failure, after all have ended.
+    /// Waits for all of these. Returns the first failure, after all have ended.
     pub(super) fn wait_for_all(&self, ids: impl Iterator<Item = c_int>, may_be_gone: bool) -> Outcome<()> {
         let mut outcome = Ok(());
         for id in ids {
             match self.wait_for(id) {
                 Err(failed) if failed.code == GRPC_SESSION_FAILED => outcome = outcome.and(Err(failed)),
-                // Another thread waited for it: how it ended counts all the same, and the others are waited for.
+                // Another thread waited for it: its outcome counts all the same, and the others are waited for.
                 Err(failed) if failed == no_session(id) => {
                     let ended = self.await_other(id).map_or(Ok(()), |record| outcome_of(id, &record));
                     outcome = outcome.and(if may_be_gone { ended } else { Err(failed) });
@@ -128,7 +130,7 @@ impl Library {
         outcome
     }
 
-    /// Waits for one of these sessions, which `tell` is told before it is collected.
+    /// Waits for one of these sessions, and passes it to `tell` before it is collected.
     pub(super) fn wait_for_one(&self, ids: Vec<c_int>, tell: impl FnOnce(c_int)) -> Outcome<()> {
         self.refuse_own(|own| ids.contains(&own))?;
         let chosen = self.sessions.choose(ids)?;
@@ -140,7 +142,7 @@ impl Library {
         self.collected(&session)
     }
 
-    /// The same for any that is outstanding; `VOID` if none is.
+    /// The same for any outstanding session; `VOID` if there is none.
     pub(super) fn wait_for_any(&self, tell: impl FnOnce(c_int)) -> Outcome<()> {
         self.refuse_own(|_| true)?;
         let before = self.sessions.lock().now();
@@ -167,7 +169,7 @@ impl Library {
         }
     }
 
-    /// Refuses ids that are of no outstanding session.
+    /// Refuses ids that belong to no outstanding session.
     pub(super) fn check(&self, ids: &[c_int]) -> Outcome<()> {
         let table = self.sessions.lock();
         ids.iter().try_for_each(|id| table.open(*id).map(drop))

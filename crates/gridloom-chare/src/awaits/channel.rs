@@ -1,4 +1,4 @@
-//! Channels between two chares that wait: what one sends the other receives, in order.
+//! Channels between waiting methods of two chares. Values are received in the order in which they were sent.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::proxy::Callback;
 use crate::value::Value;
 use crate::waits::ON_CHANNEL;
 
-/// One end of a channel. Made by [`AsyncContext::channel`](super::AsyncContext::channel).
+/// One end of a channel. Created by [`AsyncContext::channel`](super::AsyncContext::channel).
 pub struct Channel<C: Chare> {
     shared: Rc<Shared<C>>,
     other: Callback,
@@ -32,7 +32,7 @@ impl<C: Chare> Channel<C> {
         self.shared.then(move |cx| cx.call_back(to, value));
     }
 
-    /// The next value that the other end has sent.
+    /// Receives the next value that the other end has sent.
     pub fn receive(&self) -> ReceiveOnChannel<'_, C> {
         ReceiveOnChannel { shared: &self.shared, key: self.key }
     }

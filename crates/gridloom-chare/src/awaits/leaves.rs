@@ -1,4 +1,4 @@
-//! What a chare awaits: messages, replies, and what comes on channels.
+//! Futures that a chare's methods can await: messages, replies, and values on channels.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::shared::{Awaited, Looked, Shared};
 use crate::chare::Chare;
 use crate::value::Value;
 
-/// The earliest message that fits: see [`AsyncContext::receive_if`](super::AsyncContext::receive_if).
+/// The earliest matching message: see [`AsyncContext::receive_if`](super::AsyncContext::receive_if).
 #[must_use = "await it"]
 pub struct Receive<C: Chare, F> {
     shared: Rc<Shared<C>>,
@@ -24,7 +24,7 @@ impl<C: Chare, F> Receive<C, F> {
     }
 }
 
-// It is never pinned in place: nothing of it refers to itself.
+// `Unpin` is sound because no field refers to the value itself.
 impl<C: Chare, F> Unpin for Receive<C, F> {}
 
 impl<C: Chare, F: FnMut(&C::Message) -> bool> Future for Receive<C, F> {
@@ -37,7 +37,7 @@ impl<C: Chare, F: FnMut(&C::Message) -> bool> Future for Receive<C, F> {
     }
 }
 
-/// A value that will come, once. Await it, and let others have its [`Reply::to`].
+/// A value that arrives once. Await it, and pass [`Reply::to`] to the chare that provides the value.
 #[must_use = "await it, or drop it to ignore the value"]
 pub struct Reply<C: Chare> {
     shared: Rc<Shared<C>>,
@@ -49,7 +49,7 @@ impl<C: Chare> Reply<C> {
         Reply { shared: shared.clone(), tag }
     }
 
-    /// Where the value is to go: a callback, and a field of messages.
+    /// Returns the address for the value: a callback, and a field of messages.
     pub fn to(&self) -> ReplyTo {
         ReplyTo { array: self.shared.array, index: self.shared.index, tag: self.tag }
     }

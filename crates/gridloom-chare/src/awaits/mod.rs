@@ -1,16 +1,18 @@
-//! Methods of chares that wait: Rust futures, driven by the element's scheduler without any runtime.
+//! Waiting methods of chares: Rust futures that the element's scheduler drives, without an async runtime.
 //!
 //! ```text
 //! message ──▶ entry ──keep──▶ Shared ──poll──▶ method ──▶ actions of AsyncContext ──▶ Context
 //! result ────────bring───────▶
 //! ```
-//! A chare may have several of them at a time, and its other entry methods run while they wait.
+//! A chare may have several waiting methods at a time, and its other entry methods run while they wait.
 //!
-//! **Invariant:** a method is polled only while its chare runs for something that has come, so what it sends and contributes is its
-//! chare's. Its actions are carried out when it waits again, in their order. That is as good as at once, since nothing that they do is
-//! seen before. What an entry method asks for by a stored `AsyncContext` or `Channel` is carried out when it has returned, in the same step.
+//! **Invariant:** a method is polled only while its chare runs because something has arrived for it, so its sends and
+//! contributions belong to its chare. Its actions are carried out, in order, when it waits again. This is equivalent
+//! to carrying them out immediately, because their effects cannot be observed before. Actions that an entry method
+//! requests through a stored `AsyncContext` or `Channel` are carried out when it has returned, in the same step.
 //!
-//! No future can be packed: a chare stays on its element while a method of it waits. When none does, what has come for them goes along.
+//! Futures cannot be packed, so a chare stays on its element while one of its methods waits. Otherwise, the messages
+//! and replies kept for its methods move with it.
 
 mod channel;
 mod context;
@@ -35,10 +37,10 @@ use super::value::Value;
 use super::waits::{BEGIN, ON_CHANNEL};
 
 impl<C: Chare> Context<'_, C> {
-    /// Has a method of this chare begin that waits, when this one has returned. Other entry methods run while it waits.
+    /// Starts a waiting method of this chare when the current entry method has returned. Other entry methods run while it waits.
     ///
-    /// It awaits what its [`AsyncContext`] gives, alone or joined with others of those; nothing else wakes it. While it waits, the chare
-    /// stays on its element and cannot be saved.
+    /// The method awaits futures of its [`AsyncContext`], alone or joined with others of them; nothing else wakes it.
+    /// While it waits, the chare stays on its element and cannot be saved.
     ///
     /// ```
     /// use gridloom_chare::{AsyncContext, Chare, Context, Contribution};
@@ -89,14 +91,14 @@ impl<C: Chare> Context<'_, C> {
         self.core.waits.wake();
     }
 
-    /// Keeps a message for [`AsyncContext::receive`] and [`AsyncContext::receive_if`], of a method that waits now or begins later. Kept
-    /// messages go along when the chare moves.
+    /// Keeps a message for [`AsyncContext::receive`] and [`AsyncContext::receive_if`] in a method that waits now or
+    /// begins later. Kept messages move with the chare.
     pub fn keep(&mut self, message: C::Message) {
         self.core.waiting::<C>(self.array, self.slot).shared.inbox.borrow_mut().put(message);
         self.core.waits.wake();
     }
 
-    /// A result has come for a method that waits.
+    /// Delivers a result to a waiting method.
     pub(crate) fn bring(&mut self, tag: u32, value: Value) {
         let shared = &self.core.waiting::<C>(self.array, self.slot).shared;
         let is_awaited = match tag {
@@ -116,7 +118,8 @@ impl<C: Chare> Context<'_, C> {
 }
 
 impl Element {
-    /// Has a method that waits begin with the program, of each chare of that array. A program that goes on from a checkpoint does not begin.
+    /// Starts a waiting method with the program on each chare of an array. A program restarted from a checkpoint does
+    /// not start it.
     pub fn spawn<C: Chare, F: Future<Output = ()> + 'static>(
         &mut self,
         array: Proxy<C>,

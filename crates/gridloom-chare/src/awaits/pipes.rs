@@ -1,5 +1,6 @@
-//! What has come on channels, and how it travels: as the result of a callback, with the channel's key and a number beside it. Letters
-//! between two elements may overtake one another, so the number tells what is next.
+//! Values received on channels. A value travels as the result of a callback, together with the channel's key and a
+//! sequence number. Message batches between two elements may overtake one another, so the sequence number determines
+//! the order.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ArrayId, Index};
 use crate::value::Value;
 
-/// One end of a channel: array and index of the other, and which of their channels it is.
+/// One end of a channel: array and index of the other chare, and the channel's number between the two.
 pub(super) type Key = (ArrayId, Index, u32);
 
-/// The channels of one chare: those of which it has an end, and those of which the other chare has made its end first.
+/// The channels of one chare: those of which it has an end, and those that only the other chare has opened so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Pipes {
     pipes: BTreeMap<Key, Pipe>,
-    /// How many it has made to each chare.
+    /// Number of channels that it has opened to each chare.
     made: BTreeMap<(ArrayId, Index), u32>,
 }
 
-/// What has come on a channel, by number, and the number that is received next.
+/// The values received on a channel, by sequence number, and the next number to return.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Pipe {
     early: BTreeMap<i64, Value>,
@@ -27,7 +28,7 @@ struct Pipe {
 }
 
 impl Pipes {
-    /// The key of its next channel to that chare.
+    /// Opens the next channel to a chare and returns its key.
     pub(super) fn make(&mut self, array: ArrayId, index: Index) -> Key {
         let made = self.made.entry((array, index)).or_default();
         *made += 1;
@@ -36,7 +37,7 @@ impl Pipes {
         key
     }
 
-    /// Its end of that channel is gone.
+    /// Forgets a channel whose end on this chare is gone.
     pub(super) fn forget(&mut self, key: &Key) {
         self.pipes.remove(key);
     }
@@ -45,13 +46,13 @@ impl Pipes {
         self.made.get(&(*array, *index)).is_some_and(|made| channel < made)
     }
 
-    /// What goes along with a chare: an end of a channel does not.
+    /// Returns the part that moves with a chare. An open end of a channel does not move.
     pub(super) fn packed(&self) -> Pipes {
         let early = self.pipes.iter().filter(|(key, _)| !self.was_made(key));
         Pipes { pipes: early.map(|(key, pipe)| (*key, pipe.clone())).collect(), made: self.made.clone() }
     }
 
-    /// Nothing but a channel's other end sends what can be put.
+    /// Stores a value that was received on a channel. Only a channel's other end sends valid values.
     pub(super) fn put(&mut self, came: Value) {
         if let Some((key, number, value)) = unpacked(came)
             && (self.pipes.contains_key(&key) || !self.was_made(&key))
@@ -68,7 +69,7 @@ impl Pipes {
     }
 }
 
-/// What the sender's end sends: its key at the receiver, the number on the channel, and the value.
+/// Encodes the value that one end sends: its key at the receiver, the sequence number, and the value.
 pub(super) fn packed((array, index, channel): Key, number: i64, value: Value) -> Value {
     let head = vec![i64::from(array.0), i64::from(channel), number];
     Value::Gathered(vec![(index, head.into()), (index, value)])

@@ -1,4 +1,4 @@
-//! Values that come once: of reductions, of quiescence, and from other chares.
+//! Values that arrive once: from reductions, from quiescence, and from other chares.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,11 @@ use crate::proxy::{Callback, Proxy};
 use crate::value::Value;
 use crate::waits::TAGS;
 
-/// Numbers of replies, doubled, stay between the tags of programs and those of what begins a method and comes on channels.
+/// Limit of reply numbers. Doubled, they stay between the tags of programs and those for starting a method and for channels.
 const NUMBERS: u32 = 1 << 29;
 
-/// The replies of one chare that were not received, by tag. Odd ones are of reductions, which all chares of the array number alike.
+/// Replies of one chare that were not yet received, by tag. Odd tags belong to reductions, which all chares of the
+/// array number alike.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Replies {
     made: BTreeMap<u32, State>,
@@ -27,7 +28,7 @@ pub(super) struct Replies {
 enum State {
     Waits,
     Came(Value),
-    /// Nobody waits for it any more.
+    /// The reply was dropped before the value arrived.
     Dropped,
 }
 
@@ -47,7 +48,7 @@ impl Replies {
         tag
     }
 
-    /// Whether it was waited for, or dropped before it came.
+    /// Stores a value. Returns false unless the reply is awaited or was dropped.
     pub(super) fn put(&mut self, tag: u32, value: Value) -> bool {
         match self.made.get_mut(&tag) {
             Some(state @ State::Waits) => *state = State::Came(value),
@@ -73,14 +74,15 @@ impl Replies {
         }
     }
 
-    /// What goes along with a chare when no method of it waits: nobody there waits for what has still to come.
+    /// Returns the part that moves with a chare when none of its methods waits: replies to values that have not
+    /// arrived are dropped.
     pub(super) fn packed(&self) -> Replies {
         let comes = self.made.iter().filter(|(_, state)| !matches!(state, State::Came(_)));
         Replies { made: comes.map(|(tag, _)| (*tag, State::Dropped)).collect(), own: self.own, shared: self.shared }
     }
 }
 
-/// Where a chare waits for a value: a field of messages. Any chare gives the value, once, by
+/// The address where a chare waits for a value, used as a field of messages. Any chare provides the value, once, with
 /// [`Context::call_back`](crate::Context::call_back).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyTo {
@@ -95,7 +97,7 @@ impl From<ReplyTo> for Callback {
     }
 }
 
-/// Array, tag, dimensions of the index, and the index.
+/// Array, tag, number of dimensions, and index.
 type Fields = [i32; 3 + INDEX_DIMENSIONS_MAX];
 
 impl Data for ReplyTo {
@@ -116,7 +118,7 @@ impl Data for ReplyTo {
 
     fn read(reader: &mut Reader<'_>, at: usize) -> Result<ReplyTo, Box<Fault>> {
         let [array, tag, dimensions, integers @ ..] = Fields::read(reader, at)?;
-        // What was changed on its way names some chare that there is not, which is an error where it is used.
+        // A value corrupted in transit names a chare that does not exist, which is reported where it is used.
         let dimensions = (dimensions.max(1) as usize).min(INDEX_DIMENSIONS_MAX);
         Ok(ReplyTo { array: ArrayId(array as u32), index: Index::new(&integers[..dimensions]), tag: tag as u32 })
     }

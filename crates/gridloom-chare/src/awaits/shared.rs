@@ -1,4 +1,4 @@
-//! What a chare shares with its methods that wait.
+//! State shared between a chare and its waiting methods.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,10 +16,10 @@ use crate::id::{ArrayId, Index, Pe};
 use crate::placement::Elements;
 use crate::waits::Woken;
 
-/// What a method has its chare do.
+/// An action that a method requests from its chare.
 pub(super) type Action<C> = Box<dyn FnOnce(&mut Context<'_, C>)>;
 
-/// What a method waits for.
+/// The kind of thing a method waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Awaited {
     Message,
@@ -36,12 +36,12 @@ pub(super) struct Shared<C: Chare> {
     pub(super) inbox: RefCell<Inbox<C::Message>>,
     pub(super) replies: RefCell<Replies>,
     pub(super) pipes: RefCell<Pipes>,
-    /// The chare, while its methods are polled.
+    /// The chare, while its methods are being polled.
     chare: RefCell<Option<C>>,
     actions: RefCell<Vec<Action<C>>>,
-    /// Set when there is an action: an entry method may ask for one, too, by what the chare has stored.
+    /// Set when there is an action. An entry method may also request one, through a context that the chare has stored.
     woken: Woken,
-    /// The leaves of its futures that wait. All of them look again when anything has come.
+    /// The futures that wait. All of them check again when anything has arrived.
     waits: RefCell<Vec<(Waker, Awaited)>>,
 }
 
@@ -68,24 +68,25 @@ impl<C: Chare> Shared<C> {
         (self.clock)()
     }
 
-    /// Gives the chare to its methods, or takes it back.
+    /// Lends the chare to its methods, or takes it back.
     pub(super) fn exchange(&self, chare: &mut Option<C>) {
         std::mem::swap(chare, &mut *self.chare.borrow_mut());
     }
 
     /// # Panics
-    /// As [`AsyncContext::with`](super::AsyncContext::with).
+    /// See [`AsyncContext::with`](super::AsyncContext::with).
     pub(super) fn with<T>(&self, run: impl FnOnce(&mut C) -> T) -> T {
-        // An inbox is changed by nothing but a search, in which the user's closure runs.
+        // Only a search, in which the user's closure runs, borrows an inbox mutably.
         let searches = self.inbox.try_borrow().is_err();
         assert!(
             !searches,
-            "a closure of receive_if looks at the message alone: take before what it needs of the chare"
+            "a closure of receive_if may use only the message: copy what it needs from the chare beforehand"
         );
-        let mut chare = self.chare.try_borrow_mut().expect("a closure of AsyncContext::with calls no other one");
+        let mut chare =
+            self.chare.try_borrow_mut().expect("a closure of AsyncContext::with must not call AsyncContext::with");
         run(chare.as_mut().expect(
-            "AsyncContext::with is for methods that wait, while they run: an entry method has the chare itself, and Drop at the end \
-             of the program has none",
+            "AsyncContext::with works only while a waiting method runs: an entry method has the chare itself, and a \
+            Drop at the end of the program has no chare",
         ))
     }
 
@@ -94,7 +95,7 @@ impl<C: Chare> Shared<C> {
         self.woken.set(true);
     }
 
-    /// The actions until now. One may add others: what it drops may have words of its own.
+    /// Returns the actions requested so far. Dropping one may add others, because a dropped value may request actions.
     pub(super) fn take_actions(&self) -> Vec<Action<C>> {
         self.actions.take()
     }
@@ -112,7 +113,7 @@ impl<C: Chare> Shared<C> {
         let in_words = |what: &Awaited| match what {
             Awaited::Message => match self.inbox.borrow().messages.len() {
                 0 => "a message".to_string(),
-                kept => format!("a message, and {kept} that it does not wait for have come"),
+                kept => format!("a message ({kept} kept, none matches)"),
             },
             Awaited::Reply => "a reply or reduction".to_string(),
             Awaited::OnChannel((_, index, _)) => format!("the channel to {index}"),
@@ -120,16 +121,16 @@ impl<C: Chare> Shared<C> {
         let mut waits: Vec<String> = self.waits.borrow().iter().map(|(_, what)| in_words(what)).collect();
         waits.dedup();
         match waits.is_empty() {
-            true => "what its context does not bring".into(),
+            true => "something that its context does not provide".into(),
             false => waits.join(", and for "),
         }
     }
 }
 
-/// Messages that were not received yet, the earliest first.
+/// Messages that were not yet received, earliest first.
 pub(super) struct Inbox<M> {
     pub(super) messages: VecDeque<M>,
-    /// How many were taken. Those that one has looked at are where they were as long as it is the same.
+    /// Number of messages taken. Positions of tested messages stay valid while it does not change.
     taken: u64,
 }
 
@@ -139,7 +140,7 @@ impl<M> Default for Inbox<M> {
     }
 }
 
-/// How far one has looked at an inbox.
+/// The progress of a search through an inbox.
 #[derive(Default)]
 pub(super) struct Looked {
     count: usize,
@@ -151,7 +152,7 @@ impl<M> Inbox<M> {
         self.messages.push_back(message);
     }
 
-    /// The earliest that fits. None is looked at twice as long as nobody else takes one.
+    /// Takes the earliest matching message. No message is tested twice unless another search took one in between.
     pub(super) fn take(&mut self, looked: &mut Looked, fits: &mut impl FnMut(&M) -> bool) -> Option<M> {
         if looked.taken != self.taken {
             *looked = Looked { count: 0, taken: self.taken };

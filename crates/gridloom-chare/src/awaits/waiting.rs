@@ -1,4 +1,4 @@
-//! The methods of chares that wait, as an element keeps them; and what goes along with a chare that moves or is saved.
+//! The waiting methods of an element's chares, and the state that moves with a chare or is saved.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,14 +16,14 @@ use crate::id::ArrayId;
 use crate::payload::Codec;
 use crate::waits::AnyWaiting;
 
-/// Of one chare: its methods that wait, and what has come for them.
+/// The waiting methods of one chare, and what has arrived for them.
 pub(super) struct Waiting<C: Chare> {
     pub(super) shared: Rc<Shared<C>>,
     methods: Vec<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 impl<C: Chare> Waiting<C> {
-    /// It begins when the chare is lent to it: nothing of it runs before.
+    /// Adds a method. None of it runs before the chare is lent to it.
     pub(super) fn spawn<F: Future<Output = ()> + 'static>(
         &mut self,
         method: impl FnOnce(AsyncContext<C>) -> F + 'static,
@@ -53,7 +53,7 @@ impl<C: Chare> AnyWaiting for Waiting<C> {
     }
 }
 
-/// What goes along with a chare when no method of it waits.
+/// The state that moves with a chare when none of its methods waits.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     messages: Vec<Vec<u8>>,
@@ -70,22 +70,23 @@ impl Core {
         self.waits.get(array, slot).expect("it is there")
     }
 
-    /// Something has come for methods of that chare: they go on. Then it does what they asked for, and what its entry method has.
+    /// Resumes the methods of a chare for which something has arrived. Then runs the actions that they and its entry
+    /// method requested.
     pub(crate) fn resume<C: Chare>(&mut self, array: ArrayId, slot: u32, chare: &mut Option<C>) {
         while self.waits.take_woken() {
             let waiting = self.waiting(array, slot);
             waiting.resume(chare);
             let actions = waiting.shared.take_actions();
-            // What woke it from here on is what these do.
+            // Wake-ups from here on come from these actions.
             self.waits.take_woken();
             actions.into_iter().for_each(|action| action(&mut Context::new(self, array, slot)));
         }
     }
 
-    /// Appends to the state of a chare what its methods will need: the bytes of that, and how many they are.
+    /// Appends the state that the methods will need to the state of a chare: its bytes, then their length.
     ///
     /// # Errors
-    /// If a message has no bytes.
+    /// Returns an error if a message cannot be serialized.
     pub(crate) fn pack_kept<C: Chare>(&mut self, array: ArrayId, slot: u32, out: &mut Vec<u8>) -> Result<(), String> {
         let state_bytes = out.len();
         if let Some(waiting) = self.waits.get::<Waiting<C>>(array, slot) {
@@ -99,18 +100,18 @@ impl Core {
                 shared.inbox.borrow().messages.iter().map(encoded).collect::<Result<Vec<Vec<u8>>, String>>()?;
             let kept =
                 Kept { messages, replies: shared.replies.borrow().packed(), pipes: shared.pipes.borrow().packed() };
-            *out =
-                postcard::to_extend(&kept, std::mem::take(out)).expect("postcard into a vector fails for no such type");
+            *out = postcard::to_extend(&kept, std::mem::take(out))
+                .expect("serializing this type into a vector cannot fail");
         }
         let kept_bytes = u32::try_from(out.len() - state_bytes).map_err(|_| "it keeps more than 4 GiB of messages")?;
         out.extend_from_slice(&kept_bytes.to_le_bytes());
         Ok(())
     }
 
-    /// A chare has come with that.
+    /// Restores the state of a chare that has arrived.
     ///
     /// # Errors
-    /// If it is not what [`Core::pack_kept`] gave.
+    /// Returns an error if it was not written by [`Core::pack_kept`].
     pub(crate) fn unpack_kept<C: Chare>(&mut self, array: ArrayId, slot: u32, kept: &[u8]) -> Result<(), String> {
         if kept.is_empty() {
             return Ok(());

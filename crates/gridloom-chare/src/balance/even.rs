@@ -1,20 +1,20 @@
-//! Evens out weights among bins with few moves: from the fullest bin to the emptiest, as long as that helps.
+//! Evens out weights among bins with few moves: items move from the fullest bin to the emptiest, as long as that helps.
 
 use std::collections::BTreeSet;
 
-/// What holds items: an element, or a group of elements.
+/// A bin that holds items: an element, or a group of elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bin {
-    /// Of what cannot move.
+    /// Weight that cannot move.
     pub(super) fixed: u64,
-    /// How much it holds beside another: the speed of an element, or of all of a group.
+    /// Relative capacity: the speed of an element, or the total speed of a group.
     pub(super) size: u64,
 }
 
-/// A bin this much fuller than the mean is full enough to be left alone, 1/32.
+/// Tolerance as a fraction, 1/32: a bin at most this much fuller than the mean is left alone.
 const TOLERANCE: u64 = 32;
 
-/// Moves items, each of which has a bin and a weight, to other bins.
+/// Moves items, given as pairs of bin and weight, to other bins.
 pub(super) fn even(bins: &[Bin], items: &mut [(usize, u64)]) {
     let mut weights: Vec<u64> = bins.iter().map(|bin| bin.fixed).collect();
     let mut held: Vec<BTreeSet<(u64, usize)>> = vec![BTreeSet::new(); bins.len()];
@@ -32,7 +32,7 @@ pub(super) fn even(bins: &[Bin], items: &mut [(usize, u64)]) {
     while let Some((was, from)) = full.pop_last().filter(|(fullness, _)| *fullness > enough) {
         let Some((_, to)) = order.first().copied().filter(|(_, to)| *to != from) else { break };
         let after = |item: &(u64, usize)| fullness(to, weights[to] + item.0);
-        // The heaviest item that does not make the other bin too full, else the lightest if it is fuller here than there.
+        // Take the heaviest item that does not overfill the other bin; otherwise the lightest, if it is fuller here than there.
         let room = (enough * bins[to].size).saturating_sub(weights[to]);
         let fits = held[from].range(..=(room, usize::MAX)).next_back().copied();
         let least = || held[from].first().copied().filter(|item| after(item) < was);

@@ -1,20 +1,21 @@
-//! No chare leaves its site. Inside each, the chares that send to other sites are spread evenly: each element then has other chares that
-//! compute while those wait for far messages. Then the others even out the load.
+//! No chare leaves its site. Within each site, the chares that send to other sites are spread evenly, so that each
+//! element has other chares that compute while those wait for remote messages. Then the other chares even out the
+//! load.
 //!
-//! **Known to be wrong** where an element with many far messages has so much to do that its other chares cannot make up for it.
+//! **Known to be wrong** if an element with many remote messages has so much work that its other chares cannot compensate.
 
 use super::even::{Bin, even};
 use super::{Balancer, Loads, Pe};
 
 pub(super) const ENTRY: Balancer = Balancer {
     name: "grid-aware",
-    about: "as refine inside each site, never between sites; chares that send to other sites are spread evenly",
+    about: "like refine within each site, never between sites; spreads the chares that send to other sites evenly",
     source: "G. A. Koenig, L. V. Kalé, IPDPS 2007",
     places,
     cost_ns,
 };
 
-/// All far messages together count as this part of the work, 1/4, where two placements are compared.
+/// Weight of all remote messages together when two placements are compared: 1/4 of the work.
 const FAR_SHARE: u64 = 4;
 
 fn places(loads: &Loads) -> Vec<Pe> {
@@ -48,7 +49,7 @@ fn places(loads: &Loads) -> Vec<Pe> {
     places
 }
 
-/// The time of the element with most to do, where far messages count as work.
+/// Returns the time of the element with the most work, counting remote messages as work.
 fn cost_ns(loads: &Loads, places: &[Pe]) -> u64 {
     let far: u64 = loads.chares.iter().map(|load| load.far).sum();
     let work: u64 = loads.chares.iter().map(|load| load.busy_ns).sum();

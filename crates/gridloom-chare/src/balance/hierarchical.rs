@@ -1,12 +1,12 @@
-//! First groups of elements are evened out among one another, then the elements inside each group. So few chares leave their group.
-//! The groups are the sites; elements of one site alone make groups of about the square root of their number.
+//! Evens out groups of elements first, then the elements within each group, so that few chares leave their group. The
+//! groups are the sites. If there is only one site, its elements form groups of about the square root of their number.
 
 use super::even::{Bin, even};
 use super::{Balancer, Loads, Pe, longest_ns};
 
 pub(super) const ENTRY: Balancer = Balancer {
     name: "hierarchical",
-    about: "as refine, but among sites (or groups of elements) first and then inside each; few chares leave theirs",
+    about: "like refine, first among sites (or groups of elements), then within each; few chares leave their group",
     source: "G. Zheng, A. Bhatelé, E. Meneses, L. V. Kalé, IJHPCA 25, 2011",
     places,
     cost_ns: longest_ns,
@@ -32,7 +32,7 @@ fn places(loads: &Loads) -> Vec<Pe> {
     for (number, members) in groups.iter().enumerate() {
         let bins = bins_of(members);
         let chares: Vec<usize> = (0..places.len()).filter(|chare| by_group[*chare].0 == number).collect();
-        // One that comes from another group begins at the group's first element.
+        // A chare from another group starts at the group's first element.
         let member = |at: &Pe| members.iter().position(|member| member == at).unwrap_or(0);
         let mut items: Vec<(usize, u64)> =
             chares.iter().map(|chare| (member(&places[*chare]), loads.work(&loads.chares[*chare]))).collect();

@@ -1,7 +1,7 @@
-//! Load balancers: on which element each chare had better be, from what was measured. One file each, and a line in [`BALANCERS`].
+//! Load balancers: they compute the best element for each chare from measurements. Each has a file and a line in [`BALANCERS`].
 //!
-//! A balancer is a pure function, and the same loads give the same places. Whether moving pays is decided by its caller, with the
-//! balancer's own measure of how well the chares are placed.
+//! A balancer is a pure function: equal loads give equal placements. Its caller decides whether moving pays off, using
+//! the balancer's own cost measure.
 
 mod even;
 mod greedy;
@@ -17,53 +17,53 @@ use even::Bin;
 use super::id::{ArrayId, Pe};
 use super::placement::Elements;
 
-/// What a chare that can move did in the time that was measured.
+/// The measured load of a chare that can move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
     pub array: ArrayId,
-    /// Of the chare in its array.
+    /// Number of the chare in its array.
     pub number: u32,
-    /// Where it is.
+    /// Its current element.
     pub at: Pe,
-    /// The time in its entry methods.
+    /// Time spent in its entry methods.
     pub busy_ns: u64,
-    /// Messages that it sent to other sites.
+    /// Number of messages that it sent to other sites.
     pub far: u64,
 }
 
-/// What was measured on all elements.
+/// The measurements of all elements.
 #[derive(Clone, Debug)]
 pub struct Loads {
     pub elements: Arc<Elements>,
-    /// Of each element, at least 1: [`SPEED_ONE`] for one of the mean speed.
+    /// Speed of each element, at least 1; [`SPEED_ONE`] is the mean speed.
     pub speeds: Vec<u64>,
-    /// By element: the time in entry methods of chares that cannot move.
+    /// Time by element spent in entry methods of chares that cannot move.
     pub fixed_ns: Vec<u64>,
     pub chares: Vec<Load>,
 }
 
 impl Loads {
-    /// Where the chares are.
+    /// Returns the current element of each chare.
     pub fn places(&self) -> Vec<Pe> {
         self.chares.iter().map(|load| load.at).collect()
     }
 
-    /// What the chare did, in nanoseconds of an element of speed 1: the time where it was, times the speed there.
+    /// Returns the work of a chare, in nanoseconds of an element of speed 1: its time times the speed of its element.
     fn work(&self, load: &Load) -> u64 {
         load.busy_ns * self.speeds[load.at.0 as usize]
     }
 
-    /// The same of the chares of an element that cannot move.
+    /// Returns the work of an element's chares that cannot move.
     fn fixed_work(&self, element: Pe) -> u64 {
         self.fixed_ns[element.0 as usize] * self.speeds[element.0 as usize]
     }
 
-    /// An element that holds chares, by their work.
+    /// Returns the bin of an element.
     fn bin(&self, element: Pe) -> Bin {
         Bin { fixed: self.fixed_work(element), size: self.speeds[element.0 as usize] }
     }
 
-    /// By element, if the chares were there.
+    /// Returns the busy time of each element if the chares were placed at `places`.
     fn busy_ns(&self, places: &[Pe]) -> Vec<u64> {
         let mut work: Vec<u64> = self.elements.all().map(|element| self.fixed_work(element)).collect();
         for (load, place) in self.chares.iter().zip(places) {
@@ -73,27 +73,27 @@ impl Loads {
     }
 }
 
-/// The speed of an element that is as fast as the mean. Times multiplied by it fit 64 bits on all elements there can be.
+/// The mean element speed. Times multiplied by a speed fit 64 bits for all elements there can be.
 pub const SPEED_ONE: u64 = 1024;
 
-/// A balancer that is known by name.
+/// A load balancer with its name and description.
 #[derive(Clone, Copy, Debug)]
 pub struct Balancer {
     pub name: &'static str,
     pub about: &'static str,
     pub source: &'static str,
-    /// On which element each chare had better be, in the order of [`Loads::chares`].
+    /// Returns the best element for each chare, in the order of [`Loads::chares`].
     pub places: fn(&Loads) -> Vec<Pe>,
-    /// What the time would be if the chares were there, nanoseconds.
+    /// Returns the time that a placement would take, nanoseconds.
     pub cost_ns: fn(&Loads, &[Pe]) -> u64,
 }
 
-/// All of them.
+/// All load balancers.
 pub const BALANCERS: &[Balancer] = &[none::ENTRY, greedy::ENTRY, refine::ENTRY, hierarchical::ENTRY, grid_aware::ENTRY];
 
 impl Balancer {
     /// # Errors
-    /// If there is none of that name; the text lists those that there are.
+    /// Returns an error that lists the known names if the name is unknown.
     pub fn named(name: &str) -> Result<&'static Balancer, String> {
         BALANCERS.iter().find(|balancer| balancer.name == name).ok_or_else(|| {
             let names: Vec<&str> = BALANCERS.iter().map(|balancer| balancer.name).collect();
@@ -102,7 +102,7 @@ impl Balancer {
     }
 }
 
-/// The time of the element with most to do.
+/// Returns the time of the element with the most work.
 fn longest_ns(loads: &Loads, places: &[Pe]) -> u64 {
     loads.busy_ns(places).into_iter().max().unwrap_or(0)
 }
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// 64 chares on 8 elements of two sites; the first quarter has three times as much to do.
+    /// 64 chares on 8 elements of two sites; the first quarter has three times as much work.
     fn skewed() -> Loads {
         let elements = Arc::new(Elements::new(vec![0, 0, 0, 0, 1, 1, 1, 1]));
         let chare = |number: u32| Load {
@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn slow_elements_get_less_to_do() {
-        // In each site two elements are twice as fast as the others, and have as many chares. So these take half as long there.
+        // In each site, two elements are twice as fast as the others and have as many chares, so these chares take
+        // half the time there.
         let mut loads = skewed();
         loads.speeds = [1, 2, 1, 2, 1, 2, 1, 2].map(|speed| speed * SPEED_ONE * 2 / 3).to_vec();
         loads

@@ -5,7 +5,7 @@ use super::{Balancer, Loads, longest_ns};
 pub(super) const ENTRY: Balancer = Balancer {
     name: "none",
     about: "leaves all chares where they are",
-    source: "to compare with",
+    source: "baseline for comparisons",
     places: Loads::places,
     cost_ns: longest_ns,
 };

@@ -1,11 +1,11 @@
-//! Chares go from elements with more than the mean to those with less, as few as needed.
+//! Moves as few chares as needed from elements with more work than the mean to those with less.
 
 use super::even::{Bin, even};
 use super::{Balancer, Loads, Pe, longest_ns};
 
 pub(super) const ENTRY: Balancer = Balancer {
     name: "refine",
-    about: "chares go from elements with more than the mean to those with least; moves few chares",
+    about: "moves chares from elements with more work than the mean to those with the least; moves few chares",
     source: "RefineLB of Charm++",
     places,
     cost_ns: longest_ns,

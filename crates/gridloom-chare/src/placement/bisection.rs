@@ -1,8 +1,8 @@
-//! Divides a graph into two sides of given sizes, with few bytes between them.
+//! Divides a graph into two sides of given sizes with few bytes between them.
 //!
-//! Vertices have kinds, and a side has so many of each kind. So what is rare can be spread evenly. Sides are made in three ways: in the
-//! order of the vertices, and grown from two vertices at the rim. Each is then refined, and the best is taken. The same graph
-//! gives the same sides.
+//! Vertices have kinds, and each side gets a given number of each kind, so that a rare kind can be spread evenly.
+//! Three initial divisions are tried: one in vertex order, and one grown from each of two vertices at the rim. Each is
+//! refined, and the best is used. The result depends on the graph only.
 //!
 //! Sources: growing, G. Karypis, V. Kumar, SIAM J. Sci. Comput. 20(1), 1998, section 3.2; refinement, C. M. Fiduccia,
 //! R. M. Mattheyses, DAC 1982.
@@ -12,31 +12,31 @@ use std::collections::BinaryHeap;
 
 use super::graph::Graph;
 
-/// How many kinds of vertices there are.
+/// Number of vertex kinds.
 pub(super) const KINDS: usize = 2;
 
-/// A vertex of each kind counts apart.
+/// Number of vertices of each kind.
 pub(super) type Counts = [usize; KINDS];
 
-/// Passes of a refinement; most graphs need fewer than five.
+/// Maximum number of passes of a refinement; most graphs need fewer than five.
 const PASSES_MAX: usize = 10;
-/// A pass ends after so many moves that did not lead to fewer bytes.
+/// Number of moves without an improvement after which a pass ends.
 const MOVES_WITHOUT_GAIN_MAX: usize = 1000;
 
 /// A graph to divide.
 pub(super) struct Bisection<'a> {
     pub(super) graph: &'a Graph,
-    /// Of each vertex, below [`KINDS`].
+    /// The kind of each vertex, below [`KINDS`].
     pub(super) kinds: &'a [usize],
-    /// How many of each kind the first side gets, of those that there are.
+    /// Number of vertices of each kind for the first side.
     pub(super) wanted: Counts,
 }
 
-/// Vertices by what moving them gains, of which those with an outdated gain are passed over.
+/// Vertices ordered by the gain of moving them. Entries with an outdated gain are skipped.
 type Queue = BinaryHeap<(i128, Reverse<u32>)>;
 
 impl Bisection<'_> {
-    /// Whether each vertex is of the first side.
+    /// Returns for each vertex whether it belongs to the first side.
     pub(super) fn sides(&self) -> Vec<bool> {
         if self.graph.vertices() == 0 {
             return Vec::new();
@@ -50,7 +50,7 @@ impl Bisection<'_> {
         refined.min_by_key(|sides| self.cut(sides)).expect("there are three")
     }
 
-    /// Bytes between the sides, each edge twice.
+    /// Returns the bytes between the sides, counting each edge twice.
     fn cut(&self, sides: &[bool]) -> u128 {
         let of_vertex = |vertex: u32| {
             let far = self.graph.edges(vertex).iter().filter(|(to, _)| sides[*to as usize] != sides[vertex as usize]);
@@ -69,7 +69,7 @@ impl Bisection<'_> {
         self.kinds.iter().map(takes).collect()
     }
 
-    /// The first side begins with a vertex and takes, again and again, the one that leaves the fewest bytes between the sides.
+    /// Grows the first side from one vertex, repeatedly adding the vertex that leaves the fewest bytes between the sides.
     fn grown(&self, from: u32) -> Vec<bool> {
         let mut sides = vec![false; self.kinds.len()];
         let mut gains: Vec<i128> = (0..self.graph.vertices()).map(|vertex| self.gain(&sides, vertex)).collect();
@@ -80,7 +80,7 @@ impl Bisection<'_> {
             let next = match queue.pop() {
                 Some((gain, Reverse(vertex))) if gain == gains[vertex as usize] => vertex,
                 Some(_) => continue,
-                // All that is joined to it is there.
+                // All vertices connected to it are already in.
                 None => others.next().expect("there are as many vertices as are wanted"),
             };
             let kind = self.kinds[next as usize];
@@ -99,7 +99,7 @@ impl Bisection<'_> {
         sides
     }
 
-    /// By how many bytes fewer go between the sides if the vertex moves.
+    /// Returns the reduction of bytes between the sides if the vertex moves.
     fn gain(&self, sides: &[bool], vertex: u32) -> i128 {
         let of_edge = |(to, bytes): &(u32, u64)| match sides[*to as usize] == sides[vertex as usize] {
             true => -i128::from(*bytes),
@@ -108,8 +108,8 @@ impl Bisection<'_> {
         self.graph.edges(vertex).iter().map(of_edge).sum()
     }
 
-    /// Moves each vertex at most once, the one that gains most first, and goes back to the best sides on the way. Whether these are
-    /// better than before. One vertex of each kind may be too many or too few on the way.
+    /// Moves each vertex at most once, best gain first, and returns to the best division seen. Returns true if it is
+    /// better than the initial one. In between, the count of each kind may be off by one.
     fn pass(&self, sides: &mut [bool]) -> bool {
         let mut gains: Vec<i128> = (0..self.graph.vertices()).map(|vertex| self.gain(sides, vertex)).collect();
         let mut is_moved = vec![false; sides.len()];

@@ -1,17 +1,19 @@
-//! Places chares by what they send one another: few bytes between sites, then few between elements.
+//! Places chares by their communication: minimizes bytes between sites, then between elements.
 //!
-//! The chares are divided among the sites, as many for each as it has elements. Inside a site they are divided among its elements, and
-//! those that talk to other sites evenly: each element then has others that compute while those wait for far messages. Both
-//! halve the elements again and again. Every chare counts as the same work, and all ways between sites as alike.
+//! The chares are divided among the sites in proportion to their elements. Within a site they are divided among its
+//! elements, with those that communicate with other sites spread evenly, so that each element has other chares that
+//! compute while those wait for remote messages. Both divisions halve the set of elements recursively. Every chare
+//! counts as the same work, and all connections between sites as equal.
 //!
-//! **Known to be wrong** where chares have unlike work, for which load balancers are, and for three and more sites of which some are near.
+//! **Known to be wrong** if chares have unequal work, which load balancers handle, and for three or more sites of
+//! which some are close to each other.
 
 use super::super::id::Pe;
 use super::Elements;
 use super::bisection::{Bisection, Counts, KINDS};
 use super::graph::Graph;
 
-/// The element of each chare, and whether the chare has edges to other sites.
+/// Returns the element of each chare, and whether the chare has edges to other sites.
 pub(super) fn places(graph: &Graph, elements: &Elements) -> (Vec<Pe>, Vec<bool>) {
     let mut by_site: Vec<Pe> = elements.all().collect();
     by_site.sort_by_key(|element| (elements.site(*element), *element));
@@ -41,21 +43,21 @@ pub(super) fn places(graph: &Graph, elements: &Elements) -> (Vec<Pe>, Vec<bool>)
     (places, division.kinds.iter().map(|kind| *kind == AT_BORDER).collect())
 }
 
-/// Kinds of chares: with edges to other sites, and without.
+/// Chare kinds: those with edges to other sites, and those without.
 const INNER: usize = 0;
 const AT_BORDER: usize = 1;
 
-/// Divides chares into parts.
+/// A recursive division of chares into parts.
 struct Division<'a> {
     graph: &'a Graph,
     kinds: Vec<usize>,
-    /// Scratch of [`Graph::part`].
+    /// Scratch space for [`Graph::part`].
     numbers: Vec<u32>,
 }
 
 impl Division<'_> {
-    /// Calls `tell` with the chares of each part, in order. They are as many as the sizes say, in proportion, to within one; and so
-    /// are those of each kind.
+    /// Calls `tell` with the chares of each part, in order. The parts are proportional to the sizes, to within one
+    /// chare, both in total and for each kind.
     fn divide(&mut self, chares: Vec<u32>, sizes: &[usize], tell: &mut impl FnMut(Vec<u32>)) {
         if sizes.len() == 1 {
             return tell(chares);
@@ -96,7 +98,7 @@ mod tests {
         places
     }
 
-    /// The edges of a mesh; `index` numbers its chares.
+    /// Returns the edges of a mesh; `index` numbers its chares.
     fn mesh(rows: i32, columns: i32, bytes: u64, index: impl Fn(i32, i32) -> Index) -> Edges {
         let mut edges = Vec::new();
         for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
@@ -107,7 +109,7 @@ mod tests {
         edges
     }
 
-    /// Bytes between chares with elements that differ by `key`.
+    /// Returns the bytes between chares whose elements have different keys.
     fn cut<K: PartialEq>(edges: &Edges, shape: &Shape, key: impl Fn(u32) -> K) -> u64 {
         let number = |index: &Index| shape.number(index).unwrap();
         edges.iter().filter(|(one, other, _)| key(number(one)) != key(number(other))).map(|(.., bytes)| bytes).sum()
@@ -148,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_heavy_edge_stays_inside_a_site() {
-        // A ring of eight, where two of three edges are light: the two sites are cut at light ones.
+        // A ring of eight with two light edges: the sites are separated at these.
         let edges: Edges =
             (0..8).map(|at| (at.into(), ((at + 1) % 8).into(), if at % 4 == 3 { 1 } else { 1000 })).collect();
         let shape = Shape::from(8);
@@ -181,7 +183,8 @@ mod tests {
                 let blocks = placed(&Placement::Blocks, &shape, &[0, 1]);
                 let [own, of_blocks] =
                     [&places, &blocks].map(|places| cut(&edges, &shape, |number| places[number as usize]));
-                // With one site each is at no border, with two each site is one element: both are divided as blocks can be.
+                // Either both elements are in one site and no chare is at a border, or each site has one element. So
+                // the chares can be divided as blocks are.
                 assert!(own <= of_blocks, "seed {seed}: {own}, blocks {of_blocks}");
             }
         }

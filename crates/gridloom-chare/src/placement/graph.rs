@@ -1,28 +1,28 @@
-//! What chares send one another, as a graph without directions.
+//! The communication between chares as an undirected graph.
 
 use super::super::id::Index;
 use super::super::shape::Shape;
 
-/// For each vertex, the others that it has edges to, and the bytes.
+/// For each vertex, its neighbours and the bytes exchanged with them.
 #[derive(Debug)]
 pub(super) struct Graph {
-    /// Where the edges of each vertex begin; one more at the end.
+    /// Start of each vertex's edges; one more entry at the end.
     first: Vec<usize>,
     edges: Vec<(u32, u64)>,
 }
 
 impl Graph {
-    /// Of the chares of an array, by their numbers.
+    /// Creates the graph of an array's chares, by their numbers.
     ///
     /// # Errors
-    /// The first index that the array does not have.
+    /// Returns the first index that the array does not have.
     pub(super) fn of_chares(edges: &[(Index, Index, u64)], shape: &Shape) -> Result<Graph, Index> {
         let number = |index: &Index| shape.number(index).ok_or(*index);
         let edges = edges.iter().map(|(one, other, bytes)| Ok((number(one)?, number(other)?, *bytes)));
         Ok(Graph::new(shape.len(), &edges.collect::<Result<Vec<_>, Index>>()?))
     }
 
-    /// Of so many vertices. An edge from a vertex to itself does not count.
+    /// Creates a graph with `vertices` vertices. Edges from a vertex to itself are ignored.
     fn new(vertices: usize, edges: &[(u32, u32, u64)]) -> Graph {
         let both = |(one, other, bytes): &(u32, u32, u64)| [(*one, *other, *bytes), (*other, *one, *bytes)];
         let mut all: Vec<(u32, u32, u64)> = edges.iter().filter(|edge| edge.0 != edge.1).flat_map(both).collect();
@@ -33,8 +33,8 @@ impl Graph {
         Graph { first, edges: all.into_iter().map(|(_, to, bytes)| (to, bytes)).collect() }
     }
 
-    /// The part with these vertices, which are numbered anew in this order. `numbers` holds `u32::MAX` for each vertex, before and
-    /// after.
+    /// Returns the subgraph of these vertices, renumbered in this order. `numbers` must hold `u32::MAX` for each
+    /// vertex, and does so again afterwards.
     pub(super) fn part(&self, vertices: &[u32], numbers: &mut [u32]) -> Graph {
         (0..).zip(vertices).for_each(|(number, vertex)| numbers[*vertex as usize] = number);
         let (mut first, mut edges) = (vec![0], Vec::new());
@@ -51,12 +51,12 @@ impl Graph {
         self.first.len() as u32 - 1
     }
 
-    /// The vertices to which this one has edges, and the bytes.
+    /// Returns the neighbours of a vertex and the bytes exchanged with them.
     pub(super) fn edges(&self, vertex: u32) -> &[(u32, u64)] {
         &self.edges[self.first[vertex as usize]..self.first[vertex as usize + 1]]
     }
 
-    /// The last vertex that a search in breadth reaches from this one.
+    /// Returns the last vertex that a breadth-first search reaches from `from`.
     pub(super) fn farthest(&self, from: u32) -> u32 {
         let mut is_seen = vec![false; self.vertices() as usize];
         is_seen[from as usize] = true;

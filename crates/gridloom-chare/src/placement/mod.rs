@@ -1,4 +1,4 @@
-//! On which element each chare of an array begins. Every element computes the places of all chares, and all get the same.
+//! Initial placement of an array's chares. Every element computes the locations of all chares, with the same result.
 
 mod bisection;
 mod communication;
@@ -12,7 +12,7 @@ use graph::Graph;
 use super::id::{Index, Pe};
 use super::shape::Shape;
 
-/// The processing elements of a program, and the site of each.
+/// The processing elements of a program, with the site of each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Elements {
     sites: Vec<u32>,
@@ -20,16 +20,16 @@ pub struct Elements {
 
 impl Elements {
     /// # Panics
-    /// If there is none.
+    /// If `sites` is empty.
     pub fn new(sites: Vec<u32>) -> Elements {
         assert!(!sites.is_empty(), "a program has at least one processing element");
         Elements { sites }
     }
 
-    /// So many of one site.
+    /// Creates `count` elements of one site.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `count` is 0.
     pub fn alike(count: u32) -> Elements {
         Elements::new(vec![0; count as usize])
     }
@@ -49,55 +49,56 @@ impl Elements {
     }
 }
 
-/// A user's own placement.
+/// A custom placement function.
 type Place = Arc<dyn Fn(Index, &Elements) -> Pe + Send + Sync>;
 
-/// Where chares begin.
+/// The initial placement of an array's chares.
 #[derive(Clone)]
 pub enum Placement {
-    /// Runs of consecutive numbers: neighbours share elements.
+    /// Contiguous blocks of numbers: neighbours share elements.
     Blocks,
     /// Consecutive numbers on consecutive elements.
     RoundRobin,
-    /// Runs of consecutive numbers to the sites, as many as each has elements; round-robin inside a site. So the chares at the
-    /// edge of a site, with far neighbours, are spread over its elements.
+    /// Contiguous blocks of numbers to the sites, in proportion to their elements; round-robin within a site. So the
+    /// chares at the edge of a site, which have remote neighbours, are spread over its elements.
     BySite,
-    /// By what the chares send one another: pairs, and the bytes that one sends to the other or gets from it.
+    /// By communication: pairs of chares, and the bytes exchanged between them.
     ByCommunication(Arc<[(Index, Index, u64)]>),
-    /// By a function of the program, which gives the same on every element.
+    /// By a function of the program, which must return the same on every element.
     Custom(Place),
 }
 
-/// Why chares cannot be placed.
+/// The reason why chares cannot be placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Misplaced {
-    /// A custom placement gives an element that there is not.
+    /// A custom placement returned an element that does not exist.
     Element(Index, Pe),
-    /// Communication is stated of a chare that there is not.
+    /// The stated communication names a chare that does not exist.
     Chare(Index),
 }
 
 impl Placement {
-    /// By a function of the program, which must give the same on every element.
+    /// Places chares by a function of the program, which must return the same on every element.
     pub fn custom(place: impl Fn(Index, &Elements) -> Pe + Send + Sync + 'static) -> Placement {
         Placement::Custom(Arc::new(place))
     }
 
-    /// By what the chares send one another. Each edge has two chares, in either order, and the bytes that go between them in a step, or
-    /// in as long as you like. Few bytes go between sites, then few between elements; inside a site the chares that send to other sites
-    /// are spread evenly. Every element has as many chares as any other, to within one.
+    /// Places chares by their communication. Each edge has two chares, in either order, and the bytes exchanged
+    /// between them in a step or any other fixed period. Few bytes cross sites, then few cross elements; within a
+    /// site, the chares that send to other sites are spread evenly. Every element gets the same number of chares, to
+    /// within one.
     ///
-    /// For a mesh of a million chares and 64 elements it takes about 2 s on each. Every element must state the same edges.
+    /// For a mesh of a million chares and 64 elements it takes about 2 s on each element. Every element must state the same edges.
     pub fn by_communication(edges: impl IntoIterator<Item = (impl Into<Index>, impl Into<Index>, u64)>) -> Placement {
         let edge = |(one, other, bytes): (_, _, u64)| (Into::into(one), Into::into(other), bytes);
         Placement::ByCommunication(edges.into_iter().map(edge).collect())
     }
 
-    /// Calls `tell` with the element of each chare of that shape, by number. Whether each exchanges messages with other sites, if this
-    /// placement knows; else nothing.
+    /// Calls `tell` with the element of each chare of a shape, by number. Returns for each chare whether it exchanges
+    /// messages with other sites if this placement knows, otherwise an empty list.
     ///
     /// # Errors
-    /// A chare or an element that there is not.
+    /// If a chare or an element does not exist.
     pub(crate) fn each(
         &self,
         shape: &Shape,
@@ -144,7 +145,7 @@ impl Placement {
     }
 }
 
-/// The numbers of one of so many equal shares.
+/// Returns the numbers of one of `parts` equal shares.
 fn share(count: u32, part: u32, parts: u32) -> std::ops::Range<u32> {
     let begin = |part: u32| (u64::from(count) * u64::from(part) / u64::from(parts)) as u32;
     begin(part)..begin(part + 1)

@@ -1,4 +1,4 @@
-//! Chares that wait for messages, replies, reductions and channels.
+//! Tests of chares that wait for messages, replies, reductions and channels.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -23,7 +23,7 @@ enum Edge {
     Right { step: u32, value: f64 },
 }
 
-/// Sends its value both ways and takes the mean, for some steps.
+/// Sends its value to both neighbours and takes the mean, for some steps.
 struct Cell {
     value: f64,
     oracle: Proxy<Oracle>,
@@ -37,7 +37,7 @@ struct Ask {
     to: ReplyTo,
 }
 
-/// An ordinary chare: answers at once.
+/// An ordinary chare that answers immediately.
 struct Oracle;
 
 impl Chare for Oracle {
@@ -64,13 +64,13 @@ impl Cell {
     async fn run(cx: AsyncContext<Cell>) {
         let (oracle, steps) = cx.with(|cell| (cell.oracle, cell.steps));
         let (left, right) = (neighbour(&cx, -1), neighbour(&cx, 1));
-        // The right one is its first channel to this, the left one its second where both are the same.
+        // The right neighbour's first channel to this cell. If left and right are the same chare, the left one's is its second.
         let channel = (cx.channel(cx.array().at(right)), cx.channel(cx.array().at(left)));
         for step in 0..steps {
             let value = cx.with(|cell| cell.value);
             cx.send(cx.array().at(left), Edge::Right { step, value });
             cx.send_with(Priority(step as i32 % 3), cx.array().at(right), Edge::Left { step, value });
-            // In the other order as they are sent.
+            // Awaited in the opposite order of sending.
             let is_left = move |edge: &Edge| matches!(edge, Edge::Left { step: of, .. } if *of == step);
             let is_right = move |edge: &Edge| matches!(edge, Edge::Right { step: of, .. } if *of == step);
             let (Edge::Left { value: from_left, .. }, Edge::Right { value: from_right, .. }) =
@@ -90,7 +90,7 @@ impl Cell {
         }
         let answers = [first.await, second.await].map(|value| value.integer().unwrap());
         assert_eq!(answers, [12, 15]);
-        // Nobody waits for the first one.
+        // Nothing waits for the first result.
         drop(cx.all_reduce(Contribution::sum(1.0)));
         let count = cx.all_reduce(Contribution::sum(1.0)).await;
         assert_eq!(count.float(), Some(f64::from(CELLS)));
@@ -102,7 +102,7 @@ impl Cell {
     }
 }
 
-/// Both, whichever comes first.
+/// Awaits both futures, in whichever order they complete.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut of_a, mut of_b) = (None, None);
@@ -132,7 +132,7 @@ fn make(element: &mut Element) {
     element.spawn(cells, Cell::run);
 }
 
-/// The same, in a loop.
+/// Computes the same result in a loop.
 fn expected() -> f64 {
     let mut values: Vec<f64> = (0..CELLS).map(f64::from).collect();
     for _ in 0..STEPS {
@@ -170,17 +170,17 @@ struct Number {
     number: i64,
 }
 
-/// Waits for a message that never comes, for a channel, or gives a reply twice.
+/// Waits for a message that never arrives, waits for a channel, or answers a reply twice.
 #[derive(Clone, Copy)]
 enum Wrong {
     ForMessage,
     ForChannel,
     Twice,
     ForOther,
-    /// It does not wait, and keeps a message.
+    /// Keeps a message without waiting for it.
     Keeps,
     Nests,
-    /// Its closure looks at more than the message.
+    /// Its closure accesses more than the message.
     Peeks,
 }
 
@@ -225,16 +225,13 @@ fn wrongs(element: &mut Element, count: usize, of: Wrong) {
 fn what_can_never_end_says_what_waits_for_what() {
     let told = |count, of| alone(|element| wrongs(element, count, of)).unwrap_err().to_string();
     let message = told(1, Wrong::ForMessage);
-    assert!(
-        message.ends_with("wrongs(0) waits for a message, and 1 that it does not wait for have come."),
-        "{message}"
-    );
+    assert!(message.ends_with("wrongs(0) waits for a message (1 kept, none matches)."), "{message}");
     let channel = told(10, Wrong::ForChannel);
     assert!(channel.contains("wrongs(7) waits for the channel to (1); and 2 more."), "{channel}");
     let other = told(1, Wrong::ForOther);
-    assert!(other.ends_with("wrongs(0) waits for what its context does not bring."), "{other}");
+    assert!(other.ends_with("wrongs(0) waits for something that its context does not provide."), "{other}");
     let keeps = told(1, Wrong::Keeps);
-    assert!(keeps.ends_with("wrongs(0) waits for a method that receives what it keeps (1 messages)."), "{keeps}");
+    assert!(keeps.ends_with("wrongs(0) waits for a method that receives its kept messages (1)."), "{keeps}");
 }
 
 #[test]
@@ -244,18 +241,19 @@ fn a_second_value_for_a_reply_is_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "a closure of AsyncContext::with calls no other one")]
+#[should_panic(expected = "a closure of AsyncContext::with must not call AsyncContext::with")]
 fn the_chare_is_lent_to_one_closure_at_a_time() {
     let _ = alone(|element| wrongs(element, 1, Wrong::Nests));
 }
 
 #[test]
-#[should_panic(expected = "a closure of receive_if looks at the message alone: take before what it needs of the chare")]
+#[should_panic(expected = "a closure of receive_if may use only the message: copy what it needs from the chare \
+beforehand")]
 fn whether_a_message_fits_depends_on_the_message() {
     let _ = alone(|element| wrongs(element, 1, Wrong::Peeks));
 }
 
-/// Its methods do something before their futures begin.
+/// Its methods act before their futures are first polled.
 struct Sync(i64);
 
 impl Chare for Sync {
@@ -351,7 +349,7 @@ enum Order {
     Number { number: i64 },
 }
 
-/// Has a method that waits for a number, and is to move or to be saved meanwhile.
+/// Has a method that waits for a number while the chare must move or be saved.
 struct Held;
 
 impl Migrate for Held {
@@ -382,7 +380,7 @@ fn held(elements: u32, orders: &[Order]) -> Element {
     element
 }
 
-/// Until nothing waits.
+/// Runs the element until no message waits.
 fn run(element: &mut Element) -> Result<(), ChareError> {
     while element.step()? != Step::Idle {}
     Ok(())
@@ -391,9 +389,9 @@ fn run(element: &mut Element) -> Result<(), ChareError> {
 #[test]
 fn a_chare_that_waits_does_not_move() {
     let told = run(&mut held(2, &[Order::Wait, Order::Move { to: 1 }])).unwrap_err().to_string();
-    let why = "a method of it waits for a message; let such methods end before";
+    let why = "one of its methods waits for a message; end such methods first";
     assert_eq!(told, format!("chare (0) of array held cannot move: {why}"));
-    // A kept message ends the method first.
+    // A kept message lets the method finish first.
     let mut element = held(2, &[Order::Number { number: 3 }, Order::Wait, Order::Move { to: 1 }]);
     run(&mut element).unwrap();
     assert_eq!(element.take_letter().map(|(to, _)| to), Some(Pe(1)));
@@ -404,7 +402,7 @@ fn a_chare_that_waits_cannot_be_saved() {
     let mut element = held(1, &[Order::Wait, Order::Save]);
     run(&mut element).unwrap();
     let told = element.take_saved().unwrap_err().to_string();
-    let why = "a method of it waits for a message; let such methods end before";
+    let why = "one of its methods waits for a message; end such methods first";
     assert_eq!(told, format!("chare (0) of array held cannot be saved: {why}"));
     let mut element = held(1, &[Order::Wait, Order::Number { number: 3 }, Order::Save]);
     run(&mut element).unwrap();

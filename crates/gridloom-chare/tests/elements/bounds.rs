@@ -1,4 +1,4 @@
-//! Messages that wait are bounded in bytes: chares that send too much are parked, and nothing else is.
+//! Tests of the mailbox limit in bytes: chares that send too much are parked, and nothing else is.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use gridloom_chare::{
 #[derive(Clone, Debug, PartialEq, Message)]
 #[message(crate = "gridloom_layout")]
 enum Load {
-    /// The receiver sends one of these to itself, and bytes to chare 1.
+    /// The receiver sends itself the next `Produce`, and bytes to chare 1.
     Produce {
         left: u32,
     },
     Bytes {
         bytes: Vec<u8>,
     },
-    /// The receiver sends itself one less.
+    /// The receiver sends itself a `Tick` with one less left.
     Tick {
         left: u32,
     },
-    /// The receiver sends two of one less to the next chare.
+    /// The receiver sends two of these, with one less left, to the next chare.
     Double {
         left: u32,
         bytes: Vec<u8>,
@@ -34,13 +34,13 @@ enum Load {
 const MESSAGES: u32 = 2000;
 const MESSAGE_BYTES: usize = 1000;
 const BOUND: u64 = 20_000;
-/// A program that takes more turns hangs.
+/// A program that takes more turns than this hangs.
 const TURNS_MAX: u32 = 100_000;
 
 #[derive(Default)]
 struct Worker {
     came: i64,
-    /// It contributes when so many have come.
+    /// Number of received messages after which it contributes.
     last: i64,
 }
 
@@ -84,7 +84,7 @@ fn element(me: u32, elements: u32, chares: usize, bound: u64) -> (Element, Proxy
     (element, workers)
 }
 
-/// Runs one step, and carries what there is to the other element.
+/// Runs one step, and delivers all batches to the other element.
 fn step(elements: &mut [Element; 2], at: usize) -> Step {
     let step = elements[at].step().unwrap();
     while let Some((to, letter)) = elements[at].take_letter() {
@@ -100,7 +100,7 @@ fn a_fast_sender_is_parked_beside_others_that_run() {
     let mut elements = [sender, receiver];
     elements[0].start(|cx| {
         cx.send(workers.at(0), Load::Produce { left: MESSAGES });
-        // Chare 2 is on the sender's element, and is never parked.
+        // Chare 2 is on the sender's element and is never parked.
         cx.send(workers.at(2), Load::Tick { left: 10 * MESSAGES });
     });
     let (mut ran, mut ended) = (0, false);
@@ -174,7 +174,7 @@ fn broadcasts_to_a_parked_chare_are_bounded() {
     let mut elements = [sender, receiver];
     let broadcasts = MESSAGES / 2;
     elements[0].start(|cx| {
-        // Chare 1 sends so much to the first element that it is parked. Chare 3, which gets the last copies, is not.
+        // Chare 1 sends enough to the first element to be parked. Chare 3, which gets the last copies, is not parked.
         cx.send(workers.at(1), Load::Double { left: 1, bytes: vec![1; 3 * BOUND as usize] });
         (0..broadcasts).for_each(|_| cx.send(workers.all(), Load::Bytes { bytes: vec![7; MESSAGE_BYTES] }));
     });

@@ -1,5 +1,5 @@
-//! Checkpoints in memory: an element is lost at a random moment, all others go back to the same checkpoint, and the program ends as one
-//! without a loss. Meanwhile it may be asked to go on with another number of elements.
+//! Tests of in-memory checkpoints: an element is lost at a random moment, all others go back to the same checkpoint,
+//! and the program ends as it would without a loss. Meanwhile it may be asked to change its number of elements.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,28 +16,28 @@ enum Carried {
     Note(Note),
 }
 
-/// Elements that run in turns, with what is on its way between them.
+/// Elements that run in turns, and the data in transit between them.
 struct World {
     elements: Arc<Elements>,
     seed: u64,
     random: SplitMix64,
-    /// None where the arrays are still to be made.
+    /// `None` if the arrays were not created yet.
     running: Vec<Option<Element>>,
     buddies: Vec<Buddies>,
-    /// Elements that gave others their shares, and restore when those of all have come.
+    /// Elements that have sent their shares to the others, and restore once all shares have arrived.
     restoring: Vec<Option<Element>>,
     on_their_way: Vec<(Pe, Pe, Carried)>,
-    /// Letters for elements that still restore.
+    /// Batches for elements that are still restoring.
     early: Vec<(Pe, Pe, Vec<u8>)>,
     begun: bool,
     went_back: u32,
-    /// With how many elements the program is asked to go on.
+    /// The number of elements to which the program is asked to change.
     asked: Rc<Cell<Option<u32>>>,
-    /// What elements saved for another number of them.
+    /// Parts that elements saved for another number of elements.
     parts: Vec<Vec<u8>>,
-    /// All have saved that; others start when that is known.
+    /// A number of elements for which all have saved; the new elements start when the number is known.
     request: Option<u32>,
-    /// What the program goes on from, without a later checkpoint.
+    /// The parts with which the program continues if there is no later checkpoint.
     origin: Option<Vec<Vec<u8>>>,
     resized: u32,
 }
@@ -81,7 +81,7 @@ impl World {
         self.random.below(bound as u64) as usize
     }
 
-    /// The element's process is gone, and another one is there. The connections of all are made again.
+    /// Replaces the process of each lost element. All connections are made again.
     fn lose(&mut self, lost: &[usize]) {
         for lost in lost {
             self.buddies[*lost] = Buddies::new(Pe(*lost as u32), &hosts(self.elements.count()));
@@ -92,7 +92,7 @@ impl World {
         self.connect();
     }
 
-    /// All elements begin again over new connections.
+    /// All elements start over with new connections.
     fn connect(&mut self) {
         (self.on_their_way, self.early, self.request) = Default::default();
         self.running.iter_mut().chain(&mut self.restoring).for_each(|element| *element = None);
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// The program goes on with so many elements.
+    /// Continues the program with `count` elements.
     fn resize(&mut self, count: u32) {
         self.elements = Arc::new(Elements::alike(count));
         self.origin = Some(std::mem::replace(&mut self.parts, vec![Vec::new(); count as usize]));
@@ -133,7 +133,7 @@ impl World {
         Ok(())
     }
 
-    /// An element that has no arrays makes them once all have agreed, and restores its chares once it has all shares.
+    /// Creates the arrays of an element once all have agreed, and restores its chares once it has all shares.
     fn go_back(&mut self, at: usize) -> Result<(), ChareError> {
         if self.restoring[at].is_none() {
             let Some(agreed) = self.buddies[at].agreed()? else { return Ok(()) };
@@ -206,8 +206,8 @@ impl World {
         Ok(())
     }
 
-    /// Runs until all have ended, losing `together` neighbours so many times at random moments. It is asked as often to go on with another
-    /// number of elements as `resizes` says. The value.
+    /// Runs until all elements have ended, losing `together` neighbours at random moments, `losses` times. `resizes`
+    /// is the number of times it is asked to change the number of elements. Returns the program's result.
     fn run(&mut self, mut losses: u32, together: usize, mut resizes: u32) -> Result<Value, ChareError> {
         for _ in 0..1_000_000 {
             let count = self.running.len();
@@ -252,7 +252,7 @@ impl World {
     }
 }
 
-/// Two elements on a host if there are more than three.
+/// Returns the hosts of the elements: two elements per host if there are more than three elements.
 fn hosts(count: u32) -> Vec<u32> {
     (0..count).map(|element| if count > 3 { element / 2 } else { element }).collect()
 }
@@ -264,7 +264,7 @@ fn an_element_that_is_lost_at_any_moment_loses_nothing() {
     let (mut went_back, mut resized) = (0, 0);
     for seed in 0..seeds {
         let mut world = World::new(2 + seed as u32 % 4, seed);
-        // A second loss may come while elements go back. If it takes the buddy, before the copy is there again, that is told.
+        // A second loss may happen while elements go back. If it hits the buddy before the copy is restored, an error is expected.
         match world.run(1 + seed as u32 % 3, 1, seed as u32 % 4) {
             Ok(value) => assert_eq!(value, expected, "seed {seed}"),
             Err(ChareError::PartsLost { .. }) if seed % 3 > 0 => {}
@@ -282,12 +282,12 @@ fn buddies_that_are_lost_together_are_told() {
     let (expected, mut told) = (walkers_end_with(), 0);
     for seed in 0..200 {
         match World::new(3, seed).run(1, 2, 0) {
-            // Before the first checkpoint nothing is lost with them.
+            // Before the first checkpoint, nothing is lost with them.
             Ok(value) => assert_eq!(value, expected, "seed {seed}"),
             Err(why) => {
                 let why = why.to_string();
                 let text =
-                    "the last checkpoint in memory is lost, since elements were lost in the same moment: element ";
+                    "the last in-memory checkpoint is lost, because elements were lost at the same time: element ";
                 assert!(why.starts_with(text) && why.contains("with the copy of its part"), "seed {seed}: {why}");
                 told += 1;
             }

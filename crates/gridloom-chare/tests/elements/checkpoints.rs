@@ -1,4 +1,5 @@
-//! Programs that are lost after a checkpoint and go on from it, on another number of elements, end as those that are not lost.
+//! Tests that programs that are lost after a checkpoint, and restart from it on another number of elements, end as if
+//! nothing was lost.
 
 use std::sync::Arc;
 
@@ -19,21 +20,21 @@ enum Ask {
 }
 
 const SIZE: usize = 20;
-/// Of a program; a checkpoint is taken after each.
+/// Number of stages of a program; a checkpoint follows each.
 const STAGES: u64 = 4;
 
 const QUIET: u32 = 0;
 const SAVED: u32 = 1;
 const COUNTED: u32 = 2;
 
-/// Passes messages on. What it holds depends on each of them, but not on their order.
+/// Passes messages on. Its state depends on all of them, but not on their order.
 struct Walker {
     stage: u64,
     sum: u64,
     sizes: Sizes,
 }
 
-/// By stage: with how many elements the program is to go on after it; as many as before if 0.
+/// For each stage, the number of elements with which the program continues after it; 0 for no change.
 pub type Sizes = [u32; STAGES as usize];
 
 impl Migrate for Walker {
@@ -77,7 +78,7 @@ impl Chare for Walker {
 impl Walker {
     fn begin(&mut self, cx: &mut Context<'_, Walker>) {
         let own = cx.index()[0] as u64;
-        // After the second stage some have contributed to a round and others have not: it is saved as it is.
+        // After the second stage, some chares have contributed to a round and others have not. The partial round is saved.
         let rounds = match (self.stage, own % 2) {
             (1, 1) => 0,
             (2, 1) => 2,
@@ -98,7 +99,7 @@ impl Walker {
     }
 }
 
-/// Makes the program's array, and sends its first messages.
+/// Creates the program's array and sends its first messages.
 pub fn make_walkers(element: &mut Element, seed: u64, sizes: Sizes) {
     let walker = move |(stage, sum)| Walker { stage, sum, sizes };
     let packing = Packing::of_state(move |_, state| walker(state));
@@ -108,12 +109,12 @@ pub fn make_walkers(element: &mut Element, seed: u64, sizes: Sizes) {
     element.start(|cx| cx.send(walkers.all(), Ask::Begin));
 }
 
-/// The value with which the program ends if no element is lost.
+/// Returns the program's result if no element is lost.
 pub fn walkers_end_with() -> Value {
     network(1, 0, None).run().unwrap()
 }
 
-/// A program on so many elements, which goes on from what was saved if something was.
+/// Creates a program on `count` elements, which restarts from `saved` if given.
 fn network(count: u32, seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
     let elements = Arc::new(Elements::alike(count));
     let make = |element: &mut Element| {
@@ -156,12 +157,12 @@ fn what_was_not_saved_by_these_arrays_is_refused() {
     lost.run().unwrap();
     let mut other = Element::new(Pe(0), Arc::new(Elements::alike(1)));
     let refused = |element: &mut Element, saved: &[Vec<u8>]| element.restore(saved).unwrap_err().to_string();
-    assert!(refused(&mut other, &lost.saved).contains("1 arrays were saved, and there are 0"));
+    assert!(refused(&mut other, &lost.saved).contains("1 arrays were saved, but the program has 0"));
     let packing = Packing::of_state(|_, (stage, sum)| Walker { stage, sum, sizes: Sizes::default() });
     let walker = |_| Walker { stage: 0, sum: 0, sizes: Sizes::default() };
     other.migratable_array("walkers", SIZE.into(), &Placement::Blocks, walker, packing).unwrap();
     assert!(refused(&mut other, &lost.saved[1..]).contains(" of 20 chares of this element were saved"));
-    assert!(refused(&mut other, &[vec![1, 2, 3]]).contains("cannot be what was saved"));
+    assert!(refused(&mut other, &[vec![1, 2, 3]]).contains("cannot be restored"));
 }
 
 #[test]

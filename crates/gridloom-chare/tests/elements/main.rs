@@ -1,4 +1,4 @@
-//! Several elements joined by a network in memory, which carries letters in any order.
+//! Tests of several elements, connected by an in-memory network that reorders batches.
 
 mod awaits;
 mod bounds;

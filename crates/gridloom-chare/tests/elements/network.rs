@@ -1,4 +1,5 @@
-//! Elements that run in turns, and the letters between them. A seed decides which runs, which letter arrives, and which takes long.
+//! Elements that run in turns, and the batches between them. A seed decides which element runs, which batch arrives,
+//! and which is slow.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,11 +13,11 @@ struct OnItsWay {
     from: Pe,
     to: Pe,
     letter: Vec<u8>,
-    /// Many others overtake it.
+    /// Many other batches overtake it.
     is_slow: bool,
 }
 
-/// How often a slow letter is not delivered when it could be.
+/// How often a slow batch is skipped before it is delivered.
 const SLOWNESS: usize = 100;
 
 pub struct Network {
@@ -25,15 +26,15 @@ pub struct Network {
     random: SplitMix64,
     ended: Vec<bool>,
     clock: Rc<Cell<Time>>,
-    /// What the time of the elements goes on by with each step. Balancers look the more often.
+    /// Advance of the elements' clock per step. A larger value makes balancers check more often.
     pub tick_ns: u64,
-    /// What all elements saved in the last checkpoint.
+    /// The parts that all elements saved in the last checkpoint.
     pub saved: Vec<Vec<u8>>,
-    /// All elements are lost after that checkpoint.
+    /// All elements are lost after this checkpoint.
     pub lose_after: Option<u64>,
-    /// All elements have ended, and the program goes on with so many.
+    /// Set when all elements have ended and the program continues with this number of elements.
     pub renewed: Option<u32>,
-    /// More than this must never wait at an element.
+    /// The bytes waiting at an element must never exceed this.
     pub mailbox_bytes_max: Option<u64>,
 }
 
@@ -67,7 +68,7 @@ impl Network {
         self.random.below(bound as u64) as usize
     }
 
-    /// Runs until all elements have ended: the value with which they did, or nothing if the program goes on with other ones.
+    /// Runs until all elements have ended. Returns the program's result; nothing if it continues with another number of elements.
     pub fn run(&mut self) -> Result<Value, ChareError> {
         let mut idle = 0;
         while !self.ended.iter().all(|ended| *ended) {
@@ -81,7 +82,7 @@ impl Network {
                 }
                 idle = 0;
             }
-            // A program that goes on has not stalled.
+            // A program that makes progress must not be reported as stalled.
             if self.below(30) == 0 {
                 self.elements[0].check_stall();
             }
@@ -110,7 +111,7 @@ impl Network {
                 }
             }
             let is_idle = matches!(step, Step::Idle | Step::Ended | Step::Renewed) && self.on_their_way.is_empty();
-            // Letters wait for others at times.
+            // Batches sometimes wait until there are more records.
             if step != Step::Idle && self.below(2) == 0 {
                 continue;
             }

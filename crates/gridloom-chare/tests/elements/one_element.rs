@@ -1,4 +1,4 @@
-//! What one element does, step by step.
+//! Tests of a single element, step by step.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ enum Note {
     Order,
 }
 
-/// Keeps the numbers that it was given.
+/// Stores the numbers that it receives.
 struct Keeper {
     numbers: Vec<i64>,
 }
@@ -173,7 +173,7 @@ fn an_element_that_fails_tells_the_others_why() {
         let (to, letter) = elements[1].take_letter().unwrap();
         let told = elements[to.0 as usize].receive(Pe(1), &letter).unwrap_err();
         assert_eq!(told, ChareError::Elsewhere { element: Pe(1), why: "no more".into() });
-        // It is passed on as it was said first.
+        // The first reason is forwarded unchanged.
         elements[to.0 as usize].tell_failure(&told);
         let (to, letter) = elements[to.0 as usize].take_letter().unwrap();
         assert_eq!(elements[to.0 as usize].receive(Pe(0), &letter), Err(told));

@@ -1,4 +1,4 @@
-//! Programs that go on with other numbers of elements end as those that do not.
+//! Tests that programs that change their number of elements end as those that do not.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::network::Network;
 
 const ELEMENTS_MAX: u32 = 5;
 
-/// With how many elements the program is asked to go on.
+/// The number of elements to which the program is asked to change.
 pub struct Asked(pub Rc<Cell<Option<u32>>>);
 
 impl Resize for Asked {
@@ -32,7 +32,7 @@ impl Resize for Asked {
     }
 }
 
-/// The value, and how often the number of elements changed. One of so many runs is lost after a checkpoint, and goes on from it.
+/// Returns the program's result and the number of resizes. If `loses`, one run is lost after a checkpoint and restarts from it.
 fn run(seed: u64, sizes: Sizes, loses: bool) -> (Value, u32) {
     let (mut count, mut saved, mut resized) = (1 + seed as u32 % ELEMENTS_MAX, None::<Vec<Vec<u8>>>, 0);
     let mut lose_after = loses.then_some(seed % 3);
@@ -80,7 +80,7 @@ fn a_program_that_grows_and_shrinks_ends_as_one_that_does_not() {
     assert!(resized > seeds, "{resized} changes of the number in {seeds} runs");
 }
 
-/// Says what was refused.
+/// Records the refused requests.
 struct Refused(Rc<RefCell<Vec<String>>>);
 
 impl Resize for Refused {
@@ -97,7 +97,7 @@ impl Resize for Refused {
     }
 }
 
-/// The only element of a program with chares that are migratable or not.
+/// Creates the only element of a program, with migratable or fixed chares.
 fn element(is_migratable: bool) -> Element {
     let mut element = Element::new(Pe(0), Arc::new(Elements::alike(1)));
     if is_migratable {
@@ -138,7 +138,8 @@ fn what_is_asked_from_outside_and_cannot_be_is_refused_and_the_program_goes_on()
     let mut element = element(false);
     element.let_resize(Box::new(Refused(Rc::clone(&told))));
     assert_eq!(end(&mut element), Ok(7.into()));
-    let why = "2: array members is not migratable, so its chares cannot go to other elements: make it a migratable one, and no group";
+    let why = "2: array members is not migratable, so its chares cannot move to other elements: make it a migratable \
+    array, not a group";
     assert_eq!(*told.borrow(), [why]);
 }
 
@@ -151,9 +152,9 @@ fn what_the_program_asks_and_cannot_be_ends_it() {
         }
         element.start(|cx| cx.resize(elements));
         let why = end(&mut element).unwrap_err().to_string();
-        why.strip_prefix(&format!("the program cannot go on with {elements} elements: ")).unwrap().to_string()
+        why.strip_prefix(&format!("the program cannot continue with {elements} elements: ")).unwrap().to_string()
     };
-    assert_eq!(wrong(true, true, 0), "at least one is needed");
+    assert_eq!(wrong(true, true, 0), "at least one element is needed");
     assert_eq!(wrong(true, true, 6), "at most 5");
     assert!(wrong(true, false, 2).starts_with("this run has a fixed number of elements; 'gridloom chares run"));
     assert!(wrong(false, true, 2).starts_with("array members is not migratable"));

@@ -1,8 +1,8 @@
-//! Programs that send at random, on several elements and a network that reorders: each message is delivered once, reductions are
-//! right, and quiescence is never early, although chares move at any time, by
-//! themselves and ordered to. A model without elements says what each chare gets.
+//! Random programs on several elements, with a network that reorders: each message is delivered once, reductions are
+//! correct, and quiescence is never early, although chares move at any time, on their own and by orders. A model
+//! without elements computes what each chare must receive.
 //!
-//! `GRIDLOOM_SEEDS=20000 cargo test --release -p gridloom-chare seeds` tries more; `GRIDLOOM_SEED=7` one of them.
+//! `GRIDLOOM_SEEDS=20000 cargo test --release -p gridloom-chare seeds` runs more seeds; `GRIDLOOM_SEED=7` runs one of them.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use gridloom_chare::{
     Shape, Target, Value,
 };
 
-/// A message: what its receiver sends on follows from `id` and the receiver.
+/// A message. `id` and the receiver determine what the receiver sends next.
 #[derive(Clone, Debug, PartialEq, Message)]
 #[message(crate = "gridloom_layout")]
 enum Ripple {
@@ -30,7 +30,7 @@ enum Ripple {
         left: u32,
         padding: Vec<u8>,
     },
-    /// The receiver takes part in rounds of reductions while other messages run.
+    /// The receiver contributes to reduction rounds while other messages run.
     Tick,
 }
 
@@ -40,29 +40,29 @@ const TICKED: u32 = 3;
 const TOLD: u32 = 4;
 const ROUNDS: usize = 3;
 const TICKS: usize = 5;
-/// With its head and the numbers of a section.
+/// Including its header and the numbers of a section.
 const MESSAGE_BYTES_MAX: u64 = 20_100;
-/// From so many messages after this one on, there are few beside it.
+/// When this many hops are left, few messages exist at a time.
 const THIN: u32 = 5;
 
 struct Node {
-    /// Known once both are there.
+    /// Set once both arrays exist.
     arrays: Rc<OnceCell<[Proxy<Node>; 2]>>,
     sizes: [u32; 2],
     own: usize,
-    /// It moves after one of so many messages; never if 0.
+    /// Moves after one of this many messages; never if 0.
     moves_in: u64,
     kept: Kept,
 }
 
-/// What goes along when a node moves.
+/// The state that moves with a node.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Kept {
-    /// What came, in the order of its coming.
+    /// The received messages, in order of arrival.
     came: Vec<u64>,
     ticks: u32,
     rounds: u32,
-    /// How often something came.
+    /// How often something was received.
     runs: u64,
 }
 
@@ -90,7 +90,7 @@ impl Node {
     }
 }
 
-/// Something to send.
+/// A message to send.
 #[derive(Clone, PartialEq, Debug)]
 struct Send {
     array: usize,
@@ -101,13 +101,13 @@ struct Send {
     padding: usize,
 }
 
-/// What the chare of that array and number sends when it gets that message.
+/// Returns what a chare sends when it receives a message.
 fn sends(id: u64, left: u32, array: usize, number: u32, sizes: [u32; 2]) -> Vec<Send> {
     let mut random = SplitMix64::new(id ^ (u64::from(number) << 32) ^ ((array as u64) << 60));
     let count = match left {
         0 => 0,
         1..THIN => random.below(4),
-        // Most elements have nothing to do then: what quiescence must not be mistaken for.
+        // Most elements are idle then, which must not be mistaken for quiescence.
         _ => 1 + u64::from(random.below(16) == 0),
     };
     let send = |_| {
@@ -126,7 +126,7 @@ fn sends(id: u64, left: u32, array: usize, number: u32, sizes: [u32; 2]) -> Vec<
     (0..count).map(send).collect()
 }
 
-/// What each chare gets, sorted.
+/// Returns what each chare receives, sorted.
 fn model(first: u64, left: u32, begin: u32, sizes: [u32; 2]) -> BTreeMap<(usize, u32), Vec<u64>> {
     let mut got: BTreeMap<(usize, u32), Vec<u64>> = BTreeMap::new();
     let mut waiting: Vec<(u64, u32, usize, u32)> = (0..begin).map(|number| (first, left, 0, number)).collect();
@@ -186,7 +186,7 @@ impl Chare for Node {
                     each.reduce(|left, right| left + right).unwrap()
                 };
                 let sum = value.float().unwrap();
-                // Results of rounds overtake one another.
+                // Results of rounds may overtake one another.
                 assert!(
                     (0..ROUNDS).any(|round| expected(round).to_bits() == sum.to_bits()),
                     "{sum} is no sum of a round"
@@ -200,7 +200,7 @@ impl Chare for Node {
             }
             other => {
                 assert_eq!(other, TOLD);
-                // Each array's first chare holds what all of its chares got; the second array's ends the program.
+                // Each array's first chare has the messages received by all its chares; the second array's ends the program.
                 let Value::Gathered(all) = value else { panic!("{value:?}") };
                 let told: Vec<(Index, Value)> = all;
                 assert_eq!(told.len(), self.sizes[self.own] as usize);
@@ -214,7 +214,7 @@ impl Chare for Node {
 }
 
 thread_local! {
-    /// Chares that balancers moved.
+    /// Number of chares that balancers moved.
     static MOVED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
     static FOUND: std::cell::RefCell<Vec<(usize, (Index, Value))>> = const { std::cell::RefCell::new(Vec::new()) };
 }
@@ -223,7 +223,7 @@ fn fraction(number: u32) -> f64 {
     1.0 / f64::from(3 + number % 97)
 }
 
-/// Both arrays have two dimensions, the second of 3.
+/// Both arrays have two dimensions, the second of extent 3.
 fn index(number: u32) -> Index {
     [(number / 3) as i32, (number % 3) as i32].into()
 }
@@ -251,9 +251,9 @@ fn try_seed(seed: u64) {
     let left = if is_thin { THIN + random.below(40) as u32 } else { 1 + random.below(4) as u32 };
     let moves_in = [0, 1, 2, 10][random.below(4) as usize];
     let (first, begin) = (random.next_u64(), if is_thin { 1 + random.below(2) as u32 } else { sizes[0] });
-    // None of them in half of the runs.
+    // Half of the runs have no balancer.
     let balancer = BALANCERS.get(random.below(2 * BALANCERS.len() as u64) as usize);
-    // Most messages are short, few are 20,000 bytes long.
+    // Most messages are short, a few are 20,000 bytes long.
     let bound = [None, None, Some(1), Some(300), Some(30_000)][random.below(5) as usize];
     FOUND.with_borrow_mut(Vec::clear);
     let make = |element: &mut Element| {

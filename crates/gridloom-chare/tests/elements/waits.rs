@@ -1,7 +1,8 @@
-//! Chares of which methods wait, beside other entry methods, moves, a balancer and checkpoints: they end as a serial loop does. Each message is
-//! received once, also one that is kept while its chare moves, or is saved and goes on elsewhere.
+//! Tests of chares with waiting methods next to other entry methods, moves, a balancer and checkpoints. They must end
+//! as a serial loop does. Each message is received once, even if it is kept while its chare moves, or is saved and
+//! restored elsewhere.
 //!
-//! `GRIDLOOM_SEEDS=20000 cargo test --release -p gridloom-chare waits` tries more; `GRIDLOOM_SEED=7` one of them.
+//! `GRIDLOOM_SEEDS=20000 cargo test --release -p gridloom-chare waits` runs more seeds; `GRIDLOOM_SEED=7` runs one of them.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use serde::{Deserialize, Serialize};
 use super::network::Network;
 
 const SIZE: i32 = 8;
-/// A checkpoint is taken after every second one.
+/// Number of stages. A checkpoint follows every second one.
 const STAGES: u32 = 4;
 const STEPS: u32 = 3;
-/// Of each chare in each stage.
+/// Number of notes of each chare in each stage.
 const NOTES: u32 = 2;
 const POKES_LEFT: u32 = 5;
-/// The tag of the word that all are saved.
+/// The tag of the notification that all chares are saved.
 const SAVED: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Message)]
@@ -38,16 +39,16 @@ enum Ask {
         from_left: bool,
         value: u64,
     },
-    /// Kept until all stages are through.
+    /// Kept until all stages are done.
     Note {
         of: u64,
     },
-    /// Changes a number of its receiver at once, and goes on.
+    /// Changes a number of its receiver immediately, and is passed on.
     Poke {
         of: u64,
         left: u32,
     },
-    /// It wants the index.
+    /// Asks for the receiver's index.
     Question {
         to: ReplyTo,
     },
@@ -63,7 +64,7 @@ struct Kept {
 
 struct Node {
     kept: Kept,
-    /// It moves after one of so many pokes, and after each stage; never if 0.
+    /// Moves after one of this many pokes, and after each stage; never if 0.
     moves_in: u64,
 }
 
@@ -77,7 +78,7 @@ impl Migrate for Node {
 }
 
 thread_local! {
-    /// Pokes that ran while a method waited, moves of chares by themselves, and by balancers.
+    /// Pokes that ran while a method waited, moves requested by chares, and moves by balancers.
     static POKED: Cell<u64> = const { Cell::new(0) };
     static MOVED: Cell<u64> = const { Cell::new(0) };
     static BALANCED: Cell<u64> = const { Cell::new(0) };
@@ -91,7 +92,7 @@ fn beside(index: i32, by: i32) -> i32 {
     (index + by).rem_euclid(SIZE)
 }
 
-/// The receiver of a note or of a poke.
+/// Returns the receiver of a note or a poke.
 fn receiver(of: u64) -> i32 {
     (of % SIZE as u64) as i32
 }
@@ -113,7 +114,7 @@ fn notes_for(index: i32) -> impl Iterator<Item = u64> {
     notes().filter(move |of| receiver(*of) == index)
 }
 
-/// What each chare ends with: its value, its pokes, its notes.
+/// Returns the expected final state of each chare: its value, its pokes, its notes.
 fn model() -> Vec<[u64; 3]> {
     let mut values: Vec<u64> = (0..SIZE as u64).collect();
     for _ in 0..STAGES * STEPS {
@@ -178,7 +179,7 @@ impl Node {
             cx.send(array.at(receiver(of)), Ask::Note { of });
         }
         cx.send(array.at(own), Ask::Poke { of: first_poke(stage, own), left: POKES_LEFT });
-        // Those of a later stage are others than those of this one.
+        // Each stage opens its own channels.
         let channels = (cx.channel(array.at(beside(own, 1))), cx.channel(array.at(beside(own, -1))));
         for step in stage * STEPS..(stage + 1) * STEPS {
             let value = cx.with(|node| node.kept.value);
@@ -193,7 +194,7 @@ impl Node {
         let answer = cx.reply();
         cx.send(array.at(beside(own, 3)), Ask::Question { to: answer.to() });
         assert_eq!(answer.await, i64::from(beside(own, 3)).into());
-        // No method waits for the answer, which may come where the chare has moved.
+        // No method waits for this answer, which may arrive after the chare has moved.
         cx.send(array.at(beside(own, 2)), Ask::Question { to: cx.reply().to() });
         let sum = cx.all_reduce(Contribution::sum(i64::from(own))).await;
         assert_eq!(sum, i64::from(SIZE * (SIZE - 1) / 2).into());
@@ -235,7 +236,7 @@ impl Node {
     }
 }
 
-/// A program on so many elements, which goes on from what was saved if something was.
+/// Creates a program, which restarts from `saved` if given.
 fn network(seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
     let mut random = SplitMix64::new(seed);
     let elements = Arc::new(Elements::alike(1 + random.below(5) as u32));

@@ -13,13 +13,14 @@ use super::{AGENT_ADDRESS, ListenOptions, drive, end_with, hide_memory, parse_li
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
-/// The agent prints the address where it listens, and runs until SIGINT or SIGTERM. It keeps nothing on disk: after a restart
-/// the servers register again. Servers and clients need the same secret as the agent: that of the variable GRIDLOOM_SECRET, else of
-/// the file that GRIDLOOM_SECRET_FILE names, else of the user's file, which the first agent makes ('gridloom secret' shows it).
+/// The agent prints the address where it listens, and runs until SIGINT or SIGTERM. It stores nothing on disk: after a
+/// restart the servers register again. Servers and clients need the agent's secret: the variable GRIDLOOM_SECRET, else
+/// the file that GRIDLOOM_SECRET_FILE names, else the user's file, which the first agent creates ('gridloom secret'
+/// shows it).
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom agent --listen 127.0.0.1:7711")]
 pub struct Options {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one
     #[arg(long, default_value = AGENT_ADDRESS, value_name = "HOST:PORT", value_parser = parse_listen)]
     listen: SocketAddr,
     /// Name of the agent

@@ -15,18 +15,18 @@ use super::{GridOption, count, print_json, print_line};
 use crate::drawing::words::scaled;
 use crate::values::argument;
 
-/// Measure functions on their servers until their times are predicted well enough.
+/// Measure functions on their servers until the models predict their times well enough.
 ///
 /// The command calls each function with random arguments. It begins with five sizes over the range, from small to
-/// large, and goes on where the model is furthest off. It stops when the model is nowhere off by more than the error.
-/// A server is measured only while it is idle, and measuring stops when other calls come. Servers of one host take
-/// turns. Servers learn from these calls as from any other: they tell the agent, and keep the times with their
-/// models.
+/// large, and then measures where the model has the largest error. It stops when the error of the model is below the
+/// limit everywhere. A server is measured only while it is idle, and measuring stops when other calls arrive. Servers
+/// of one host take turns. Servers learn from these calls as from any other: they report the times to the agent, and
+/// store them with their models.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom calibrate linalg/dgemm --sizes m=100..2000 n=100..2000 k=100..2000\n  \
 gridloom calibrate linalg/dgemm_update --error 0.02 --set beta=0\n  gridloom calibrate --budget 10")]
 pub struct Options {
-    /// The functions: module/function [default: all]
+    /// Functions to measure: module/function [default: all]
     #[arg(value_name = "FUNCTION")]
     functions: Vec<String>,
     /// Ranges of size arguments, which grow together, or fixed values [default: from 16 to the largest that fits the memory]
@@ -35,13 +35,13 @@ pub struct Options {
     /// Values of other arguments, as for 'gridloom call'. A text must be set; a number is 1 unless it is set
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
-    /// How far predictions may be off, as a part of the time
+    /// Largest allowed error of a prediction, as a fraction of the time
     #[arg(long, default_value_t = 0.05, value_name = "PART")]
     error: f64,
     /// Measure on this server only; may be repeated
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
-    /// Seconds for each function on each server; one call should take no more than a tenth of it
+    /// Time limit for each function on each server, in seconds; one call should take at most a tenth of it
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     budget: f64,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         });
         match done {
             Ok(calibrated) => all.extend(calibrated),
-            // The others are measured nevertheless.
+            // The other functions are measured nevertheless.
             Err(error) if functions.len() > 1 => {
                 has_failed = true;
                 gridloom_base::say!("gridloom: {error:#}");
@@ -109,7 +109,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A name that no function has is a mistake.
+/// Refuses names of arguments that no function has.
 fn check_names(options: &Options, functions: &[Function]) -> Result<()> {
     let known: BTreeSet<&str> = functions
         .iter()
@@ -127,7 +127,7 @@ fn check_names(options: &Options, functions: &[Function]) -> Result<()> {
     Ok(())
 }
 
-/// Ranges of sizes and values of other arguments, as far as the function has them.
+/// Returns the ranges of sizes and the values of other arguments that apply to the function.
 #[allow(clippy::type_complexity)]
 fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, (i64, i64)>, BTreeMap<String, Value>)> {
     let input = |name: &str| function.signature().params.iter().find(|param| param.is_input() && param.name == *name);
@@ -147,9 +147,10 @@ fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, 
     Ok((sizes, set))
 }
 
-/// Progress: a line for each call.
+/// Prints the progress: a line for each call.
 fn tell(function: &str, call: &CalibrationCall) -> ControlFlow<()> {
-    let took = call.seconds.map_or("gave way to other work; again later".into(), |seconds| scaled(seconds, "s"));
+    let took =
+        call.seconds.map_or("was preempted by other work; tries again later".into(), |seconds| scaled(seconds, "s"));
     let sizes = if call.sizes.is_empty() { String::new() } else { format!(" {}:", in_words(call.sizes)) };
     let line = format!("gridloom: {function} on {}:{sizes} {took}\n", call.server);
     match std::io::stderr().write_all(line.as_bytes()) {
@@ -170,12 +171,12 @@ fn in_words(sizes: &Sizes) -> String {
 fn print(one: &Calibrated) -> Result<()> {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let error = match (one.points.len(), one.error) {
-        // There is nothing between points to predict.
+        // A single point leaves nothing to predict.
         (1, _) => "-".to_string(),
         (_, error) => error.map_or("unknown".into(), percent),
     };
     let (calls, points) = (count(one.calls, "call"), count(one.points.len(), "size"));
-    let verdict = if one.is_reached { "" } else { ", not what was asked for" };
+    let verdict = if one.is_reached { "" } else { ", not the requested size" };
     let has_spread = one.points.iter().any(|point| point.calls > 1);
     let spread = if has_spread { percent(one.spread) } else { "-".to_string() };
     print_line(&format!(

@@ -17,9 +17,9 @@ use crate::values::{argument, to_json};
 /// Call one function, with arguments from the command line.
 ///
 /// Arguments are numbers, texts, arrays such as '[[1, 2], [3, 4]]', or @FILE for the content of a file: a text, JSON,
-/// or an array that NumPy saved (.npy). A complex number is [re, im]. Leave out sizes that follow from the arrays, or give
-/// all arguments in the order of the interface description. Results are printed by name. NaN and infinities are printed as
-/// texts, because JSON has no numbers for them.
+/// or an array that NumPy saved (.npy). A complex number is [re, im]. Either leave out the sizes that follow from the
+/// arrays, or give all arguments in the order of the interface description. Results are printed by name. NaN and
+/// infinities are printed as texts, because JSON has no numbers for them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom call linalg/dnrm2 '[3, 4]'\n  \
 gridloom call linalg/dgemm '[[1, 2], [3, 4]]' '[[1, 0], [0, 1]]' --json\n  \
@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Either all arguments, or all but the sizes that follow from others.
+/// Parses either all arguments, or all but the sizes that follow from others.
 fn arguments(texts: &[String], signature: &Signature) -> Result<Vec<Arg>> {
     let inputs: Vec<usize> = (0..signature.params.len()).filter(|i| signature.params[*i].is_input()).collect();
     let short = signature.positional();
@@ -83,13 +83,13 @@ fn arguments(texts: &[String], signature: &Signature) -> Result<Vec<Arg>> {
     texts.iter().zip(&given).map(parse).collect()
 }
 
-/// Name of the result, and the file.
+/// Returns the name of the result and the file to save it in.
 fn destination(text: &str, signature: &Signature) -> Result<(String, PathBuf)> {
     let names: Vec<&str> = signature.params.iter().filter(|p| p.is_output()).map(|p| p.name.as_str()).collect();
     match (text.split_once('='), &names[..]) {
         (Some((name, file)), names) if names.contains(&name) => Ok((name.to_string(), PathBuf::from(file))),
         (_, [name]) => Ok(((*name).to_string(), PathBuf::from(text))),
-        (_, names) => bail!("--out {text}: say NAME=FILE.npy with one of the results {}", names.join(", ")),
+        (_, names) => bail!("--out {text}: use NAME=FILE.npy with one of the results {}", names.join(", ")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `gridloom calls`, and what a server does, for `gridloom top` too.
+//! `gridloom calls`, and the table of calls that `gridloom top` shows too.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{GridOption, print_json, print_line};
 
-/// A server that does not answer so long is shown without its calls.
+/// How long to wait for a server's answer; a slower server is shown without its calls.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// List the calls that are on the grid's servers: running, queued, and waiting for data.
@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each server, with what it does if it says so in time.
+/// The servers, each with its status if it answered in time.
 pub(super) type Servers = Vec<(ServerView, Option<ServerStatus>)>;
 
 pub(super) fn ask(grid: &Grid) -> Result<Servers> {
@@ -65,7 +65,7 @@ pub(super) fn call_json(server: &ServerView, task: &TaskStatus) -> Value {
     })
 }
 
-/// A table of calls, those that run longest first, then as many of the others; no line at all without calls.
+/// Returns a table of at most `at_most` calls, the longest-running calls first; no lines at all if there are no calls.
 pub(super) fn lines(servers: &Servers, at_most: usize) -> Vec<String> {
     let mut calls: Vec<(&ServerView, &TaskStatus)> = Vec::new();
     let (mut count, mut lines) = (0, Vec::new());

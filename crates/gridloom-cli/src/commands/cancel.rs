@@ -11,11 +11,11 @@ use serde_json::json;
 use super::calls::{Servers, ask};
 use super::{GridOption, print_json, print_line};
 
-/// How long to look whether calls are gone, and how often.
+/// How long to check whether the calls have ended, and how often.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// End calls on the grid's servers, whoever made them; their programs hear that they were cancelled.
+/// Cancel calls on the grid's servers, whoever made them; the programs that made them get an error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom cancel t17@n2f3a90\n  gridloom cancel --all")]
 #[command(group = clap::ArgGroup::new("which").args(["calls", "all"]).required(true))]
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             print_line(&format!("{task} has not ended within {} s", GONE_LIMIT.as_secs()))?;
         }
         for task in &unknown {
-            print_line(&format!("{task} is on no server; 'gridloom calls' lists those that are"))?;
+            print_line(&format!("{task} is not on a server; 'gridloom calls' lists the calls"))?;
         }
     }
     Ok(if left.is_empty() && unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

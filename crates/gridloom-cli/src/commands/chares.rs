@@ -43,10 +43,11 @@ pub enum Options {
 
 /// Run a program of chares on several processing elements of this machine.
 ///
-/// The command starts the program once for each processing element and connects the elements. Each line of output begins with
-/// the name of its element. The command ends when all elements have ended, with the first exit status that is not 0. After a
-/// failure the other elements have 10 s to end. With --sites and --latency, messages between elements of different sites are
-/// held back for that long, as if the sites were far apart. Other filters (--filter) limit the rate, for instance.
+/// The command starts the program once for each processing element and connects the elements. Each line of output
+/// begins with the name of its element. The command ends when all elements have ended, with the first exit status that
+/// is not 0. After a failure the other elements have 10 s to end. With --sites and --latency, messages between
+/// elements of different sites are delayed by that time, as if the sites were far apart. Other filters (--filter) can,
+/// for instance, limit the rate.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  gridloom chares run -n 2 --sites 2 --latency 16ms -- target/release/examples/stencil\n  gridloom chares run -n 4 --agent agent.example.org:7711 -- stencil --chares 64"
@@ -55,38 +56,40 @@ pub struct Run {
     /// Number of processing elements
     #[arg(short, long, value_name = "NUMBER", default_value = "2")]
     number: usize,
-    /// Run a program that servers of the grid of that agent offer by name ('gridloom serve --program NAME=PATH'): PROGRAM is its
-    /// name. Its elements take slots of these servers, all of them or none. The agent's address may be left out where GRIDLOOM_AGENT has it, as on a testbed, and in simulation
+    /// Run a program that servers of this agent's grid offer by name ('gridloom serve --program NAME=PATH'): PROGRAM
+    /// is its name. Its elements take slots of these servers, either all that they need or none. The agent's address
+    /// may be left out if GRIDLOOM_AGENT has it, as on a testbed, and in simulation
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "", conflicts_with = "sites")]
     agent: Option<String>,
     #[command(flatten)]
     apart: Apart,
-    /// Let each element use a processor of its own, the first element the first one, and so on. An element that waits for a message
-    /// yields its processor to no other program for up to 0.1 ms then, after long messages up to 1 ms. So messages take less time
-    /// where others compute. There must be as many processors as elements
+    /// Bind each element to a processor of its own, the first element to the first processor, and so on. An element
+    /// that waits for a message then spins for up to 0.1 ms (after long messages up to 1 ms) before it yields its
+    /// processor. So messages take less time while other elements compute. There must be at least as many processors
+    /// as elements
     #[arg(long)]
     bind: bool,
-    /// Processing elements of each process, as threads of it: messages between them go by pointer. For programs in Rust; Python's
-    /// elements are processes
+    /// Processing elements of each process, which run as its threads: messages between them are passed by pointer. For
+    /// programs in Rust; elements of Python programs are processes
     #[arg(long, value_name = "NUMBER", default_value = "1", conflicts_with = "agent")]
     ppn: usize,
     /// Load balancer that moves chares to other elements: none, greedy, refine, hierarchical or grid-aware [default: the
     /// program's]
     #[arg(long, value_name = "NAME", value_parser = balancer)]
     balance: Option<String>,
-    /// Keep the checkpoints that the program asks for in this folder, which all elements share. Only the last one stays.
-    /// With 'memory' each element keeps its part in its memory, and another one a copy of it. With --agent it is a name: the
-    /// servers say in which folder ('gridloom serve --checkpoints DIR')
+    /// Store the checkpoints of the program in this folder, which all elements share. Only the last one is kept. With
+    /// 'memory' each element stores its part in its own memory, and a copy in that of another element. With --agent
+    /// this is a name: the servers choose the folder ('gridloom serve --checkpoints DIR')
     #[arg(long, value_name = "DIR|memory")]
     checkpoint: Option<PathBuf>,
-    /// Keep one of so many checkpoints that the program asks for
+    /// Save only every NUMBER-th of the checkpoints that the program asks for
     #[arg(long, value_name = "NUMBER", default_value = "1", requires = "checkpoint", value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
-    /// Go on from the last checkpoint in this folder, with --agent of this name, with any number of elements
+    /// Restart from the last checkpoint in this folder (with --agent: of this name), with any number of elements
     #[arg(long, value_name = "DIR")]
     restart: Option<PathBuf>,
-    /// If an element fails, start all of them again from the last checkpoint, at most so many times. With '--checkpoint
-    /// memory' only elements that were killed are started again; the others go back to the checkpoint
+    /// If an element fails, restart all of them from the last checkpoint, at most this many times. With '--checkpoint
+    /// memory' only elements that were killed are restarted; the others return to the checkpoint
     #[arg(long, value_name = "NUMBER", default_value = "0", requires = "checkpoint", conflicts_with = "until")]
     restarts: u32,
     /// Write a timeline of the elements into this file: Chrome's format (Perfetto, chrome://tracing), or Paje's if the name
@@ -106,8 +109,9 @@ pub struct Run {
 
 /// Print the deployment file of a program of chares on a platform.
 ///
-/// The elements are divided over the platform's hosts in order. Elements of hosts with different properties `site` are of
-/// different sites. 'gridloom simulate', 'gridloom testbed run' and 'gridloom deploy' run the program with this file.
+/// The elements are divided among the platform's hosts in order. Hosts with different values of the property `site`
+/// are different sites. 'gridloom simulate', 'gridloom testbed run' and 'gridloom deploy' run the program with this
+/// file.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom chares deployment -p two-sites.toml -n 64 > elements.toml")]
 pub struct Deployment {
@@ -121,7 +125,8 @@ pub struct Deployment {
     /// program's]
     #[arg(long, value_name = "NAME", value_parser = balancer)]
     balance: Option<String>,
-    /// What messages between sites pass, beside the platform's links: compress, rate=10MBps, stripe=4, delay=16ms or jitter=2ms
+    /// Filter for messages between sites, in addition to the platform's links: compress, rate=10MBps, stripe=4,
+    /// delay=16ms or jitter=2ms
     #[arg(long = "filter", value_name = "NAME[=VALUE]", value_parser = filter)]
     filters: Vec<FilterSpec>,
 }
@@ -143,7 +148,7 @@ fn print_deployment(options: &Deployment) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The deployment of so many elements, one for each host if none, on the platform of that file.
+/// Returns the deployment of `number` elements (`None`: one for each host) on the platform of that file.
 fn deployment_text(platform: &Platform, file: &Path, number: Option<usize>, places: Places) -> Result<String> {
     let hosts = platform.hosts();
     ensure!(!hosts.is_empty(), "{}: it has no host", file.display());
@@ -153,7 +158,7 @@ fn deployment_text(platform: &Platform, file: &Path, number: Option<usize>, plac
     Ok(deployment_of(&Places { elements: numbered_sites(platform, &hosts), ..places }))
 }
 
-/// Each of these hosts of the platform with the number of its site.
+/// Returns these hosts of the platform, each with the number of its site.
 fn numbered_sites(platform: &Platform, hosts: &[&str]) -> Vec<(String, u32)> {
     let mut sites: Vec<&str> = platform.hosts().iter().map(site_of).collect();
     sites.sort_unstable();
@@ -165,11 +170,11 @@ fn numbered_sites(platform: &Platform, hosts: &[&str]) -> Vec<(String, u32)> {
     hosts.iter().map(|name| (name.to_string(), site(name))).collect()
 }
 
-/// The deployment of elements.
+/// Returns the deployment of these elements.
 fn deployment_of(places: &Places) -> String {
     let mut text = String::new();
     for Process { host, function, arguments, .. } in processes(places) {
-        // A text in JSON is one in TOML.
+        // A JSON string is also a valid TOML string.
         let [host, function, arguments] = [json!(host), json!(function), json!(arguments)];
         text += &format!("[[process]]\nhost = {host}\nfunction = {function}\narguments = {arguments}\n\n");
     }
@@ -248,19 +253,19 @@ fn start(options: &Run) -> Result<ExitCode> {
             places.restart = Some(Restart { folder: keep.folder.clone(), number: Some(number) });
         }
         let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };
-        say!("gridloom: starts all elements again from {from}; {left} times more if one fails");
+        say!("gridloom: restarts all elements from {from}; {left} restarts left");
     }
 }
 
-/// Which run this command is, among all that keep checkpoints.
+/// Returns a number that distinguishes this run from all others that store checkpoints.
 fn run_number() -> Result<u64> {
     Ok(u64::from_le_bytes(gridloom_net::identity::random()?))
 }
 
-/// Exit statuses of a run that was ended from outside: by SIGHUP, SIGINT, SIGTERM.
+/// Exit statuses of a run that was ended by SIGHUP, SIGINT or SIGTERM.
 const INTERRUPTS: [u8; 3] = [129, 130, 143];
 
-/// The whole path of a folder, for elements with other working directories.
+/// Returns the absolute path of a folder, for elements with other working directories.
 fn text_of(folder: &Path) -> Result<String> {
     let path = std::path::absolute(folder)?;
     path.to_str().map(str::to_string).with_context(|| format!("{}: the path is not UTF-8", folder.display()))
@@ -269,25 +274,25 @@ fn text_of(folder: &Path) -> Result<String> {
 /// The processing elements of a run on this machine.
 pub struct Elements {
     pub number: usize,
-    /// How many of them are threads of one process.
+    /// Number of elements that are threads of one process.
     pub ppn: usize,
     pub sites: usize,
     pub until: Option<f64>,
     pub telling: Telling,
-    /// Whether each uses one processor alone.
+    /// True if each element is bound to a processor of its own.
     pub binds: bool,
-    /// What each is told beside where the elements are.
+    /// Data that each element gets in addition to the places of the elements.
     pub places: Places,
 }
 
-/// Runs the program once for each element, from a folder of that name. The exit status.
+/// Runs the program once for each element, in a temporary folder of that name. Returns the exit status.
 pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Result<u8> {
     let folder = OwnFolder::new(name)?;
     let deployed = checked(program, elements, &folder)?;
     Ok(fleet::run_within(&deployed, &elements.limits(), |launch| Ok(command_of(launch)), |_, _| {})?)
 }
 
-/// As [`run_elements`], while the course of the run says which elements there are.
+/// Like [`run_elements`], but the number of elements may change during the run.
 fn run_changing(program: &[String], elements: &Elements, folder: &OwnFolder, course: &mut Course<'_>) -> Result<u8> {
     let deployed = checked(program, elements, folder)?;
     let command = |launch: &Launch| Ok(command_of(launch));
@@ -300,7 +305,7 @@ impl Elements {
     }
 }
 
-/// The processes of a run, if there can be so many.
+/// Returns the processes of a run, or an error if the machine cannot run this many.
 fn checked(program: &[String], elements: &Elements, folder: &OwnFolder) -> Result<Vec<Deployed>> {
     let Elements { number, sites, binds, .. } = *elements;
     ensure!(
@@ -316,7 +321,8 @@ fn checked(program: &[String], elements: &Elements, folder: &OwnFolder) -> Resul
     deployed_of(elements, number, program, &folder.0)
 }
 
-/// The processes of so many elements. `folder` is for the files that they make when they have read which one they are.
+/// Returns the processes of `number` elements. `folder` is for the files by which processes report that they have read
+/// which element they are.
 fn deployed_of(elements: &Elements, number: usize, program: &[String], folder: &Path) -> Result<Vec<Deployed>> {
     let Elements { ppn, binds, .. } = *elements;
     let named =
@@ -332,19 +338,19 @@ fn deployed_of(elements: &Elements, number: usize, program: &[String], folder: &
     Ok(deployed)
 }
 
-/// Where so many elements are: each has an address of its own, as if it were a host.
+/// Returns the places of `number` elements: each element has an address of its own, as if it were a host.
 fn hosts_of(elements: &Elements, number: usize) -> Vec<(String, u32)> {
     let site = |element: usize| (element * elements.sites / number) as u32;
     (0..number).map(|element| (loopback_address(element).to_string(), site(element))).collect()
 }
 
-/// Of the folder of a run, by which another command finds it.
+/// Prefix of a run's folder, by which another command finds the run.
 const FOLDER_NAME: &str = "chares-run";
 
-/// Seconds from the first failure to the end of the other elements, which end by themselves as soon as they notice it.
+/// Seconds from the first failure to the forced end of the other elements; they end by themselves as soon as they notice it.
 const GRACE_S: f64 = 10.0;
 
-/// The processes of a program, from what each of them is told.
+/// Returns the processes of a program, with these data for each of them.
 fn processes(places: &Places) -> Vec<Process> {
     let process = |(number, (host, _)): (u32, &(String, u32))| Process {
         host: host.clone(),

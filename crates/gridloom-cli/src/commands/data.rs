@@ -15,19 +15,19 @@ use crate::drawing::words::{counted, scaled};
 mod delete;
 mod explain;
 
-/// Servers of one name that a line lists.
+/// Maximum number of servers that a line lists for one name.
 const SERVERS_SHOWN: usize = 4;
-/// A longer name moves the rest of its line to the right.
+/// Width of the name column; a longer name shifts the rest of its line to the right.
 const NAME_WIDTH_MAX: usize = 40;
 
-/// List shared data: their names, sizes, and the servers that have them.
+/// List shared data: their names, sizes, and the servers that store them.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  gridloom data\n  gridloom data run/ --json\n  gridloom data explain mesh\n  gridloom data delete run/1 run/2"
 )]
 pub struct Options {
-    /// Names that begin so [default: all]; write -- before one that is also a command
+    /// List only names with this prefix [default: all]; write -- before a prefix that is also a command
     prefix: Option<String>,
     #[command(flatten)]
     grid: GridOption,
@@ -77,11 +77,11 @@ fn list(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names that look like one that nothing begins with.
+/// Returns existing names similar to a prefix that matches none.
 fn near(grid: &Grid, prefix: &str) -> String {
     match grid.shared().explain(prefix) {
         Err(Error::Name(NameError::Unknown { near, .. })) => Shown(&did_you_mean(&near)).to_string(),
-        // Whatever else it is, it is no reason for an error: there is nothing to list.
+        // Any other failure is no reason for an error: there is nothing to list.
         _ => String::new(),
     }
 }
@@ -128,7 +128,7 @@ fn table(names: &[SharedName], has_head: bool) -> String {
     text
 }
 
-/// Names of servers, or some of them.
+/// Lists the names of servers, or some of them if there are many.
 fn some_of(servers: &[String]) -> String {
     match servers.len() {
         0 => "lost".into(),

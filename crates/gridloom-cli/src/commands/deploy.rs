@@ -20,13 +20,13 @@ use super::{OwnFolder, read_text};
 
 /// Run the processes of a deployment as real processes on this machine.
 ///
-/// The command starts the program once for each process of the deployment. Each host has a loopback address of its own, so
-/// processes of different hosts may listen on the same port. Each line of output begins with the name of its process. The
-/// first process checks the whole deployment: if the program lacks a function, or arguments do not fit one, no other process
-/// starts. Start and kill times count from the end of this check. The command ends when all processes have ended, with the
-/// first exit status that is not 0. After a failure the other processes have 10 s to end. SIGINT and SIGTERM kill all
-/// processes; the exit status is then 128 plus the signal's number. For an emulated network between the hosts, see
-/// 'gridloom testbed run'.
+/// The command starts the program once for each process of the deployment. Each host has a loopback address of its
+/// own, so processes of different hosts may listen on the same port. Each line of output begins with the name of its
+/// process. The first process checks the whole deployment: if the program lacks a function, or if arguments do not fit
+/// one, no other process starts. Start and kill times count from the end of this check. The command ends when all
+/// processes have ended, with the first exit status that is not 0. After a failure the other processes have 10 s to
+/// end. SIGINT and SIGTERM kill all processes; the exit status is then 128 plus the signal's number. For an emulated
+/// network between the hosts, see 'gridloom testbed run'.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom deploy -d two-processes.toml -- python program.py")]
 pub struct Options {
@@ -39,7 +39,7 @@ pub struct Options {
     /// Seconds from the first failure to the end of the other processes
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     grace: f64,
-    /// Let the other processes run on after a failure
+    /// Keep the other processes running after a failure
     #[arg(long, conflicts_with = "grace")]
     keep_going: bool,
     /// Print JSON, a line for each line that a process prints, for each end, and for the end of the run
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }
 
-/// The command that starts such a process here. This one may be a process of a deployment or a gang itself.
+/// Returns the command that starts such a process here. This command may itself be a process of a deployment or gang.
 pub fn command_of(launch: &Launch) -> Command {
     let mut command = Command::new(&launch.command[0]);
     PROCESS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
@@ -94,8 +94,9 @@ pub fn command_of(launch: &Launch) -> Command {
     command
 }
 
-/// The processes to start. Each learns from its environment which process it is and where the hosts are. So many that follow one another
-/// are threads of one. `folder` is for the files that processes make when they have read it; `number` gives a host's number in the platform.
+/// Returns the processes to start. Each process learns from its environment which process it is and where the hosts
+/// are. Each group of `threads` consecutive processes runs as threads of one process. `folder` is for the files by
+/// which processes report that they have read their configuration; `number` returns a host's number in the platform.
 pub fn deployed(
     processes: &[Process],
     threads: usize,
@@ -128,13 +129,13 @@ pub fn deployed(
     processes.chunks(threads).enumerate().map(one).collect()
 }
 
-/// A loopback address for each host: 127.x.y.z, with x and y from this process's number, so that two runs do not meet.
+/// Returns a loopback address for each host: 127.x.y.z, with x and y from this process's number, so that two runs do not collide.
 pub fn loopback_addresses(processes: &[Process]) -> Addresses {
     let hosts: BTreeSet<&str> = processes.iter().map(|process| process.host.as_str()).collect();
     hosts.into_iter().enumerate().map(|(number, host)| (host.to_string(), loopback_address(number))).collect()
 }
 
-/// That of the host of this number.
+/// Returns the loopback address of the host with this number.
 pub fn loopback_address(number: usize) -> IpAddr {
     let (pid, [high, low]) = (std::process::id(), (number as u16 + 1).to_be_bytes());
     IpAddr::V4(Ipv4Addr::new(127, 64 + (pid % 128) as u8, high ^ (pid >> 7) as u8, low))

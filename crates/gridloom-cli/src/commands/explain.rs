@@ -9,11 +9,11 @@ use serde_json::json;
 
 use super::{parse_svg, print_json, print_text, write_svg};
 
-/// Explain a saved plan: what each server does, and which tasks and transfers decide the makespan.
+/// Explain a saved plan: the work of each server, and the tasks and transfers that decide the makespan.
 ///
 /// With a task: why it is on its server, and when it would end on each other server. `plan.save(FILE)` in Python and
-/// `PlanRecord::save` in Rust save a plan with the times and links that it was made for. If the task's server or order was
-/// edited in the file, the times are predicted anew.
+/// `PlanRecord::save` in Rust save a plan with the times and links for which it was made. If the task's server or
+/// order was edited in the file, the times are predicted again.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom explain plan.json\n  gridloom explain plan.json 12\n  \
 gridloom explain plan.json --svg plan.svg")]
@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 fn parse_task(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "a task's number is wanted: they are counted from 0".into())
+    text.parse().map_err(|_| "expected a task's number, counted from 0".into())
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    // A plan without the times and links that it was made for can still be shown.
+    // A plan saved without its times and links can still be shown.
     let path = plan.critical_path().unwrap_or_default();
     if options.json {
         print_json(&json!({ "plan": plan, "critical_path": path }))?;
@@ -61,11 +61,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Steps printed of each end of a long path.
+/// Number of steps printed at each end of a long path.
 const STEPS_SHOWN: usize = 20;
 
 fn in_words(path: &[StepRecord]) -> String {
-    let mut text = String::from("the makespan hangs on\n");
+    let mut text = String::from("the makespan is determined by\n");
     let left = path.len().saturating_sub(2 * STEPS_SHOWN);
     for (number, step) in path.iter().enumerate() {
         if left > 0 && number == STEPS_SHOWN {

@@ -45,7 +45,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Other names of a heuristic.
+/// Returns the other names of a heuristic.
 fn aliases(name: &str) -> Vec<&'static str> {
     ALIASES.iter().filter(|(_, called)| *called == name).map(|(alias, _)| *alias).collect()
 }

@@ -20,7 +20,7 @@ pub enum Options {
     /// The C code of inline bodies is not checked: the compiler does that.
     #[command(after_help = "Example:\n  gridloom idl check linalg.idl image.idl")]
     Check {
-        /// The files
+        /// Files to check
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Print JSON
@@ -165,12 +165,12 @@ fn shown(parsed: &IdlFile) -> Value {
     json!({ "functions": own, "classes": classes })
 }
 
-/// Those that clients call.
+/// Returns the methods that clients call.
 fn methods(class: &Class) -> impl Iterator<Item = &Signature> {
     class.methods.iter().map(|method| &method.signature).filter(|signature| !is_run(&signature.name))
 }
 
-/// `3 functions, 2 of them compiled, 1 class`.
+/// Returns a summary such as `3 functions, 2 of them compiled, 1 class`.
 fn counted(parsed: &IdlFile) -> String {
     let mut counted = count(parsed.definitions.len(), "function");
     if !parsed.build.stubs.is_empty() {
@@ -184,7 +184,7 @@ fn counted(parsed: &IdlFile) -> String {
     counted
 }
 
-/// Whether the server runs the method itself, and no client calls it.
+/// True if the server runs the method itself, so that no client can call it.
 fn is_run(name: &str) -> bool {
     gridloom_idl::class_of(name).is_some_and(|(_, method)| gridloom_idl::method::runs_by_itself(method))
 }

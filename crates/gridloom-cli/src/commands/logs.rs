@@ -1,7 +1,8 @@
 //! `gridloom logs`.
 //!
-//! Servers number their lines. The command asks each for those after the last that it has, at first for what is there, then, with
-//! `--follow`, for what comes. Times are by the clocks of the servers, so that a line always has the same.
+//! Servers number their lines. The command asks each server for the lines after the last one that it has: first for
+//! the existing lines, then, with `--follow`, for new ones. Times are from the clocks of the servers, so a line always
+//! shows the same time.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -16,38 +17,38 @@ use serde_json::json;
 
 use super::{GridOption, print_text};
 
-/// A server that does not answer so long is gone on without.
+/// How long to wait for a server's answer before the command continues without it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// How often to look for servers that have come.
+/// How often to look for new servers.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// A server that waits for lines so long is asked again: it has forgotten the question if its connection was lost.
+/// A server that has sent no lines for this long is asked again: it has lost the request if its connection broke.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Show what functions have printed at the servers, also in calls that have ended.
+/// Show what functions have printed on the servers, also in calls that have ended.
 ///
-/// Servers keep the last 64 KiB of each call's lines, and 8 MiB of all calls' lines: print, logging and warnings of Python functions. What
-/// C code and other processes print stands in the servers' own logs.
+/// Servers keep the last 64 KiB of each call's lines, and 8 MiB of lines of all calls: the output of print, logging
+/// and warnings in Python functions. The output of C code and of other processes is in the servers' own logs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom logs --follow\n  gridloom logs --function solve --lines 20\n  \
                         gridloom logs t17@n2f3a90 --json")]
 pub struct Options {
     #[command(flatten)]
     grid: GridOption,
-    /// Only lines of this call, as 'gridloom calls' names it
+    /// Show only lines of this call, as 'gridloom calls' names it
     call: Option<TaskId>,
-    /// Only lines of this server; may be given several times
+    /// Show only lines of this server; may be repeated
     #[arg(long, value_name = "NAME")]
     server: Vec<String>,
-    /// Only lines of this function, named with its module or without
+    /// Show only lines of this function, with or without its module
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// Only the last lines, so many in all
+    /// Show only the last N lines of all
     #[arg(short = 'n', long, value_name = "N", visible_alias = "tail")]
     lines: Option<u64>,
-    /// Go on with lines as they are printed, until interrupted
+    /// Keep printing new lines until interrupted
     #[arg(short, long)]
     follow: bool,
-    /// Print JSON, a line for each line
+    /// Print JSON, one object for each line
     #[arg(long)]
     json: bool,
 }
@@ -63,7 +64,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         if !options.follow && options.lines != Some(0) {
             let of = options.function.as_ref().map_or_else(String::new, |name| format!(" of function '{name}'"));
-            gridloom_base::say!("gridloom: no line{of} is kept; what C code prints stands in the servers' own logs");
+            gridloom_base::say!("gridloom: no line{of} is kept; output of C code is in the servers' own logs");
         }
     }
     print(options, &past)?;
@@ -75,7 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// An error if no server offers the function, unless a program may have sent one of that name along.
+/// Returns an error if no server offers the function, unless a program may have sent a function of that name.
 fn check_offered(grid: &Grid, function: &str) -> Result<()> {
     match grid.function(function) {
         Err(Error::UnknownFunction { near, .. }) if !near.contains("did you mean") && runs_code(grid) => Ok(()),
@@ -87,16 +88,16 @@ fn runs_code(grid: &Grid) -> bool {
     grid.function("python/run").is_ok()
 }
 
-/// A line, with its server.
+/// A line of output, with its server.
 struct Printed {
     server: String,
     line: OutputLine,
 }
 
-/// What is known of a server's lines.
+/// The state of reading one server's lines.
 struct Place {
     name: String,
-    /// The number up to which its lines are here.
+    /// Number of the last line received.
     after: u64,
     asked: Option<Instant>,
 }
@@ -122,7 +123,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Lines that are there, in the order of their times.
+    /// Returns the existing lines in the order of their times.
     fn past(&mut self) -> Result<Vec<Printed>> {
         let last = self.options.lines.unwrap_or(u64::MAX);
         let mut lines = Vec::new();
@@ -152,7 +153,7 @@ impl Reader<'_> {
         Ok(lines.split_off(beyond as usize))
     }
 
-    /// Lines that have come, if some have before the next look for servers.
+    /// Returns new lines, if any arrive before the next look for servers.
     fn next(&mut self) -> Result<Vec<Printed>> {
         self.look();
         let is_due = |place: &Place| place.asked.is_none_or(|asked| asked.elapsed() > ASK_AGAIN);
@@ -164,7 +165,7 @@ impl Reader<'_> {
             if output.is_cut
                 && let Some(place) = self.servers.get(&server)
             {
-                gridloom_base::say!("gridloom: {}: lines came too fast to be kept; some are missing", place.name);
+                gridloom_base::say!("gridloom: {}: lines arrived too fast to be kept; some are missing", place.name);
             }
             lines.extend(self.take(server, output));
         }
@@ -172,7 +173,7 @@ impl Reader<'_> {
         Ok(lines)
     }
 
-    /// Which servers there are now.
+    /// Updates the list of servers.
     fn look(&mut self) {
         let view = self.grid.servers();
         self.servers.retain(|server, _| view.server(*server).is_some());
@@ -190,7 +191,7 @@ impl Reader<'_> {
         self.grid.ask_output(server, OutputQuery { after: place.after, last, function, call, waits });
     }
 
-    /// The lines of an answer that are new: two questions may have crossed.
+    /// Returns the new lines of an answer: the answers of two requests may overlap.
     fn take(&mut self, server: NodeId, output: Output) -> Vec<Printed> {
         let Some(place) = self.servers.get_mut(&server) else { return Vec::new() };
         let former = place.after;
@@ -222,8 +223,8 @@ fn date(line: &OutputLine) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(line.at.0)
 }
 
-/// `2026-01-31T12:00:00.123Z [solve@node-3 t17@n2f3a90] residual 0.02`. Control characters are escaped: a line must neither look
-/// like others nor change the terminal.
+/// Formats a line: `2026-01-31T12:00:00.123Z [solve@node-3 t17@n2f3a90] residual 0.02`. Control characters are
+/// escaped: a line must neither imitate other lines nor change the terminal.
 fn text_of(Printed { server, line }: &Printed) -> String {
     let (time, call) = (humantime::format_rfc3339_millis(date(line)), line.call);
     let function = short_name(&line.function);

@@ -1,4 +1,4 @@
-//! The commands, and what several of them share.
+//! The commands, and code that several of them share.
 
 pub mod agent;
 mod apart;
@@ -55,13 +55,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use self::apart::SiteOptions;
 use crate::log::LogOptions;
 
-/// The variable that names the agent, to programs and to functions that call others.
+/// The environment variable with the agent's address, for programs and for functions that call others.
 pub const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
 
 /// The agent's default address.
 pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 
-/// The agent's address, for servers of it.
+/// The agent's address, for servers that register with it.
 #[derive(clap::Args, Clone, Debug)]
 pub struct AgentOption {
     /// Address of the agent
@@ -70,7 +70,7 @@ pub struct AgentOption {
     pub agent: String,
 }
 
-/// The grid of commands that are clients of one: an agent's, or servers without an agent.
+/// The grid that a client command uses: an agent's, or servers without an agent.
 #[derive(clap::Args, Clone, Debug)]
 pub struct GridOption {
     /// Address of the agent [default: GRIDLOOM_AGENT, else 127.0.0.1:7711]
@@ -88,21 +88,21 @@ pub struct GridOption {
 }
 
 impl GridOption {
-    /// A session with that grid. If some servers cannot be used, standard error names them.
+    /// Opens a session with that grid. If some servers cannot be used, standard error names them.
     pub fn connect(&self) -> Result<Grid> {
         match self.place()? {
             GridAddress::Agent(address) => Ok(Grid::connect(&address)?),
             GridAddress::Servers(addresses) => {
                 let grid = Grid::connect_servers(&addresses)?;
                 for (address, why) in grid.unreachable() {
-                    gridloom_base::say!("gridloom: going on without the server at {address}: {why}");
+                    gridloom_base::say!("gridloom: continuing without the server at {address}: {why}");
                 }
                 Ok(grid)
             }
         }
     }
 
-    /// `the agent at 127.0.0.1:7711`, `the servers`.
+    /// Describes the grid: `the agent at 127.0.0.1:7711`, `the servers`.
     pub fn in_words(&self) -> Result<String> {
         Ok(match self.place()? {
             GridAddress::Agent(address) => format!("the agent at {address}"),
@@ -125,23 +125,23 @@ impl GridOption {
             };
         }
         Ok(match set("GRIDLOOM_SERVERS") {
-            // Connecting to them reports what is no address.
+            // Connecting reports invalid addresses.
             Some(servers) => GridAddress::Servers(servers.split(',').map(str::to_string).collect()),
             None => GridAddress::Agent(AGENT_ADDRESS.to_string()),
         })
     }
 }
 
-/// Where a grid is.
+/// The location of a grid.
 enum GridAddress {
     Agent(String),
     Servers(Vec<String>),
 }
 
-/// Where an agent or server listens.
+/// The address on which an agent or server listens, and other options of both.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ListenOptions {
-    /// Address that other nodes dial, if it differs from --listen; needed with 0.0.0.0
+    /// Address at which other nodes connect, if it differs from --listen; needed with 0.0.0.0
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
     /// Listen beyond this host although nothing is encrypted: any process that reaches the port and knows the secret may connect
@@ -154,7 +154,7 @@ pub struct ListenOptions {
     site: SiteOptions,
     #[command(flatten)]
     log: LogOptions,
-    /// Do not log to standard error, whatever --log says
+    /// Do not log to standard error, even if --log is given
     #[arg(long)]
     pub quiet: bool,
     /// Print JSON
@@ -163,12 +163,12 @@ pub struct ListenOptions {
 }
 
 impl ListenOptions {
-    /// Where the node stands.
+    /// Returns the node's site.
     pub fn site(&self) -> Result<Option<Site>> {
         self.site.site()
     }
 
-    /// The same for functions that connect from there.
+    /// Returns the same as an environment variable, for functions that connect from there.
     pub fn site_variable(&self) -> Result<Option<(String, String)>> {
         Ok(self.site()?.map(|site| (SITE_VARIABLE.into(), site.to_string())))
     }
@@ -183,49 +183,49 @@ impl ListenOptions {
     pub fn check(&self, listen: SocketAddr) -> Result<()> {
         if !listen.ip().is_loopback() && !self.trust_this_network {
             bail!(
-                "listening on {listen} lets other hosts in, and nothing is encrypted; pass --trust-this-network if \
+                "listening on {listen} allows other hosts to connect, and nothing is encrypted; pass --trust-this-network if \
                  only trusted hosts can reach it, or listen on 127.0.0.1"
             );
         }
         if listen.ip().is_unspecified() && self.advertise.is_none() {
-            bail!("listening on {listen}: say with --advertise HOST:PORT where others can dial it");
+            bail!("listening on {listen}: give the address at which others can connect with --advertise HOST:PORT");
         }
         Ok(())
     }
 }
 
-/// An agent's address; names are looked up later, and again.
+/// Parses an agent's address. Names are resolved later, each time they are used.
 fn parse_agent(text: &str) -> Result<String, String> {
     gridloom::check_address(text).map(|()| text.to_string())
 }
 
-/// An address to listen on; a name is looked up.
+/// Parses an address to listen on. A name is resolved at once.
 pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let expected = "expected HOST:PORT, such as 127.0.0.1:7711";
     let mut found = text.to_socket_addrs().map_err(|error| format!("{error}; {expected}"))?;
     found.next().ok_or_else(|| format!("no address has that name; {expected}"))
 }
 
-/// Keeps the memory and the environment of this process, in which the grid's secret is, from other processes of the user (and so
-/// from functions), and from core dumps. It does not pass to programs that this process starts.
+/// Hides the memory and the environment of this process, which contain the grid's secret, from other processes of the
+/// user (and so from functions) and from core dumps. Programs that this process starts do not inherit this.
 pub fn hide_memory() -> Result<()> {
     let hidden = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     hidden.context("the memory of this process cannot be hidden")
 }
 
-/// One line of JSON on standard output, at once.
+/// Prints one line of JSON on standard output, and flushes it.
 pub fn print_json(value: &serde_json::Value) -> Result<()> {
     print_line(&value.to_string())
 }
 
-/// Whole lines on standard output.
+/// Prints whole lines on standard output.
 pub fn print_text(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush().context("standard output")
 }
 
-/// One line on standard output, at once.
+/// Prints one line on standard output, and flushes it.
 pub fn print_line(line: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
@@ -252,13 +252,14 @@ pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
     Ok(())
 }
 
-/// The reason that a node gives after `stop`.
+/// The reason that a node reports after `stop`.
 const STOPPED: &str = "stopped";
 
-/// Drives a node to its end, also that of a server that was drained; `on_event` sees each event, lines of the log after they were written.
+/// Drives a node to its end, including that of a drained server. `on_event` gets each event; lines of the log have
+/// been written before.
 ///
 /// # Errors
-/// If the node ended by itself: why.
+/// If the node ended by itself: the reason.
 pub fn drive(node: &NetNode, on_event: impl FnMut(Event)) -> Result<ExitCode> {
     let why = node.run_with(on_event);
     if why != STOPPED && why != DRAINED {
@@ -267,7 +268,7 @@ pub fn drive(node: &NetNode, on_event: impl FnMut(Event)) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Name of a file that a drawing is to be written to.
+/// Parses the name of an SVG file to write.
 pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
     let file = PathBuf::from(text);
     gridloom::check_svg_name(&file).map(|()| file).map_err(|error| error.to_string())
@@ -283,23 +284,23 @@ pub fn read_text(file: &Path) -> Result<String> {
     Ok(gridloom::read_text(file)?)
 }
 
-/// A number with six significant digits.
+/// Formats a number with six significant digits.
 pub fn digits(value: f64) -> String {
     let rounded: f64 = format!("{value:.5e}").parse().expect("a number that was just printed");
     rounded.to_string()
 }
 
-/// `file` as an absolute path.
+/// Returns `file` as an absolute path.
 pub fn absolute(file: &Path) -> Result<PathBuf> {
     std::path::absolute(file).with_context(|| file.display().to_string())
 }
 
-/// `1 function`, `2 functions`.
+/// Formats a count: `1 function`, `2 functions`.
 pub fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Floating-point operations per second: `20Gf`, `1e9`.
+/// Parses floating-point operations per second: `20Gf`, `1e9`.
 pub fn parse_speed(text: &str) -> Result<f64, String> {
     match quantities::speed(text)? {
         flops if flops > 0.0 && flops.is_finite() => Ok(flops),
@@ -307,7 +308,7 @@ pub fn parse_speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number of bytes: `4GiB`, `500MB`, `1048576`.
+/// Parses a number of bytes: `4GiB`, `500MB`, `1048576`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     match quantities::size(text)? {
         bytes if bytes >= 1.0 => Ok(bytes as u64),
@@ -315,7 +316,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Bytes per second that a server may send.
+/// Parses the bytes per second that a server may send.
 pub fn parse_upload_rate(text: &str) -> Result<f64, String> {
     match quantities::bandwidth(text)? {
         rate if rate >= UPLOAD_RATE_MIN => Ok(rate),
@@ -323,7 +324,7 @@ pub fn parse_upload_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A folder that only this user can write to, removed when dropped.
+/// A folder that only this user can write to; it is removed when dropped.
 pub struct OwnFolder(pub PathBuf);
 
 impl OwnFolder {
@@ -342,7 +343,7 @@ impl OwnFolder {
 
 impl Drop for OwnFolder {
     fn drop(&mut self) {
-        // At worst a folder is left among the temporary files.
+        // The worst case is a folder left among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -15,20 +15,20 @@ use crate::drawing::words::scaled;
 
 /// List the models of functions (time against problem size, on each server) and of links.
 ///
-/// Each server builds its models from its calls and keeps them from run to run (`gridloom serve --models`). Servers of one
-/// host share their models, except those that are slowed down. The size of a call is its work, by the function's
-/// complexity, or else the bytes of its arrays. A model whose points have 0 calls was scaled from another host's by the
-/// ratio of speeds, or has seen cold calls only.
+/// Each server builds its models from its calls and keeps them from run to run (`gridloom serve --models`). Servers of
+/// one host share their models, except those that are slowed down. The size of a call is its work, given by the
+/// function's complexity, or else the bytes of its arrays. A model whose points have 0 calls was scaled from another
+/// host's by the ratio of speeds, or has only cold calls.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom models\n  gridloom models linalg/dgemm --plot dgemm.svg\n  \
 gridloom models --accuracy\n  gridloom models --links")]
 pub struct Options {
-    /// The function, with its points [default: all, one line each]
+    /// Function to show with its points [default: all, one line each]
     function: Option<String>,
     /// Show this server only
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
-    /// Show how far the predictions of calls and transfers were off
+    /// Show the errors of predictions of calls and transfers
     #[arg(long, conflicts_with_all = ["function", "plot"])]
     accuracy: bool,
     /// Show links instead of functions: latency, bandwidth and its forecaster, for each ordered pair of hosts
@@ -50,11 +50,11 @@ pub struct Options {
 fn parse_problem_size(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(size) if size.is_finite() && size >= 0.0 => Ok(size),
-        _ => Err("a finite number that is not negative is wanted".into()),
+        _ => Err("expected a finite number of at least 0".into()),
     }
 }
 
-/// A model of a function on a server.
+/// The model of a function on a server.
 struct Row<'a> {
     server: &'a ServerView,
     function: &'a str,
@@ -62,7 +62,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The curves that have points, with the unit of their sizes.
+    /// Returns the curves that have points, with the unit of their sizes.
     fn curves(&self) -> impl Iterator<Item = (&Curve, &'static str)> {
         let all = [(&self.model.by_work, "flop"), (&self.model.by_bytes, "B")];
         all.into_iter().filter(|(curve, _)| !curve.points.is_empty())
@@ -128,7 +128,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let known: Vec<&str> = view.servers.iter().map(|server| server.name.as_str()).collect();
         bail!("no server '{name}'; there are: {}", known.join(", "));
     }
-    // An unknown function is an error here, which proposes near names.
+    // Here an unknown function is an error with suggestions of similar names.
     let function = options.function.as_ref().map(|name| grid.function(name)).transpose()?;
     let servers = view.servers.iter().filter(|server| options.server.as_ref().is_none_or(|name| server.name == *name));
     let mut rows: Vec<Row> = servers
@@ -283,7 +283,7 @@ fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
     Ok(())
 }
 
-/// A spread, or an error of forecasts; a single measurement has none.
+/// Formats a spread or a forecast error, which needs more than one measurement.
 fn of_several(measurements: u64, spread: impl Fn() -> String) -> String {
     if measurements > 1 { spread() } else { "-".to_string() }
 }

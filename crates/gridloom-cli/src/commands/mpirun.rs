@@ -11,12 +11,12 @@ use super::apart::Apart;
 use super::chares::{Elements, TimelineFile, run_elements};
 use super::simulate::seconds;
 
-/// Run a program of mpi4py on many ranks, which share the processors of this machine.
+/// Run an mpi4py program on many ranks, which share the processors of this machine.
 ///
-/// The command runs the Python program unmodified: 'import mpi4py' gives Gridloom's module. Each rank is a chare with a stack of
-/// its own. A call that has to wait lets the other ranks of its processing element run. With --sites and --latency, messages
-/// between elements of different sites are held back for that long, as if the sites were far apart. The command ends when all
-/// ranks have ended, with the first exit status that is not 0.
+/// The command runs the Python program unmodified: 'import mpi4py' imports Gridloom's module. Each rank is a chare
+/// with a stack of its own. A call that has to wait lets the other ranks of its processing element run. With --sites
+/// and --latency, messages between elements of different sites are delayed by that time, as if the sites were far
+/// apart. The command ends when all ranks have ended, with the first exit status that is not 0.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom mpirun -n 64 examples/mpi/jacobi.py --size 256")]
 pub struct Options {
@@ -26,7 +26,7 @@ pub struct Options {
     /// Number of processing elements, each a process [default: one for each processor, at most one for each rank]
     #[arg(long, value_name = "NUMBER")]
     elements: Option<usize>,
-    /// Where ranks run: blocks, round-robin or by-site
+    /// Placement of the ranks: blocks, round-robin or by-site
     #[arg(long, value_name = "NAME", default_value = "blocks", value_parser = ["blocks", "round-robin", "by-site"])]
     placement: String,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub struct Options {
     /// End the run after this many seconds, with status 1 if a rank still runs then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
-    /// Say at the end which modules each rank has of its own, and which the ranks of an element share
+    /// At the end, print which modules each rank has for itself, and which the ranks of an element share
     #[arg(long)]
     list_modules: bool,
     /// Begin each line of output with the name of its element
@@ -50,7 +50,7 @@ pub struct Options {
     /// Interpreter that runs the program
     #[arg(long, env = "GRIDLOOM_PYTHON", default_value = "python3")]
     python: PathBuf,
-    /// The program and its arguments; an interpreter may stand before it
+    /// The program and its arguments; an interpreter may precede it
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
-/// Such as python3 or /usr/bin/python.
+/// True for an interpreter such as python3 or /usr/bin/python.
 fn is_interpreter(word: &str) -> bool {
     let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with("python") && !name.ends_with(".py")

@@ -24,8 +24,8 @@ mod list;
 pub enum Options {
     /// List or draw hosts, links, zones and routes; a role that no host can have is an error
     ///
-    /// In a large platform, hosts and links that are alike share one line with their count. Routes are listed between each two
-    /// hosts of a small platform, and between the zones of a large one.
+    /// In a large platform, hosts and links that are alike share one line with their count. Routes are listed between
+    /// all pairs of hosts of a small platform, and between the zones of a large one.
     #[command(
         after_help = "Examples:\n  gridloom platform show grid.toml\n  gridloom platform show grid.toml --svg grid.svg"
     )]
@@ -44,14 +44,14 @@ pub enum Options {
     },
     /// Show the route between two hosts: its latency in seconds, and its links in order
     ///
-    /// Two hosts without a route are no error: the command prints 'no route', in JSON no links and latency 0.
+    /// If two hosts have no route, this is not an error: the command prints 'no route', or in JSON no links and latency 0.
     #[command(after_help = "Example:\n  gridloom platform route grid.toml laptop node-3 --json")]
     Route {
         /// The file
         file: PathBuf,
-        /// Host where the route begins
+        /// Source host of the route
         src: String,
-        /// Host where the route ends
+        /// Destination host of the route
         dst: String,
         /// Print JSON
         #[arg(long)]

@@ -20,21 +20,21 @@ pub fn parse_program(text: &str) -> Result<OfferedProgram, String> {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {
             Ok(OfferedProgram { name: name.into(), path: path.into() })
         }
-        _ => Err("NAME=PATH is wanted: the name by which the program is run, and the program".into()),
+        _ => Err("expected NAME=PATH: the name by which the program is run, and the program".into()),
     }
 }
 
 impl OfferedProgram {
-    /// As words of 'gridloom serve', with an absolute path.
+    /// Returns the arguments for 'gridloom serve', with an absolute path.
     pub fn words(&self) -> Result<[String; 2]> {
         let path = absolute(&self.path)?;
         Ok(["--program".into(), format!("{}={}", self.name, path.display())])
     }
 
-    /// Its name, and the command that runs it. A file that ends in .py is run by that Python.
+    /// Returns the program's name, and the command that runs it. A file that ends in .py is run by that Python.
     ///
     /// # Errors
-    /// If there is no such program.
+    /// If the program does not exist.
     pub fn command(&self, python: &Path) -> Result<(String, Vec<String>)> {
         let OfferedProgram { name, path } = self;
         let told = path.display();
@@ -43,7 +43,7 @@ impl OfferedProgram {
         let is_python = path.extension().is_some_and(|extension| extension == "py");
         let program = if is_python { python } else { path.as_path() };
         if !is_program(program) {
-            bail!("--program {name}={told}: '{}' is no program that can be started", program.display());
+            bail!("--program {name}={told}: '{}' is not a program that can be started", program.display());
         }
         let words = if is_python { vec![program, path.as_path()] } else { vec![program] };
         let command = words.into_iter().map(|word| word.to_str().map(str::to_string)).collect::<Option<Vec<_>>>();
@@ -52,7 +52,8 @@ impl OfferedProgram {
     }
 }
 
-/// Takes up programs, which listen there and keep checkpoints below that folder. A file that ends in .py is run by that Python.
+/// Adds programs, which listen on that address and store checkpoints below that folder. A file that ends in .py is run
+/// by that Python.
 pub fn add_programs(
     offer: &mut Offer,
     programs: &[OfferedProgram],
@@ -75,7 +76,7 @@ pub fn add_programs(
     Ok(())
 }
 
-/// Checks that there is such a program: that of functions that programs send is started much later.
+/// Checks that the program exists: the interpreter for functions that programs send is started much later.
 pub fn check_program(program: &Path) -> Result<()> {
     if is_program(program) {
         return Ok(());
@@ -83,7 +84,7 @@ pub fn check_program(program: &Path) -> Result<()> {
     bail!("--run-code: there is no program '{}' to run functions; name a Python with --python", program.display())
 }
 
-/// Whether it can be started: a path, or a name in the search path.
+/// True if it can be started: a path, or a name in the search path.
 fn is_program(program: &Path) -> bool {
     let can_start = |file: &Path| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
     match program.components().count() {

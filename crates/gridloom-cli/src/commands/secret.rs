@@ -9,19 +9,19 @@ use serde_json::json;
 
 use super::{print_json, print_text};
 
-/// Show where the grid's secret is, and how to carry it to another machine.
+/// Show where the grid's secret is, and how to copy it to another machine.
 ///
 /// All nodes of a grid share one secret. Programs take it from the variable GRIDLOOM_SECRET, else from the file that
-/// GRIDLOOM_SECRET_FILE names, else from the file gridloom/secret in the user's configuration folder (XDG_CONFIG_HOME, or
-/// ~/.config). The first agent of a user makes that file. The command does not print the secret. It prints a fingerprint: two
-/// machines with the same fingerprint have the same secret.
+/// GRIDLOOM_SECRET_FILE names, else from the file gridloom/secret in the user's configuration folder (XDG_CONFIG_HOME,
+/// or ~/.config). The first agent of a user creates that file. The command does not print the secret. It prints a
+/// fingerprint: two machines with the same fingerprint have the same secret.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom secret\n  gridloom secret --make")]
 pub struct Options {
-    /// Make the user's secret if there is none
+    /// Create the user's secret if there is none
     #[arg(long)]
     make: bool,
-    /// Replace the user's secret by a new one; agents and servers that run keep the old one until they start again
+    /// Replace the user's secret by a new one; running agents and servers use the old one until they are restarted
     #[arg(long, conflicts_with = "make")]
     replace: bool,
     /// Print JSON
@@ -49,10 +49,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let place = file.unwrap_or_else(|| "the variable GRIDLOOM_SECRET".into());
     let mut text = format!("grid secret: {place}\nfingerprint: {}\n", secret.fingerprint());
     match carry {
-        Some(carry) => text += &format!("to carry it to the machine HOST, run here:\n  {carry}\n"),
+        Some(carry) => text += &format!("to copy it to the machine HOST, run here:\n  {carry}\n"),
         None => text += "set GRIDLOOM_SECRET to the same value on each machine\n",
     }
-    // What the environment names hides the user's own.
+    // A secret named in the environment takes precedence over the user's own.
     if secret.file() != secret_file().as_deref() && (options.make || options.replace) {
         text += "the user's own secret is not used while GRIDLOOM_SECRET or GRIDLOOM_SECRET_FILE is set\n";
     }
@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command that carries the file to the usual place of another machine, readable by its user alone.
+/// Returns the command that copies the file to its usual place on another machine, readable by its user only.
 fn carry(file: &str) -> String {
     let there = "umask 077; mkdir -p ~/.config/gridloom && cat > ~/.config/gridloom/secret";
     format!("ssh HOST '{there}' < '{file}'")

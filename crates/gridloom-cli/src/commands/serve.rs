@@ -37,12 +37,13 @@ use folders::{open_durable, open_storage, places};
 
 /// Offer functions of shared libraries and of Python modules, and run those that programs send.
 ///
-/// FILES are interface descriptions (.idl), whose inline bodies are compiled, Python modules (.py), or words such as
-/// builtin:linalg: a few functions of linear algebra from the BLAS library that GRIDLOOM_BLAS names, or else the system's.
-/// Each slot runs one call at a time in a worker process of its own. A function that crashes takes down its worker, not the
-/// server. The server prints its functions once the agent has registered it (at once with --no-agent), and runs until SIGINT
-/// or SIGTERM. SIGUSR1 drains it: it takes no calls that other servers can take, and ends when no program needs anything of it. The agent may start later: the server dials it again and again. If the agent refuses the server because of
-/// another secret or version, or if the address is no agent's, the command fails.
+/// FILES are interface descriptions (.idl), whose inline bodies are compiled, Python modules (.py), or names such as
+/// builtin:linalg: a few functions of linear algebra from the BLAS library that GRIDLOOM_BLAS names, or else the
+/// system's. Each slot runs one call at a time in a worker process of its own. A function that crashes takes down its
+/// worker, not the server. The server prints its functions once the agent has registered it (at once with --no-agent),
+/// and runs until SIGINT or SIGTERM. SIGUSR1 drains it: it accepts no calls that other servers can take, and ends when
+/// no program needs it any more. The agent may start later: the server keeps trying to connect to it. If the agent
+/// refuses the server because of another secret or version, or if there is no agent at the address, the command fails.
 #[derive(clap::Args)]
 #[command(
     override_usage = "gridloom serve [OPTIONS] <FILES...|--builtin <NAME>|--program <NAME=PATH>|--run-code|--no-functions>"
@@ -53,20 +54,20 @@ gridloom serve functions.py\n  gridloom serve --run-code\n  gridloom serve built
 pub struct Options {
     /// Interface descriptions, Python modules, builtin:linalg
     files: Vec<PathBuf>,
-    /// A system library whose description is built in: linalg, blas, lapack, fftw; or files: those of the folder
-    /// GRIDLOOM_FILES; may be repeated
+    /// A system library whose description is built in: linalg, blas, lapack, fftw; or files, to read files in the
+    /// folder GRIDLOOM_FILES; may be repeated
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
     builtin: Vec<String>,
-    /// A program of chares, which 'gridloom chares run --agent' starts by its name: NAME=PATH. A file that ends in .py is run by the
-    /// interpreter; may be repeated
+    /// A program of chares, which 'gridloom chares run --agent' starts by its name: NAME=PATH. A file that ends in .py
+    /// is run by the interpreter; may be repeated
     #[arg(long = "program", value_name = "NAME=PATH", value_parser = parse_program)]
     programs: Vec<OfferedProgram>,
-    /// Folder, shared by all servers that offer the programs, below which these keep checkpoints by name (gridloom chares run --agent
-    /// --checkpoint NAME)
+    /// Folder for named checkpoints of the programs (gridloom chares run --agent --checkpoint NAME); all servers that
+    /// offer the programs must share it
     #[arg(long, value_name = "DIR", requires = "programs")]
     checkpoints: Option<PathBuf>,
-    /// Run any Python function that a program sends, by Grid.run or gridloom.Executor: every program that may connect can then
-    /// run any code as this user
+    /// Run any Python function that a program sends with Grid.run or gridloom.Executor: every program that may connect
+    /// can then run any code as this user
     #[arg(long)]
     run_code: bool,
     /// Offer no functions: the server only stores and sends data
@@ -75,14 +76,14 @@ pub struct Options {
     /// Shared library with the functions of the .idl files or of --builtin; may be repeated
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
-    /// Compile nothing: 'gridloom idl compile' has put the inline bodies into libraries
+    /// Compile nothing: the inline bodies are in libraries that 'gridloom idl compile' made
     #[arg(long)]
     no_compile: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-/// Refuses words that this command does not take.
+/// Refuses arguments that this command does not accept.
 pub fn check_words(words: &[String]) -> Result<()> {
     let command = <Options as clap::Args>::augment_args(clap::Command::new("serve").no_binary_name(true));
     let why = match command.try_get_matches_from(words) {
@@ -90,7 +91,7 @@ pub fn check_words(words: &[String]) -> Result<()> {
         Err(error) => error.to_string(),
     };
     let first = why.lines().next().unwrap_or_default();
-    bail!("'gridloom serve' does not take that: {}", first.trim_start_matches("error: "))
+    bail!("'gridloom serve' does not accept these arguments: {}", first.trim_start_matches("error: "))
 }
 
 /// The server, whatever it offers.
@@ -104,25 +105,26 @@ pub struct ServerOptions {
     /// Name of the server, unique in the grid [default: HOST-PID]
     #[arg(long)]
     name: Option<String>,
-    /// Calls that the server runs at a time
+    /// Number of calls that the server runs at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
     /// Limit of the data that the server stores in memory, such as 8GiB [default: 4GiB]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     memory: Option<u64>,
-    /// Folder for data that find no room in memory
+    /// Folder for data that do not fit into memory
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
-    /// Limit of the data there [default: half of what is free]
+    /// Limit of the data in that folder [default: half of the free space]
     #[arg(long, value_parser = parse_size, value_name = "SIZE", requires = "disk")]
     disk_limit: Option<u64>,
-    /// Folder for durable shared data, which are there again when the server starts with it again
+    /// Folder for durable shared data, which are available again when the server restarts with it
     #[arg(long, value_name = "DIR")]
     durable: Option<PathBuf>,
     /// Folder that servers share, for shared data that are put with the method 'storage'
     #[arg(long, value_name = "DIR")]
     storage: Option<PathBuf>,
-    /// Limit of what the server sends to other hosts, such as 100Mbps or 12MBps; messages and data up to 32 KiB do not count
+    /// Limit of the rate at which the server sends to other hosts, such as 100Mbps or 12MBps; messages and data up to
+    /// 32 KiB do not count
     #[arg(long, value_parser = parse_upload_rate, value_name = "RATE")]
     upload_limit: Option<f64>,
     /// TCP connections over which the server sends large data to one peer [default: 4 if a round trip takes 25 ms or more, else 1]
@@ -131,22 +133,23 @@ pub struct ServerOptions {
     /// Speed of one slot, such as 20Gf, for a host whose processors are shared or limited [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     speed: Option<f64>,
-    /// Let each call take this many times the processor time that it needs, as on a slower processor; for experiments
+    /// Make each call take this many times the processor time that it needs, as on a slower processor; for experiments
     #[arg(long, default_value_t = 1.0, value_parser = parse_slowdown, value_name = "TIMES")]
     slowdown: f64,
-    /// Variable of the server's environment that functions get beside the common ones; may be repeated, and end in a star
+    /// Environment variable of the server to pass to functions, in addition to the common ones; may be repeated, and end in a star
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// User that runs functions; the server has to be started by root
+    /// User that runs functions; the server must be started by root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
     /// File cgroup.procs of the control group that workers join; for experiments with quotas of processor time
     #[arg(long, value_name = "FILE")]
     worker_group: Option<PathBuf>,
-    /// Talk to clients only, and keep nothing: each call brings its arguments and its results go back, as with a plain GridRPC server
+    /// Connect to clients only, and store nothing: each call sends its arguments and its results are sent back, as
+    /// with a plain GridRPC server
     #[arg(long, conflicts_with_all = ["durable", "storage"])]
     plain: bool,
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = parse_listen)]
     listen: SocketAddr,
     /// Interpreter for Python modules
@@ -155,7 +158,7 @@ pub struct ServerOptions {
     /// Send data over TCP even to nodes of this host
     #[arg(long)]
     no_shared_memory: bool,
-    /// Very short calls that may queue inside one worker
+    /// Number of very short calls that may queue inside one worker
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     queue_depth: u32,
     /// Folder for the models of functions, which the next run reads, or 'none' [default: ~/.local/state/gridloom/models]
@@ -166,7 +169,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Offers what one Python file has.
+    /// Offers the functions of one Python file.
     pub fn with_module(self, module: PathBuf) -> Options {
         let files = vec![module];
         let (builtin, programs, libraries) = (Vec::new(), Vec::new(), Vec::new());
@@ -183,7 +186,7 @@ impl ServerOptions {
         }
     }
 
-    /// The interpreter.
+    /// Returns the interpreter.
     pub fn python(&self) -> &Path {
         &self.python
     }
@@ -195,7 +198,7 @@ impl Options {
     }
 }
 
-/// Fingerprints of the files of Python functions. Libraries may well differ from machine to machine.
+/// Returns fingerprints of the files of Python functions. Libraries may legitimately differ from machine to machine.
 fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
     let mut files: BTreeMap<&str, Option<u64>> = BTreeMap::new();
     let mut code_of = |module| {
@@ -216,7 +219,7 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
 fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<Vec<(String, String)>> {
     let mut variables = shared_threads(options.server.slots);
     variables.extend(options.server.rest.site_variable()?);
-    // Functions that call others find the grid by it.
+    // Functions that call others find the grid by this variable.
     if !options.server.no_agent {
         variables.push((AGENT_VARIABLE.into(), options.server.agent.agent.clone()));
         variables.push((nested::SERVER_VARIABLE.into(), name.to_string()));
@@ -226,7 +229,7 @@ fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<
     Ok(variables)
 }
 
-/// Asks the system, as all its sources of users count.
+/// Looks a user up with the system's tools, so that all its sources of users count.
 fn user_named(name: &str) -> Result<RunAs> {
     if !rustix::process::geteuid().is_root() {
         bail!("--run-as {name}: only a server that root runs can run functions as another user");
@@ -236,7 +239,7 @@ fn user_named(name: &str) -> Result<RunAs> {
     let fields: Vec<&str> = line.trim_end().split(':').collect();
     match fields[..] {
         [name, _, user, group, _, home, _] => {
-            let number = |text: &str| text.parse().with_context(|| format!("'getent passwd {name}' says '{text}'"));
+            let number = |text: &str| text.parse().with_context(|| format!("'getent passwd {name}' printed '{text}'"));
             Ok(RunAs { name: name.into(), user: number(user)?, group: number(group)?, home: home.into() })
         }
         _ => bail!("--run-as {name}: there is no such user"),
@@ -246,7 +249,7 @@ fn user_named(name: &str) -> Result<RunAs> {
 fn parse_slowdown(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(times) if (1.0..=1e6).contains(&times) => Ok(times),
-        _ => Err("a number from 1 to 1000000 is wanted".into()),
+        _ => Err("expected a number from 1 to 1000000".into()),
     }
 }
 
@@ -379,8 +382,9 @@ fn drain_with(node: &Arc<NetNode>) -> Result<()> {
     Ok(())
 }
 
-/// The grid's secret. A server of an agent on this machine, or of none, makes the user's secret if there is none yet: it may be
-/// the first to start. An agent on another machine has one already, which has to be carried here.
+/// Returns the grid's secret. A server of an agent on this machine, or without an agent, creates the user's secret if
+/// there is none yet: it may be the first to start. An agent on another machine has a secret already, which has to be
+/// copied here.
 fn secret(options: &Options) -> Result<Secret> {
     let agent = options.server.agent.agent.to_socket_addrs();
     if options.server.no_agent || agent.is_ok_and(|mut agent| agent.all(|address| address.ip().is_loopback())) {
@@ -393,7 +397,7 @@ fn secret(options: &Options) -> Result<Secret> {
     Ok(secret)
 }
 
-/// The library's absolute path; a bare name that is no file here is left to the system's search path.
+/// Returns the library's absolute path. A bare name that is no file here is left to the system's search path.
 fn located(library: &Path) -> Result<PathBuf> {
     match library.exists() {
         true => absolute(library),
@@ -402,7 +406,7 @@ fn located(library: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The models of earlier runs, unless --models is `none`.
+/// Opens the models of earlier runs, unless --models is `none`.
 fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     let folder = match &options.server.models {
         Some(folder) if folder.as_os_str() == "none" => return None,
@@ -415,7 +419,7 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     let unwritable = check_writable(&folder).err().map(|error| {
         let folder = folder.display();
         format!(
-            "models cannot be kept in {folder}: {error}; --models DIR names another folder, --models none keeps none"
+            "models cannot be stored in {folder}: {error}; --models DIR names another folder, --models none keeps none"
         )
     });
     for line in wrong.into_iter().chain(unwritable) {
@@ -424,7 +428,7 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     Some(kept)
 }
 
-/// Makes the folder, and tries to write a file in it: models are written much later.
+/// Creates the folder, and tries to write a file in it: models are written much later.
 fn check_writable(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let trial = folder.join(format!(".trial-{}", std::process::id()));
@@ -432,7 +436,7 @@ fn check_writable(folder: &Path) -> std::io::Result<()> {
     std::fs::remove_file(&trial)
 }
 
-/// Leaves out functions of a built-in description that the system's library lacks. Any other function must be there.
+/// Removes functions of a built-in description that the system's library lacks. Any other function must exist.
 fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Result<()> {
     let wrong = check_libraries(&offer.definitions, &offer.libraries)?;
     if wrong.is_empty() {

@@ -10,20 +10,20 @@ use serde_json::{Map, json};
 
 use super::{count, print_json, print_line, read_text};
 
-/// Simulate without machines: the models of links and processors alone.
+/// Simulate without machines: only the models of links and processors.
 #[derive(clap::Subcommand)]
 #[command(after_help = "Example:\n  gridloom sim replay scenario.json")]
 pub enum Options {
-    /// Say when each activity of a scenario ends
+    /// Print when each activity of a scenario ends
     ///
     /// A scenario is a JSON file of hosts, links, routes, profiles, and transfers and executions that start at given
-    /// dates or after each other. An activity without progress for 30 days, or for 10 million changes, never ends. Dates are
-    /// those of SimGrid 4.1, even where SimGrid leaves links out of a solution (see --connected).
+    /// dates or after each other. An activity without progress for 30 days, or for 10 million changes, never ends.
+    /// Dates are those of SimGrid 4.1, even where SimGrid omits links from a solution (see --connected).
     #[command(after_help = "Example:\n  gridloom sim replay scenario.json --json")]
     Replay {
         /// The scenario
         file: PathBuf,
-        /// Solve for all links that a change reaches; SimGrid 4.1 forgets links of flows that begin to share at once
+        /// Solve for all links that a change affects; SimGrid 4.1 omits links of flows that begin to share at the same time
         #[arg(long)]
         connected: bool,
         /// Print JSON
@@ -45,7 +45,7 @@ fn replay(file: &Path, connected: bool, json: bool) -> Result<()> {
     let ended = replay_run(&scenario, if connected { Reach::Connected } else { Reach::AsReference });
     let named = || scenario.activities.iter().zip(&ended);
     if json {
-        // JSON has no infinity: what never ends has no date.
+        // JSON has no infinity: an activity that never ends has no date.
         let dates: Map<_, _> = named().map(|(activity, ended)| (activity.name.clone(), json!(ended.end_s))).collect();
         let failed: Vec<&str> = named().filter(|(_, ended)| ended.failed).map(|(one, _)| one.name.as_str()).collect();
         return print_json(&json!({ "finish_times": dates, "failed": failed }));
@@ -70,7 +70,7 @@ fn replay(file: &Path, connected: bool, json: bool) -> Result<()> {
     ))
 }
 
-/// In the table; JSON has no date for it.
+/// Shown in the table; JSON has no date in that case.
 const NEVER: &str = "never";
 
 fn date(seconds: f64) -> String {

@@ -19,14 +19,14 @@ use super::{OwnFolder, absolute, count, print_json, print_line, read_text};
 
 /// Run a program, unchanged, on a simulated grid.
 ///
-/// Any grid that the program starts or connects to is the simulated one. It has the same agent, servers and mapper,
-/// on the hosts and links of the platform, in virtual time. Functions are not executed (results are zeros of the
-/// right shape) unless --execute is given. Host properties in the platform describe the grid: role (agent, server,
-/// client), slots, functions, memory, plain. Without them the first host is client and agent, and every other host a
-/// server. With a deployment of processes each process exchanges messages, and may open the grid as a client on its
-/// own host. The simulation follows the platform's profiles: speeds, bandwidths, latencies, and times when a host or
-/// link is off. It prints virtual seconds, makespans, bytes by link, and a hash of the trace, which is the same for
-/// the same program, platform and seed. The command ends with the program's exit status.
+/// Any grid that the program starts or connects to is the simulated one. It has the same agent, servers and mapper, on
+/// the hosts and links of the platform, in virtual time. Functions are not executed (results are zeros of the right
+/// shape) unless --execute is given. Host properties in the platform describe the grid: role (agent, server, client),
+/// slots, functions, memory, plain. Without them the first host is client and agent, and every other host a server.
+/// With a deployment of processes each process exchanges messages, and may open the grid as a client on its own host.
+/// The simulation follows the platform's profiles: speeds, bandwidths, latencies, and times when a host or link is
+/// off. It prints virtual seconds, makespans, bytes by link, and a hash of the trace, which is the same for the same
+/// program, platform and seed. The command ends with the program's exit status.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom simulate -p two-sites.toml -- python program.py")]
 pub struct Options {
@@ -50,7 +50,7 @@ pub struct Options {
     /// Network model: warm-tcp (the default), cm02 or lv08
     #[arg(long)]
     network: Option<String>,
-    /// Part of a host's speed that each function uses: JSON such as {"linalg/dgemm": 0.9}; other functions use all of it
+    /// Fraction of a host's speed that each function uses: JSON such as {"linalg/dgemm": 0.9}; other functions use all of it
     #[arg(long, value_name = "FILE")]
     efficiencies: Option<PathBuf>,
     /// Also write the report into this file, as JSON
@@ -66,7 +66,7 @@ pub struct Options {
     /// Record the durations of measured blocks in this file, so that --replay can repeat the run
     #[arg(long, value_name = "FILE", requires = "deployment", conflicts_with = "replay")]
     record: Option<PathBuf>,
-    /// Take the durations of measured blocks from this file, which --record has written
+    /// Take the durations of measured blocks from this file, written by --record
     #[arg(long, value_name = "FILE", requires = "deployment")]
     replay: Option<PathBuf>,
     /// End a run of processes after this many seconds of virtual time, with status 1 if one still runs then
@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Ok(text) => {
             options.report.as_deref().map_or(Ok(()), |file| hand_over(&report, file))?;
             let report: SimulationReport = serde_json::from_str(&text).context("the simulation's report")?;
-            // The program has told the failure.
+            // The program has reported the failure.
             incomplete = report.failure.is_some();
             if let Some(file) = &options.timeline {
                 if !timeline.exists() {
@@ -134,15 +134,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// Copies a file from this command's folder to where the user wants it.
+/// Copies a file from this command's folder to the user's path.
 fn hand_over(own: &Path, file: &Path) -> Result<()> {
     let text = std::fs::read(own).with_context(|| own.display().to_string())?;
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Checks that the file can be written, and removes it: the file of an earlier run must not pass for this one's.
+/// Checks that the file can be written, and removes it: the file of an earlier run must not be taken for this one's.
 pub(super) fn claim(file: &Path) -> Result<()> {
-    // A terminal or a pipe is no file, and stays.
+    // A terminal or a pipe is not a regular file, and is not removed.
     let remove = |made: std::fs::File| if made.metadata()?.is_file() { std::fs::remove_file(file) } else { Ok(()) };
     let claimed = std::fs::File::create(file).and_then(remove);
     claimed.with_context(|| format!("cannot write {}", file.display()))
@@ -179,7 +179,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     is_time.then_some(seconds).ok_or_else(|| format!("expected seconds from 0 to {UNTIL_MAX_S}"))
 }
 
-/// The clock of virtual time cannot count much further.
+/// The clock of virtual time cannot count much further than this.
 const UNTIL_MAX_S: f64 = 4e9;
 
 fn read_efficiencies(file: &Path) -> Result<BTreeMap<String, f64>> {
@@ -195,7 +195,7 @@ fn read_efficiencies(file: &Path) -> Result<BTreeMap<String, f64>> {
 
 fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus> {
     let mut config = config.clone();
-    // The program may run elsewhere; errors before it starts name the files as the caller did.
+    // The program may run in another folder; errors before it starts name the files as the caller did.
     config.platform = absolute(&config.platform)?;
     config.deployment = config.deployment.as_deref().map(absolute).transpose()?;
     config.faults = config.faults.as_deref().map(absolute).transpose()?;
@@ -206,13 +206,14 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     run_simulated(&options.program, &config, &variables, output)
 }
 
-/// Where the standard output of a simulated program goes.
+/// Destination of a simulated program's standard output.
 pub(super) enum Output {
     AsItIs,
     ToStandardError,
 }
 
-/// Runs the program to its end in that simulation, with further variables in its environment. The paths of the simulation are absolute.
+/// Runs the program to its end in that simulation, with additional environment variables. The paths of the simulation
+/// are absolute.
 pub(super) fn run_simulated(
     words: &[String],
     config: &SimulateConfig,
@@ -221,7 +222,7 @@ pub(super) fn run_simulated(
 ) -> Result<ExitStatus> {
     let (name, value) = config.to_environment()?;
     let mut command = Command::new(&words[0]);
-    // The simulated program is no process of the outer deployment or gang.
+    // The simulated program is not a process of the outer deployment or gang.
     PROCESS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
     command.args(&words[1..]).env(name, value).envs(variables.iter().cloned());
     if matches!(output, Output::ToStandardError) {
@@ -229,7 +230,7 @@ pub(super) fn run_simulated(
     }
     // The program ends with this thread: killing this process leaves no simulation running.
     sys::end_with_this_thread(&mut command);
-    // An interrupt at the terminal is for the program, which then ends its simulation.
+    // An interrupt at the terminal is meant for the program, which then ends its simulation.
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())?;
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM])?;
     let mut child = command.spawn().with_context(|| format!("cannot run '{}'", words[0]))?;
@@ -237,14 +238,14 @@ pub(super) fn run_simulated(
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            // It fails only if the program has ended already.
+            // This fails only if the program has ended already.
             let _ = rustix::process::pidfd_send_signal(&process, rustix::process::Signal::TERM);
         }
     });
     Ok(child.wait()?)
 }
 
-/// The exit status; after a signal 128 plus its number, as in a shell.
+/// Returns the exit status; after a signal 128 plus its number, as in a shell.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
@@ -261,7 +262,7 @@ fn print(report: &SimulationReport) -> Result<()> {
     print_line(&format!("trace hash {}", report.trace_hash))
 }
 
-/// A line for each, if there are few; else the busiest ones, and the rest in one line.
+/// Prints a line for each, if there are few; otherwise the busiest ones, and the rest in one line.
 fn print_busiest(all: impl Iterator<Item = (String, f64)>, one: &str) -> Result<()> {
     let mut all: Vec<(String, f64)> = all.collect();
     if all.len() > LINES_MAX {
@@ -281,5 +282,5 @@ fn print_busiest(all: impl Iterator<Item = (String, f64)>, one: &str) -> Result<
     Ok(())
 }
 
-/// Links, and pairs, that the summary names: with the program's output it is to fit on a screen.
+/// Maximum number of links, and of pairs, in the summary: with the program's output it should fit on a screen.
 const LINES_MAX: usize = 10;

@@ -15,12 +15,12 @@ use serde_json::json;
 
 use super::{count, print_json, print_line, read_text};
 
-/// Run random work under random faults in simulation, and check what must always hold.
+/// Run random work under random faults in simulation, and check all invariants.
 ///
 /// Each seed draws a grid of an agent, four servers and up to three clients, the work of the clients' programs, and
 /// faults. Processes are killed, hang, stop for a while or restart. Links are cut or lose one direction. Connections
 /// break at one end or both, hosts are slow, stores are full. All invariants are checked after every step
-/// (--invariants lists them). When everything is released, no node may hold any state of it. The command ends with
+/// (--invariants lists them). When everything is released, no node may have any state left. The command ends with
 /// status 1 at the first seed that fails, and prints how to replay it: the same seed gives the same run.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom soak --seeds 20000\n  gridloom soak --seed 4711 --trace\n  \
@@ -35,16 +35,16 @@ pub struct Options {
     /// Run this seed alone
     #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
-    /// File with faults to use instead of random ones; its times count from the beginning of the work
+    /// File with faults to use instead of random ones; its times count from the start of the work
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// If a seed fails, print its whole trace
     #[arg(long)]
     trace: bool,
-    /// Seeds that run at a time [default: the machine's processors]
+    /// Number of seeds that run at a time [default: the machine's processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// List the invariants, and end
+    /// List the invariants and exit
     #[arg(long)]
     invariants: bool,
     /// Print JSON
@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let Some(end) = from.checked_add(seeds) else {
         bail!("--from {from} --seeds {seeds}: seeds end at {}; take fewer", u64::MAX);
     };
-    // The verdict of a failing seed has the message of its panic.
+    // The report of a failing seed contains its panic message.
     std::panic::set_hook(Box::new(|_| {}));
     let began = Instant::now();
     let tally = soak_all(options, scenario.as_ref(), from, end);
@@ -92,7 +92,7 @@ impl Tally {
         outcome.reached.into_iter().for_each(|(state, times)| *self.reached.entry(state).or_default() += times);
     }
 
-    /// Keeps the failure of the least seed.
+    /// Records a failure, and keeps the one with the lowest seed.
     fn fail(&mut self, failure: Box<Failure>) {
         self.seeds += 1;
         if self.failure.as_ref().is_none_or(|known| failure.seed < known.seed) {
@@ -101,7 +101,7 @@ impl Tally {
     }
 }
 
-/// Runs the seeds, several at a time. Seeds below a failing one run to their end, so that the least failing seed is found.
+/// Runs the seeds, several at a time. Seeds below a failing one run to their end, so that the lowest failing seed is found.
 fn soak_all(options: &Options, scenario: Option<&Scenario>, from: u64, end: u64) -> Result<Tally> {
     let jobs = match options.jobs {
         Some(jobs) => usize::from(jobs),
@@ -137,7 +137,7 @@ fn soak_all(options: &Options, scenario: Option<&Scenario>, from: u64, end: u64)
     Ok(tally.into_inner().expect("no panic while held"))
 }
 
-/// Progress, if standard error is a terminal.
+/// Shows the progress, if standard error is a terminal.
 fn show_progress(tally: &Mutex<Tally>, is_done: &AtomicBool) {
     let mut out = std::io::stderr();
     if !out.is_terminal() {
@@ -146,7 +146,7 @@ fn show_progress(tally: &Mutex<Tally>, is_done: &AtomicBool) {
     while !is_done.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(200));
         let seeds = tally.lock().expect("no panic while held").seeds;
-        // A terminal that is gone needs no progress.
+        // If the terminal is gone, nobody needs the progress.
         let _ = write!(out, "\r{seeds} seeds").and_then(|()| out.flush());
     }
     let _ = write!(out, "\r\x1b[K").and_then(|()| out.flush());
@@ -183,13 +183,13 @@ fn report(options: &Options, tally: &Tally, took: Duration) -> Result<ExitCode> 
     Ok(ExitCode::FAILURE)
 }
 
-/// The command that runs that seed again.
+/// Returns the command that runs that seed again.
 fn replay(options: &Options, seed: u64) -> String {
     let scenario = options.scenario.as_ref().map(|file| format!(" --scenario {}", quoted(&file.display().to_string())));
     format!("gridloom soak --seed {seed}{} --trace", scenario.unwrap_or_default())
 }
 
-/// As a word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_./+:=,@%".contains(letter);
     if word.chars().all(is_plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }

@@ -22,10 +22,10 @@ use crate::log::LogOptions;
 
 /// Run real processes on an emulated network: the hosts and links of a platform file, on this machine, without root.
 ///
-/// Each host is a network namespace. Every packet between hosts crosses the links of its route, which have the bandwidth,
-/// latency, queue and sharing of the platform. Host properties name the hosts of agent, servers and client, as for 'gridloom
-/// simulate'. Processes of a deployment run on their hosts. When the command has ended, for whatever reason, nothing of the
-/// testbed is left.
+/// Each host is a network namespace. Every packet between hosts crosses the links of its route, which have the
+/// bandwidth, latency, queue and sharing of the platform. Host properties name the hosts of agent, servers and client,
+/// as for 'gridloom simulate'. Processes of a deployment run on their hosts. When the command has ended, for whatever
+/// reason, nothing of the testbed is left.
 #[derive(clap::Subcommand)]
 #[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
 gridloom testbed up -p two-sites.toml\n  gridloom testbed enter laptop -- ping -c 3 cluster-1\n  \
@@ -69,8 +69,8 @@ pub enum Options {
 
 /// Run a command on a host of a running testbed; without one, a shell.
 ///
-/// Hosts have the names that the platform gives them, and programs on them use its grid. The command must be installed on
-/// this machine: 'ping' of the example may be missing.
+/// Hosts have the names from the platform, and programs on them use its grid. The command must be installed on this
+/// machine: 'ping' in the example may be missing.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed enter laptop -- ping -c 3 cluster-1")]
 pub struct Enter {
@@ -91,17 +91,17 @@ pub struct Switch {
     named: Named,
 }
 
-/// Let a host compute at a part of its speed, as the fault 'slow' does in simulation; 1 makes it as fast as it was.
+/// Slow a host down to a fraction of its speed, as the fault 'slow' does in simulation; 1 restores the full speed.
 ///
-/// This changes the quota of processor time for calls on the host's servers. So the host needs a server, and the testbed a
-/// grid (no --no-grid) and speeds that are emulated by quota (see --speeds of 'gridloom testbed up'). Programs and processes
-/// that exchange messages run at full speed.
+/// This changes the quota of processor time for calls on the host's servers. So the host needs a server, and the
+/// testbed needs a grid (no --no-grid) and speeds that are emulated by quota (see --speeds of 'gridloom testbed up').
+/// Programs and processes that exchange messages run at full speed.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed slow cluster-1 0.1")]
 pub struct Slow {
     /// The host
     host: String,
-    /// Part of the speed in the platform, or of the speed that a profile of the platform sets
+    /// Fraction of the speed in the platform, or of the speed that a profile of the platform sets
     #[arg(value_parser = parse_factor)]
     factor: f64,
     #[command(flatten)]
@@ -176,14 +176,14 @@ fn down(named: &Named) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command that runs this program as a testbed's keeper.
+/// Returns the command that runs this program as the testbed's supervisor process.
 fn keeper() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("this program's own path")?);
     command.args(["testbed", "keep"]);
     Ok(command)
 }
 
-/// Starts the keeper and the testbed that `build` makes, and waits for its end. SIGINT and SIGTERM end it.
+/// Starts the supervisor and the testbed that `build` makes, and waits for its end. SIGINT and SIGTERM end it.
 fn keep_until_its_end(
     name: &str,
     build: impl FnOnce(Keeper, &Signals) -> Result<Testbed>,

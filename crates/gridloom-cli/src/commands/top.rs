@@ -17,26 +17,26 @@ use super::models::link_json;
 use super::{GridOption, print_json, print_text};
 use crate::drawing::words::scaled;
 
-/// Calls shown on a page.
+/// Maximum number of calls on a page.
 const CALLS_SHOWN: usize = 20;
-/// Links shown on a page.
+/// Maximum number of links on a page.
 const LINKS_SHOWN: usize = 10;
-/// Clears a terminal and goes to its upper left corner.
+/// Clears a terminal and moves the cursor to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Show what the servers do: slots, calls, store and links; again and again on a terminal.
+/// Show the state of the servers: slots, calls, store and links; on a terminal, refresh it continuously.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom top\n  gridloom top --once --json")]
 pub struct Options {
     #[command(flatten)]
     grid: GridOption,
-    /// Seconds from one look to the next
+    /// Seconds between refreshes
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_interval)]
     interval: f64,
-    /// Look once, as without a terminal
+    /// Show the state once, as without a terminal
     #[arg(long)]
     once: bool,
-    /// Print JSON, a line for each look
+    /// Print JSON, one object for each refresh
     #[arg(long)]
     json: bool,
 }
@@ -114,8 +114,8 @@ fn page(servers: &Servers, links: &[LinkReport]) -> String {
     text
 }
 
-/// The slowest links that were measured: what a plan avoids, and what somebody may mend. An end that is no host of servers is a
-/// program, which has the name of its node, as its calls show it.
+/// Lists the slowest measured links: those that a plan avoids, and that somebody may repair. An end that is no host of
+/// servers is a program; it is shown by the name of its node, as in its calls.
 fn links_page(links: &[LinkReport], hosts: &BTreeSet<&str>) -> String {
     let end = |name: &str| if hosts.contains(name) { name.to_string() } else { format!("program {name}") };
     let mut measured: Vec<&LinkReport> = links.iter().filter(|link| link.measurements > 0).collect();
@@ -139,8 +139,8 @@ fn links_page(links: &[LinkReport], hosts: &BTreeSet<&str>) -> String {
     text
 }
 
-/// Whether both ends are known to be on one host: arrays pass through its memory, and no network. Nothing but this host reaches an
-/// address of its loopback.
+/// True if both ends are known to be on one host: arrays pass through its memory, and no network is involved. A
+/// loopback address can be reached from its own host only.
 fn is_within_host(link: &LinkReport) -> bool {
     let is_loopback = |end: &str| {
         let address = end.trim_start_matches('[').trim_end_matches(']');

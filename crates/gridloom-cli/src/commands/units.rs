@@ -1,4 +1,4 @@
-//! `gridloom units`: the units of systemd, with this program's path in them.
+//! `gridloom units`: prints systemd units that contain this program's path.
 
 use std::process::ExitCode;
 
@@ -6,14 +6,14 @@ use anyhow::{Context, Result};
 
 use super::print_text;
 
-/// Print a unit of systemd, for an agent or a server that starts with its host.
+/// Print a systemd unit for an agent or a server that starts with its host.
 ///
-/// The unit runs this program, so install it first where it is to stay. Options of the agent or server stand in /etc/gridloom/agent.conf or
-/// server.conf. A stop drains the server.
+/// The unit runs this program, so first install it in its final place. Options of the agent or server are in
+/// /etc/gridloom/agent.conf or server.conf. Stopping the unit drains the server.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom units server > /etc/systemd/system/gridloom-server.service")]
 pub struct Options {
-    /// What it starts
+    /// Part of the grid that the unit starts
     #[arg(value_enum)]
     unit: Unit,
 }
@@ -24,7 +24,7 @@ enum Unit {
     Server,
 }
 
-/// Where the files have the program.
+/// Path of the program in the unit files.
 const USUAL_PATH: &str = "/usr/local/bin/gridloom";
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -33,8 +33,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Unit::Server => include_str!("../../../../deploy/systemd/gridloom-server.service"),
     };
     let program = std::env::current_exe().context("this program's own path")?;
-    // A percent sign begins a specifier.
-    let program = program.to_str().context("this program's own path is no text")?.replace('%', "%%");
+    // A percent sign begins a specifier of systemd.
+    let program = program.to_str().context("this program's own path is not UTF-8")?.replace('%', "%%");
     print_text(&text.replace(USUAL_PATH, &program))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,4 @@
-//! `gridloom worker`: a server's slot for native functions, and the check that libraries have the functions. Servers
-//! start it.
+//! `gridloom worker`: runs native functions in a server's slot, and checks that libraries have the functions. Servers start it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -43,17 +42,17 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A function that cannot be run, and why.
+/// A function that cannot be run, and the reason.
 pub type Wrong = (String, String);
 
 /// The answer of the checking process: functions that cannot be run, or libraries that cannot be loaded.
 type Answer = Result<Vec<Wrong>, Vec<String>>;
 
-/// Looks up every native function in a process of its own. So the server notices at its start that a library cannot
-/// be loaded, and one that crashes while it is loaded does no harm.
+/// Looks up every native function in a separate process. So the server notices at its start that a library cannot be
+/// loaded, and a library that crashes while it is loaded does no harm.
 ///
 /// # Errors
-/// If they cannot be looked up at all, or a library cannot be loaded.
+/// If the functions cannot be looked up at all, or if a library cannot be loaded.
 pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Result<Vec<Wrong>> {
     let native: Vec<&Definition> =
         definitions.iter().filter(|definition| matches!(definition.body, Body::Native { .. })).collect();
@@ -67,7 +66,7 @@ pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Res
         .spawn()
         .context("cannot check the libraries")?;
     let question = json!({ "definitions": native, "libraries": libraries }).to_string();
-    // The worker reads all definitions before it loads anything: after a broken pipe its exit status has the reason.
+    // The worker reads all definitions before it loads anything: after a broken pipe, its exit status shows the reason.
     let _ = child.stdin.take().expect("it is piped").write_all(question.as_bytes());
     let output = child.wait_with_output().context("cannot check the libraries")?;
     let said = String::from_utf8_lossy(&output.stdout);

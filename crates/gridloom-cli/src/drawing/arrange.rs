@@ -1,26 +1,26 @@
-//! Blocks put together: in rows, above one another, around a hub, or at given places.
+//! Arrangements of blocks: in rows, in columns, around a hub, or at given places.
 
 use super::block::{Block, Side, shelves};
 
-/// Between the rows at a hub.
+/// Gap between the rows at a hub, in pixels.
 const GAP: f64 = 12.0;
-/// Beside each link on the way to a hub.
+/// Gap beside each link on a line to the hub, in pixels.
 const REACH: f64 = 18.0;
 
 /// A member, or several drawn as one, and its links towards the hub.
 pub struct Row {
     pub member: Block,
-    /// From the member to the hub.
+    /// Links in the order from the member to the hub.
     pub links: Vec<Block>,
 }
 
-/// Blocks without lines between them.
+/// Arranges blocks without lines between them.
 pub fn packed(blocks: &[Block]) -> Block {
     let area: f64 = blocks.iter().map(|block| (block.width + 16.0) * (block.height + 16.0)).sum();
     shelved(blocks, (area * 2.0).sqrt())
 }
 
-/// Blocks in rows, about so wide.
+/// Arranges blocks in rows of about the given width.
 pub fn shelved(blocks: &[Block], width_aimed: f64) -> Block {
     let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
     let (places, size) = shelves(&sizes, width_aimed, 16.0);
@@ -31,7 +31,7 @@ pub fn shelved(blocks: &[Block], width_aimed: f64) -> Block {
     all
 }
 
-/// One above the other.
+/// Stacks blocks vertically.
 pub fn stacked(blocks: &[Block], gap: f64) -> Block {
     let width = blocks.iter().map(|block| block.width).fold(0.0, f64::max);
     let height: f64 = blocks.iter().map(|block| block.height + gap).sum::<f64>() - gap;
@@ -43,7 +43,7 @@ pub fn stacked(blocks: &[Block], gap: f64) -> Block {
     all
 }
 
-/// Blocks below one another, joined by lines.
+/// Arranges blocks in a column, joined by lines.
 pub fn column(parts: &[Block]) -> Block {
     let all = stacked(parts, 20.0);
     let mut block = Block::new(all.width, all.height);
@@ -57,7 +57,7 @@ pub fn column(parts: &[Block]) -> Block {
     block
 }
 
-/// Blocks with those centres, and lines below them.
+/// Places blocks with those centres, and draws the lines behind them.
 pub fn placed(blocks: &[Block], centres: &[(f64, f64)], edges: &[(usize, usize)], class: &str) -> Block {
     let corner = |at: usize| (centres[at].0 - blocks[at].width / 2.0, centres[at].1 - blocks[at].height / 2.0);
     let left = (0..blocks.len()).map(|at| corner(at).0).fold(f64::MAX, f64::min);
@@ -75,10 +75,11 @@ pub fn placed(blocks: &[Block], centres: &[(f64, f64)], edges: &[(usize, usize)]
     all
 }
 
-/// Rows that stand below one another, so that the hub can be at the side.
+/// Maximum number of rows on one side of a hub, so that the hub can be on the other side.
 const ONE_SIDED_MAX: usize = 8;
 
-/// Half of the rows at either side of a hub with those blocks in it; all at one side, if the hub is to be at the other.
+/// Places half of the rows on each side of a hub that contains the blocks `inside`. If `hub` is given and there are
+/// few rows, the hub is on that side and all rows are on the other.
 pub fn around(mut rows: Vec<Row>, inside: &[Block], hub: Option<Side>) -> Block {
     let hub = hub.filter(|_| rows.len() <= ONE_SIDED_MAX);
     let left_rows = match hub {
@@ -105,7 +106,7 @@ pub fn around(mut rows: Vec<Row>, inside: &[Block], hub: Option<Side>) -> Block 
         for row in side {
             let middle = y + height_of(row) / 2.0;
             let (start, end) = if is_left { (0.0, hub_x) } else { (hub_x + hub_width, block.width) };
-            // A row's member stands at the outer edge; its links are spread evenly on the way to the hub.
+            // A row's member is at the outer edge; its links are spread evenly between it and the hub.
             let (from, to) = if is_left { (row.member.width, end) } else { (start, end - row.member.width) };
             block.line((from, middle), (to, middle), "wire");
             block.put(&row.member, if is_left { 0.0 } else { to }, middle - row.member.height / 2.0);

@@ -1,15 +1,15 @@
-//! Pieces of a drawing: blocks with a size, put into one another.
+//! Pieces of a drawing: blocks with a size, which can contain other blocks.
 //!
-//! The crate `svg` writes and escapes; a drawing has a style sheet of its own, no scripts and no references. The width of a text
-//! is guessed, since fonts differ: generously, so that labels stay in their boxes.
+//! The crate `svg` writes and escapes; a drawing has a style sheet of its own, no scripts and no references. The width
+//! of a text is estimated, since fonts differ. The estimate is generous, so that labels stay in their boxes.
 
 use svg::node::element::{Group, Path, Rectangle, Style, Text, Title};
 use svg::{Document, Node};
 
-/// Names longer than this lose their middle.
+/// Longer names are shortened in the middle.
 const NAME_CHARS_MAX: usize = 30;
 
-/// Sizes of text, pixels.
+/// Sizes of text, in pixels.
 pub const TEXT: f64 = 12.0;
 pub const SMALL: f64 = 10.5;
 pub const TITLE: f64 = 13.0;
@@ -20,12 +20,12 @@ pub enum Side {
     Right,
 }
 
-/// A drawn rectangle, its upper left corner at 0, 0.
+/// A drawn rectangle with its upper left corner at 0, 0.
 #[derive(Clone, Debug)]
 pub struct Block {
     pub width: f64,
     pub height: f64,
-    /// Where the hub of a zone stands in it: the side, and how far down its middle is.
+    /// Position of a zone's hub: its side, and the vertical position of its middle.
     pub hub: Option<(Side, f64)>,
     body: Group,
 }
@@ -35,7 +35,7 @@ impl Block {
         Block { width, height, hub: None, body: Group::new() }
     }
 
-    /// Draws another block there.
+    /// Draws another block at that position.
     pub fn put(&mut self, block: &Block, x: f64, y: f64) {
         let place = format!("translate({},{})", number(x), number(y));
         self.body.append(block.body.clone().set("transform", place));
@@ -53,21 +53,21 @@ impl Block {
         self.body.append(Path::new().set("d", path).set("class", class));
     }
 
-    /// A text with its base line at that point, or with its middle there if the class says so (`mid`).
+    /// Draws a text with its base line at that point, or with its middle there if the class specifies this (`mid`).
     pub fn text(&mut self, at: (f64, f64), class: &str, text: &str) {
         let text = Text::new(valid(text)).set("x", number(at.0)).set("y", number(at.1));
         self.body.append(text.set("class", class));
     }
 
-    /// What a viewer shows when the mouse rests on the block.
+    /// Sets the text that a viewer shows when the mouse is over the block.
     pub fn tip(&mut self, text: &str) {
         self.body.append(Title::new(valid(text)));
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn document(&self, classes: &str, title: &str) -> String {
         let (w, h) = (number(self.width.ceil()), number(self.height.ceil()));
-        // A browser that shows the file alone takes its whole width, up to twice the size.
+        // A browser that shows only this file uses its whole width, up to twice the size.
         let wide = format!("{}svg:root{{max-width:{}px}}", gridloom::chart::WIDE, number(2.0 * self.width.ceil()));
         let classes = format!("{classes}{wide}");
         let document = Document::new().set("viewBox", format!("0 0 {w} {h}")).set("width", w).set("height", h);
@@ -76,7 +76,7 @@ impl Block {
     }
 }
 
-/// Blocks in rows, about so wide, as a list of places; and the size of all.
+/// Arranges blocks in rows of about the given width. Returns their positions and the total size.
 pub fn shelves(sizes: &[(f64, f64)], width_aimed: f64, gap: f64) -> (Vec<(f64, f64)>, (f64, f64)) {
     let (mut x, mut y, mut row, mut width): (f64, f64, f64, f64) = (0.0, 0.0, 0.0, 0.0);
     let mut places = Vec::with_capacity(sizes.len());
@@ -92,7 +92,7 @@ pub fn shelves(sizes: &[(f64, f64)], width_aimed: f64, gap: f64) -> (Vec<(f64, f
     (places, (width, y + row))
 }
 
-/// The width of a text of that size, rather too much than too little.
+/// Returns an upper estimate of the width of a text of that size.
 pub fn width_of(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | 'I' | ' ' | '(' | ')' | 't' | 'f' | 'r' => 0.36,
@@ -105,18 +105,18 @@ pub fn width_of(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size * 1.04
 }
 
-/// A name that is not too long.
+/// Shortens a name that is too long.
 pub fn short(name: &str) -> String {
     gridloom::chart::short(name, NAME_CHARS_MAX)
 }
 
-/// What XML cannot hold becomes a replacement character.
+/// Replaces characters that XML cannot represent.
 fn valid(text: &str) -> String {
     let is_invalid = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_invalid, "\u{fffd}")
 }
 
-/// A coordinate: tenths of a pixel are enough.
+/// Formats a coordinate: tenths of a pixel are enough.
 fn number(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     if rounded == 0.0 { "0".to_owned() } else { rounded.to_string() }

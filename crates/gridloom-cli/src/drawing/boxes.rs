@@ -7,10 +7,11 @@ use super::words::{capacity, counted, from_to, power, roles};
 
 const LINE: f64 = 15.0;
 const PADDING: f64 = 8.0;
-/// The visible edge of the lower sheets of a stack.
+/// The visible edge of the lower sheets of a stack, in pixels.
 const SHEET: f64 = 4.0;
 
-/// How all classes look. Colours tell roles and kinds of links apart in print, too: outlines differ as well.
+/// Style of all classes. Colours distinguish roles and kinds of links; outlines differ as well, so that they can also
+/// be distinguished in print.
 pub const STYLE: &str = "
 text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;font-size:12px;fill:#1d2733}
 .mid{text-anchor:middle}.end{text-anchor:end}.name{font-weight:bold}.small{font-size:10.5px;fill:#445060}.title{font-size:13px;font-weight:bold}
@@ -24,7 +25,7 @@ text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;font-size:12px;fil
 .wrap{stroke:#8794a3;stroke-width:1.2;fill:none;stroke-dasharray:3 3}
 .page{fill:#fff}";
 
-/// One line of a box.
+/// One line of text in a box.
 pub struct Label<'a> {
     pub class: &'a str,
     pub text: String,
@@ -38,7 +39,7 @@ pub fn small(text: impl Into<String>) -> Label<'static> {
     Label { class: "small", text: text.into() }
 }
 
-/// A box with lines of text, as wide as they need. Empty lines are left out.
+/// Returns a box with lines of text, as wide as they need. Empty lines are left out.
 pub fn labelled(class: &str, labels: &[Label<'_>], is_stack: bool) -> Block {
     let labels: Vec<&Label<'_>> = labels.iter().filter(|label| !label.text.is_empty()).collect();
     let size_of = |label: &Label<'_>| if label.class == "small" { SMALL } else { TEXT * 1.07 };
@@ -76,7 +77,7 @@ pub fn host(platform: &Platform, id: HostId) -> Block {
     block
 }
 
-/// Hosts that are drawn as one.
+/// Returns the box of hosts that are drawn as one.
 pub fn hosts(platform: &Platform, group: &[HostId]) -> Block {
     if let [one] = group {
         return host(platform, *one);
@@ -103,7 +104,7 @@ pub fn router(names: &str) -> Block {
     labelled("router", &[Label { class: "", text: short(names) }, small("router")], false)
 }
 
-/// How a link is outlined.
+/// Returns the outline class of a link.
 pub fn pill_class(platform: &Platform, link: LinkId) -> &'static str {
     let Link { name, sharing, .. } = &platform.links()[link.0 as usize];
     match sharing {
@@ -113,7 +114,7 @@ pub fn pill_class(platform: &Platform, link: LinkId) -> &'static str {
     }
 }
 
-/// A link, by the name that a person knows it by.
+/// Returns the box of a link, labelled with its name in the platform file.
 pub fn link(platform: &Platform, label: &str, link: LinkId) -> Block {
     let detail = capacity(std::iter::once(&platform.links()[link.0 as usize]));
     let mut block = labelled(pill_class(platform, link), &[name(short(label)), small(detail)], false);
@@ -121,7 +122,7 @@ pub fn link(platform: &Platform, label: &str, link: LinkId) -> Block {
     block
 }
 
-/// Links that are drawn as one.
+/// Returns the box of links that are drawn as one.
 pub fn links(platform: &Platform, cables: &[(&str, LinkId)]) -> Option<Block> {
     match cables {
         [] => None,
@@ -141,14 +142,14 @@ pub fn links(platform: &Platform, cables: &[(&str, LinkId)]) -> Option<Block> {
     }
 }
 
-/// A frame with a title around what is in a zone, and notes below it.
+/// Returns a frame with a title around the content of a zone, with notes below it.
 pub fn frame(title: &str, detail: &str, inside: &Block, notes: &[String], depth: usize) -> Block {
     const MARGIN: f64 = 14.0;
     let head = width_of(title, TITLE) * 1.1 + width_of(detail, SMALL) + 14.0;
     let widest = notes.iter().map(|note| width_of(note, SMALL)).fold(head.max(inside.width), f64::max);
     let width = widest + 2.0 * MARGIN;
     let below = notes.len() as f64 * LINE + if notes.is_empty() { 0.0 } else { 6.0 };
-    // Lines from outside end at the middle of a side. So the hub is there.
+    // Lines from outside end at the middle of a side, so the hub has to be there.
     let below_hub = if inside.hub.is_some() { MARGIN } else { 0.0 };
     let mut block = Block::new(width, inside.height + 2.0 * MARGIN + 22.0 + below_hub + below);
     let class = if depth.is_multiple_of(2) { "zone" } else { "inner" };
@@ -175,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// Fills of the classes, short ones written out.
+    /// Returns the fill colours of the classes, with short colour codes expanded.
     fn fills() -> BTreeMap<&'static str, String> {
         let rules = STYLE.split('}').filter_map(|rule| rule.trim().split_once('{'));
         let fill = |(class, declarations): (&'static str, &'static str)| {

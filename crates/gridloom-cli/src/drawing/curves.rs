@@ -1,5 +1,5 @@
-//! Times of a function against problem size, for `gridloom models --plot`: both axes logarithmic, points as measured with bars
-//! of their spread, lines as they are interpolated.
+//! Times of a function against problem size, for `gridloom models --plot`. Both axes are logarithmic. Points are
+//! measurements with bars for their spread, and lines are interpolations.
 
 use gridloom::chart::{COLOURS, log_ticks, round_above, round_below};
 use gridloom_perf::{Curve, Point};
@@ -8,19 +8,19 @@ use super::block::{Block, SMALL, short, width_of};
 use super::boxes;
 use super::words::scaled;
 
-/// Of the axes, in pixels.
+/// Size of the area of the axes, in pixels.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 const LEFT: f64 = 90.0;
 const TOP: f64 = 76.0;
 const BOTTOM: f64 = 56.0;
 const MARGIN: f64 = 20.0;
-/// Half of the line that ends the bar of a spread.
+/// Half of the length of the line at each end of a spread's bar.
 const CAP: f64 = 4.0;
-/// Across and upwards.
+/// Maximum number of ticks on the horizontal and the vertical axis.
 const TICKS_MAX: [usize; 2] = [9, 14];
 
-/// One axis: logarithmic, between round numbers.
+/// A logarithmic axis between round numbers.
 struct Axis {
     low: f64,
     high: f64,
@@ -34,7 +34,7 @@ impl Axis {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.fold(0.0, f64::max);
         let (low, high) = if low.is_finite() { (round_below(low), round_above(high)) } else { (1.0, 10.0) };
-        // A single size lies in the middle.
+        // A single size is put in the middle.
         let (low, high) = if low < high { (low, high) } else { (round_below(low / 2.0), round_above(high * 2.0)) };
         Axis { low, high, from, to }
     }
@@ -49,16 +49,16 @@ impl Axis {
     }
 }
 
-/// What is known of how far calls lie from the time of the point.
+/// Returns the known spread of calls around the time of the point.
 fn spread_s(point: &Point) -> f64 {
     if point.calls > 1 { point.spread_s } else { 0.0 }
 }
 
-/// The text of an SVG file; each line has a server, a curve, and the unit of its sizes.
+/// Returns the text of an SVG file; each line has a server, a curve, and the unit of its sizes.
 pub fn draw(function: &str, lines: &[(&str, &Curve, &str)]) -> String {
     let points = || lines.iter().flat_map(|(_, curve, _)| &curve.points);
     let x = Axis::new(points().map(|point| point.size), LEFT, LEFT + WIDTH);
-    // A bar that reaches 0 or near it ends at the axis: a tenth of the shortest time is enough below it.
+    // A bar that reaches 0 or nearly 0 ends at the axis: it is enough that the axis extends to a tenth of the shortest time.
     let shortest_s = points().map(|point| point.seconds).filter(|seconds| *seconds > 0.0).fold(f64::INFINITY, f64::min);
     let ends = points().flat_map(|point| {
         let spread_s = spread_s(point);

@@ -1,22 +1,23 @@
-//! Where boxes stand that are joined by lines.
+//! Layout of boxes that are joined by lines.
 //!
-//! Boxes that form a chain stand in a row. Others stand so that distances in the drawing are near to distances along the
-//! lines, by stress majorization. It lowers `Σ (|xᵢ - xⱼ| - dᵢⱼ)² / dᵢⱼ²`, begins with a circle, and turns the drawing so
-//! that it is wide rather than high. Source: Gansner, Koren, North, "Graph Drawing by Stress Majorization", 2004. Boxes
-//! that then overlap are pushed apart. Nothing is random: the same graph gives the same drawing.
+//! Boxes that form a chain are put in a row. Others are placed by stress majorization, so that distances in the
+//! drawing approximate distances along the lines. It minimizes `Σ (|xᵢ - xⱼ| - dᵢⱼ)² / dᵢⱼ²`, starting from a circle,
+//! and then turns the drawing so that it is wide rather than high. Source: Gansner, Koren, North, "Graph Drawing by
+//! Stress Majorization", 2004. Boxes that overlap after this are pushed apart. Nothing is random: the same graph gives
+//! the same drawing.
 
 use super::block::shelves;
 
-/// A place, or a width and a height.
+/// A position, or a width and a height.
 type Point = (f64, f64);
 
 const GAP: f64 = 26.0;
-/// Between boxes of a graph, along its lines.
+/// Gap between boxes of a graph along its lines, in pixels.
 const LINE: f64 = 44.0;
 const ROUNDS: usize = 300;
 const PUSHES_MAX: usize = 600;
 
-/// Upper left corners of boxes of those sizes, and the size of all.
+/// Returns the upper left corners of boxes of those sizes, and the total size.
 pub fn places(sizes: &[Point], edges: &[(usize, usize)]) -> (Vec<Point>, Point) {
     let neighbours = neighbours(sizes.len(), edges);
     let parts = components(&neighbours);
@@ -34,7 +35,7 @@ pub fn places(sizes: &[Point], edges: &[(usize, usize)]) -> (Vec<Point>, Point) 
     (places, size)
 }
 
-/// The vertices in their order from left to right, if they are a chain.
+/// Returns the vertices in their order from left to right, if they form a chain.
 pub fn chain(count: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>> {
     let neighbours = neighbours(count, edges);
     let mut parts = components(&neighbours);
@@ -47,7 +48,7 @@ fn is_chain(part: &[usize], neighbours: &[Vec<usize>]) -> bool {
     edges + 1 == part.len() && part.iter().all(|vertex| neighbours[*vertex].len() <= 2)
 }
 
-/// The vertex at which three chains or more meet, and these from there outwards, if they are all of the graph.
+/// Returns the vertex at which three or more chains meet, and the chains from there outwards, if they make up the whole graph.
 pub fn chains_around_hub(count: usize, edges: &[(usize, usize)]) -> Option<(usize, Vec<Vec<usize>>)> {
     let neighbours = neighbours(count, edges);
     let mut hubs = (0..count).filter(|vertex| neighbours[*vertex].len() > 2);
@@ -66,7 +67,7 @@ pub fn chains_around_hub(count: usize, edges: &[(usize, usize)]) -> Option<(usiz
     }
     let all: usize = chains.iter().map(Vec::len).sum();
     (all + 1 == count).then(|| {
-        // In the order of the members, which stand at the ends.
+        // In the order of the members, which are at the ends.
         chains.sort_by_key(|chain| chain[chain.len() - 1]);
         (hub, chains)
     })
@@ -83,7 +84,7 @@ fn neighbours(count: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     neighbours
 }
 
-/// Vertices that hang together, each part in the order of a walk through it that begins at an end, if there is one.
+/// Returns the connected components, each in the order of a walk that begins at an end, if there is one.
 fn components(neighbours: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut seen = vec![false; neighbours.len()];
     let mut parts = Vec::new();
@@ -123,7 +124,7 @@ fn component(part: &[usize], sizes: &[Point], neighbours: &[Vec<usize>]) -> (Vec
     (corners, (right, bottom))
 }
 
-/// Side by side.
+/// Places boxes side by side.
 fn row(count: usize, size: impl Fn(usize) -> Point) -> Vec<Point> {
     let mut x = 0.0;
     let place = |at: usize| {
@@ -176,7 +177,7 @@ fn stress(part: &[usize], sizes: &[Point], neighbours: &[Vec<usize>]) -> Vec<Poi
     places
 }
 
-/// Turns the longest extent to the horizontal: the first principal axis.
+/// Turns the longest extent (the first principal axis) to the horizontal.
 fn turn(places: &mut [Point]) {
     let n = places.len() as f64;
     let (mx, my) = places.iter().fold((0.0, 0.0), |(x, y), place| (x + place.0 / n, y + place.1 / n));
@@ -194,7 +195,7 @@ fn turn(places: &mut [Point]) {
     }
 }
 
-/// Pushes boxes apart that are nearer than the gap, each pair along the way that is shorter.
+/// Pushes boxes apart that are closer than the gap, each pair in the direction in which the shift is shorter.
 pub fn part_overlaps(centres: &mut [Point], size: impl Fn(usize) -> Point) {
     for _ in 0..PUSHES_MAX {
         let mut is_clear = true;

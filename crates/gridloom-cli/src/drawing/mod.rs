@@ -1,9 +1,9 @@
 //! A platform as a drawing, for `gridloom platform show --svg`.
 //!
-//! Zones are frames, one in another. Members of a zone are boxes. So are links, with their figures, on the lines that
-//! they make. Stars stand around their hub, given routes are a graph ([`graph`]), fat trees, tori and dragonflies have
-//! their shapes ([`shapes`]). Many members that are alike are one box with their count ([`scale`]); a small platform has
-//! a table of its routes below.
+//! Zones are nested frames. Members of a zone are boxes. Links are boxes with their figures, on the lines that they
+//! form. Stars are drawn around their hub, explicit routes as a graph ([`graph`]), and fat trees, tori and dragonflies
+//! in their shapes ([`shapes`]). Many members that are alike are one box with their count ([`scale`]); a small
+//! platform has a table of its routes below.
 //!
 //! **Invariant:** the same platform gives the same bytes.
 
@@ -24,10 +24,10 @@ use block::{Block, SMALL, TITLE, width_of};
 use scale::Scale;
 use words::{counted, scaled};
 
-/// Hosts of a platform for which routes are listed below it, pair by pair.
+/// Maximum number of hosts for which routes are listed below the platform, pair by pair.
 const ROUTED_HOSTS_MAX: usize = 8;
 
-/// The text of an SVG file.
+/// Returns the text of an SVG file.
 pub fn draw(platform: &Platform, title: &str) -> String {
     const MARGIN: f64 = 20.0;
     let outline = platform.outline();
@@ -54,8 +54,8 @@ pub fn draw(platform: &Platform, title: &str) -> String {
     page.document(boxes::STYLE, title)
 }
 
-/// Links as a person counts them. Both directions of a split-duplex link are one, the one up, if they are alike. The
-/// loopback of all hosts is none.
+/// Returns links as a person counts them. Both directions of a split-duplex link are one (the up link) if they are
+/// alike. The loopback of all hosts is not counted.
 pub fn cables(platform: &Platform) -> Vec<LinkId> {
     let ids = (1..platform.links().len()).map(|id| LinkId(id as u32));
     ids.filter(|id| {
@@ -68,7 +68,7 @@ pub fn cables(platform: &Platform) -> Vec<LinkId> {
     .collect()
 }
 
-/// The meaning of the outlines and colours that occur.
+/// Returns a legend of the outlines and colours that occur.
 fn legend(platform: &Platform) -> Block {
     let mut parts: Vec<Block> = Vec::new();
     for role in ["client", "agent", "server"] {
@@ -91,7 +91,7 @@ fn legend(platform: &Platform) -> Block {
     arrange::shelved(&parts, f64::MAX)
 }
 
-/// Routes between all hosts of a small platform.
+/// Returns the routes between all hosts of a small platform.
 fn routes(platform: &Platform) -> Option<Block> {
     const LINE: f64 = 16.0;
     let rows = route_rows(platform)?;
@@ -114,7 +114,8 @@ fn routes(platform: &Platform) -> Option<Block> {
     Some(block)
 }
 
-/// Ends, figures, and links of each route; one row for both ways if they cross the same links. None if there are many.
+/// Returns ends, figures, and links of each route, with one row for both directions if they cross the same links.
+/// Returns `None` if there are too many.
 pub fn route_rows(platform: &Platform) -> Option<Vec<[String; 3]>> {
     let hosts = platform.hosts().len();
     if !(2..=ROUTED_HOSTS_MAX).contains(&hosts) {

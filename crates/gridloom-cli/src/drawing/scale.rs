@@ -1,17 +1,17 @@
-//! How large a platform is drawn: which members have boxes of their own.
+//! The level of detail of a drawing: which members have boxes of their own.
 
 use gridloom_platform::Platform;
 use gridloom_platform::outline::{Member, Outline};
 
-/// Zones in a zone that are drawn with what is in them.
+/// Maximum number of inner zones that are drawn with their content.
 const ZONES_MAX: usize = 24;
 
-/// Which members are drawn one by one.
+/// Limits for drawing members one by one.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// Hosts of a zone.
+    /// Maximum number of hosts of a zone.
     pub hosts_max: usize,
-    /// Whether a zone is a box with its figures.
+    /// True if a zone is drawn as one box with its figures.
     pub is_summary: bool,
 }
 
@@ -25,7 +25,7 @@ impl Scale {
         Scale { hosts_max, is_summary: false }
     }
 
-    /// For the zones in one.
+    /// Returns the level of detail for the zones inside a zone.
     pub fn inside(self, outline: &Outline) -> Scale {
         let zones = outline.members.iter().filter(|member| matches!(member, Member::Zone(_))).count();
         Scale { is_summary: self.is_summary || zones > ZONES_MAX, ..self }

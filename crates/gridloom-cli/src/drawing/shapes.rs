@@ -1,4 +1,4 @@
-//! Zones of known shape: fat trees, tori, dragonflies, places in a plane. Large ones are drawn by their parts.
+//! Zones of known shape: fat trees, tori, dragonflies, positions in a plane. Only parts of large ones are drawn.
 
 use gridloom_platform::outline::{Arm, Member, Outline};
 use gridloom_platform::{HostId, LinkId, Platform};
@@ -11,13 +11,13 @@ use super::scale::Scale;
 use super::words::{capacity, counted, from_to, power};
 use super::{boxes, graph, star};
 
-/// Nodes of a level of a fat tree that are drawn one by one.
+/// Maximum number of nodes of a fat tree's level that are drawn one by one.
 const LEVEL_MAX: usize = 36;
-/// Hosts of a torus that are drawn one by one.
+/// Maximum number of hosts of a torus that are drawn one by one.
 const TORUS_MAX: usize = 128;
-/// Groups of a dragonfly that are drawn one by one.
+/// Maximum number of groups of a dragonfly that are drawn one by one.
 const GROUPS_MAX: usize = 16;
-/// About how wide a row of labels is.
+/// Approximate width of a row of labels, in pixels.
 const LABELS_WIDTH: f64 = 640.0;
 
 fn link_label(platform: &Platform, what: &str, link: Option<LinkId>) -> Option<Block> {
@@ -26,7 +26,7 @@ fn link_label(platform: &Platform, what: &str, link: Option<LinkId>) -> Option<B
     Some(boxes::labelled("pillduplex", &[boxes::name(what), boxes::small(figures)], false))
 }
 
-/// Speed and cores, if all hosts are alike.
+/// Returns speed and cores, if all hosts are alike.
 fn common_power(platform: &Platform, hosts: &[HostId]) -> String {
     match hosts.is_empty() {
         true => String::new(),
@@ -45,7 +45,7 @@ pub fn fat_tree(
     if level_sizes.iter().any(|size| *size > LEVEL_MAX.min(scale.hosts_max)) {
         return levels(platform, &hosts, level_sizes, cables);
     }
-    // Names only: figures that all hosts share stand once.
+    // Names only: figures that all hosts share are shown once.
     let leaf = |id: &HostId| {
         let name = super::block::short(&platform.hosts()[id.0 as usize].name);
         boxes::labelled("host", &[boxes::small(name)], false)
@@ -88,7 +88,7 @@ fn all_cables<'a>(platform: &'a Platform, cables: &[(usize, usize, LinkId)]) -> 
     cables.iter().map(|(_, _, link)| (platform.cable_name(*link), *link)).collect()
 }
 
-/// A fat tree by its levels, one box each, with the cables between two of them.
+/// Draws a fat tree with one box for each level, and the cables between adjacent levels.
 fn levels(platform: &Platform, hosts: &[HostId], level_sizes: &[usize], cables: &[(usize, usize, LinkId)]) -> Block {
     let mut starts = vec![0];
     for size in level_sizes {
@@ -148,7 +148,7 @@ pub fn torus(platform: &Platform, outline: &Outline, sizes: &[usize], link: Opti
     stacked(&parts, 8.0)
 }
 
-/// Where a slice of a torus lies in the dimensions that are not drawn.
+/// Describes the position of a slice of a torus in the dimensions that are not drawn.
 fn coordinates(number: usize, sizes: &[usize]) -> String {
     let mut rest = number;
     let mut text = Vec::new();
@@ -159,7 +159,7 @@ fn coordinates(number: usize, sizes: &[usize]) -> String {
     text.join(", ")
 }
 
-/// Two dimensions of a torus, with stubs where the ends are joined.
+/// Draws two dimensions of a torus, with stubs where the ends are joined.
 fn slice(platform: &Platform, hosts: &[HostId], wide: usize) -> Block {
     let node = |id: &HostId| {
         let name = super::block::short(&platform.hosts()[id.0 as usize].name);
@@ -236,7 +236,7 @@ pub fn dragonfly(
     stacked(&[shelved(&labels, LABELS_WIDTH), picture], 14.0)
 }
 
-/// Blocks on an ellipse, each joined to each.
+/// Places blocks on an ellipse, with a line between each pair.
 fn ring(blocks: &[Block]) -> Block {
     let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
     let edges: Vec<(usize, usize)> = (0..blocks.len()).flat_map(|b| (0..b).map(move |a| (a, b))).collect();
@@ -252,7 +252,7 @@ fn ring(blocks: &[Block]) -> Block {
     placed(blocks, &centres, &edges, "thin")
 }
 
-/// Members at their places in the plane, moved apart where their boxes would overlap; `zones` as for [`star::draw`].
+/// Draws members at their positions in the plane, moved apart if their boxes would overlap; `zones` as for [`star::draw`].
 pub fn vivaldi(
     platform: &Platform,
     outline: &Outline,

@@ -11,7 +11,7 @@ use super::boxes;
 use super::scale::Scale;
 use super::words::{alike, cables};
 
-/// A zone with its hub, at a side if that is wanted; `zones` are the zones in it, by their numbers among its members.
+/// Draws a zone with its hub, on the given side if there is one; `zones` are the inner zones, by their numbers among the members.
 pub fn draw(
     platform: &Platform,
     outline: &Outline,
@@ -38,7 +38,7 @@ pub fn draw(
     around(rows, &inside, hub)
 }
 
-/// Links that every way to and from the hub crosses: the backbone.
+/// Returns the links that all routes to and from the hub cross: the backbone.
 fn common_links(arms: &[Arm]) -> Vec<LinkId> {
     let [first, others @ ..] = arms else { return Vec::new() };
     let is_common = |link: &&LinkId| others.iter().all(|arm| arm.up.contains(link));
@@ -87,7 +87,7 @@ fn rows(
             .filter_map(|id| of_member(*member_of.get(id)?))
             .flat_map(|arm| own(arm).0.into_iter().chain(own(arm).1))
             .collect();
-        // `cables` searches its result: of thousands of links, neighbours are enough.
+        // `cables` searches its result linearly: with thousands of links, comparing neighbours is enough.
         let mut names: Vec<(&str, LinkId)> = links.iter().map(|link| (platform.cable_name(*link), *link)).collect();
         names.dedup_by_key(|(name, _)| *name);
         rows.push(Row {
@@ -98,7 +98,7 @@ fn rows(
     rows
 }
 
-/// The links of one member; where it is reached by others than it reaches, both with an arrow.
+/// Returns the links of one member. If its incoming and outgoing links differ, both are drawn with an arrow.
 fn single(platform: &Platform, (up, down): &(Vec<LinkId>, Vec<LinkId>)) -> Vec<Block> {
     let (there, back) = (cables(platform, up), cables(platform, down));
     let is_same = there.iter().map(|(name, _)| name).eq(back.iter().rev().map(|(name, _)| name));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gridloom_platform::{Host, HostId, Link, LinkId, Platform};
 
-/// A number with a prefix: `6.25 MB/s`.
+/// Formats a number with a prefix: `6.25 MB/s`.
 pub fn scaled(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] =
         [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ")];
@@ -20,7 +20,7 @@ pub fn scaled(value: f64, unit: &str) -> String {
     format!("{text} {prefix}{unit}")
 }
 
-/// A count with separators and the word for it: `1,000 hosts`.
+/// Formats a count with separators and its noun: `1,000 hosts`.
 pub fn counted(count: usize, noun: &str) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -33,7 +33,7 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{text} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// From the least to the greatest, or the one value that all have.
+/// Formats the range from the minimum to the maximum, or the one value that all have.
 fn range(values: impl Iterator<Item = f64>, unit: &str) -> String {
     let (least, most) = values.fold((f64::MAX, f64::MIN), |(a, b), value| (a.min(value), b.max(value)));
     match least == most {
@@ -42,7 +42,7 @@ fn range(values: impl Iterator<Item = f64>, unit: &str) -> String {
     }
 }
 
-/// Speed and cores of hosts.
+/// Describes speed and cores of hosts.
 pub fn power<'a>(hosts: impl Iterator<Item = &'a Host> + Clone) -> String {
     let speed = range(hosts.clone().map(|host| host.speed_flops), "flop/s");
     let (least, most) = hosts.fold((u32::MAX, 0), |(least, most), host| (least.min(host.cores), most.max(host.cores)));
@@ -53,18 +53,18 @@ pub fn power<'a>(hosts: impl Iterator<Item = &'a Host> + Clone) -> String {
     }
 }
 
-/// Bandwidth and latency of links.
+/// Describes bandwidth and latency of links.
 pub fn capacity<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> String {
     let bandwidth = range(links.clone().map(|link| link.bandwidth), "B/s");
     format!("{bandwidth} · {}", range(links.map(|link| link.latency_s), "s"))
 }
 
-/// The roles that the file gives a host.
+/// Returns the roles that the file assigns to a host.
 pub fn roles(host: &Host) -> &str {
     host.properties.get("role").map_or("", String::as_str)
 }
 
-/// First and last name.
+/// Returns the first and the last name.
 pub fn from_to<'a>(mut names: impl DoubleEndedIterator<Item = &'a str>) -> String {
     match (names.next(), names.next_back()) {
         (Some(first), Some(last)) => format!("{first} … {last}"),
@@ -72,8 +72,8 @@ pub fn from_to<'a>(mut names: impl DoubleEndedIterator<Item = &'a str>) -> Strin
     }
 }
 
-/// Hosts that are alike in speed, cores and roles, by the first of them. If that leaves more groups than `most`, alike in
-/// roles only.
+/// Groups hosts with the same speed, cores and roles; groups are in the order of their first hosts. If that makes more
+/// than `most` groups, groups by roles only.
 pub fn alike(platform: &Platform, hosts: &[HostId], most: usize) -> Vec<Vec<HostId>> {
     for is_coarse in [false, true] {
         let mut groups: Vec<Vec<HostId>> = Vec::new();
@@ -94,7 +94,7 @@ pub fn alike(platform: &Platform, hosts: &[HostId], most: usize) -> Vec<Vec<Host
     Vec::new()
 }
 
-/// Distinct links by the names under which a person knows them (both directions of a split-duplex one are one), in order.
+/// Returns distinct links in order, with their names in the platform file (both directions of a split-duplex link are one).
 pub fn cables<'a>(platform: &'a Platform, links: &[LinkId]) -> Vec<(&'a str, LinkId)> {
     let mut found: Vec<(&str, LinkId)> = Vec::new();
     for link in links {

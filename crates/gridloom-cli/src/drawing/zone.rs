@@ -11,12 +11,12 @@ use super::scale::Scale;
 use super::words::{alike, capacity, counted, from_to, power};
 use super::{boxes, graph, shapes, star};
 
-/// More boxes than these are not told apart by the layout of a graph.
+/// Maximum number of boxes that the layout of a graph can keep apart.
 const VERTICES_MAX: usize = 90;
-/// Bypasses that are written out below a zone.
+/// Maximum number of bypasses that are listed below a zone.
 const BYPASSES_MAX: usize = 6;
 
-/// `hub` is the side at which a hub is to be, for what joins it from outside.
+/// Draws a zone. `hub` is the side at which its hub has to be, so that lines from outside can reach it.
 pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, hub: Option<Side>) -> Block {
     if scale.is_summary {
         return summary(platform, outline);
@@ -26,7 +26,7 @@ pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, 
     boxes::frame(&super::block::short(&outline.name), &detail, &inside, &notes(platform, outline), depth)
 }
 
-/// What is in a zone, without a frame.
+/// Draws the content of a zone, without a frame.
 pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, hub: Option<Side>) -> Block {
     match &outline.shape {
         Shape::Star(arms) => star::draw(platform, outline, arms, &zones(platform, outline, scale, depth), scale, hub),
@@ -44,7 +44,7 @@ pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize
     }
 }
 
-/// The zones in a zone, by their numbers among its members.
+/// Draws the zones inside a zone, by their numbers among its members.
 fn zones(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> BTreeMap<usize, Block> {
     let zone = |(at, member): (usize, &Member)| match member {
         Member::Zone(inner) => Some((at, draw(platform, inner, scale.inside(outline), depth + 1, None))),
@@ -53,7 +53,7 @@ fn zones(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> 
     outline.members.iter().enumerate().filter_map(zone).collect()
 }
 
-/// The members' blocks and which members each stands for; hosts that are too many are grouped.
+/// Returns the members' blocks, each with the members that it represents; if there are too many hosts, they are grouped.
 fn members(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Vec<(Block, Vec<usize>)> {
     let hosts = outline.own_hosts();
     let mut zones = zones(platform, outline, scale, depth);
@@ -76,7 +76,7 @@ fn members(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -
     blocks
 }
 
-/// Members and links as a graph: a line for each two that follow one another on a route.
+/// Draws members and links as a graph: a line for each consecutive pair on a route.
 fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: Scale, depth: usize) -> Block {
     let mut members = members(platform, outline, scale, depth);
     let mut cables: BTreeMap<&str, LinkId> = BTreeMap::new();
@@ -116,7 +116,7 @@ fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: S
     joined(&blocks, &edges)
 }
 
-/// The vertices at the ends of a row, and of chains around a hub, with the sides at which their lines end.
+/// Returns the vertices at the ends of a row, or of chains around a hub, with the sides at which their lines end.
 fn facing(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, Side)> {
     if let Some((_, chains)) = graph::chains_around_hub(count, edges) {
         let left = chains.len().div_ceil(2);
@@ -129,14 +129,15 @@ fn facing(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, Side)> {
     }
 }
 
-/// A part of a route, from member to member.
+/// A part of a route, between two members.
 struct Stretch<'a> {
     from: usize,
     to: usize,
     cables: Vec<&'a str>,
 }
 
-/// The routes, cut at the hosts and routers between: where the routes to and from one cross the same links, it lies on the way.
+/// Splits the routes at hosts and routers between their ends. A member is between the ends of a route if the routes to
+/// and from it together cross the same links.
 fn stretches<'a>(platform: &'a Platform, outline: &Outline, ways: &[OutlineLink]) -> Vec<Stretch<'a>> {
     let mut known: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
     for way in ways {
@@ -152,13 +153,13 @@ fn stretches<'a>(platform: &'a Platform, outline: &Outline, ways: &[OutlineLink]
         let (Some(there), Some(on)) = (known.get(&(from, at)), known.get(&(at, to))) else { return false };
         !there.is_empty() && !on.is_empty() && [&there[..], on].concat() == known[&(from, to)]
     };
-    // A route that is cut is that of its parts, which are stretches themselves.
+    // A route that is split is drawn by its parts, which are stretches themselves.
     let is_whole = |way: &&OutlineLink| !passed.iter().any(|at| is_between(way.from, way.to, *at));
     let whole = ways.iter().filter(is_whole);
     whole.map(|way| Stretch { from: way.from, to: way.to, cables: known[&(way.from, way.to)].clone() }).collect()
 }
 
-/// All links as one, joined to everything.
+/// Draws all links as one box that is joined to everything.
 fn condensed(
     platform: &Platform,
     members: Vec<(Block, Vec<usize>)>,
@@ -179,7 +180,7 @@ fn condensed(
     (blocks, edges)
 }
 
-/// Blocks placed as a graph, lines below them; around a hub, if chains that meet there are all of it.
+/// Places blocks as a graph, with lines behind them; around a hub, if the graph consists of chains that meet there.
 fn joined(blocks: &[Block], edges: &[(usize, usize)]) -> Block {
     if let Some((hub, chains)) = graph::chains_around_hub(blocks.len(), edges) {
         let row = |chain: &Vec<usize>| {
@@ -202,7 +203,7 @@ fn joined(blocks: &[Block], edges: &[(usize, usize)]) -> Block {
     all
 }
 
-/// A zone as one box.
+/// Draws a zone as one box.
 fn summary(platform: &Platform, outline: &Outline) -> Block {
     let mut hosts = Vec::new();
     gather(outline, &mut hosts);

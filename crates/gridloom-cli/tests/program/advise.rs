@@ -1,4 +1,4 @@
-//! `gridloom chares advise`. The program that it runs is this binary again.
+//! `gridloom chares advise`. The program that it runs is this test binary.
 
 use std::process::Command;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::support::{file, gridloom, succeeds};
 
-/// The number of chares, for the program below.
+/// Environment variable with the number of chares for the program below.
 const CHARES: &str = "GRIDLOOM_TEST_ADVISE_CHARES";
 
-/// Each of the two elements has so much to do in a step, whatever the number of chares.
+/// Work of each of the two elements in a step, whatever the number of chares.
 const STEP_FLOPS: f64 = 20e6;
 const STEPS: u32 = 20;
 
@@ -21,10 +21,10 @@ enum Ask {
     Step { number: u32 },
 }
 
-/// Computes a step when its partner on the other element has computed the one before.
+/// Computes a step when its partner on the other element has finished the previous one.
 struct Partner {
     count: i32,
-    /// Steps of the partner that are there.
+    /// Number of steps that the partner has finished.
     there: u32,
     step: u32,
 }
@@ -47,7 +47,7 @@ impl Chare for Partner {
     type Message = Ask;
 
     fn entry(&mut self, message: Ask, cx: &mut Context<'_, Partner>) {
-        // What each message takes by itself, so that many chares are not for nothing.
+        // A fixed cost for each message, so that many chares have a price.
         cx.compute(100e3);
         if let Ask::Step { number } = message {
             self.there = number;
@@ -56,7 +56,7 @@ impl Chare for Partner {
     }
 }
 
-/// Started by `gridloom chares advise`, as all elements in simulation.
+/// Run by `gridloom chares advise`, like all elements in simulation.
 #[test]
 #[ignore = "a process of another test"]
 fn a_program_of_chares() {
@@ -71,7 +71,7 @@ fn a_program_of_chares() {
     println!("{count} chares have ended");
 }
 
-/// Two sites with that latency between them, milliseconds.
+/// Returns a platform of two sites with that latency between them, in milliseconds.
 fn two_sites(name: &str, latency_ms: f64) -> String {
     let site =
         |site: &str| format!("[[host]]\nname = \"{site}\"\nspeed = \"1Gf\"\nproperties = {{ site = \"{site}\" }}\n");
@@ -101,7 +101,7 @@ fn more_chares_are_advised_where_sites_are_far_apart() {
     assert_eq!(numbers("per_element"), [1.0, 4.0, 16.0, 64.0]);
     assert_eq!(numbers("chares"), [2.0, 8.0, 32.0, 128.0]);
     let (seconds, without, ratio) = (numbers("seconds"), numbers("seconds_without_latency"), numbers("ratio"));
-    // One chare waits 10 ms for each step of 20 ms; four hide that.
+    // One chare waits 10 ms for each step of 20 ms; four hide this wait.
     assert!((1.3..1.6).contains(&ratio[0]) && ratio[1] == 1.0, "{ratio:?}");
     assert!(seconds[0] > without[0] + 0.9 * 0.010 * f64::from(STEPS - 1), "{seconds:?} {without:?}");
     assert!(seconds[1] < without[1] + 0.1, "{seconds:?} {without:?}");
@@ -125,7 +125,7 @@ fn the_table_names_the_best_number_and_the_program_prints_beside_it() {
     assert_eq!([&columns(lines[1])[..2], &columns(lines[2])[..2]], [["1", "2"], ["2", "4"]]);
     assert_eq!(lines[3..], ["best: 2 chares an element, 4 in all"]);
     assert!(error.contains("4 chares have ended"), "{error}");
-    assert!(error.contains("gridloom: simulates it with 4 chares (2 an element), no latency between sites"), "{error}");
+    assert!(error.contains("gridloom: simulating with 4 chares (2 an element), no latency between sites"), "{error}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn what_cannot_be_advised_on_is_told() {
         assert!(output.stdout.is_empty(), "{all:?}");
     };
     let of = ["-p", &platform];
-    fails(&of, &["stencil", "16"], "no argument of the program has {chares}, which stands for the number of chares");
+    fails(&of, &["stencil", "16"], "no argument of the program has {chares}, the placeholder for the number of chares");
     fails(&["-p", "no.toml"], &["a", "{chares}"], "no.toml: No such file");
     fails(&[&of[..], &["-n", "0"]].concat(), &["a", "{chares}"], "-n 0: from 1 to 1024 elements");
     fails(&[&of[..], &["--per-element", "0"]].concat(), &["a", "{chares}"], "0 is not in 1..");

@@ -1,9 +1,9 @@
-//! One program in both worlds: the same machines, on sockets and in simulation, give the same plan and ask their worlds for
-//! the same things in the same order.
+//! One program in both worlds: the same machines, on sockets and in simulation, compute the same plan and request the
+//! same effects from their worlds in the same order.
 //!
-//! What is compared of each machine is every effect that has to do with calls and data. Left out is what time decides, and may:
-//! timers, heartbeats, dials, probes, measures, the directory. Plain calls are left out too: where one goes depends on measured
-//! figures.
+//! All effects of each machine that concern calls and data are compared. Effects that depend on time are excluded:
+//! timers, heartbeats, connections, probes, measurements, the directory. Plain calls are excluded too: their servers
+//! depend on measurements.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,10 @@ bandwidth = "1GBps"
 latency = "50us"
 "#;
 
-/// What a machine asked for, input by input, in order.
+/// The effects that a machine requested for each input, in order.
 type Tape = Arc<Mutex<Vec<Vec<Effect>>>>;
 
-/// A machine with effects that are noted.
+/// A machine whose effects are recorded.
 struct Recorded {
     machine: Node,
     tape: Tape,
@@ -62,10 +62,10 @@ impl Machine for Recorded {
     }
 }
 
-/// Makes a machine from its identifier and its address.
+/// Creates a machine from its identifier and its address.
 type Make = Box<dyn FnOnce(NodeId, &str) -> Node>;
 
-/// A world that the program runs in.
+/// A world in which the program runs.
 trait Stage {
     fn start(&mut self, role: Role, name: &str, make: Make) -> NodeId;
     fn put(&mut self, client: NodeId, datum: DatumId, meta: Meta, bytes: Vec<u8>);
@@ -193,7 +193,7 @@ fn definitions() -> Vec<Definition> {
     gridloom_idl::parse(IDL, "suite.idl").unwrap()
 }
 
-/// The program: a chain of three tasks over two servers, and its last result. Gives what each machine asked for.
+/// The program: a chain of three tasks on two servers, and its last result. Returns the effects of each machine.
 fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
     let config = |id| AgentConfig { id, name: "agent".into(), is_shared: true };
     let agent = stage.start(Role::Agent, "agent", Box::new(move |id, _| Node::Agent(Box::new(Agent::new(config(id))))));
@@ -244,7 +244,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
         Task {
             id: TaskId { client, serial },
             kind: TaskKind::call("suite/wait_ms", definition.signature.hash()),
-            // The task takes so long that all requests for its result come before it: their order is then fixed.
+            // The task takes so long that all requests for its result arrive before it ends: so their order is fixed.
             args: vec![scalar(200), scalar(ELEMENTS as i32), Argument::Datum(input)],
             outputs: vec![Output { datum: output, meta: Meta::array(Dtype::Float64, &[ELEMENTS]) }],
             work_flops: Some(2e9),
@@ -257,12 +257,12 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
     let source = Source { meta: meta.clone(), at: vec![client] };
     let sources = BTreeMap::from([(datum(1), source)]);
     let group = Group { id, tasks, sources, wanted: vec![datum(4)] };
-    // A heuristic that measured figures do not sway.
+    // A heuristic that measurements do not affect.
     stage.command(client, Command::Run { group, heuristic: "round-robin".into() });
     stage.command(client, Command::Get { datum: datum(4) });
     until(stage, &|event| matches!(event, Event::DatumHere { .. }));
     stage.command(client, Command::Release { data: (1..=4).map(datum).collect() });
-    // Each server has heard of that when it runs a task that was sent behind it.
+    // A server that runs a task sent after this message has received the message.
     let null = |serial| {
         let definition = definitions().into_iter().find(|d| d.signature.name == "suite/null").unwrap();
         let (id, signature_hash) = (TaskId { client, serial }, definition.signature.hash());
@@ -280,8 +280,8 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
     tapes.iter().map(|(_, name, tape)| (name.clone(), lines(tape))).collect()
 }
 
-/// What was asked for at one input. To whom a machine sends first goes by the nodes' numbers, which are drawn in the real
-/// world: what is sent to several, one after the other, is put in the order of their names.
+/// Describes the effects of one input. The order in which a machine sends to several nodes depends on the nodes'
+/// numbers, which are random in the real world: consecutive messages to several nodes are sorted by the nodes' names.
 fn asked(effects: &[Effect], names: &BTreeMap<NodeId, String>) -> Vec<String> {
     let mut lines: Vec<String> = effects.iter().filter_map(|effect| line(effect, names)).collect();
     let receiver = |line: &String| line.strip_prefix("to ").and_then(|rest| rest.split(':').next()).map(str::to_string);
@@ -291,7 +291,7 @@ fn asked(effects: &[Effect], names: &BTreeMap<NodeId, String>) -> Vec<String> {
     lines
 }
 
-/// An effect in words, without what differs between worlds: times, and how nodes are numbered.
+/// Describes an effect, without what differs between worlds: times and node numbers.
 fn line(effect: &Effect, names: &BTreeMap<NodeId, String>) -> Option<String> {
     let name = |node: &NodeId| names[node].clone();
     let serials = |tasks: &[Task]| tasks.iter().map(|task| task.id.serial).collect::<Vec<_>>();
@@ -340,7 +340,7 @@ fn line(effect: &Effect, names: &BTreeMap<NodeId, String>) -> Option<String> {
         Effect::StartTask { task } => format!("start {}", task.id.serial),
         Effect::StopTask { task } => format!("stop {}", task.serial),
         Effect::WithdrawTask { task } => format!("withdraw {}", task.serial),
-        // Those of the second group end in either order.
+        // The tasks of the second group end in either order.
         Effect::Emit(Event::TaskEnded { report, .. }) if report.task.serial < 4 => {
             format!("task {} ended", report.task.serial)
         }

@@ -1,4 +1,4 @@
-//! What is on the servers is listed, and can be ended by anybody of the grid.
+//! Any client of the grid can list the calls on the servers and cancel them.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,7 +8,7 @@ use crate::support::{Grid, Running, file, said, succeeds};
 
 const IDL: &str = "Module os; Define nap(IN int seconds, OUT int *left) Calls \"C\" left = sleep(seconds);\n";
 
-/// A server of one slot. Its function sleeps.
+/// Starts a server with one slot, whose function sleeps.
 fn serve(grid: &Grid) -> Running {
     let idl = file("nap.idl", IDL);
     Running::start(grid.serve_command("one", &[&idl], &["--library", "libc.so.6", "--slots", "1"]))
@@ -19,7 +19,7 @@ fn nap(grid: &Grid) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The calls, once there are so many.
+/// Returns the calls once there are `count` of them.
 fn calls(grid: &Grid, count: usize) -> Vec<Value> {
     loop {
         let told = grid.json(&["calls"]);
@@ -63,10 +63,10 @@ fn calls_are_listed_and_cancelled() {
     assert_eq!(succeeds(grid.command(&["calls"])), "no calls\n");
 
     let (code, error) = said(grid.command(&["cancel", "7"]));
-    assert!(code == 2 && error.contains("'7' is no name such as t17@n2f3a90"), "{error}");
+    assert!(code == 2 && error.contains("'7' is not a name such as t17@n2f3a90"), "{error}");
     let (code, error) = said(grid.command(&["cancel"]));
     assert!(code == 2 && error.contains("<CALL|--all>"), "{error}");
     let output = grid.command(&["cancel", name]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(!output.status.success() && text.contains("is on no server; 'gridloom calls' lists"), "{text}");
+    assert!(!output.status.success() && text.contains("is not on a server; 'gridloom calls' lists"), "{text}");
 }

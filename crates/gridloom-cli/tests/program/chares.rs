@@ -1,4 +1,4 @@
-//! `gridloom chares run`: elements that are processes. The program is this binary again.
+//! `gridloom chares run` with elements that are processes. The program is this test binary.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use gridloom::process::DEPLOY_VARIABLE;
 
 use crate::support::{gridloom, succeeds};
 
-/// Says what the program does.
+/// Environment variable that selects the program's case.
 pub(crate) const CASE: &str = "GRIDLOOM_TEST_CHARES";
 
-/// `gridloom chares run` with these options, of that case of the program below.
+/// Returns a `gridloom chares run` of that case of the program below, with these options.
 pub(crate) fn chares_run(case: &str, options: &[&str]) -> Command {
     let own = std::env::current_exe().unwrap().display().to_string();
     let words = ["--", &own, "--exact", "--ignored", "--nocapture", "chares::a_program_of_chares"];
@@ -39,12 +39,12 @@ enum Ask {
     },
     Spin,
     Fall,
-    /// The receiver has the first one, of its process, compute for ever, and fails then.
+    /// The receiver makes the first chare of its process compute for ever, and then fails.
     Stick,
     Stop,
 }
 
-/// The first chare never ends its entry method any more.
+/// True when the first chare is in an entry method that never ends.
 static COMPUTES: AtomicBool = AtomicBool::new(false);
 
 struct Player {
@@ -122,7 +122,7 @@ impl Chare for Player {
     }
 }
 
-/// Each sends its number on, round the ring, until it has come back.
+/// Each chare sends its number on around the ring until it returns.
 struct Ring {
     count: i32,
 }
@@ -176,7 +176,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
         "fall" => cx.send(players.all(), Ask::Fall),
         "stick" => cx.send(players.at(1), Ask::Stick),
         "bulk" => {
-            // More than is on its way to an element at once, and more than may wait for it.
+            // More than can be in flight to an element at once, and more than can be queued for it.
             for number in 0..40 {
                 cx.send(players.at(1), Ask::Keep { bytes: vec![number; 3 << 20] });
             }
@@ -190,7 +190,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
     Ok(())
 }
 
-/// Started by the other tests, as an element.
+/// Run by the other tests as an element.
 #[test]
 #[ignore = "a process of another test"]
 fn a_program_of_chares() {
@@ -254,7 +254,7 @@ fn each_message_passes_each_filter_whole_and_once() {
     for filters in FILTERS {
         let out = succeeds(chares_run("hop", &[&["-n", "2", "--sites", "2"], filters].concat()));
         assert_eq!(lines(&out, "ended"), ["element@0| ended with Integers([511])"], "{filters:?}");
-        // More than may wait for an element, and more than the filters let pass at once.
+        // More than can be queued for an element, and more than the filters let pass at once.
         let out = succeeds(chares_run("bulk", &[&["-n", "2", "--sites", "2"], filters].concat()));
         let whole = format!("element@0| ended with Integers([{}])", 40 * (3 << 20));
         assert_eq!(lines(&out, "ended"), [whole], "{filters:?}");
@@ -307,7 +307,7 @@ fn a_thread_that_fails_ends_the_others_with_its_error() {
     let output = chares_run("nothing", &["-n", "3", "--ppn", "3"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{error}");
-    let why = "failed: the program can never end: on 3 elements no message waits";
+    let why = "failed: the program can never end: no message is waiting or in transit on 3 elements";
     assert!(error.contains(&format!("element@0-2| {why}")), "{error}");
 }
 
@@ -340,7 +340,7 @@ fn a_program_that_can_never_end_fails_and_says_why() {
     let output = chares_run("nothing", &["-n", "2"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{error}");
-    let why = "the program can never end: on 2 elements no message waits";
+    let why = "the program can never end: no message is waiting or in transit on 2 elements";
     assert!(error.contains(&format!("element@0| failed: {why}")), "{error}");
     assert!(error.contains(&format!("element@1| failed: element 0 has ended the program: {why}")), "{error}");
 }
@@ -365,8 +365,8 @@ fn numbers_that_do_not_fit_are_refused() {
             "--checkpoint memory: an element and the one with its copy",
         ),
         (&["--latency", "2m"], "expected 0s to 60s"),
-        (&["--latency", "2ms"], "delay=2ms: filters stand between sites, and there is one: give --sites 2"),
-        (&["--filter", "fast"], "filter 'fast' is not known; there are compress, rate, stripe, delay, jitter"),
+        (&["--latency", "2ms"], "delay=2ms: filters apply between sites, and there is only one: use --sites 2"),
+        (&["--filter", "fast"], "filter 'fast' is unknown; filters are compress, rate, stripe, delay, jitter"),
         (&["--filter", "stripe=1"], "stripe=1: expected 2 to 16 connections"),
         (&["--filter", "rate"], "filter rate needs a value, such as rate=10MBps"),
         (&["--balance", "fair"], "load balancer 'fair' is not known; there are none, greedy"),

@@ -1,4 +1,5 @@
-//! `gridloom chares run --checkpoint`: programs that begin again, on as many elements or others. The program is this binary again.
+//! `gridloom chares run --checkpoint`: programs that restart, on the same or another number of elements. The program
+//! is this test binary.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,16 +13,16 @@ use crate::support::{gridloom, succeeds};
 
 /// While this file is absent, element 1 aborts in round [`FALL_IN`].
 pub(crate) const FALL: &str = "GRIDLOOM_TEST_FALL";
-/// In this file element 2 writes its number among the system's processes, so that element 1 takes it along.
+/// File in which element 2 writes its process number, so that element 1 can kill it when it aborts.
 const FALL_WITH: &str = "GRIDLOOM_TEST_FALL_WITH";
-/// In this file element 1 writes its number among the system's processes once the program has ended, and aborts. Element 0 waits until it has.
+/// File in which element 1 writes its process number once the program has ended, before it aborts. Element 0 waits for that.
 const FALL_AFTER: &str = "GRIDLOOM_TEST_FALL_AFTER";
-/// So many rounds.
+/// Number of rounds.
 pub(crate) const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
 const FALL_IN: i64 = 4;
-/// After which round the program is on how many elements: `3:4,6:1`.
+/// Numbers of elements after given rounds: `3:4,6:1`.
 pub(crate) const RESIZES: &str = "GRIDLOOM_TEST_RESIZES";
-/// In round [`FALL_IN`] the first chare waits until this file is there. It says so by one with the extension `held`.
+/// In round [`FALL_IN`] the first chare waits until this file exists. Meanwhile a file with the extension `held` exists.
 pub(crate) const HOLD: &str = "GRIDLOOM_TEST_HOLD";
 
 /// The same in the next round.
@@ -37,7 +38,7 @@ enum Ask {
     Stop,
 }
 
-/// What it has counted.
+/// Its count.
 struct Counter {
     round: i64,
     sum: i64,
@@ -112,7 +113,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
     Ok(())
 }
 
-/// Started by the other tests, as an element.
+/// Run by the other tests as an element.
 #[test]
 #[ignore = "a process of another test"]
 fn a_program_with_checkpoints() {
@@ -143,7 +144,7 @@ fn fall_after(ended: &Ended, file: &Path) {
     while !file.exists() {
         std::thread::yield_now();
     }
-    // It is there until the command has noticed its end.
+    // The entry exists until the command has noticed the end of the process.
     let other = Path::new("/proc").join(std::fs::read_to_string(file).unwrap());
     while other.exists() {
         std::thread::yield_now();
@@ -167,7 +168,7 @@ pub(crate) fn ends_with(command: Command, rounds: i64) -> String {
     out
 }
 
-/// A folder of a test, empty at its beginning and gone after it.
+/// A folder of a test, initially empty, and removed after the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -184,7 +185,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A test that has failed says more than this would.
+        // If this fails, the failure of the test is more informative.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -197,7 +198,7 @@ fn a_program_goes_on_from_its_last_checkpoint_on_any_number_of_elements() {
     for elements in ["1", "2", "3", "5"] {
         ends_with(chares_run(9, &["-n", elements, "--restart", &path]), 9);
     }
-    // Of the rounds from 6 to 8, those that are the second ones of this run are kept: 6 is the first, 7 the second.
+    // Of the rounds 6 to 8, every second one of this run is kept: 6 is the first, 7 the second.
     ends_with(chares_run(8, &["-n", "2", "--restart", &path, "--checkpoint", &path, "--every", "2"]), 8);
     let numbers: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(numbers.len(), 1, "only the last one stays: {numbers:?}");
@@ -235,7 +236,7 @@ fn in_memory_only_the_killed_element_is_started_again() {
         let began = out.lines().filter(|line| line.contains("a process began")).count();
         assert_eq!(began, elements.parse::<usize>().unwrap() + 1, "{out}");
         std::fs::remove_file(&fell).expect("the element has fallen");
-        // Rounds before the loss and after it, on an element that stayed: six of them, and the fourth perhaps twice.
+        // Rounds before and after the loss, on an element that was not lost: six, and the fourth may occur twice.
         let text = std::fs::read_to_string(&trace).unwrap();
         let counts = text.lines().filter(|line| line.contains("Counter.Count") && line.contains("\"(0)\"")).count();
         assert!((6..=7).contains(&counts), "{counts} rounds of the first chare");
@@ -249,7 +250,7 @@ fn in_memory_two_buddies_that_are_killed_together_are_an_error() {
     command.env(FALL, folder.path("fell")).env(FALL_WITH, folder.path("with"));
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
-    let why = "the last checkpoint in memory is lost, since elements were lost in the same moment: element 1 and element 2 with the copy";
+    let why = "the last in-memory checkpoint is lost, because elements were lost at the same time: element 1 and element 2 with the copy";
     assert!(!output.status.success() && error.contains(why), "{error}");
 }
 

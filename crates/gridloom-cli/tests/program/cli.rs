@@ -1,4 +1,4 @@
-//! The program as its users meet it: real processes, their output and their exit status.
+//! The program as users see it: real processes, their output and their exit status.
 
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +63,7 @@ fn arrays_come_from_and_go_to_files() {
     assert_eq!(grid.json(&["call", "cli/scale", "10", &from(&npy)])["results"]["y"], json!([20.0, 50.0]));
     let (code, error) = said(grid.command(&["call", "cli/stats", "[[1]]", "--out", out]));
     assert_eq!(code, 1);
-    assert!(error.contains("say NAME=FILE.npy with one of the results mean, largest"), "{error}");
+    assert!(error.contains("use NAME=FILE.npy with one of the results mean, largest"), "{error}");
     let (_, error) = said(grid.command(&["call", "cli/scale", "1", "@/nowhere.npy"]));
     assert!(error.starts_with("gridloom: argument 'x': /nowhere.npy: No such file"), "{error}");
 }
@@ -84,10 +84,10 @@ fn wrong_calls_are_explained() {
     assert_eq!(few, "gridloom: cli/plus(a, b: float64) -> sum: float64 takes 2 arguments, got 1\n");
     let shape = error(&["call", "cli/scale", "1", "2", "[1, 2, 3]"]);
     assert!(shape.contains('3') && shape.contains("'x'"), "{shape}");
-    assert!(error(&["call", "cli/plus", "one", "2"]).contains("argument 'a': 'one' is no number"));
+    assert!(error(&["call", "cli/plus", "one", "2"]).contains("argument 'a': 'one' is not a number"));
     let crash = error(&["call", "cli/abort_now", "1"]);
     assert!(crash.contains("crashed its worker process on server 'one'"), "{crash}");
-    // The server lives on.
+    // The server is still alive.
     assert_eq!(succeeds(grid.command(&["call", "cli/plus", "1", "1"])), "sum = 2.0\n");
     let (code, usage) = said(grid.command(&["call"]));
     assert_eq!(code, 2);
@@ -120,7 +120,7 @@ fn one_name_with_two_signatures_is_refused() {
     assert!(error.contains("'cli/plus(a: int32) -> sum: float64' here"), "{error}");
     let (code, error) = said(grid.serve_command("one", &[&support::idl()], &[]));
     assert_eq!(code, 1);
-    assert!(error.contains("has the name 'one'; choose one with --name"), "{error}");
+    assert!(error.contains("has the name 'one'; choose another with --name"), "{error}");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn what_cannot_be_offered_is_refused_at_start() {
     let unresolved = support::compiled("unresolved.so", &source);
     let there = file("there.idl", "Module cli;\nDefine t(IN double x, OUT double *r) Calls \"C\" r = there(x);\n");
     assert!(error(&[&there], &["--library", &unresolved]).contains("undefined symbol: nowhere_to_be_found"));
-    // Of a BLAS that lacks something, what it has is offered, and nothing is no offer.
+    // A BLAS that lacks some functions is offered with the others; one that lacks all is not offered.
     let mut command = grid.serve_command("poor", &["builtin:linalg"], &[]);
     let (code, poor) = said(command.env("GRIDLOOM_BLAS", library()));
     assert_eq!(code, 1);
@@ -234,14 +234,14 @@ fn numbers_out_of_range_are_told_as_such() {
         let (code, error) = said(gridloom(arguments));
         assert!(code == status && error.contains(why), "{arguments:?}: {code}: {error}");
     };
-    refused(&["models", "f", "--size", "-5"], 2, "a finite number that is not negative is wanted");
-    refused(&["serve", "f.idl", "--slowdown", "-1"], 2, "a number from 1 to 1000000 is wanted");
+    refused(&["models", "f", "--size", "-5"], 2, "expected a finite number of at least 0");
+    refused(&["serve", "f.idl", "--slowdown", "-1"], 2, "expected a number from 1 to 1000000");
     refused(&["serve", "f.idl", "--slots", "-1"], 2, "-1 is not in 1..=1024");
     refused(&["calibrate", "--budget", "-1"], 1, "--budget -1: expected seconds above 0");
     refused(&["calibrate", "--sizes", "m=0"], 2, "'m=0': expected NAME=FROM..TO with 1 <= FROM <= TO");
     refused(&["calibrate", "--sizes", "m=9..3"], 2, "1 <= FROM <= TO");
     for number in ["x", "-1"] {
-        refused(&["explain", "plan.json", number], 2, "a task's number is wanted: they are counted from 0");
+        refused(&["explain", "plan.json", number], 2, "expected a task's number, counted from 0");
     }
 }
 
@@ -251,7 +251,10 @@ fn a_secret_keeps_strangers_out() {
     let mut command = grid.command(&["functions"]);
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
-    assert!(error.contains("grid secret does not match: this side's is from GRIDLOOM_SECRET; set it"), "{error}");
+    assert!(
+        error.contains("grid secret does not match: this side's secret is from GRIDLOOM_SECRET; set it"),
+        "{error}"
+    );
     let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
@@ -271,7 +274,7 @@ fn a_server_that_no_agent_will_ever_take_ends() {
     for address in ["here", "127.0.0.1", "127.0.0.1:port", ":7711", "127.0.0.1:0"] {
         let (code, error) = said(gridloom(&["serve", "builtin:linalg", "--agent", address]));
         assert_eq!(code, 2);
-        let says = format!("'{address}' is no address of an agent; expected HOST:PORT, such as 127.0.0.1:7711");
+        let says = format!("'{address}' is not an address of an agent; expected HOST:PORT, such as 127.0.0.1:7711");
         assert!(error.contains(&says), "{error}");
     }
 }
@@ -280,7 +283,8 @@ fn a_server_that_no_agent_will_ever_take_ends() {
 fn a_missing_agent_is_named() {
     let (code, error) = said(gridloom(&["functions", "--agent", "127.0.0.1:1"]));
     assert_eq!(code, 1);
-    let says = "the agent at 127.0.0.1:1: nobody listens there (connection refused); start one with 'gridloom agent'";
+    let says =
+        "the agent at 127.0.0.1:1: no program listens there (connection refused); start one with 'gridloom agent'";
     assert!(error.contains(says), "{error}");
     let (code, error) = said(gridloom(&["functions", "--agent", "nowhere.invalid:1"]));
     assert_eq!(code, 1);
@@ -298,7 +302,7 @@ fn other_hosts_are_let_in_only_on_demand() {
         assert!(error.contains("nothing is encrypted; pass --trust-this-network"), "{error}");
     }
     let (_, error) = said(gridloom(&["agent", "--listen", "0.0.0.0:0", "--trust-this-network"]));
-    assert!(error.contains("say with --advertise"), "{error}");
+    assert!(error.contains("can connect with --advertise"), "{error}");
     let advertised = ["agent", "--listen", "0.0.0.0:0", "--trust-this-network", "--advertise", "localhost:0", "--json"];
     let agent = support::Running::start(gridloom(&advertised));
     let ready: serde_json::Value = serde_json::from_str(&agent.line).unwrap();
@@ -342,7 +346,7 @@ fn processes_end_with_their_input_or_a_signal_and_leave_none_behind() {
 
 #[test]
 fn a_server_waits_for_its_agent() {
-    // The first agent's port: it is free now.
+    // The first agent's port, which is free now.
     let grid = Grid::start_at("127.77.0.1:0");
     let address = grid.address.clone();
     assert!(grid.agent.signal("-TERM").success());

@@ -1,4 +1,4 @@
-//! Descriptions with inline bodies, and in GridSolve's way: compiled, linked and served as their users do it.
+//! Descriptions with inline bodies, and in GridSolve's style: compiled, linked and served as users do it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::{Grid, Running, folder, gridloom, said, serve_command, skipped, succeeds};
 use serde_json::json;
 
-/// A folder of one test with these files, and one for what is compiled in it.
+/// Returns a folder of one test with these files, and a folder for compiled files in it.
 fn files(name: &str, contents: &[(&str, &str)]) -> PathBuf {
     let folder = folder(&format!("compiled-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
@@ -19,7 +19,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A server of that file, which compiles in its folder.
+/// Returns the command of a server of that file, which compiles in its folder.
 fn serve_command_of(grid: &Grid, file: &Path, arguments: &[&str]) -> Command {
     let mut command = serve_command(&grid.address, "one", &[text(file)], arguments);
     command.env("GRIDLOOM_CACHE", file.parent().unwrap().join("cache"));
@@ -118,7 +118,7 @@ fn bodies_run_on_several_ranks_of_mpi() {
     let grid = Grid::start();
     let mut command = serve_command_of(&grid, &folder.join("ranks.idl"), &[]);
     command.env("GRIDLOOM_MPI_RANKS", "3").env("TMPDIR", &folder);
-    // Open MPI wants to be asked for it.
+    // Open MPI requires these to run as root.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
@@ -152,7 +152,7 @@ fn mistakes_in_bodies_have_the_lines_of_the_file() {
     assert!(error.contains("nothing to compile"), "{error}");
     std::fs::write(&file, "Define f(OUT int *r) Required \"gone.o\" { *r = 1; }").unwrap();
     let (_, error) = said(gridloom(&["idl", "compile", text(&file)]));
-    assert!(error.contains("gone.o is not there, which it requires; compile it first"), "{error}");
+    assert!(error.contains("gone.o is required, but does not exist; compile it first"), "{error}");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_library_is_compiled_for_machines_without_a_compiler() {
     for function in ["m/f", "m/g"] {
         assert_eq!(succeeds(grid.command(&["call", function, "2"])), "r = 42\n");
     }
-    // A library that was made for another signature is no help.
+    // A library that was built for another signature cannot be used.
     std::fs::write(&file, idl.replace("IN int n", "IN long n")).unwrap();
     let (_, error) = said(serve_command_of(&grid, &file, &["--no-compile", "--library", text(&library)]));
     assert!(error.contains("function 'm/f' cannot be offered: symbol 'gridloom_f_"), "{error}");
@@ -226,7 +226,7 @@ fn routines_get_arrays_in_their_order_from_their_libraries() {
     }
     let grid = Grid::start();
     let _server = Running::start(serve_command_of(&grid, &folder.join("r.idl"), &[]));
-    // Two of three rows that are allocated, given by rows.
+    // Two of the three allocated rows, passed row by row.
     let sums = grid.json(&["call", "r/rows", "2", "2", "[[1, 2], [3, 4], [90, 90]]", "3"]);
     assert_eq!(sums["results"]["sums"], json!([3.0, 7.0]));
     let trace = grid.json(&["call", "r/trace", "[[1, 2], [3, 4]]"]);

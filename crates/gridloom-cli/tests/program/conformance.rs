@@ -1,4 +1,4 @@
-//! The conformance suite on the real world: agent and servers are processes, the client is a node of this one.
+//! The conformance suite in the real world: agent and servers are processes, the client is a node of this process.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
 
-/// Names the processes: their own identifiers are not known here. Clients keep theirs.
+/// First number for the processes: their own identifiers are not known here. Clients keep theirs.
 const FIRST_PROCESS: u64 = 1 << 62;
 
 struct RealWorld {
@@ -126,7 +126,7 @@ impl World for RealWorld {
             return client.stop();
         }
         self.signal(node, "-KILL");
-        // Another that has its name may start now.
+        // A process with the same name may start now.
         self.processes[(node.0 - FIRST_PROCESS) as usize].wait().unwrap();
     }
 

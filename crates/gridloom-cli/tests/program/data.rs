@@ -1,10 +1,10 @@
-//! Shared data are listed and deleted by anybody of the grid.
+//! Any client of the grid can list and delete shared data.
 
 use serde_json::{Value, json};
 
 use crate::support::{Grid, Running, file, folder, gridloom, said, succeeds};
 
-/// `put` puts so many bytes under a name, `many` some bytes under so many names.
+/// `put` puts this many bytes under a name, `many` puts some bytes under this many names.
 const IDL: &str = r#"Module data;
 Define put(IN string name, IN int size, OUT int *code)
 {
@@ -118,7 +118,7 @@ fn names_that_are_commands_or_no_names() {
     let page = succeeds(grid.command(&["data", "--", "delete"]));
     assert!(page.ends_with("\n1 name, 3 B\n"), "{page}");
     assert_eq!(succeeds(grid.command(&["data", "delete", "delete"])), "'delete' deleted\n");
-    // A name is shown so that it changes nothing of a terminal.
+    // A name is escaped so that it cannot affect a terminal.
     put(&grid, "right\u{202e}left", "3");
     assert!(succeeds(grid.command(&["data"])).contains("\nright\\u{202e}left "));
     assert!(succeeds(grid.command(&["data", "explain", "right\u{202e}left"])).starts_with("right\\u{202e}left\n"));
@@ -130,7 +130,7 @@ fn names_that_are_commands_or_no_names() {
             let (code, error) = said(grid.command(&["data", command, name]));
             assert!(code == 1 && error.contains(why) && error.len() < 200, "{error}");
         }
-        // Nothing begins so, which is no error.
+        // No name has this prefix, which is not an error.
         let listed = succeeds(grid.command(&["data", name]));
         assert!(listed.starts_with("no shared data"), "{listed}");
     }
@@ -142,7 +142,7 @@ fn names_that_are_commands_or_no_names() {
 fn a_list_has_any_number_of_pages() {
     let grid = Grid::start();
     let _one = serve(&grid, "one");
-    // A message lists 4,096.
+    // A message lists 4,096 names.
     call(&grid, &["data/many", "9000"]);
     let told = grid.json(&["data", "many/"]);
     let names: Vec<&str> = told["names"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();

@@ -1,5 +1,6 @@
-//! `gridloom deploy`: when processes start and end, and what their ends come to. The programs are shell scripts that
-//! report, as Gridloom's programs do, that they have read which process they are; programs with Gridloom are in `c` and in the Python tests.
+//! `gridloom deploy`: when processes start and end, and the resulting exit status. The programs are shell scripts that
+//! report, as Gridloom's programs do, that they have read which process they are. Programs that use Gridloom are in
+//! `c` and in the Python tests.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{file, folder, gridloom, process_ended, said, succeeds};
 
-/// `gridloom deploy` of a script in which `$1` is the name of the process's function.
+/// Returns a `gridloom deploy` of a script in which `$1` is the name of the process's function.
 fn deploy(name: &str, deployment: &str, script: &str) -> Command {
     let deployment = file(&format!("{name}.toml"), deployment);
     let mut command = gridloom(&["deploy", "-d", &deployment, "--", "sh", "-c", &scripted(script)]);
@@ -25,7 +26,7 @@ fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Starts it; its first line.
+/// Starts the command and returns its first line.
 fn start(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>, String) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -78,7 +79,7 @@ fn a_failure_is_the_status_of_the_run() {
 #[test]
 fn after_a_failure_the_others_are_ended_or_run_on() {
     let deployment = "[[process]]\nhost = 'x'\nfunction = 'stays'\n[[process]]\nhost = 'y'\nfunction = 'fails'\n";
-    // Asked to end, one of them goes on.
+    // One of them ignores the request to end.
     let script = "case $1 in stays) trap '' TERM; while true; do sleep 0.1; done ;; fails) exit 5 ;; esac";
     let with = |options: &[&str], script: &str| {
         let deployment = file("after-failure.toml", deployment);
@@ -145,7 +146,7 @@ fn nothing_else_starts_if_the_first_ends_before_it_asks() {
     assert_eq!(status, 2);
     let deployment = std::fs::canonicalize(deployment).unwrap().display().to_string();
     let expected = "gridloom: one@x ended with exit status: 2\ngridloom: nothing else was started\n";
-    // What it printed comes by another way.
+    // Its output arrives through another pipe.
     assert_eq!(error.replace(&format!("one@x| {deployment}\n"), ""), expected);
 }
 
@@ -154,7 +155,7 @@ fn a_program_that_never_asks_who_it_is_has_run_no_process() {
     let deployment = file("never-asks.toml", "[[process]]\nhost = 'x'\nfunction = 'f'\n");
     let (status, error) = said(gridloom(&["deploy", "-d", &deployment, "--", "true"]));
     assert_eq!(status, 1);
-    assert!(error.starts_with("gridloom: f@x ended without having asked for its function: "), "{error}");
+    assert!(error.starts_with("gridloom: f@x ended without asking which process it is: "), "{error}");
 }
 
 #[test]
@@ -185,7 +186,7 @@ fn what_cannot_be_is_refused() {
 fn what_a_process_is_itself_it_does_not_hand_on() {
     let gang = [("GRIDLOOM_GANG", "{}"), ("GRIDLOOM_PROCESSOR", "0"), ("GRIDLOOM_DEPLOYMENT", "outer.toml")];
     let script = "echo ${GRIDLOOM_GANG-no} ${GRIDLOOM_PROCESSOR-no} ${GRIDLOOM_DEPLOYMENT-no}";
-    // Programs differ, so the first process does not check the file.
+    // The programs differ, so the first process does not check the file.
     let other = "function = 'b'\nprogram = ['sh', '-c', ': > \"$GRIDLOOM_PROCESS_ASKED\"']\n";
     let deployment = format!("[[process]]\nhost = 'x'\nfunction = 'a'\n[[process]]\nhost = 'x'\n{other}");
     let mut command = deploy("inside", &deployment, script);

@@ -1,5 +1,5 @@
-//! Durable data where a disk is full: other servers take them, and the server goes on. The disk is a file system in memory, which a server
-//! mounts for itself alone.
+//! Durable data when a disk is full: other servers store them, and the server keeps running. The disk is a file system
+//! in memory, which a server mounts for itself only.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Grid, Running, file, folder, line_with, skipped, succeeds};
 
-/// `put` puts so many bytes under a name, durable. GRPC_NO_ROOM_NP is 26.
+/// `put` puts this many durable bytes under a name. GRPC_NO_ROOM_NP is 26.
 const IDL: &str = r#"Module disk;
 Define put(IN string name, IN int size, OUT int *code)
 {
@@ -25,7 +25,7 @@ fn serve(grid: &Grid, name: &str, durable: &str) -> Command {
     command
 }
 
-/// The command, with a file system of so many bytes at that folder.
+/// Returns the command with a file system of `bytes` bytes mounted at that folder.
 fn with_disk(command: &Command, at: &str, bytes: usize) -> Command {
     let mut inside = Command::new("unshare");
     let mount = r#"mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@""#;
@@ -52,14 +52,14 @@ fn a_server_whose_disk_is_full_goes_on_and_others_keep_what_it_cannot() {
         return skipped("this machine does not let this user mount a file system");
     }
     let free = folder("free-disk");
-    // Of an earlier run.
+    // The filler of an earlier run.
     std::fs::remove_dir_all(&free).unwrap();
     let (grid, mut log) = Grid::start_logging();
     let _one = Running::start(with_disk(&serve(&grid, "one", &at), &at, 8 * MIB));
     assert_eq!(put(&grid, "large", 16 * MIB), "code = 26\n");
     let line = line_with(&mut log, "a server cannot keep durable data");
     assert!(line.contains("one") && line.contains(&format!("folder '{at}': No space left")), "{line}");
-    // It is filled to its last byte, so that the database finds no room either.
+    // The disk is filled to its last byte, so that the database has no room either.
     let mut kept = Vec::new();
     for number in 0.. {
         let name = format!("small/{number:04}");
@@ -77,7 +77,7 @@ fn a_server_whose_disk_is_full_goes_on_and_others_keep_what_it_cannot() {
     };
     assert_eq!(servers("large"), [json!(["two"])]);
     drop(two);
-    // There is room again, and what was on the disk is there.
+    // There is room again, and the data on the disk are still there.
     let page = succeeds(grid.command(&["data", "delete", &kept[0], &kept[1]]));
     assert_eq!(page.lines().count(), 2, "{page}");
     assert_eq!(put(&grid, "small/again", 100_000), "code = 0\n");

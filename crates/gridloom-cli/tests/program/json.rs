@@ -1,4 +1,4 @@
-//! What `--json` makes of commands that need no grid, and of errors.
+//! `--json` output of commands that need no grid, and of errors.
 
 use serde_json::{Value, json};
 

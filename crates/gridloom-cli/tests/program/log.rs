@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{Grid, Log, Running, first_line, gridloom, idl, library, line_with, logging, said, succeeds};
 
-/// A server without an agent that logs so, its address and its log.
+/// Starts a server without an agent and with these log options. Returns it with its address and its log.
 fn serve(log: &[&str], set: impl FnOnce(&mut Command)) -> (Running, String, Log) {
     let mut command = gridloom(&["serve", &idl(), "--no-agent", "--name", "one", "--library", library()]);
     command.args(log);
@@ -14,7 +14,7 @@ fn serve(log: &[&str], set: impl FnOnce(&mut Command)) -> (Running, String, Log)
     (server, address, log)
 }
 
-/// Makes a call that succeeds and one that crashes its worker, and ends the server: the rest of its log.
+/// Makes a call that succeeds and one that crashes its worker, and ends the server. Returns the rest of its log.
 fn log_of_two_calls((server, address, log): (Running, String, Log)) -> Vec<String> {
     let call = |arguments: &[&str]| gridloom(&[&["call"], arguments, &["--servers", &address]].concat());
     assert_eq!(succeeds(call(&["cli/plus", "1", "1"])), "sum = 2.0\n");
@@ -61,10 +61,10 @@ fn levels_hold_by_category() {
 fn a_wrong_level_is_refused() {
     let (status, error) = said(gridloom(&["agent", "--log", "info,gridloom.net=loud"]));
     assert_eq!(status, 2, "{error}");
-    assert!(error.contains("'loud' is no level of the log; levels are debug, info, warning, error, off"), "{error}");
+    assert!(error.contains("'loud' is not a log level; levels are debug, info, warning, error, off"), "{error}");
     let mut command = gridloom(&["serve", &idl()]);
     let (status, error) = said(command.env("GRIDLOOM_LOG", "loud"));
-    assert!(status == 2 && error.contains("'loud' is no level of the log"), "{error}");
+    assert!(status == 2 && error.contains("'loud' is not a log level"), "{error}");
 }
 
 #[test]

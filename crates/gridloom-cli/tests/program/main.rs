@@ -1,4 +1,5 @@
-//! The program as its users meet it. One binary: each file of tests of its own would link the whole program's crates anew.
+//! The program as users see it. All tests are in one binary, because every further binary would link all crates of the
+//! program again.
 
 mod advise;
 mod both_worlds;

@@ -1,4 +1,4 @@
-//! `gridloom map`: plans that give again what was printed with them, and files that are wrong.
+//! `gridloom map`: printed plans that are read again, and files with errors.
 
 use crate::support::{file, gridloom, said, succeeds};
 use gridloom_base::SplitMix64;
@@ -52,7 +52,7 @@ fn a_printed_plan_gives_its_makespan_again() {
     }
 }
 
-/// Tasks in layers, a quarter of which take no time, and a platform some of whose servers cannot talk.
+/// Returns tasks in layers, a quarter of which take no time, and a platform in which some servers cannot communicate.
 fn drawn(seed: u64) -> (String, String) {
     let mut random = SplitMix64::new(seed);
     let (count, servers) = (20 + random.below(30), 2 + random.below(6));
@@ -111,7 +111,7 @@ fn a_link_may_be_as_slow_as_in_textbooks() {
     let platform = json!({ "speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": { "0-1": 1 } });
     let (w, p) = (file("map-slow-w.json", &workflow.to_string()), file("map-slow-p.json", &platform.to_string()));
     assert_eq!(asked(&w, &p, &["--model", "m0", "--heuristic", "heft"])["makespan_seconds"], 5.0);
-    // No number of seconds that others could be added to.
+    // A number of seconds too small to add to others.
     let platform = platform.to_string().replace("[1,1],\"direct", "[1e-300,1],\"direct");
     let (_, told) =
         said(gridloom(&["map", "--workflow", &w, "--platform", &file("map-slow-p2.json", &platform), "--model", "m1"]));
@@ -202,7 +202,7 @@ fn what_is_wrong_with_a_file_is_said() {
         plan.to_string()
     };
     says(refused(&w[..w.len() - 9], &p, &good, "m1"), &["bad-w.json: line 1, column ", "the file ends in the middle"]);
-    says(refused(&w, "{\"speed\": [NaN]", &good, "m1"), &["bad-p.json: line 1, column 12: it is no JSON"]);
+    says(refused(&w, "{\"speed\": [NaN]", &good, "m1"), &["bad-p.json: line 1, column 12: invalid JSON"]);
     says(refused(&w, &p.replace("[1.0", "[0.0"), &good, "m1"), &["'speed' of server 0 is 0"]);
     says(refused(&w, &p.replace("[1.0", "[-1.0"), &good, "m1"), &["'speed' of server 0 is -1"]);
     says(refused(&w, &p.replace("[10000000.0", "[0.0"), &good, "m1"), &["'client_bytes_per_s' of server 0 is 0"]);
@@ -219,7 +219,7 @@ fn what_is_wrong_with_a_file_is_said() {
     );
     says(
         refused(&w, &p, &good.replacen('{', "{\"plain\": false, \"plain\": true, ", 1), "m1"),
-        &["'plain' stands twice"],
+        &["'plain' appears twice"],
     );
     says(
         refused(&w.replace("200000.0", "200000.5"), &p, &good, "m1"),
@@ -231,7 +231,7 @@ fn what_is_wrong_with_a_file_is_said() {
     );
     says(
         refused(&w, &p, &changed("/assignment", json!({ "zeroth": 0 })), "m1"),
-        &["has task 'zeroth', which the workflow has not"],
+        &["has task 'zeroth', which is not in the workflow"],
     );
     says(refused(&w, &p, &changed("/assignment", json!({ "first": 0 })), "m1"), &["'assignment' lacks task"]);
     says(
@@ -241,7 +241,7 @@ fn what_is_wrong_with_a_file_is_said() {
     says(refused(&w, &p, &changed("/start_seconds/third", json!(-1.0)), "m1"), &["task 'third' starts at -1 s"]);
     says(
         refused(&w, &p, &changed("/start_seconds/first", json!(1e9)), "m2"),
-        &["stands before task 'first', whose result it reads"],
+        &["is before task 'first', whose result it reads"],
     );
     let mut circle = plan.clone();
     circle["sources"] = json!({ "large": { "0": 1, "1": 0 } });
@@ -253,7 +253,7 @@ fn what_is_wrong_with_a_file_is_said() {
     let (w, p) = (file("map-w5.json", &w), file("map-p5.json", &p));
     let (code, error) = said(gridloom(&["map", "--workflow", &w, "--platform", &p, "--model", "m3"]));
     assert_eq!(code, 2);
-    assert!(error.contains("'m3' is no model; known: m0, m1, m2"), "{error}");
+    assert!(error.contains("'m3' is not a model; known: m0, m1, m2"), "{error}");
     let (code, error) = said(gridloom(&["map", "--workflow", &w, "--platform", &p, "--heuristic", "best"]));
     assert_eq!(code, 1);
     assert!(error.contains("unknown heuristic 'best'; known: "), "{error}");

@@ -1,4 +1,4 @@
-//! Models of functions: measured on purpose, and kept.
+//! Models of functions: measured with `gridloom calibrate`, and stored.
 
 use crate::support::{self, Grid, file, library, said};
 use serde_json::json;
@@ -7,7 +7,7 @@ use serde_json::json;
 fn functions_are_calibrated() {
     let grid = Grid::start();
     let models = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("calibrated-models");
-    // What an earlier run of the tests has kept.
+    // Models of an earlier run of the tests.
     let _ = std::fs::remove_dir_all(&models);
     let one_running = grid.serve("one", &["--slots", "2", "--models", models.to_str().unwrap()]);
     let done = grid.json(&["calibrate", "scale", "--sizes", "n=1000..1000000", "--error", "0.5", "--budget", "20"]);
@@ -20,7 +20,7 @@ fn functions_are_calibrated() {
     );
     assert!(points.len() >= 5 && points[0]["sizes"] == json!({ "n": 1000 }), "{one}");
     assert_eq!(points.last().unwrap()["size"], json!(1e6), "{one}");
-    // The server has learned the same points, and the agent knows them.
+    // The server has learned the same points, and the agent has received them.
     let known = grid.json(&["models", "cli/scale"]);
     let calls = known["models"][0]["by_work"].as_array().unwrap().iter().map(|point| point["calls"].as_u64().unwrap());
     assert_eq!(json!(calls.sum::<u64>()), one["calls"], "{known} {one}");
@@ -28,7 +28,7 @@ fn functions_are_calibrated() {
     let kept = std::fs::read_to_string(models.join("one.json")).unwrap();
     assert!(kept.contains("cli/scale"), "{kept}");
 
-    // A crash ends the calibration of its server, and is told with what was reached.
+    // A crash ends the calibration of its server, and is reported with the results so far.
     let _two = grid.serve("two", &[]);
     let mut command = grid.command(&["calibrate", "abort_now"]);
     let output = command.output().unwrap();
@@ -36,7 +36,7 @@ fn functions_are_calibrated() {
     assert!(!output.status.success() && text.contains("crashed its worker process"), "{text}");
     let (status, said) = said(grid.command(&["calibrate", "scale", "--sizes", "k=1..2"]));
     assert!(status == 1 && said.contains("no argument 'k'"), "{said}");
-    // One size is a range that has no end to miss, and nothing between points.
+    // A range of one size has no second end to reach, and no points to predict in between.
     let output = grid.command(&["calibrate", "scale", "--sizes", "n=1000", "--server", "two"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.starts_with("cli/scale on two: error -; "), "{text}");
@@ -57,12 +57,12 @@ fn a_folder_that_cannot_keep_models_is_told_at_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
     let models = file("no-folder", "a file") + "/models";
-    // It ends at once, since its port is taken.
+    // It ends at once, because its port is in use.
     let (code, error) = said(grid.serve_command(
         "kept",
         &[&support::idl()],
         &["--library", library(), "--models", &models, "--listen", &listen],
     ));
     assert_eq!(code, 1, "{error}");
-    assert!(error.contains(&format!("kept: models cannot be kept in {models}: ")), "{error}");
+    assert!(error.contains(&format!("kept: models cannot be stored in {models}: ")), "{error}");
 }

@@ -1,7 +1,8 @@
-//! The built-in libraries, called with odd arguments: letters and indices that a routine does not know, sizes of 0 and 1, numbers
-//! that are none. Arrays end at closed pages, so that a routine which reads or writes beyond one ends its process.
+//! The built-in libraries, called with unusual arguments: letters and indices that a routine does not know, sizes of 0
+//! and 1, and values that are not numbers. Arrays end at inaccessible pages, so a routine that reads or writes beyond
+//! one crashes its process.
 //!
-//! `GRIDLOOM_ODD_CALLS=20000` makes more of them, `GRIDLOOM_ODD_SEED=7` others.
+//! `GRIDLOOM_ODD_CALLS=20000` makes more calls, `GRIDLOOM_ODD_SEED=7` other ones.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,10 +15,10 @@ use gridloom_net::payload::Payload;
 
 use crate::support::skipped;
 
-/// Letters that some routine might take for something.
+/// Letters that some routine might accept.
 const LETTERS: &[u8] = b"NTCRULASOVEBHIFPQntcrulaso\0 *1\xff";
 const NUMBERS: [f64; 8] = [0.0, 1.0, -1.0, 0.5, 1e300, f64::NAN, f64::INFINITY, -0.0];
-/// As many of them end the iterations of every solver; with others LAPACK's own may not.
+/// Number of values with which the iterations of every solver end; with other values LAPACK's own may not.
 const FINITE: usize = 4;
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -28,7 +29,7 @@ fn one_of<T: Copy>(random: &mut SplitMix64, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize]
 }
 
-/// A whole number as an element of that type, if it is one of whole numbers.
+/// Returns a whole number as an element of that type, if the type is an integer type.
 fn whole(dtype: Dtype, value: i64) -> Option<Vec<u8>> {
     dtype.is_integer().then(|| value.to_le_bytes()[..dtype.size_bytes() as usize].to_vec())
 }
@@ -48,11 +49,11 @@ fn elements(random: &mut SplitMix64, dtype: Dtype, count: u64, largest: i64) -> 
     bytes
 }
 
-/// The inputs of a call; `None` if its sizes are none.
+/// Returns the inputs of a call; `None` if its sizes are invalid.
 fn arguments(random: &mut SplitMix64, signature: &Signature) -> Option<Vec<(String, Value)>> {
     let mut scalars: Vec<Option<(Meta, Vec<u8>)>> = vec![None; signature.params.len()];
     let largest = one_of(random, &[0i64, 1, 2, 3, 5, 9]);
-    // Letters and indices that are known, half of the time: else hardly a call would run.
+    // Half of the calls use valid letters and indices: otherwise hardly any call would run.
     let is_odd = random.below(2) == 0;
     for (param, scalar) in signature.params.iter().zip(&mut scalars) {
         let BaseType::Number(dtype) = param.base else { continue };
@@ -93,14 +94,14 @@ fn letters(param: &Param) -> Vec<u8> {
     }
 }
 
-/// Whether it may read past a matrix's end: some kernels of OpenBLAS (0.3.21) for complex numbers do, by less than a vector and
-/// whatever they are called with.
+/// True if the routine may read beyond a matrix's end: some kernels of OpenBLAS (0.3.21) for complex numbers do so by
+/// less than a vector, with any arguments.
 fn may_read_past(name: &str) -> bool {
     let is_complex = |routine: &str| routine.starts_with(['c', 'z']);
     name.strip_prefix("lapack/").is_some_and(is_complex) || matches!(name, "blas/chemv" | "blas/zhemv")
 }
 
-/// The libraries that this machine has.
+/// Libraries to test, if this machine has them.
 const LIBRARIES: [&str; 4] = ["linalg", "blas", "lapack", "fftw"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Gangs that go on from checkpoints, leave timelines, have processors of their own, fail, and leave processes behind.
+//! Gangs that restart from checkpoints, write timelines, have processors of their own, fail, and leave processes behind.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use crate::support::{Grid, Running, gridloom, process_ended, said, serve_command
 
 const ROUNDS_OF_SUMS: i64 = 6;
 
-/// The program of [`crate::checkpoints`]. One element aborts in some round if there is no such file.
+/// Returns the option that offers the program of [`crate::checkpoints`]. One element aborts in some round if there is
+/// no such file.
 fn sums(fall: &str) -> String {
     let own = std::env::current_exe().unwrap();
     let words = "--exact --ignored --nocapture checkpoints::a_program_with_checkpoints";
@@ -35,17 +36,17 @@ fn a_gang_begins_again_from_its_checkpoint_and_another_goes_on_from_it() {
     let output = run(&grid, &options, "sums").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{error}");
-    assert!(error.contains("starts all elements again; 0 times more if one fails"), "{error}");
+    assert!(error.contains("restarts all elements; 0 restarts left"), "{error}");
     assert!(error.contains("from the last checkpoint of 'sums'"), "{error}");
-    assert!(error.contains("left no record, as if killed: 1\n"), "{error}");
+    assert!(error.contains("left no record, for example because they were killed: 1\n"), "{error}");
     let events: Vec<serde_json::Value> = serde_json::from_str(&std::fs::read_to_string(&trace).unwrap()).unwrap();
     let named = events.iter().filter(|event| event["name"] == "process_name");
     assert_eq!(named.count(), 4);
     let ran = events.iter().filter(|event| event["ph"] == "B" && event["args"]["chare"] == "(0)");
-    // Every round but the one in which it falls is counted once.
+    // Each round except the one in which the element aborts is counted once.
     let rounds = ran.filter(|event| event["name"] == "Counter.Count").count() as i64;
     assert!((ROUNDS_OF_SUMS..=ROUNDS_OF_SUMS + 1).contains(&rounds), "{rounds}");
-    // It had ended. The sum is there again, without a round more.
+    // The program had ended. The sum is restored without another round.
     let out = ends_with(run(&grid, &["-n", "3", "--restart", "sums"], "sums"), ROUNDS_OF_SUMS);
     assert_eq!(out.matches("a process began").count(), 3);
     let (status, error) = said(run(&grid, &["-n", "3", "--restart", "others"], "sums"));
@@ -63,13 +64,16 @@ fn servers_without_one_folder_for_checkpoints_keep_none() {
         assert!(status != 0 && error.contains(why), "{options:?}: {error}");
     };
     refused(&["-n", "4", "--checkpoint", "sums"], "keep checkpoints in different folders: start all");
-    refused(&["-n", "4", "--checkpoint", "memory"], "on its own machine only: with --agent give a name");
+    refused(&["-n", "4", "--checkpoint", "memory"], "on its own machine only: with --agent use a name");
     for name in ["../sums", "/tmp/sums", ".sums"] {
-        refused(&["-n", "2", "--checkpoint", name], "on servers they have a name, not a folder");
+        refused(&["-n", "2", "--checkpoint", name], "on servers, checkpoints are given by name, not by folder");
     }
     drop(two);
     let _two = serve(&grid, "three", &[&program]);
-    refused(&["-n", "4", "--checkpoint", "sums"], "the server keeps none: 'gridloom serve --checkpoints DIR'");
+    refused(
+        &["-n", "4", "--checkpoint", "sums"],
+        "the server stores no checkpoints; 'gridloom serve --checkpoints DIR'",
+    );
     assert!(!folder.0.join("sums").exists());
 }
 
@@ -83,7 +87,7 @@ fn elements_that_want_processors_alone_get_them_or_do_not_start() {
     let _one = Running::start(serve_command(&grid.address, "one", &[], &options));
     let more = (count + 1).to_string();
     let (status, error) = said(run(&grid, &["-n", &more, "--bind"], "bound"));
-    assert!(status != 0 && error.contains("processors are free for them: give fewer with -n"), "{error}");
+    assert!(status != 0 && error.contains("processors are free: use a smaller -n"), "{error}");
     let output = run(&grid, &["-n", "1", "--bind"], "bound").output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let processor = out.trim().strip_prefix("element@0| on ").expect("it says which");
@@ -106,7 +110,7 @@ fn the_status_is_that_of_the_element_that_failed_first() {
     let mut told = Vec::new();
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
         let line = line.unwrap();
-        // Each is told while others of its server still run.
+        // Each end is reported while other elements of the same server still run.
         if line.contains("element@1 ended with exit status: 7") {
             std::fs::write(&after_one, "").unwrap();
         } else if line.contains("element@2 ended with exit status: 9") {
@@ -123,7 +127,7 @@ fn the_status_is_that_of_the_element_that_failed_first() {
 #[test]
 fn what_an_element_leaves_behind_ends_with_the_gang() {
     let grid = Grid::start();
-    // One of its own session, and one that begins others.
+    // A process in a session of its own, and one that starts others.
     let leaves = "setsid sleep 1000 &\necho left $!\n(while :; do sleep 1000; done) &\necho left $!\nexit 5\n";
     let program = offered_script("leaves", leaves);
     let _one = serve(&grid, "one", &[&program]);
@@ -133,7 +137,7 @@ fn what_an_element_leaves_behind_ends_with_the_gang() {
     let left: Vec<u32> = out.lines().filter_map(|line| line.split_once("| left ")?.1.parse().ok()).collect();
     assert_eq!(left.len(), 4, "{out}");
     left.into_iter().for_each(process_ended);
-    // The worker goes on.
+    // The worker keeps running.
     assert_eq!(run(&grid, &["-n", "2"], "leaves").output().unwrap().status.code(), Some(5));
 }
 

@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::chares::CASE;
 use crate::support::{Grid, Running, file, gridloom, process_ended, said, serve_command, succeeds};
 
-/// What follows the program's name: the case runs in this binary.
+/// The arguments after the program's name: the case runs in this binary.
 const WORDS: [&str; 4] = ["--exact", "--ignored", "--nocapture", "chares::a_program_of_chares"];
 
-/// The option that offers that case under its name. Each element first says which process it is.
+/// Returns the option that offers that case under its name. Each element first prints its process number.
 fn offered(case: &str) -> String {
     let own = std::env::current_exe().unwrap();
     offered_script(case, &format!("export {CASE}={case}\necho pid $$\nexec '{}' \"$@\"\n", own.display()))
 }
 
-/// The option that offers a script of the shell.
+/// Returns the option that offers a shell script.
 pub(crate) fn offered_script(name: &str, script: &str) -> String {
-    // A file of its own: tests beside this one make others.
+    // A separate file for each script: tests that run concurrently create others.
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let made = MADE.fetch_add(1, Ordering::Relaxed);
     let path = file(&format!("{name}-{made}.sh"), &format!("#!/bin/sh\n{script}"));
@@ -27,7 +27,7 @@ pub(crate) fn offered_script(name: &str, script: &str) -> String {
     format!("--program={name}={path}")
 }
 
-/// A server with that many slots, which offers two programs.
+/// Starts a server with that many slots, which offers two programs.
 fn serve(grid: &Grid, name: &str, slots: &str) -> Running {
     serve_with(grid, name, &["--slots", slots])
 }
@@ -44,7 +44,7 @@ fn run(grid: &Grid, options: &[&str], name: &str) -> Command {
     gridloom(&[&["chares", "run", "--agent", &grid.address], options, &["--", name], &WORDS].concat())
 }
 
-/// Starts a run of the program that goes on for ever, and waits until all of its elements are there: their processes.
+/// Starts a run of the program that never ends, and waits until all of its elements run. Returns their processes.
 fn spinning(grid: &Grid, number: usize) -> (Child, Vec<u32>) {
     let mut command = run(grid, &["-n", &number.to_string()], "spin");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -57,14 +57,14 @@ fn spinning(grid: &Grid, number: usize) -> (Child, Vec<u32>) {
     (child, pids)
 }
 
-/// Its status and what it has said on standard error.
+/// Waits for its end. Returns its status and its standard error.
 fn end(mut child: Child) -> (Option<i32>, String) {
     let mut error = String::new();
     child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
     (child.wait().unwrap().code(), error)
 }
 
-/// All slots are free: a run that wants them all ends as it does by itself.
+/// Checks that all slots are free: a run that needs them all ends normally.
 fn squares_of_four(grid: &Grid) {
     let out = succeeds(run(grid, &["-n", "4"], "squares"));
     assert!(out.contains("element@0| ended with Floats([30.0])"), "{out}");
@@ -84,7 +84,7 @@ fn a_gang_runs_on_the_slots_of_two_servers() {
     elements.sort_unstable();
     assert_eq!(elements, ["element@0", "element@1", "element@2"]);
     assert_eq!(events.last().unwrap()["event"], "done");
-    // A plain call has nothing to say where the others are.
+    // A plain call does not have the places of the other elements.
     let (status, error) = said(grid.command(&["call", "programs/squares", "[]"]));
     assert!(status != 0 && error.contains("calls 'start' back"), "{error}");
 }
@@ -119,7 +119,7 @@ fn a_gang_waits_for_slots_that_another_has() {
     let mut line = String::new();
     error.read_line(&mut line).unwrap();
     assert!(line.contains("which are in use"), "{line}");
-    // One that gives up before it has its slots leaves nothing.
+    // A run that gives up before it has its slots leaves nothing behind.
     let (status, why) = said(run(&grid, &["-n", "4", "--until", "0.1"], "squares"));
     assert!(status == 1 && why.contains("ended at the end of --until: "), "{why}");
     drop_run(first);
@@ -154,7 +154,7 @@ fn an_element_that_is_killed_ends_the_run_and_frees_the_slots() {
     assert!(Command::new("kill").args(["-KILL", &pids[1].to_string()]).status().unwrap().success());
     let (status, error) = end(run);
     assert!(status.is_some_and(|status| status != 0), "{error}");
-    // The others end by themselves, or are ended without a word.
+    // The others end by themselves, or are ended without a message.
     assert_eq!(error.matches("ended with signal: 9").count(), 1, "{error}");
     pids.into_iter().for_each(process_ended);
     squares_of_four(&grid);
@@ -167,7 +167,7 @@ fn a_program_that_is_none_of_elements_fails() {
     let _one = Running::start(serve_command(&grid.address, "one", &[], &options));
     let (status, error) = said(run(&grid, &["-n", "4"], "x"));
     assert_eq!(status, 1, "{error}");
-    assert_eq!(error.matches("ended without having asked for its function").count(), 4, "{error}");
+    assert_eq!(error.matches("ended without asking which process it is").count(), 4, "{error}");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn what_cannot_run_is_refused_in_words() {
         ),
         (&["-n", "3"], "squares", "-n 3: the servers that offer 'squares' have 2 slots (one 2); give -n 2 or fewer"),
         (&["-n", "0"], "squares", "-n 0: from 1 to 1024 elements"),
-        (&["--latency", "1ms"], "squares", "filters stand between sites, and the servers are of one"),
+        (&["--latency", "1ms"], "squares", "filters apply between sites, and all servers are in one"),
         (&["--sites", "2"], "squares", "cannot be used with"),
     ] {
         let (status, error) = said(run(&grid, options, name));

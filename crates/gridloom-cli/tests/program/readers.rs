@@ -1,4 +1,4 @@
-//! Readers of the program's output that stop; and commands that find their grid without an agent.
+//! Output of the program whose reader stops; and commands that find their grid without an agent.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Grid, Running, file, gridloom, idl, library, said, succeeds};
 
-/// An output without a reader.
+/// Returns an output without a reader.
 fn unread() -> Stdio {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(ours);
     Stdio::from(OwnedFd::from(theirs))
 }
 
-/// Status of a command whose outputs have no reader, and its text on standard error.
+/// Returns the status of a command whose outputs have no reader, and its standard error.
 fn status_unread(mut command: Command, has_errors_read: bool) -> (i32, String) {
     command.stdout(unread());
     let command = if has_errors_read { command.stderr(Stdio::piped()) } else { command.stderr(unread()) };
@@ -21,7 +21,7 @@ fn status_unread(mut command: Command, has_errors_read: bool) -> (i32, String) {
     (output.status.code().expect("no signal"), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A server without an agent, and its address.
+/// Starts a server without an agent. Returns it and its address.
 fn serve_alone(name: &str, arguments: &[&str]) -> (Running, String) {
     let mut command = gridloom(&["serve", &idl(), "--no-agent", "--name", name, "--library", library(), "--quiet"]);
     command.args(arguments);
@@ -91,7 +91,7 @@ fn commands_take_servers_without_an_agent() {
     assert!(listed.contains("\none ") && listed.contains("\ntwo "), "{listed}");
     let calibrate = ["calibrate", "scale", "--sizes", "n=100..10000", "--error", "1", "--servers", &both];
     assert!(succeeds(gridloom(&calibrate)).contains("cli/scale on two: "));
-    // Servers know what they learned; a client that connects later knows it at once.
+    // Servers keep what they have learned; a client that connects later receives it at once.
     let mut command = gridloom(&["models", "cli/scale", "--json"]);
     command.env("GRIDLOOM_SERVERS", &second);
     let known: serde_json::Value = serde_json::from_str(&succeeds(command)).unwrap();
@@ -111,7 +111,7 @@ fn commands_take_servers_without_an_agent() {
         assert!(error.contains(part), "{error}");
     }
     let (status, error) = said(gridloom(&["servers", "--servers", "here"]));
-    assert!(status == 1 && error.contains("'here' is no address of a server; expected HOST:PORT"), "{error}");
+    assert!(status == 1 && error.contains("'here' is not an address of a server; expected HOST:PORT"), "{error}");
     let (status, error) = said(gridloom(&["servers", "--servers", &first, "--agent", &second]));
     assert!(status == 2 && error.contains("cannot be used with"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Programs that go on with another number of elements while they run. The program is that of [`checkpoints`](super::checkpoints).
+//! Programs whose number of elements changes while they run. The program is that of [`checkpoints`](super::checkpoints).
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -6,7 +6,7 @@ use crate::checkpoints::{FALL, Folder, HOLD, HOLD_LATER, RESIZES, chares_run, en
 use crate::support::bounds::{ends, until_so};
 use crate::support::{gridloom, said};
 
-/// How many processes of elements began.
+/// Counts the element processes that began.
 fn began(out: &str) -> usize {
     out.lines().filter(|line| line.contains("a process began")).count()
 }
@@ -18,7 +18,7 @@ fn a_program_grows_and_shrinks_with_any_kind_of_checkpoints() {
     for kind in [&[][..], &["--checkpoint", &kept], &["--checkpoint", &kept, "--every", "3"], &["--trace", &trace]] {
         let mut command = chares_run(9, &[&["-n", "2"], kind].concat());
         command.env(RESIZES, "2:4,3:4,5:1,6:3,7:2");
-        // The third and the fourth, the second and the third.
+        // First the third and the fourth element start, then the second and the third.
         assert_eq!(began(&ends_with(command, 9)), 2 + 2 + 2, "{kind:?}");
     }
     let text = std::fs::read_to_string(&trace).unwrap();
@@ -33,7 +33,7 @@ fn a_program_grows_and_shrinks_with_any_kind_of_checkpoints() {
 fn an_element_is_killed_after_the_program_has_grown() {
     let folder = Folder::new("resized-killed");
     let (kept, fell) = (folder.path("kept"), folder.path("fell"));
-    // After the third round the folder has no later checkpoint than that of the change, and no memory has one.
+    // After the third round, neither the folder nor any memory has a later checkpoint than that of the change.
     for kind in [
         &["--checkpoint", &kept, "--every", "9"][..],
         &["--checkpoint", "memory", "--every", "9"],
@@ -78,7 +78,7 @@ impl Held {
         command
     }
 
-    /// A resize that waits for the checkpoint.
+    /// Starts a resize that waits for the checkpoint.
     fn wants(&self, words: &[&str]) -> Child {
         let mut command = self.resize(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -94,7 +94,7 @@ impl Held {
         std::fs::write(self.folder.path("go"), "").unwrap();
     }
 
-    /// The first chare waits once more, in the next round.
+    /// Makes the first chare wait again, in the next round.
     fn waits_later(&mut self) {
         let file = self.folder.0.join("later.held");
         until_so("the first chare waits in the next round", || {
@@ -131,18 +131,18 @@ fn a_running_program_is_told_to_grow() {
     }
     let resize = held.wants(&["4"]);
     let (status, error) = said(held.resize(&["3"]));
-    let why = format!("run {run} is to go on with 4 elements at its next checkpoint already: wait for that");
+    let why = format!("run {run} will already continue with 4 elements at its next checkpoint: wait for that");
     assert!(status != 0 && error.contains(&why), "{error}");
     held.go();
     held.waits_later();
     let told = ends("the resize", resize);
     assert!(told.status.success(), "{}", text(&told));
-    assert!(text(&told).contains(&format!("run {run} goes on with 4 elements")), "{}", text(&told));
+    assert!(text(&told).contains(&format!("run {run} continues with 4 elements")), "{}", text(&told));
     held.go_later();
     let (output, folder) = held.end();
     let out = text(&output);
     assert!(output.status.success() && began(&out) == 4, "{out}");
-    assert!(out.contains("the program goes on with 4 elements in place of 2, "), "{out}");
+    assert!(out.contains("the program continues with 4 elements instead of 2, "), "{out}");
     let (_, error) = said({
         let mut command = gridloom(&["chares", "resize", "2"]);
         command.env("TMPDIR", &folder.0);
@@ -158,24 +158,27 @@ fn what_was_asked_is_taken_back_by_the_number_that_there_is() {
     let resize = held.wants(&["1"]);
     assert!(text(&held.resize(&["2"]).output().unwrap()).contains("has 2 elements"));
     let told = text(&ends("the resize", resize));
-    assert!(told.contains("another resize has said so"), "{told}");
+    assert!(told.contains("another resize has replaced this one"), "{told}");
     held.go();
     held.go_later();
     let (output, _) = held.end();
-    assert!(output.status.success() && !text(&output).contains("in place of"), "{}", text(&output));
+    assert!(output.status.success() && !text(&output).contains("instead of"), "{}", text(&output));
 }
 
 #[test]
 fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
     let held = Held::start("threads", &["-n", "2", "--ppn", "2"]);
     let (_, error) = said(held.resize(&["4"]));
-    assert!(error.contains("with --ppn 2 elements are threads of processes, which stay: leave --ppn out"), "{error}");
+    assert!(
+        error.contains("with --ppn 2 elements are threads of processes, which cannot be replaced: leave --ppn out"),
+        "{error}"
+    );
     held.go();
     held.go_later();
     assert!(held.end().0.status.success());
     let mut command = chares_run(6, &["-n", "2"]);
     let output = command.env(RESIZES, "3:0").output().unwrap();
-    let why = "failed: the program cannot go on with 0 elements: at least one is needed";
+    let why = "failed: the program cannot continue with 0 elements: at least one element is needed";
     assert!(!output.status.success() && text(&output).contains(why), "{}", text(&output));
 }
 
@@ -183,17 +186,17 @@ fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
 fn a_program_of_which_the_chares_cannot_be_kept_goes_on_as_it_is() {
     for (name, options) in [("kept", &["-n", "2"][..]), ("kept-memory", &["-n", "2", "--checkpoint", "memory"])] {
         let mut held = Held::start(name, options);
-        // What is to be a folder is a file.
+        // A file is in the place of the folder.
         let parts = held.run_folder().join("parts");
         std::fs::write(&parts, "").unwrap();
         let resize = held.wants(&["3"]);
         held.go();
         held.waits_later();
         let told = ends("the resize", resize);
-        let why = "cannot go on with 3 elements: element ";
+        let why = "cannot continue with 3 elements: element ";
         assert!(!told.status.success() && text(&told).contains(why), "{}", text(&told));
         assert!(text(&told).contains("cannot save its chares: "), "{}", text(&told));
-        // Later it can.
+        // Later the folder can be created.
         std::fs::remove_file(parts).unwrap();
         let resize = held.wants(&["3"]);
         held.go_later();

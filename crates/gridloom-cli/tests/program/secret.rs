@@ -1,5 +1,5 @@
-//! The secret of a grid, as its user meets it: made at the first start, found by all programs of the user, named when it is
-//! missing or differs.
+//! The secret of a grid, as users see it: created at the first start, found by all programs of the user, and named in
+//! errors when it is missing or differs.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::support::{
     succeeds,
 };
 
-/// A command of a user whose configuration folder that is.
+/// Returns a command of a user with that configuration folder.
 fn of_user(config: &Path, arguments: &[&str]) -> Command {
     let mut command = gridloom(arguments);
     command.env_remove("GRIDLOOM_SECRET").env_remove("GRIDLOOM_SECRET_FILE").env("XDG_CONFIG_HOME", config);
     command
 }
 
-/// A configuration folder without anything of Gridloom.
+/// Returns a configuration folder without files of Gridloom.
 fn config(name: &str) -> PathBuf {
     let folder = crate::support::folder("secret").join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -38,31 +38,31 @@ fn the_first_agent_makes_a_secret_that_all_programs_of_the_user_find() {
     let _server = Running::start(of_user(&own, &[&serve[..], &["127.0.0.1:0"]].concat()));
     assert!(succeeds(of_user(&own, &["servers", "--agent", &address])).contains("one"));
 
-    // A user without the secret, as an attacker on the same machine, gets in neither as a client nor as a server.
+    // A user without the secret, such as an attacker on the same machine, can connect neither as a client nor as a server.
     let (code, error) = said(of_user(&strange, &["functions", "--agent", &address]));
     let missing = strange.join("gridloom/secret");
     assert_eq!(code, 1);
-    assert!(error.contains("grid secret does not match: this side has none, as there is no file"), "{error}");
+    assert!(error.contains("grid secret does not match: this side has no secret, since there is no file"), "{error}");
     assert!(error.contains(missing.to_str().unwrap()) && !missing.exists(), "{error}");
     let (code, error) = said(of_user(&strange, &[&serve[..], &["127.0.0.1:0"]].concat()));
     assert_eq!(code, 1);
-    assert!(error.contains("grid secret does not match: this side's is from") && missing.exists(), "{error}");
+    assert!(error.contains("grid secret does not match: this side's secret is from") && missing.exists(), "{error}");
     let by_variable = gridloom(&["functions", "--agent", &address]);
     let (_, error) = said(by_variable);
-    assert!(error.contains("this side's is from GRIDLOOM_SECRET; set it to the same value"), "{error}");
+    assert!(error.contains("this side's secret is from GRIDLOOM_SECRET; set it to the same value"), "{error}");
 }
 
 #[test]
 fn a_node_without_a_secret_does_not_start() {
-    // No folder can be made there, not even by root.
+    // No folder can be created there, not even by root.
     let nowhere = Path::new("/proc/nowhere");
     for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
         let arguments = ["agent", "--listen", listen, "--trust-this-network", "--advertise", "localhost:0"];
         let (code, error) = said(of_user(nowhere, &arguments));
         assert_eq!(code, 1);
-        assert!(error.contains("no grid secret can be kept in '/proc/nowhere/gridloom/secret'"), "{error}");
+        assert!(error.contains("cannot store a grid secret in '/proc/nowhere/gridloom/secret'"), "{error}");
     }
-    // An agent on another machine has a secret: a new one is of no use.
+    // An agent on another machine has a secret: a new one is useless.
     let folder = config("remote");
     let arguments = ["serve", &idl(), "--library", library(), "--agent", "192.0.2.1:7711"];
     let (code, error) = said(of_user(&folder, &arguments));
@@ -95,7 +95,7 @@ fn blank_secrets_and_files_that_others_read_are_refused() {
     }
     let error = agent("GRIDLOOM_SECRET_FILE", &folder.join("none"));
     assert!(error.contains("GRIDLOOM_SECRET_FILE: ") && error.contains(folder.to_str().unwrap()), "{error}");
-    // The user's own file is held to the same.
+    // The same rules apply to the user's own file.
     std::fs::create_dir_all(folder.join("gridloom")).unwrap();
     std::fs::copy(&file, folder.join("gridloom/secret")).unwrap();
     let (code, error) = said(of_user(&folder, &["functions", "--agent", "127.0.0.1:1"]));
@@ -119,7 +119,7 @@ fn the_command_shows_makes_and_replaces_the_secret_and_never_prints_it() {
     assert_eq!(shown(&["--make"]), made, "one that is there stays");
     assert_eq!(shown(&[]), made);
     assert_ne!(shown(&["--replace"]), made);
-    assert!(succeeds(of_user(&folder, &["secret"])).contains("to carry it to the machine HOST, run here:\n  ssh HOST"));
+    assert!(succeeds(of_user(&folder, &["secret"])).contains("to copy it to the machine HOST, run here:\n  ssh HOST"));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_folder_of_sockets_that_is_not_the_users_alone_is_told_and_tcp_used() {
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
     let (mut agent, mut log) = logging(command.env("GRIDLOOM_SOCKETS", &folder));
-    let line = line_with(&mut log, "nodes of this host are reached over TCP alone");
+    let line = line_with(&mut log, "nodes of this host are reached only over TCP");
     assert!(line.contains("(mode 0777); run: chmod 700"), "{line}");
     let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
     succeeds(gridloom(&["functions", "--agent", &address]));
@@ -154,7 +154,7 @@ int look(const char *what) {
 }
 "#;
 
-/// A folder that every user can reach, unlike that of the build; removed in the end.
+/// A folder that every user can reach, unlike that of the build; removed at the end.
 struct Open(PathBuf);
 
 impl Open {
@@ -167,7 +167,7 @@ impl Open {
         Open(folder)
     }
 
-    /// A copy of that file, which every user can read and execute.
+    /// Makes a copy of that file which every user can read and execute.
     fn copy(&self, from: &str) -> String {
         let copy = self.0.join(Path::new(from).file_name().unwrap());
         std::fs::copy(from, &copy).unwrap();
@@ -182,7 +182,8 @@ impl Drop for Open {
     }
 }
 
-/// A server of the function that looks around, started by that command in front, and what the function sees.
+/// Starts a server of the function that looks around, with the command `front` before it. Returns the server and a
+/// function that returns what it sees.
 fn looking(grid: &Grid, open: &Open, front: &[&str], arguments: &[&str]) -> (Running, impl Fn(&str) -> i64) {
     let (source, idl) = (
         file("look.c", LOOK),
@@ -229,11 +230,11 @@ fn functions_do_not_read_the_memory_of_their_server() {
         return crate::support::skipped("another user than root is to be tried, which takes root and setpriv");
     }
     let (grid, open) = (Grid::start(), Open::new());
-    // Functions of the server's own user: the server hides.
+    // Functions that run as the server's own user: the server hides.
     let (server, look) = looking(&grid, &open, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], &[]);
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
     drop(server);
-    // A server of root has its functions run as another user.
+    // A server that runs as root has its functions run as another user.
     let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody"]);
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
     drop(server);

@@ -1,4 +1,4 @@
-//! Platforms and simulations: what they show, and what is wrong with them.
+//! Platforms and simulations: their output, and errors in them.
 
 use crate::support::{self, file, gridloom, library, said, succeeds};
 use serde_json::json;
@@ -35,7 +35,7 @@ fn what_cannot_be_written_is_told_before_the_simulation() {
     }
 }
 
-/// The left edges of boxes with those texts in a drawing without transformed groups of groups.
+/// Returns the left edge of the box with that text in a drawing without nested transformed groups.
 fn left_of(drawn: &str, text: &str) -> f64 {
     let before = &drawn[..drawn.find(&format!(">{text}<")).unwrap_or_else(|| panic!("no {text} in {drawn}"))];
     let place = before.rsplit("translate(").next().unwrap();
@@ -123,7 +123,7 @@ fn a_deployment_that_does_not_fit_the_program_is_told() {
     let (code, error) = ran(mars);
     let told = "gridloom: fits.toml:2:8: the platform has no host 'mars'; it has: laptop, desk, ";
     assert!(code == Some(1) && error.starts_with(told), "{error}");
-    // A program may call one of its own processes 'server'; this one has none.
+    // A program may name one of its own processes 'server'; this program has none.
     let (code, error) = ran("[[process]]\nhost = 'desk'\nfunction = 'server'\n");
     assert_eq!(code, Some(0));
     assert_eq!(
@@ -193,12 +193,12 @@ fn programs_are_simulated() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(String::from_utf8(output.stderr).unwrap().contains("y = [2.0,4.0]"));
-    // One without stated work.
+    // A function without stated work.
     let mut command = gridloom(&["simulate", "-p", &platform, "--functions", &idl, "--"]);
     let output = command.args([program, "call", "cli/plus", "2", "1"]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("the work of 'cli/plus' is not stated: in simulation each call takes 1e6"), "{told}");
-    assert!(told.contains("state it by CalcOrder") && told.matches("not stated").count() == 1, "{told}");
+    assert!(told.contains("the work of 'cli/plus' is not declared: in simulation each call takes 1e6"), "{told}");
+    assert!(told.contains("declare it with CalcOrder") && told.matches("not declared").count() == 1, "{told}");
     let said_report: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert!(said_report["seconds"].as_f64().unwrap() > 0.001);
     assert!(said_report["bytes_by_link"]["wire"].as_f64().unwrap() >= 16.0, "{printed}");
@@ -206,10 +206,10 @@ fn programs_are_simulated() {
         serde_json::from_str::<serde_json::Value>(&std::fs::read_to_string(&report).unwrap()).unwrap(),
         said_report
     );
-    // The same again, to the last event.
+    // The same run again, to the last event.
     assert_eq!(String::from_utf8(simulate(&execute).output().unwrap().stdout).unwrap(), printed);
 
-    // Linear algebra is offered if it is there, and has to be there if it is asked for by name.
+    // Linear algebra is offered if it is available, and it must be available if it is requested by name.
     let functions = |arguments: &[&str]| {
         let mut command = gridloom(&["simulate", "-p", &platform, "--execute", "--library", library()]);
         command.args(["--functions", &idl]).args(arguments).args(["--", program, "functions"]).output().unwrap()
@@ -220,7 +220,7 @@ fn programs_are_simulated() {
     assert_eq!(output.status.success(), has_library, "{error}");
     assert_eq!(error.contains("no library found for builtin:linalg: there is no "), !has_library, "{error}");
 
-    // What cannot be written is an error, whatever the program ended with.
+    // A file that cannot be written is an error, whatever the program's exit status.
     for (option, what) in [("--report", "/dev/full"), ("--timeline", "/dev/full")] {
         let output = simulate(&["--execute", "--library", library(), option, what]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
@@ -228,7 +228,7 @@ fn programs_are_simulated() {
         assert!(error.contains("cannot write /dev/full"), "{option}: {error}");
     }
 
-    // The program's own status; its report is of this run, not of the last.
+    // The exit status is the program's; the report is of this run, not of the previous one.
     let mut command = gridloom(&["simulate", "-p", &platform, "--report", report.to_str().unwrap(), "--", "sh", "-c"]);
     assert_eq!(command.arg("exit 7").status().unwrap().code(), Some(7));
     assert!(!report.exists());
@@ -315,7 +315,7 @@ fn names_that_are_no_text_are_told() {
     assert!(error.contains("must be UTF-8 here; rename it, or link to it"), "{error}");
 }
 
-/// One that was killed cannot take its folder away.
+/// A command that was killed cannot remove its folder.
 #[test]
 fn a_folder_that_was_left_is_in_nobodys_way() {
     let platform = file(

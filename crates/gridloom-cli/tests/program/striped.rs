@@ -1,5 +1,5 @@
-//! The filter `stripe` from end to end: letters that overtake one another, a connection that breaks, more connections than a process may have.
-//! The program is this binary again.
+//! The filter `stripe` from end to end: messages that overtake each other, a connection that breaks, and more
+//! connections than a process may have. The program is this test binary.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -15,21 +15,21 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 use crate::support::bounds::output_of;
 use crate::support::{file, gridloom, skipped, succeeds};
 
-/// Says what the program does.
+/// Environment variable that selects the program's case.
 const CASE: &str = "GRIDLOOM_TEST_STRIPED";
 const MESSAGES: u32 = 60;
-/// One in so many is long.
+/// Every sixth message is long.
 const LONG_IN: u32 = 6;
 
 #[derive(Clone, Message)]
 enum Ask {
     Begin,
-    /// One of many, in their order.
+    /// One of many messages, in order.
     Next {
         number: u32,
         bytes: Vec<u8>,
     },
-    /// It goes to and fro.
+    /// A message that goes back and forth.
     Ball {
         breaks: bool,
     },
@@ -69,12 +69,12 @@ impl Chare for Node {
     }
 }
 
-/// A descriptor of this process again, if the system lets it have that.
+/// Duplicates a descriptor of this process, if the system permits it.
 fn again(number: i32) -> rustix::io::Result<OwnedFd> {
     pidfd_getfd(pidfd_open(getpid(), PidfdFlags::empty())?, number, PidfdGetfdFlags::empty())
 }
 
-/// Of those that this process has dialled, in their order. Nothing else of it knows.
+/// Breaks the second of the connections that this process has opened. Nothing else in the process is notified.
 fn break_second_connection() {
     let is_socket = |path: &Path| fs::read_link(path).is_ok_and(|of| of.to_string_lossy().starts_with("socket:"));
     let paths =
@@ -89,7 +89,7 @@ fn break_second_connection() {
     rustix::net::shutdown(&dialled[1], Shutdown::Both).unwrap();
 }
 
-/// Started by the other tests, as an element or as all in simulation.
+/// Run by the other tests as an element, or as all elements in simulation.
 #[test]
 #[ignore = "a process of another test"]
 fn a_program_of_chares() {
@@ -125,13 +125,13 @@ fn run(case: &str, options: &[&str]) -> Command {
     command
 }
 
-/// Its status, and what it says.
+/// Returns its status and its output.
 fn fails(mut command: Command) -> (Option<i32>, String) {
     let output = output_of(&mut command);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// The letters of a simulation in the order in which they were sent, and in that in which they came.
+/// Returns the messages of a simulation in the order in which they were sent, and in that in which they arrived.
 fn letters(trace: &str) -> (Vec<String>, Vec<String>) {
     let events: Vec<serde_json::Value> = serde_json::from_str(&fs::read_to_string(trace).unwrap()).unwrap();
     let in_order = |phase: &str| {
@@ -160,7 +160,7 @@ fn messages_keep_their_order_where_their_letters_do_not() {
         assert!(told.contains(&format!("ended with Integers([{MESSAGES}])")), "{filters:?}: {told}");
         let (sent, came) = letters(&trace);
         assert!(sent.len() >= MESSAGES as usize && sent != came, "{filters:?}: no letter overtakes another: {came:?}");
-        // In real processes, too.
+        // The same in real processes.
         let told = succeeds(run("order", &[&["-n", "2", "--sites", "2"], filters].concat()));
         assert!(told.contains(&format!("element@0| ended with Integers([{MESSAGES}])")), "{filters:?}: {told}");
     }
@@ -179,7 +179,7 @@ fn a_connection_that_breaks_among_several_ends_the_program_and_is_named() {
     assert_eq!(failed.len(), 2, "both elements end by themselves: {error}");
 }
 
-/// The program with 64 connections of each of its processes, which may have so many descriptors.
+/// Returns the program with 64 connections of each of its processes, and with that limit of descriptors.
 fn limited(ulimit: &str, options: &[&str]) -> Command {
     let script = format!("ulimit {ulimit} && exec \"$0\" \"$@\"");
     let run = run("order", &[options, &["--filter", "stripe=16", "--until", "60"]].concat());
@@ -199,9 +199,9 @@ fn more_connections_than_a_process_may_have_are_refused_with_the_numbers() {
     let (status, error) = fails(limited("-n 60", &["-n", "5", "--sites", "5"]));
     assert_eq!(status, Some(3), "{error}");
     let why = "64 connections need";
-    let remedy = "this process may have 60: raise the limit (ulimit -Hn), or give fewer elements, or fewer connections (stripe=NUMBER)";
+    let remedy = "the limit of this process is 60: raise the limit (ulimit -Hn), or give fewer elements, or fewer connections (stripe=NUMBER)";
     assert!(error.contains(why) && error.contains(remedy), "{error}");
-    // Each element of a process has 32 of them, and the limit is the process's.
+    // Each element of a process has 32 of them, and the limit is per process.
     let (status, error) = fails(limited("-n 60", &["-n", "4", "--sites", "2", "--ppn", "2"]));
     assert_eq!(status, Some(3), "{error}");
     assert!(error.contains("the process of elements 0, 1: 64 connections need") && error.contains(remedy), "{error}");

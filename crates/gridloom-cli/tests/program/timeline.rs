@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::chares::chares_run;
 use crate::support::succeeds;
 
-/// A file of a test, gone after it.
+/// A file of a test, removed after it.
 struct Trace(PathBuf);
 
 impl Trace {
@@ -35,10 +35,10 @@ impl Drop for Trace {
     }
 }
 
-/// Name, chare, beginning and end in microseconds.
+/// Name, chare, start and end in microseconds.
 type Span = (String, String, f64, f64);
 
-/// What was begun and ended, by element. Panics if something begins before what was begun has ended, or time goes back.
+/// Returns the spans of each element. Panics if a span starts before the previous one has ended, or if time goes backwards.
 fn spans(events: &[Json]) -> BTreeMap<u64, Vec<Span>> {
     let mut spans: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
     let mut open: BTreeMap<u64, Span> = BTreeMap::new();
@@ -62,7 +62,7 @@ fn spans(events: &[Json]) -> BTreeMap<u64, Vec<Span>> {
     spans
 }
 
-/// When each message was sent, and when it was received: by its key.
+/// Returns the time at which each message was sent or received, by its key.
 fn arrows(events: &[Json], end: &str) -> BTreeMap<String, f64> {
     let ends = events.iter().filter(|event| event["ph"] == end);
     ends.map(|event| (event["id"].as_str().unwrap().to_string(), event["ts"].as_f64().unwrap())).collect()
@@ -88,7 +88,7 @@ fn each_entry_method_is_there_once_and_messages_come_after_they_went() {
     assert!(came.len() >= 10, "ten balls cross: {came:?}");
     for (key, at) in &came {
         let sent = sent.get(key).unwrap_or_else(|| panic!("{key} was never sent"));
-        // Elements share the clock, and the filter holds letters back.
+        // Elements share the clock, and the filter delays messages.
         assert!(at - sent >= 2e3, "{key} went at {sent} us and came at {at}");
     }
 }
@@ -101,11 +101,11 @@ fn moves_results_and_an_element_that_is_killed_are_in_the_other_format_too() {
     let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
     assert!(text.starts_with("%EventDef PajeDefineContainerType"), "{text}");
     assert_eq!(count("\"Player.Hop\""), 511);
-    // Each chare whose last hop it was is called back, until the program ends.
+    // Each chare that had the last hop is called back, until the program ends.
     assert!(count("\"Player.outcome 0\"") >= 1 && count("\"Player.Stop\"") >= 2, "{text}");
     let output = chares_run("fall", &["-n", "3", "--trace", trace.path()]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("lacks what elements did that left no record, as if killed: 1"), "{error}");
+    assert!(error.contains("lacks elements that left no record, for example because they were killed: 1"), "{error}");
     let text = trace.text();
     assert!(text.contains("\"element 0 (site 0)\"") && !text.contains("\"element 1 (site 0)\""), "{text}");
 }

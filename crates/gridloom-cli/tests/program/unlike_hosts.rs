@@ -1,4 +1,4 @@
-//! Load balancers in simulation, on hosts of unlike speed. The program that is simulated is this binary again.
+//! Load balancers in simulation, on hosts of different speed. The simulated program is this test binary.
 
 use gridloom::Message;
 use gridloom::chares::{self, Callback, Chare, Context, Contribution, Migrate, Placement};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{file, gridloom, succeeds};
 
-/// Set for the program below.
+/// Environment variable that is set for the program below.
 const CASE: &str = "GRIDLOOM_TEST_UNLIKE_HOSTS";
 
 const CHARES: usize = 64;
@@ -18,7 +18,7 @@ enum Ask {
     Begin { rounds: u32 },
 }
 
-/// Computes once in each round, which ends when all have.
+/// Computes once in each round, which ends when all have computed.
 struct Worker {
     left: u32,
 }
@@ -53,7 +53,7 @@ impl Chare for Worker {
     }
 }
 
-/// Started by `gridloom simulate`, as all elements.
+/// Run by `gridloom simulate`, like all elements.
 #[test]
 #[ignore = "a process of another test"]
 fn a_program_of_chares() {
@@ -85,11 +85,11 @@ fn a_slow_host_gets_fewer_chares() {
         report["seconds"].as_f64().unwrap()
     };
     let work_s = CHARES as f64 * f64::from(ROUNDS) * ROUND_FLOPS / 1e9;
-    // Half of the work on the slow host, without a balancer.
+    // Without a balancer, half of the work is on the slow host.
     let alone_s = simulated_s("none");
     assert!((work_s / 2.0..work_s / 2.0 + 0.1).contains(&alone_s), "{alone_s}");
     for balancer in ["greedy", "refine", "hierarchical", "grid-aware"] {
-        // At least a quarter of it there; what came before the first moves is more.
+        // At least a quarter of it stays there; more is done there before the first moves.
         let balanced_s = simulated_s(balancer);
         assert!((work_s / 4.0..work_s / 4.0 * 1.15).contains(&balanced_s), "{balancer}: {balanced_s} of {alone_s}");
     }

@@ -1,5 +1,5 @@
-//! `gridloom up`, `status`, `drain` and `down`, with a stub in place of `ssh`: its hosts are folders of this machine. The same with a real
-//! `sshd` is in `up_ssh`.
+//! `gridloom up`, `status`, `drain` and `down`, with a stub in place of `ssh`: its hosts are folders of this machine.
+//! The same tests with a real `sshd` are in `up_ssh`.
 
 use std::fs::File;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -13,14 +13,14 @@ use crate::support::{file, folder, gridloom, idl, library, process_ended, said, 
 
 const SECRET: &str = "handed over by a pipe";
 
-/// A user with a file of hosts. What it has started ends with it.
+/// A user with a file of hosts. Everything that it has started ends when it is dropped.
 pub struct Lab {
     pub folder: PathBuf,
-    /// The command that stands for `ssh`.
+    /// The command used as `ssh`.
     pub ssh: String,
-    /// Its hosts, where they are processes: needed until the last of the grid has ended.
+    /// Its hosts, if they are processes: needed until the last part of the grid has ended.
     pub hosts: Vec<Box<dyn std::any::Any>>,
-    /// Variables of its commands' environment.
+    /// Environment variables of its commands.
     pub variables: Vec<(&'static str, String)>,
 }
 
@@ -37,7 +37,7 @@ impl Lab {
         lab
     }
 
-    /// Writes the file of hosts. In it, `OFFER` stands for the functions of the tests.
+    /// Writes the file of hosts. `OFFER` in it is replaced by the functions of the tests.
     pub fn write(&self, hosts: &str) {
         let offer = format!("{} --library {} --models none", idl(), library());
         std::fs::write(self.folder.join("grid.toml"), hosts.replace("OFFER", &offer)).unwrap();
@@ -56,7 +56,7 @@ impl Lab {
         command
     }
 
-    /// The parts that `status` shows, by name, and its exit status.
+    /// Returns the parts that `status` shows, by name, and its exit status.
     pub fn status(&self) -> (Value, i32) {
         let output = output_of(&mut self.command(&["status", "--json"]));
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -65,7 +65,7 @@ impl Lab {
         (Value::Object(parts), output.status.code().unwrap())
     }
 
-    /// The lines of JSON that a command prints, and its exit status.
+    /// Returns the lines of JSON that a command prints, and its exit status.
     pub fn json(&self, mut command: Command) -> (Vec<Value>, i32) {
         let output = output_of(command.arg("--json"));
         let text = String::from_utf8(output.stdout).unwrap();
@@ -89,7 +89,7 @@ pub fn pid(part: &Value) -> u32 {
     u32::try_from(part["pid"].as_u64().unwrap()).unwrap()
 }
 
-/// The files of a folder that hold a text.
+/// Returns the files of a folder that contain a text.
 fn found(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -123,7 +123,7 @@ esac
 exec sh -c "$command"
 "#;
 
-/// A host of the file, at the stub's host of that name.
+/// Returns a host of the file, at the stub's host of that name.
 pub fn host(name: &str, properties: &str) -> String {
     format!(
         "[[host]]\nname = \"{name}\"\nspeed = \"1Gf\"\nproperties = {{ address = \"127.0.0.1\", ssh = \"{name}\", {properties} }}\n"
@@ -182,7 +182,7 @@ fn hosts_that_fail_are_named_and_the_others_go_on() {
         ("silent", "it does not answer: ssh: connect to host silent port 22: Connection timed out", "'jump'"),
         ("locked", "it refuses the key: ada@locked: Permission denied", "ssh-copy-id"),
         ("bare", "there is no program 'gridloom' on its path", "send = true"),
-        ("old", "gridloom there is of version 0.0.1, and here of", "install the same version"),
+        ("old", "gridloom has version 0.0.1 there, and", "install the same version"),
         ("missing", "'server-missing' did not start: gridloom: missing.idl", "read its log there"),
     ];
     for (name, why, remedy) in expected {
@@ -201,12 +201,12 @@ fn hosts_that_fail_are_named_and_the_others_go_on() {
         (lines.last().unwrap()["servers"].clone(), lines.last().unwrap()["failed"].clone()),
         (json!(2), json!(6))
     );
-    // Nothing can run on the hosts that failed: they are no reason to keep the grid in mind.
+    // Nothing can run on the hosts that failed, so the record of the grid need not be kept for them.
     succeeds(lab.command(&["down"]));
     assert_eq!(said(lab.command(&["down"])).0, 1);
 }
 
-/// `hold` waits until somebody opens the other end of a pipe; `server` gives the process of its server.
+/// `hold` waits until somebody opens the other end of a pipe; `server` returns the process number of its server.
 const HOLDING: &str = r#"Module drain;
 Globals { #include <stdio.h>
 #include <unistd.h> }
@@ -214,13 +214,13 @@ Define hold(IN string pipe, OUT int *server) { FILE *end = fopen(pipe, "r"); if 
 Define server(OUT int *server) { *server = getppid(); }
 "#;
 
-/// Has calls of `hold` return.
+/// Lets calls of `hold` return.
 pub fn let_go(pipe: &Path) {
     let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
     until_so("a call holds the pipe", || File::options().write(true).custom_flags(flags).open(pipe).is_ok());
 }
 
-/// The server that runs a call, once one does.
+/// Returns the server that runs a call, once one does.
 fn holder(lab: &Lab, agent: &str) -> String {
     until("a call runs", || {
         let shown = succeeds(lab.command(&["calls", "--agent", agent, "--json"]));
@@ -247,7 +247,7 @@ fn a_drained_server_finishes_what_it_has_and_others_get_the_rest() {
     assert!(code == 3 && why.contains("still drains after 0 s"), "{why}");
     let (parts, code) = lab.status();
     assert_eq!((code, &parts[&part]["state"], &parts[other]["state"]), (3, &json!("drains"), &json!("runs")));
-    // The agent tells its clients a little later; each program asks it anew.
+    // The agent notifies its clients a little later; each program requests the state again.
     let elsewhere = pid(&before[other]);
     let is_elsewhere = || succeeds(call(&["drain/server"])) == format!("{{\"results\":{{\"server\":{elsewhere}}}}}\n");
     until_so("calls go to the other server", is_elsewhere);
@@ -310,7 +310,7 @@ fn a_server_that_does_not_drain_in_time_is_ended_if_asked() {
 fn a_host_that_has_gone_for_good_is_forgotten() {
     let lab = Lab::new("gone", &three());
     succeeds(lab.up());
-    // Its address is another machine's, and that one does not answer.
+    // Its address is on another machine, which does not answer.
     let known = lab.folder.join("mine/gridloom/up/grid.json");
     let text = std::fs::read_to_string(&known).unwrap();
     std::fs::write(&known, text.replace("\"destination\": \"b\"", "\"destination\": \"silent\"")).unwrap();
@@ -318,7 +318,7 @@ fn a_host_that_has_gone_for_good_is_forgotten() {
     assert!(code == 1 && why.contains("has no host 'c'; it has: head, a, b"), "{why}");
     assert_eq!(succeeds(lab.command(&["down", "--forget", "b"])), "head: ended agent\na: ended server-a\n");
     assert_eq!(said(lab.command(&["down"])).0, 1);
-    // This one is alive: the test ends it.
+    // This process is alive: the test ends it.
     let record = std::fs::read_to_string(lab.folder.join("hosts/b/state/gridloom/host/grid/server-b.json")).unwrap();
     let record: Value = serde_json::from_str(&record).unwrap();
     let left = u32::try_from(record["process"]["pid"].as_u64().unwrap()).unwrap();
@@ -355,7 +355,8 @@ fn what_runs_stays_and_what_has_ended_starts_again() {
     assert_ne!(before["server-a"]["pid"], after["server-a"]["pid"]);
 }
 
-/// Though the file leaves the port open, which another agent may have meanwhile: servers and programs know the agent by it.
+/// This holds although the file leaves the port open, and although another agent may use it meanwhile: servers and
+/// programs know the agent by its port.
 #[test]
 fn an_agent_that_starts_again_is_where_it_was() {
     let lab = Lab::new("agent-again", &three());
@@ -425,7 +426,7 @@ fn a_host_without_gridloom_gets_a_copy() {
     let program = std::fs::read_link(format!("/proc/{}/exe", pid(&parts["server-fresh"]))).unwrap();
     let bin = lab.folder.join("hosts/fresh/.cache/gridloom/bin");
     assert!(program.starts_with(&bin), "{}", program.display());
-    // The second time nothing is copied, and of what is left beside it the last two stay.
+    // The second time nothing is copied, and of the other copies there the last two are kept.
     for old in 1..=4 {
         std::fs::write(bin.join(format!("gridloom-0.0.{old}-0")), "").unwrap();
     }
@@ -433,7 +434,7 @@ fn a_host_without_gridloom_gets_a_copy() {
     let names = std::fs::read_dir(&bin).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|name| name.starts_with("gridloom-")).count(), 3);
     assert!(program.exists());
-    // The copy of a new version is not there yet: each command brings it.
+    // The copy of a new version does not exist yet: each command sends it.
     for command in [&["status"][..], &["drain", "fresh"], &["down"]] {
         std::fs::remove_dir_all(&bin).unwrap();
         succeeds(lab.command(command));
@@ -474,7 +475,7 @@ fn the_nodes_of_a_pbs_job_become_a_grid() {
     };
     let (code, why) = said(up(&lab));
     assert!(code == 1 && why.contains("PBS_JOBID is not set"), "{why}");
-    // A line for each process of MPI.
+    // One line for each MPI process.
     let nodes = lab.folder.join("nodes");
     std::fs::write(&nodes, "127.0.0.1\n127.0.0.1\n127.0.0.2\n").unwrap();
     lab.variables = vec![("PBS_JOBID", "17.head".into()), ("PBS_NODEFILE", path(&nodes).into())];

@@ -1,4 +1,4 @@
-//! `gridloom up --slurm` asks for an allocation itself, with real daemons of Slurm: a controller and two nodes on this machine.
+//! `gridloom up --slurm` that requests an allocation itself, with real Slurm daemons: a controller and two nodes on this machine.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use super::up_slurm::{Slurm, up};
 use crate::support::bounds::{Bound, WITHIN, ends, output_of, until_so};
 use crate::support::{process_ended, said, succeeds};
 
-/// A user with a file that asks for that.
+/// Returns a user with a file that requests it.
 fn lab(slurm: &Slurm, name: &str, sbatch: &str) -> Lab {
     let lab = slurm.lab(name, "OFFER");
     let file = lab.folder.join("grid.toml");
@@ -19,12 +19,12 @@ fn lab(slurm: &Slurm, name: &str, sbatch: &str) -> Lab {
     lab
 }
 
-/// Until no more jobs than that wait or run.
+/// Waits until at most `most` jobs wait or run.
 fn wait_for_jobs(slurm: &Slurm, most: usize) {
     until_so(&format!("no more than {most} jobs wait or run"), || jobs(slurm).lines().count() <= most);
 }
 
-/// Numbers and states of the jobs that wait or run.
+/// Returns numbers and states of the jobs that wait or run.
 fn jobs(slurm: &Slurm) -> String {
     succeeds(slurm.command("squeue", &["--noheader", "--states=PENDING,RUNNING", "--format=%i %T"]))
 }
@@ -42,7 +42,7 @@ fn an_allocation_is_asked_for_and_given_back() {
     assert_eq!((code, parts.as_object().unwrap().len()), (0, 3), "{parts}");
     let words = std::fs::read_to_string(format!("/proc/{}/cmdline", pid(&parts["server-n2"]))).unwrap();
     assert!(words.contains("--slots\x003\x00"), "{words}");
-    // The job is kept, and no other is asked for.
+    // The job is kept, and no other one is requested.
     let running = jobs(&slurm);
     succeeds(up(&lab, &[]));
     assert_eq!((lab.status(), jobs(&slurm)), ((parts.clone(), 0), running.clone()));
@@ -107,7 +107,10 @@ fn mistakes_in_the_file_are_found_before_slurm_is_asked() {
     let file = lab.folder.join("grid.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     for (properties, told) in [
-        ("serve = \"--run-code --cheap\"", "'gridloom serve' does not take that: unexpected argument '--cheap' found"),
+        (
+            "serve = \"--run-code --cheap\"",
+            "'gridloom serve' does not accept these arguments: unexpected argument '--cheap' found",
+        ),
         ("serve = \"--run-code\", code = \"missing\"", "missing': No such file"),
         ("serve = \"--run-code\", code = \"empty\"", "has no file that could be sent"),
     ] {
@@ -116,7 +119,7 @@ fn mistakes_in_the_file_are_found_before_slurm_is_asked() {
         let (_, end) = rest.split_once("\", ").unwrap();
         std::fs::write(&file, format!("{begin}{properties}, {end}")).unwrap();
         let (code, why) = said(up(&lab, &[]));
-        assert!(code == 1 && why.contains(told) && !why.contains("has taken the job"), "{why}");
+        assert!(code == 1 && why.contains(told) && !why.contains("has accepted the job"), "{why}");
     }
 }
 
@@ -136,7 +139,7 @@ fn a_job_that_waits_is_used_when_it_starts_or_given_back() {
     assert!(taken.contains("run 'gridloom down grid'"), "{taken}");
     let waits = errors.next().unwrap();
     assert!(waits.contains(" waits since 0 s: "), "{waits}");
-    // The command ends, and the next one goes on with the same job.
+    // The command ends, and the next one continues with the same job.
     waiting.kill().unwrap();
     waiting.wait().unwrap();
     succeeds(slurm.command("scancel", &[&other]));

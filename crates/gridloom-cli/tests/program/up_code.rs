@@ -1,5 +1,5 @@
-//! The folder of a program goes to hosts with `gridloom up`: with a stub in place of `ssh`, with a real `sshd`, and in Slurm. What Python finds
-//! in it is tested with the package.
+//! `gridloom up` sends the folder of a program to hosts: with a stub in place of `ssh`, with a real `sshd`, and in
+//! Slurm. The tests of the Python package check how Python uses the folder.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::{up_slurm, up_ssh};
 use crate::support::bounds::output_of;
 use crate::support::{process_ended, said, succeeds};
 
-/// `found` says whether Python would find that file, `version` which folder the server has.
+/// `found` returns whether Python would find that file, `version` which folder the server has.
 const SENT: &str = r#"Module sent;
 Globals { #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ Define found(IN string file, OUT int *found) {
 
 const SERVER: &str = r#"role = "server", serve = "sent.idl --models none", code = "program""#;
 
-/// A folder beside the file of hosts.
+/// Writes a folder beside the file of hosts.
 fn write_folder(lab: &Lab, version: u32) {
     let folder = lab.folder.join("program");
     for inner in ["package", ".git", "__pycache__"] {
@@ -44,7 +44,7 @@ fn write_folder(lab: &Lab, version: u32) {
     std::fs::write(folder.join("large.txt"), vec![b'x'; 20_000]).unwrap();
 }
 
-/// What is said of the folder, among lines of JSON.
+/// Returns the line about the folder among lines of JSON.
 fn code_of(lines: &[Value]) -> &Value {
     lines.iter().find(|line| line["code"].is_string()).unwrap_or_else(|| panic!("{lines:?}"))
 }
@@ -53,7 +53,7 @@ fn call(lab: &Lab, agent: &str, words: &[&str]) -> String {
     succeeds(lab.command(&[&["call", "--agent", agent, "--json"], words].concat()))
 }
 
-/// Folders that are kept for that user.
+/// Returns the number of folders that are kept for that user.
 fn copies(home: &Path) -> usize {
     let entries = std::fs::read_dir(home.join(".cache/gridloom/code")).unwrap();
     entries.filter(|entry| entry.as_ref().unwrap().path().join("sent.idl").exists()).count()
@@ -74,7 +74,7 @@ fn a_folder_goes_to_hosts_that_have_no_copy_and_servers_use_it() {
     for (file, found) in [("package/one.py", 1), (".git/HEAD", 0)] {
         assert_eq!(call(&lab, agent, &["sent/found", file]), format!("{{\"results\":{{\"found\":{found}}}}}\n"));
     }
-    // It is there; another one is not.
+    // One copy exists, the other does not.
     let (lines, _) = lab.json(lab.up());
     let held = code_of(&lines);
     let of_json = |code: &Value| [&code["hash"], &code["sent_to"], &code["held_by"]].map(Value::clone);
@@ -84,7 +84,7 @@ fn a_folder_goes_to_hosts_that_have_no_copy_and_servers_use_it() {
     let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(text.contains("; sent to a, b\n  large.txt: 19.53 KiB (20000 bytes)\n"), "{text}");
     for server in ["a", "b"] {
-        assert!(errors.contains(&format!("{server}: 'server-{server}' runs on with the folder")), "{errors}");
+        assert!(errors.contains(&format!("{server}: 'server-{server}' still runs with the folder")), "{errors}");
     }
     assert_eq!(call(&lab, agent, &["sent/version"]), "{\"results\":{\"version\":1}}\n");
     let (before, _) = lab.status();
@@ -109,18 +109,18 @@ fn copies_are_bounded_and_that_of_a_server_stays() {
         write_folder(&lab, version);
         assert!(output_of(&mut lab.up()).status.success());
     }
-    // That of the server, the last one, and four between them.
+    // The copy of the server, the last one, and four between them.
     assert_eq!(copies(&home), 6);
     let first = lab.status().0["server-a"]["code"].as_str().unwrap().to_string();
     assert!(home.join(".cache/gridloom/code").join(first).join("package/one.py").exists());
 }
 
-/// Where that lab's host `a` keeps its copies.
+/// Returns the folder in which that lab's host `a` keeps its copies.
 fn folder_of_copies(lab: &Lab) -> PathBuf {
     lab.folder.join("hosts/a/.cache/gridloom/code")
 }
 
-/// A copy as it was sent, but for what Python leaves there.
+/// True if a copy is as it was sent, apart from files that Python creates there.
 fn is_whole(copy: &Path) -> bool {
     let text = |file: &str| std::fs::read_to_string(copy.join(file)).unwrap_or_default();
     text("sent.idl").contains("Define version")
@@ -151,7 +151,7 @@ fn a_copy_that_is_damaged_is_replaced() {
         assert_eq!((code, &code_of(&lines)["sent_to"]), (0, &json!(["a"])), "{lines:?}");
         assert!(is_whole(&copy) && copies(&home) == 1);
     }
-    // What Python leaves there is no damage.
+    // Files that Python creates there are no damage.
     std::fs::create_dir_all(copy.join("package/__pycache__")).unwrap();
     std::fs::write(copy.join("package/__pycache__/one.cpython-311.pyc"), "").unwrap();
     let (lines, _) = lab.json(lab.up());
@@ -183,7 +183,7 @@ fn a_damaged_copy_that_a_server_uses_stays_and_gets_another_beside_it() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(
             said.contains(
-                "'server-a' runs on with another copy of the folder of code, which may be damaged: --restart"
+                "'server-a' still runs with another copy of the folder of code, which may be damaged: --restart"
             ),
             "{said}"
         );
@@ -196,14 +196,14 @@ fn a_damaged_copy_that_a_server_uses_stays_and_gets_another_beside_it() {
     assert_eq!((code, &code_of(&lines)["held_by"]), (0, &json!(["a"])), "{lines:?}");
     found("1");
     assert_eq!(lab.status().0["server-a"]["code"], hash);
-    // No server uses the first one any more: it is removed, and the next copy gets its name.
+    // No server uses the first copy any more: it is removed, and the next copy gets its name.
     std::fs::write(second.join("package/two.py"), "two = 2\n").unwrap();
     let (lines, _) = lab.json(lab.up());
     assert_eq!(code_of(&lines)["sent_to"], json!(["a"]));
     assert!(is_whole(&first) && !is_whole(&second));
 }
 
-/// What tells other hosts with the same home folder that a server uses a copy.
+/// Hosts with the same home folder can see that a server uses a copy.
 #[test]
 fn a_server_holds_its_copy() {
     let lab = Lab::new("code-held", &[host("head", HEAD), host("a", SERVER)].concat());
@@ -244,7 +244,7 @@ fn a_folder_that_was_cut_short_is_not_used() {
     write_folder(&lab, 1);
     let (lines, code) = lab.json(lab.up());
     let cut = lines.iter().find(|line| line["host"] == "cut").unwrap();
-    assert!(code == 3 && cut["error"].as_str().unwrap().contains("has not come whole"), "{lines:?}");
+    assert!(code == 3 && cut["error"].as_str().unwrap().contains("was not received completely"), "{lines:?}");
     succeeds(lab.up());
     assert_eq!((lab.status().1, copies(&lab.folder.join("hosts/cut"))), (0, 1));
 }
@@ -282,7 +282,7 @@ fn a_folder_goes_by_ssh_also_through_a_jump_host() {
     assert_eq!(code_of(&lines)["held_by"], json!(["a", "head"]));
 }
 
-/// Nodes share the home folder: one of them receives it.
+/// The nodes share the home folder: one of them receives it.
 #[test]
 fn nodes_of_an_allocation_get_the_folder_once() {
     let Some(slurm) = up_slurm::Slurm::start() else { return };

@@ -1,4 +1,5 @@
-//! `gridloom up` looks at the Python of each host. Stubs stand for `ssh` and for Python. Real ones are in the tests of the package.
+//! `gridloom up` checks the Python of each host. `ssh` and Python are stubs here. Real ones are in the tests of the
+//! Python package.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +10,7 @@ use super::up::{HEAD, Lab, host, path, pid};
 use crate::support::bounds::output_of;
 use crate::support::succeeds;
 
-/// A file that says what a Python says.
+/// Writes a script that prints the answer of a Python.
 fn write_python(file: &Path, python: &str, packages: &Value) {
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     let said = json!({ "executable": path(file), "python": python, "packages": packages });
@@ -19,7 +20,7 @@ fn write_python(file: &Path, python: &str, packages: &Value) {
 
 const SERVER: &str = r#"role = "server", serve = "OFFER", python = "~/venv", packages = "numpy""#;
 
-/// A lab with the hosts `a` and `b`, and a Python here.
+/// Returns a lab with the hosts `a` and `b`, and a Python on this machine.
 fn lab(name: &str) -> Lab {
     let mut lab = Lab::new(name, &[host("head", HEAD), host("a", SERVER), host("b", SERVER)].concat());
     let here = lab.folder.join("python");
@@ -62,7 +63,7 @@ fn other_versions_on_hosts_are_told_with_host_value_and_remedy() {
         (&skew["hosts"], &skew["version"], &skew["expected"]),
         (&json!(["a"]), &json!("1.26.4"), &json!("2.3.1"))
     );
-    // The folder of a virtual environment stands for its interpreter.
+    // The folder of a virtual environment selects its interpreter.
     let words = std::fs::read_to_string(format!("/proc/{}/cmdline", pid(&lab.status().0["server-a"]))).unwrap();
     assert!(words.contains(&format!("--python\0{}\0", path(&python))), "{words}");
 }

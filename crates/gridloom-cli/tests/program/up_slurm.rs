@@ -1,5 +1,5 @@
-//! `gridloom up --slurm` with real daemons of Slurm: a controller and two nodes on this machine, with keys, ports and folders of the test's
-//! own. Without them the tests are skipped.
+//! `gridloom up --slurm` with real Slurm daemons: a controller and two nodes on this machine, with keys, ports and
+//! folders of the test's own. Without the daemons the tests are skipped.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -22,7 +22,7 @@ pub struct Slurm {
 
 impl Drop for Slurm {
     fn drop(&mut self) {
-        // The jobs end before the daemons that look after their processes.
+        // The jobs end before the daemons that manage their processes.
         let jobs = || {
             let left = self.command("squeue", &["--noheader", "--format=%i"]).output();
             let left = left.ok().filter(|left| left.status.success()).map(|left| left.stdout);
@@ -31,7 +31,7 @@ impl Drop for Slurm {
         for job in jobs().lines() {
             let _ = self.command("scancel", &[job]).output();
         }
-        // Nothing fails here: another panic may be on its way.
+        // Errors are ignored here: a panic may already be unwinding.
         let end = Instant::now() + WITHIN;
         while !jobs().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(100));
@@ -44,7 +44,7 @@ impl Drop for Slurm {
     }
 }
 
-/// A program of Slurm or munge: some stand in folders that only root has on the path.
+/// Returns a program of Slurm or munge: some are in folders that only root has on the path.
 fn daemon(name: &str) -> Option<PathBuf> {
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&on_path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
@@ -55,7 +55,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// No control group, no task plugin: the daemons need no rights, and one machine has both nodes.
+/// No control group and no task plugin: the daemons need no privileges, and one machine has both nodes.
 const SETTINGS: &str = "
 ClusterName=gridloom
 SlurmctldHost=HOST(127.0.0.1)
@@ -81,7 +81,7 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 ";
 
 impl Slurm {
-    /// `None` where the daemons are missing, or do not start.
+    /// Starts the daemons. Returns `None` if they are missing or do not start.
     pub fn start() -> Option<Slurm> {
         let started = Slurm::try_start();
         started.map_err(|why| skipped(&why)).ok()
@@ -91,7 +91,7 @@ impl Slurm {
         let packages = "Debian: slurmctld slurmd slurm-client munge";
         let find = |name: &str| daemon(name).ok_or_else(|| format!("there is no {name} ({packages})"));
         let (munged, slurmctld, slurmd) = (find("munged")?, find("slurmctld")?, find("slurmd")?);
-        // The path of a socket is short.
+        // The path of a socket has to be short.
         let folder = std::env::temp_dir().join(format!("gridloom-slurm-{}-{}", std::process::id(), free_port()));
         std::fs::create_dir_all(folder.join("state")).unwrap();
         let mut slurm = Slurm { folder: folder.clone(), daemons: Vec::new() };
@@ -131,7 +131,7 @@ impl Slurm {
         self.daemons.push(command.spawn().unwrap());
     }
 
-    /// Until that is so; gives the logs if a daemon ends before, or it takes too long.
+    /// Waits until that is true. Returns the logs if a daemon ends before, or if it takes too long.
     fn wait(&mut self, is_so: impl Fn(&Slurm) -> bool) -> Result<(), String> {
         let end = Instant::now() + WITHIN;
         while !is_so(self) {
@@ -156,7 +156,7 @@ impl Slurm {
         command
     }
 
-    /// The number of a new allocation.
+    /// Returns the number of a new allocation.
     pub fn allocate(&self, words: &[&str]) -> String {
         let output = output_of(&mut self.command("salloc", &[&["--no-shell"], words].concat()));
         let said = String::from_utf8(output.stderr).unwrap();
@@ -164,7 +164,7 @@ impl Slurm {
         job.unwrap_or_else(|| panic!("{said}")).to_string()
     }
 
-    /// A user of it with a grid of one host in the file, which stands for all nodes.
+    /// Returns a user of it with a grid of one host in the file, which represents all nodes.
     pub fn lab(&self, name: &str, serve: &str) -> Lab {
         let program = env!("CARGO_BIN_EXE_gridloom");
         let properties = format!(r#"role = "agent, server", serve = "{serve}", gridloom = "{program}""#);
@@ -174,7 +174,7 @@ impl Slurm {
         lab
     }
 
-    /// Steps of a job, beside that of its script.
+    /// Returns the number of steps of a job, without that of its script.
     fn steps(&self, job: &str) -> usize {
         let shown = output_of(&mut self.command("squeue", &["--noheader", "--steps", "--jobs", job, "--format=%i"]));
         let shown = String::from_utf8(shown.stdout).unwrap();
@@ -188,7 +188,7 @@ fn printed_by(program: &str, words: &[&str]) -> String {
     succeeds(command).trim().to_string()
 }
 
-/// 'gridloom up' for nodes of an allocation.
+/// Returns 'gridloom up' for nodes of an allocation.
 pub fn up(lab: &Lab, words: &[&str]) -> Command {
     let mut command = lab.command(&["up", path(&lab.folder.join("grid.toml")), "--slurm"]);
     command.args(words);
@@ -208,7 +208,7 @@ fn the_nodes_of_an_allocation_become_a_grid_and_are_free_again() {
     for part in ["agent", "server-n1", "server-n2"] {
         assert_eq!((&parts[part]["state"], &parts[part]["registered"]), (&json!("runs"), &json!(true)), "{parts}");
     }
-    // A server has as many slots as the job has processors there.
+    // A server has as many slots as the job has processors on the node.
     let words = std::fs::read_to_string(format!("/proc/{}/cmdline", pid(&parts["server-n2"]))).unwrap();
     assert!(words.contains("--slots\x003\x00"), "{words}");
     let called = succeeds(lab.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
@@ -234,7 +234,7 @@ PROGRAM status --json
 PROGRAM down
 "#;
 
-/// Also in two jobs at the same time, on the same nodes.
+/// The same in two simultaneous jobs on the same nodes.
 #[test]
 fn a_script_has_a_grid_of_its_own_in_each_of_its_jobs() {
     let Some(slurm) = Slurm::start() else { return };
@@ -276,14 +276,14 @@ fn servers_drain_before_their_allocation_ends() {
     assert_eq!((code, &after["server-n2"]["state"], &after["agent"]), (3, &json!("ended"), &parts["agent"]));
 }
 
-/// `hold` waits until somebody opens the other end of a pipe; it gives the process of its server.
+/// `hold` waits until somebody opens the other end of a pipe; it returns the process number of its server.
 const HOLDING: &str = r#"Module drain;
 Globals { #include <stdio.h>
 #include <unistd.h> }
 Define hold(IN string pipe, OUT int *server) { FILE *end = fopen(pipe, "r"); if (end) fclose(end); *server = getppid(); }
 "#;
 
-/// The server that runs a call, once one does that is not `other`.
+/// Returns the server that runs a call, once one that is not `other` does.
 fn holder(lab: &Lab, agent: &str, other: &str) -> String {
     until("a call runs", || {
         let shown = succeeds(lab.command(&["calls", "--agent", agent, "--json"]));
@@ -318,7 +318,7 @@ fn a_grid_grows_by_an_allocation_and_outlives_it() {
     assert!(lost != "n1", "{lost}");
     succeeds(up(&lab, &["--job", &first, "--name", "mine"]));
     succeeds(slurm.command("scancel", &[&second]));
-    // Perhaps the other server of that allocation first.
+    // It may run on the other server of that allocation first.
     until_so("the call runs in the other allocation", || holder(&lab, &agent, &lost) == "n1");
     let why = format!("its allocation {second} has ended: CANCELLED");
     let (parts, code) = until("status says that the allocation has ended", || {

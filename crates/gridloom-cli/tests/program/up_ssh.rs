@@ -1,5 +1,6 @@
-//! `gridloom up`, `status`, `drain` and `down` with the system's `ssh` and a real `sshd` on loopback: its ports, host keys and user keys are
-//! the test's own. Without `sshd` the tests are skipped; `GRIDLOOM_SSHD` names one that is not on the path.
+//! `gridloom up`, `status`, `drain` and `down` with the system's `ssh` and a real `sshd` on loopback, whose ports,
+//! host keys and user keys are the test's own. Without `sshd` the tests are skipped; `GRIDLOOM_SSHD` names one that is
+//! not on the path.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -25,7 +26,7 @@ impl Drop for Sshd {
     }
 }
 
-/// The program, by its whole path, as it asks for.
+/// Returns the program by its absolute path, which it requires.
 fn sshd() -> Option<PathBuf> {
     let named = std::env::var_os("GRIDLOOM_SSHD").map(PathBuf::from);
     let on_path = std::env::var_os("PATH").unwrap_or_default();
@@ -33,7 +34,8 @@ fn sshd() -> Option<PathBuf> {
     named.into_iter().chain(folders.map(|folder| folder.join("sshd"))).find(|file| file.is_file())
 }
 
-/// What root's `sshd` asks of the system, in name spaces of its own: a folder, and a user for what talks before the login.
+/// Namespaces in which root's `sshd` finds what it requires of the system: a folder, and a user for the process that
+/// communicates before the login.
 const AS_ROOT: &str = r#"
 mount -t tmpfs none /run && mkdir -m 755 /run/sshd && cp /etc/passwd /run/passwd || exit 1
 grep -q '^sshd:' /run/passwd || echo 'sshd:x:74:74::/run/sshd:/usr/sbin/nologin' >> /run/passwd
@@ -46,7 +48,7 @@ fn key(file: &Path) {
 }
 
 impl Sshd {
-    /// Lets the users of `keys` in. Its host key goes to `known`.
+    /// Starts an `sshd` that accepts the users of `keys`. Its host key is appended to `known`.
     fn start(program: &Path, folder: &Path, name: &str, keys: &Path, known: &mut String) -> Result<Sshd, String> {
         let (own, home) = (folder.join(format!("{name}-key")), folder.join("homes").join(name));
         std::fs::create_dir_all(&home).unwrap();
@@ -79,7 +81,7 @@ impl Sshd {
             line.contains("Server listening")
         });
         drop(bound);
-        // It goes on to write its log.
+        // The process keeps writing its log.
         std::thread::spawn(move || log.for_each(drop));
         let sshd = Sshd { child, port };
         let public = std::fs::read_to_string(own.with_extension("pub")).unwrap();
@@ -88,7 +90,7 @@ impl Sshd {
     }
 }
 
-/// Ports of the hosts `head`, `a`, and `b`, which only lets another user in; `None` without an `sshd`.
+/// Starts the hosts `head`, `a`, and `b`, which accepts only another user. Returns their ports; `None` without an `sshd`.
 pub fn hosts(lab: &mut Lab) -> Option<[u16; 3]> {
     let Some(program) = sshd() else {
         skipped("there is no sshd (Debian: openssh-server; GRIDLOOM_SSHD names one elsewhere)");
@@ -123,10 +125,10 @@ pub fn hosts(lab: &mut Lab) -> Option<[u16; 3]> {
     }
 }
 
-/// This program, where it is built.
+/// This program, at the place where it was built.
 pub const BUILT: &str = concat!("gridloom = \"", env!("CARGO_BIN_EXE_gridloom"), "\"");
 
-/// A host of the file, at that port of this machine, with that program.
+/// Returns a host of the file, at that port of this machine, with that program.
 pub fn host(name: &str, port: u16, program: &str, properties: &str) -> String {
     format!(
         "[[host]]\nname = \"{name}\"\nspeed = \"1Gf\"\n\
@@ -163,7 +165,7 @@ fn a_grid_comes_up_by_ssh_also_through_a_jump_host_and_ends_again() {
     assert_eq!(called, "y = [2.0,4.0]\n");
     assert_eq!(succeeds(lab.command(&["drain", "head"])), "head: ended server-head\n");
     process_ended(pid(&parts["server-head"]));
-    // No host key is known any more.
+    // From here on no host key is known.
     std::fs::write(lab.folder.join("known"), "").unwrap();
     let (_, code) = lab.json(lab.command(&["down"]));
     assert_eq!(code, 3);

@@ -1,5 +1,6 @@
-//! Two users of one machine start grids of the same file and name, also in one Slurm. Each is a process with another number; no account is
-//! made, but it takes root to be one. Slurm knows only numbers with an account: those of two that each Debian has.
+//! Two users of one machine start grids of the same file and name, also in one Slurm. Each is a process with another
+//! user number; no account is created, but root is needed to switch users. Slurm requires numbers with an account, so
+//! the test uses two that each Debian has.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -29,7 +30,7 @@ impl User {
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = gridloom(words);
-        // Each makes a secret of its own.
+        // Each user creates a secret of its own.
         command.env_remove("GRIDLOOM_SECRET").env("HOME", &self.home).env_remove("XDG_STATE_HOME");
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_RUNTIME_DIR").env_remove("XDG_CACHE_HOME");
         command.envs(self.variables.iter().cloned());
@@ -45,7 +46,7 @@ impl Drop for User {
     }
 }
 
-/// Its hosts are this machine, as this user.
+/// A stub of ssh whose hosts are this machine, as this user.
 const STUB: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 cd; exec sh -c "$3"
@@ -101,7 +102,7 @@ fn grids_of_two_users_share_a_slurm_and_nothing_else() {
         skipped("two users of one Slurm: the program stands where only root can run it");
         return;
     }
-    // Both have both nodes.
+    // Both grids have both nodes.
     let agents = users.each_ref().map(|user| {
         let up = user.command(&["up", path(&file), "--slurm", "--json"]);
         let last: Value = succeeds(up).lines().last().map(|line| serde_json::from_str(line).unwrap()).unwrap();
@@ -113,7 +114,7 @@ fn grids_of_two_users_share_a_slurm_and_nothing_else() {
     check_apart(&users, &agents);
 }
 
-/// Two grids run: each user has its own, and ends its own.
+/// Checks that two grids run, and that each user sees and ends only its own.
 fn check_apart(users: &[User; 2], agents: &[String; 2]) {
     for (user, agent) in users.iter().zip(agents) {
         let called = succeeds(user.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
@@ -122,14 +123,14 @@ fn check_apart(users: &[User; 2], agents: &[String; 2]) {
             let mode = std::fs::metadata(user.home.join(private)).unwrap().permissions().mode();
             assert_eq!(mode & 0o077, 0, "{private}");
         }
-        // Sockets and shared memory.
+        // The folder of sockets and shared memory.
         let sockets = std::fs::metadata(std::env::temp_dir().join(format!("gridloom-{}", user.id))).unwrap();
         assert_eq!(sockets.permissions().mode() & 0o077, 0);
     }
     let intruder = users[1].command(&["call", "--agent", &agents[0], "cli/scale", "2", "[1, 2]"]).output().unwrap();
     let why = String::from_utf8(intruder.stderr).unwrap();
     assert!(!intruder.status.success() && why.contains("grid secret does not match"), "{why}");
-    // The end of one is not that of the other.
+    // Ending one grid does not end the other.
     succeeds(users[0].command(&["down"]));
     let called = succeeds(users[1].command(&["call", "--agent", &agents[1], "cli/scale", "2", "[1, 2]"]));
     assert_eq!(called, "y = [2.0,4.0]\n");

@@ -1,16 +1,16 @@
-//! What tests wait for has a bound: then they fail, and say what has not come.
+//! Bounds for everything that tests wait for: when a bound is reached, the test fails and reports what it waited for.
 
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Whatever is waited for comes within, also on a machine that has much else to do.
+/// Limit of all waits, long enough for a machine that is busy with other work.
 pub const WITHIN: Duration = Duration::from_secs(150);
-/// How often it is asked.
+/// Interval between two checks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks until there is an answer. `what` says what is waited for.
+/// Calls `ask` until it returns an answer. `what` describes what is waited for.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + WITHIN;
     loop {
@@ -22,12 +22,12 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Asks until that is so.
+/// Calls `is_so` until it returns true.
 pub fn until_so(what: &str, mut is_so: impl FnMut() -> bool) {
     until(what, || is_so().then_some(()));
 }
 
-/// Kills a process that goes on for longer than [`WITHIN`]: what waits for it, or for its output, goes on.
+/// Kills a process that runs longer than [`WITHIN`], so that waits for it or for its output end.
 pub struct Bound {
     ended: Option<Sender<()>>,
     guard: Option<JoinHandle<bool>>,
@@ -48,7 +48,7 @@ impl Bound {
         Bound { ended: Some(ended), guard: Some(guard) }
     }
 
-    /// The process has ended. Whether it was killed.
+    /// Stops the guard after the process has ended. Returns true if the process was killed.
     fn is_over(&mut self) -> bool {
         drop(self.ended.take());
         self.guard.take().is_some_and(|guard| guard.join().unwrap())
@@ -61,13 +61,13 @@ impl Drop for Bound {
     }
 }
 
-/// What it prints until its end.
+/// Runs a command to its end and returns its output.
 pub fn output_of(command: &mut Command) -> Output {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     ends(&format!("{command:?}"), child)
 }
 
-/// What a process that runs prints until its end. `what` says what it does.
+/// Waits for a process to end and returns its output. `what` describes the process.
 pub fn ends(what: &str, child: Child) -> Output {
     let mut bound = Bound::of(&child);
     let output = child.wait_with_output().unwrap();

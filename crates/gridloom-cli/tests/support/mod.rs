@@ -1,4 +1,4 @@
-//! Processes of the program: tests start them, wait for their output, and end them in any case.
+//! Processes of the program: tests start them, wait for their output, and end them in all cases.
 
 pub mod bounds;
 
@@ -12,7 +12,7 @@ use bounds::output_of;
 
 const SECRET: &str = "of the tests";
 
-/// The program, with that command line.
+/// Returns the program with that command line.
 pub fn gridloom(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gridloom"));
     command.args(arguments).env("GRIDLOOM_SECRET", SECRET).env_remove("GRIDLOOM_AGENT");
@@ -21,7 +21,7 @@ pub fn gridloom(arguments: &[&str]) -> Command {
     command
 }
 
-/// Says that the running test is skipped, and notes it in the file that `GRIDLOOM_SKIPPED` names.
+/// Prints that the running test is skipped, and records it in the file that `GRIDLOOM_SKIPPED` names.
 pub fn skipped(why: &str) {
     let line = format!("{}: {why}\n", std::thread::current().name().unwrap_or("a test"));
     eprint!("skipped: {line}");
@@ -31,7 +31,7 @@ pub fn skipped(why: &str) {
     }
 }
 
-/// Whether this machine lets its users have testbeds, of that platform; says so if not.
+/// True if this machine permits testbeds of that platform to its users; prints a message if not.
 pub fn has_testbeds(platform: &str) -> bool {
     let output = gridloom(&["testbed", "run", "--no-grid", "--quiet", "-p", platform, "--", "true"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -43,7 +43,7 @@ pub fn has_testbeds(platform: &str) -> bool {
     true
 }
 
-/// Runs it to its end; what it printed.
+/// Runs a command that must succeed. Returns its standard output.
 pub fn succeeds(mut command: Command) -> String {
     let output = output_of(&mut command);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -51,14 +51,14 @@ pub fn succeeds(mut command: Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs it to its end; its status and what it said on standard error. It printed nothing.
+/// Runs a command that must print nothing. Returns its status and its standard error.
 pub fn said(mut command: impl std::borrow::BorrowMut<Command>) -> (i32, String) {
     let output = output_of(command.borrow_mut());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A process that runs until it is told to end, or its test ends.
+/// A process that runs until it is asked to end, or until its test ends.
 pub struct Running {
     child: Child,
     /// The first line that it printed.
@@ -66,7 +66,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it and waits for its first line.
+    /// Starts a process and waits for its first line.
     pub fn start(mut command: Command) -> Running {
         command.arg("--until-stdin-closes").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut running = Running { child: command.spawn().unwrap(), line: String::new() };
@@ -78,13 +78,13 @@ impl Running {
         self.child.id()
     }
 
-    /// Its status after its input closed.
+    /// Closes its input and returns its exit status.
     pub fn close_input(mut self) -> ExitStatus {
         drop(self.child.stdin.take());
         self.child.wait().unwrap()
     }
 
-    /// Its status after that signal. Its input stays open.
+    /// Sends that signal and returns its exit status. Its input stays open.
     pub fn signal(mut self, signal: &str) -> ExitStatus {
         let _input = self.child.stdin.take();
         send(self.pid(), signal);
@@ -109,10 +109,10 @@ fn send(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
-/// The first line that it prints.
+/// Returns the first line that it prints.
 pub fn first_line(running: &mut Running) -> String {
     let mut line = String::new();
-    // Read by the byte: what follows stays where it is.
+    // Read byte by byte, so that the following output remains in the pipe.
     let output = running.child.stdout.as_mut().unwrap();
     let mut byte = [0];
     while output.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
@@ -124,7 +124,7 @@ pub fn first_line(running: &mut Running) -> String {
 /// The lines of a process's log.
 pub type Log = Lines<BufReader<ChildStderr>>;
 
-/// Starts a process without waiting for its first line, and its log.
+/// Starts a process and its log, without waiting for its first line.
 pub fn logging(command: &mut Command) -> (Running, Log) {
     command.arg("--until-stdin-closes").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -132,7 +132,7 @@ pub fn logging(command: &mut Command) -> (Running, Log) {
     (Running { child, line: String::new() }, log)
 }
 
-/// Waits for a line with that text.
+/// Waits for a line that contains that text.
 pub fn line_with(log: &mut Log, text: &str) -> String {
     let mut seen = String::new();
     for line in log {
@@ -169,14 +169,14 @@ impl Grid {
         (Grid { agent, address }, log)
     }
 
-    /// A client's command line.
+    /// Returns a client's command line.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = gridloom(arguments);
         command.env("GRIDLOOM_AGENT", &self.address);
         command
     }
 
-    /// What a client prints with `--json`.
+    /// Returns the output of a client with `--json`.
     pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let mut command = self.command(arguments);
         command.arg("--json");
@@ -187,7 +187,7 @@ impl Grid {
         serve_command(&self.address, name, files, &[&["--library", library(), "--quiet"], arguments].concat())
     }
 
-    /// A registered server of the tests' functions.
+    /// Starts a server of the tests' functions and waits until it is registered.
     pub fn serve(&self, name: &str, arguments: &[&str]) -> Running {
         let server = Running::start(self.serve_command(name, &[&idl()], arguments));
         assert!(server.line.starts_with(&format!("server {name} on 127.0.0.1:")), "{}", server.line);
@@ -206,12 +206,12 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The description of the tests' functions.
+/// Returns the description of the tests' functions.
 pub fn idl() -> String {
     fixtures().join("cli.idl").to_str().unwrap().to_string()
 }
 
-/// The library of the tests' functions.
+/// Returns the library of the tests' functions.
 pub fn library() -> &'static str {
     static LIBRARY: OnceLock<String> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -227,7 +227,7 @@ pub fn library() -> &'static str {
     })
 }
 
-/// A shared library made of one C file.
+/// Compiles a C file into a shared library.
 pub fn compiled(name: &str, source: &str) -> String {
     placed(folder("library").join(name), |library| {
         let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(library).arg(source).status().unwrap();
@@ -235,19 +235,19 @@ pub fn compiled(name: &str, source: &str) -> String {
     })
 }
 
-/// A folder for one test's files.
+/// Returns a folder for one test's files.
 pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// A file with that content.
+/// Writes a file with that content.
 pub fn file(name: &str, content: &str) -> String {
     placed(folder("inputs").join(name), |file| std::fs::write(file, content).unwrap())
 }
 
-/// Makes a file beside its place and moves it there whole: tests beside this one make and read the same file.
+/// Makes a file under a temporary name and renames it: tests that run concurrently make and read the same file.
 fn placed(place: PathBuf, make: impl FnOnce(&Path)) -> String {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let mut beside = place.clone().into_os_string();
@@ -257,7 +257,7 @@ fn placed(place: PathBuf, make: impl FnOnce(&Path)) -> String {
     place.to_str().unwrap().to_string()
 }
 
-/// Processes that a process started and that live.
+/// Returns the live processes that a process has started.
 pub fn workers_of(pid: u32) -> Vec<u32> {
     let mut children = String::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
@@ -266,9 +266,9 @@ pub fn workers_of(pid: u32) -> Vec<u32> {
     children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Waits until a process has ended that is no child of this one.
+/// Waits until a process that is no child of this one has ended.
 pub fn process_ended(pid: u32) {
-    // `tail` watches it; std cannot wait for a process that is no child.
+    // `tail` watches it; std can only wait for child processes.
     let status = Command::new("timeout").args(["20", "tail", "-f", "/dev/null", "--pid", &pid.to_string()]).status();
     assert!(status.unwrap().success(), "process {pid} still runs");
 }

@@ -1,5 +1,5 @@
-//! How testbeds end: killed at any moment of their start, interrupted, asked to end. Nothing is left. Skipped, with a
-//! message, where this machine allows no user namespaces.
+//! How testbeds end: killed at any moment of their start, interrupted, or asked to end. Nothing is left behind.
+//! Skipped with a message if this machine allows no user namespaces.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -12,12 +12,12 @@ use crate::support::{self, file, folder, gridloom, said};
 const PLATFORM: &str = "[[host]]\nname = \"here\"\nspeed = \"1Gf\"\n[[host]]\nname = \"there\"\nspeed = \"1Gf\"\n\
     [[link]]\nname = \"wire\"\nbandwidth = \"10MBps\"\nlatency = \"1ms\"\n\
     [[route]]\nfrom = \"here\"\nto = \"there\"\nlinks = [\"wire\"]\n";
-/// In the environment of all that a test starts, and of nothing else.
+/// Environment variable of all processes that a test starts, and of no others.
 const MARK: &str = "GRIDLOOM_TEST_MARK";
-/// Longer than anything here takes on the slowest machine.
+/// Longer than any step takes on the slowest machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A testbed that is being started, in a folder of its own and a group of processes of its own.
+/// A testbed that is being started, in a folder and a process group of its own.
 struct Tool {
     child: Child,
     mark: String,
@@ -42,7 +42,7 @@ impl Tool {
         assert!(Command::new("kill").args([signal, "--", &pid]).status().unwrap().success());
     }
 
-    /// What there is of it: processes, folders, control groups.
+    /// Returns what exists of it: processes, folders, control groups.
     fn left(&self) -> Vec<String> {
         let mark = format!("{MARK}={}", self.mark);
         let processes = entries(Path::new("/proc")).into_iter().filter(|path| {
@@ -69,7 +69,7 @@ impl Tool {
         })
     }
 
-    /// Whether it came to that before its end.
+    /// Waits until that is true. Returns false if it ends before.
     fn until(&mut self, is_it: impl Fn(&Tool) -> bool) -> bool {
         loop {
             if is_it(self) {
@@ -100,7 +100,7 @@ impl Tool {
         assert_eq!(line.trim_end(), text);
     }
 
-    /// Its status and what it said, when it has ended. Nothing is left then, without waiting.
+    /// Waits for its end. Returns its status and its standard error. Nothing may be left at that moment.
     fn ends(&mut self) -> (ExitStatus, String) {
         let mut error = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
@@ -134,7 +134,7 @@ fn nothing_is_left_of_a_testbed_that_is_killed_while_it_starts() {
     let takes = began.elapsed();
     whole.signal("-KILL", "");
     whole.nothing_is_left("when it was up");
-    // As soon as there is something: the folder of all, its own, what is in it.
+    // Killed as soon as each of these exists: the folder of all testbeds, its own folder, and the files in it.
     for what in ["base", "", "lock", "groups", "spec.json", "hosts", "control"] {
         for whom in ["", "-"] {
             let mut tool = start();
@@ -147,7 +147,7 @@ fn nothing_is_left_of_a_testbed_that_is_killed_while_it_starts() {
             tool.nothing_is_left(&format!("'{what}' was there, kill {whom}PID"));
         }
     }
-    // While the keeper makes namespaces, which takes some milliseconds, it may not be allowed to remove anything.
+    // While the supervisor creates namespaces, which takes some milliseconds, it may not be able to remove anything.
     for part in 0..20 {
         let mut tool = start();
         assert!(tool.has("spec.json"));
@@ -155,7 +155,7 @@ fn nothing_is_left_of_a_testbed_that_is_killed_while_it_starts() {
         tool.signal("-KILL", "-");
         tool.nothing_is_left(&format!("{part}/200 of {takes:?} after its description was there"));
     }
-    // And in between.
+    // The same at times in between.
     for part in 0..40 {
         let mut tool = start();
         std::thread::sleep(takes * part / 40);
@@ -172,7 +172,7 @@ fn an_interrupt_is_the_programs_and_ends_it_in_the_end() {
     let blocked = ["testbed", "run", "--no-grid", "--quiet", "-p", &file("ends-interrupt.toml", PLATFORM), "--"];
     let blocked = gridloom(&[&blocked[..], &["grep", "SigBlk", "/proc/self/status"]].concat());
     assert_eq!(support::succeeds(blocked), "SigBlk:\t0000000000000000\n", "nothing is held back from a program");
-    // What a shell runs in the foreground is interrupted with it.
+    // A shell's foreground process is interrupted together with the shell.
     let run = |name: &str, script: &str| {
         let mut tool = Tool::start(name, &["--no-grid"], &["sh", "-c", script]);
         tool.await_line("up");
@@ -182,7 +182,7 @@ fn an_interrupt_is_the_programs_and_ends_it_in_the_end() {
     tool.signal("-INT", "");
     let (status, error) = tool.ends();
     assert_eq!(status.code(), Some(130), "{error}");
-    assert!(error.contains("the program was interrupted; it is asked to end after 5 s"), "{error}");
+    assert!(error.contains("the program was interrupted; it gets SIGTERM after 5 s"), "{error}");
     assert!(error.contains("ended 130\n"), "{error}");
     // A terminal interrupts the whole group: no process gets the signal twice, and the status is the program's.
     let counts = "n=0; trap 'n=$((n + 1)); echo $n' INT; trap 'exit $n' USR1; echo up; while :; do sleep 0.1; done";
@@ -195,7 +195,7 @@ fn an_interrupt_is_the_programs_and_ends_it_in_the_end() {
     let shell = support::workers_of(support::workers_of(support::workers_of(tool.child.id())[0])[0])[0];
     assert!(Command::new("kill").args(["-USR1", &shell.to_string()]).status().unwrap().success());
     assert_eq!(tool.ends().0.code(), Some(1));
-    // One that hears nothing is ended by the second, or after a while.
+    // A program that ignores signals is ended by the second interrupt, or after a while.
     let deaf = "trap '' INT TERM; echo up; while :; do sleep 1; done";
     let mut tool = run("deaf", deaf);
     tool.signal("-INT", "");

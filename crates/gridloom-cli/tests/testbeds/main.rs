@@ -1,4 +1,4 @@
-//! Testbeds, apart from the other tests: they measure what this machine can carry while they run.
+//! Tests of testbeds, separate from the other tests because they measure what this machine can carry while they run.
 
 mod ends;
 #[allow(dead_code, reason = "the other tests use the rest of it")]

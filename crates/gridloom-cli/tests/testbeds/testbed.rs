@@ -1,5 +1,5 @@
-//! Testbeds with real namespaces, forwarder and processes. Skipped, with a message, where this machine allows no user
-//! namespaces. What they emulate is tested exactly in `gridloom-testbed`, and measured by `gridloom testbed check`.
+//! Testbeds with real namespaces, forwarder and processes. Skipped with a message if this machine allows no user
+//! namespaces. The emulation is tested exactly in `gridloom-testbed`, and measured by `gridloom testbed check`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn is_allowed() -> bool {
     support::has_testbeds(&platform())
 }
 
-/// A testbed without a grid that is up, with the processes in it.
+/// A running testbed without a grid, with the processes in it.
 struct Up {
     name: String,
     tool: Child,
@@ -62,7 +62,7 @@ impl Up {
         shown["links"][0].clone()
     }
 
-    /// Waits until a number of the link's report is at least 1 more than `before`, sending packets over it.
+    /// Sends packets over the link until a number in its report is at least 1 more than `before`.
     fn packets_until(&self, key: &str, before: f64) {
         while self.wire()[key].as_f64().unwrap() < before + 1.0 {
             let address = "echo x > /dev/udp/10.77.0.2/9";
@@ -70,7 +70,7 @@ impl Up {
         }
     }
 
-    /// Whether a folder or a control group of it is there.
+    /// True if a folder or a control group of it exists.
     fn has_left_something(&self) -> bool {
         self.folder().exists() || self.groups.iter().any(|group| Path::new(group).exists())
     }
@@ -167,7 +167,7 @@ fn links_are_cut_and_restored_while_it_runs() {
     assert!(!up.has_left_something());
 }
 
-/// A testbed with processes of a shell script that reports that it has read which process it is.
+/// Returns a testbed with processes of a shell script that reports that it has read which process it is.
 fn processes(name: &str, deployment: &str, arguments: &[&str], script: &str) -> Command {
     let deployment = file(&format!("testbed-{name}.toml"), deployment);
     let mut command = gridloom(&["testbed", "run", "--quiet", "-p", &platform(), "-d", &deployment]);
@@ -188,7 +188,7 @@ fn processes_of_a_deployment_run_on_their_hosts() {
     let both = "[[process]]\nhost = 'here'\nfunction = 'one'\n[[process]]\nhost = 'there'\nfunction = 'two'\n\
                 start_time = 0.2\n[[process]]\nhost = 'there'\nfunction = 'never'\nstart_time = 0.2\nkill_time = 0.1\n\
                 [[process]]\nhost = 'here'\nfunction = 'killed'\nkill_time = 0.1\n";
-    // Each process knows its name and where the others are; no deployment names a grid.
+    // Each process knows its name and the addresses of the others; no deployment names a grid.
     let script = "case \"$GRIDLOOM_PROCESS\" in *'\"killed\"'*) exec sleep 1000 ;; esac\n\
                   echo $(hostname) $GRIDLOOM_TESTBED_HOST $GRIDLOOM_AGENT; \
                   echo \"$GRIDLOOM_PROCESS\" | grep -o '\"addresses\":{[^}]*}' >&2";
@@ -200,7 +200,7 @@ fn processes_of_a_deployment_run_on_their_hosts() {
     assert_eq!(sorted(error), ["one@here", "two@there"].map(|name| format!("{name}{addresses}")));
     let (status, error) = said(processes("status", both, &[], "case $(hostname) in there) exit 7 ;; esac"));
     assert_eq!((status, error.as_str()), (7, "gridloom: two@there ended with exit status: 7\n"));
-    // Those that are called as parts of a grid are its parts, unless the command or an argument says otherwise.
+    // Processes named like parts of a grid are such parts, unless the command or an argument specifies otherwise.
     let parts = "[[process]]\nhost = 'here'\nfunction = 'agent'\n[[process]]\nhost = 'there'\nfunction = 'server'\n";
     let mixed = format!("{parts}[[process]]\nhost = 'here'\nfunction = 'one'\n");
     let offered = ["--functions", &support::idl(), "--library", library()];
@@ -212,7 +212,7 @@ fn processes_of_a_deployment_run_on_their_hosts() {
     assert_eq!(sorted(out), ["agent@here| here", "server@there| there"]);
     let client = format!("{mixed}[[process]]\nhost = 'here'\nfunction = 'client'\n");
     let (_, error) = said(processes("client", &client, &[], "true"));
-    assert!(error.contains("'client' beside processes of the program"), "{error}");
+    assert!(error.contains("'client' together with processes of the program"), "{error}");
     let nowhere = both.replace("'there'", "'nowhere'");
     let (_, error) = said(processes("nowhere", &nowhere, &[], "true"));
     assert!(error.ends_with("the platform has no host 'nowhere'\n"), "{error}");
@@ -237,14 +237,14 @@ fn a_host_is_slowed_down_by_its_quota() {
     let (_, error) = slow(&["here", "0.5"]);
     let is_made = |group: &&String| group.contains("/gridloom-testbed-");
     let why = if up.groups.iter().any(|group| is_made(&group)) {
-        "has no server, whose calls"
+        "has no server whose calls"
     } else {
         "start the testbed with --speeds quota"
     };
     assert!(error.contains(why) && !error.contains("  "), "{error}");
     let (status, error) = slow(&["there", "2"]);
     assert!(status == 2 && error.contains("expected a number above 0, and at most 1"), "{error}");
-    // Others were made to see whether groups can be made.
+    // Other groups were created to check whether groups can be created.
     let Some(group) = up.groups.iter().find(is_made).map(Path::new) else {
         let (_, error) = slow(&["there", "0.5"]);
         assert!(error.contains("start the testbed with --speeds quota"), "{error}");
@@ -305,7 +305,7 @@ fn a_platform_that_is_much_too_wide_is_refused_unless_it_is_wanted() {
     let wide = file("testbed-wide.toml", &PLATFORM.replace("10MBps", "1000000Gbps"));
     let run = |more: &[&str]| said(gridloom(&[&["testbed", "run", "--no-grid", "-p", &wide], more].concat()));
     let (status, error) = run(&["--", "true"]);
-    assert!(status == 1 && error.contains("the widest way between two hosts carries 125000000 MB/s"), "{error}");
+    assert!(status == 1 && error.contains("the widest route between two hosts carries 125000000 MB/s"), "{error}");
     let fits = error.split("--slower ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
     assert!(error.contains("--overload"), "{error}");
     let run =
@@ -313,7 +313,7 @@ fn a_platform_that_is_much_too_wide_is_refused_unless_it_is_wanted() {
     assert!(run(&["--slower", fits, "--", "true"]).status.success());
     let output = run(&["--overload", "--", "true"]);
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && error.contains("warning: the widest way"), "{error}");
+    assert!(output.status.success() && error.contains("warning: the widest route"), "{error}");
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn nothing_is_left_whichever_process_is_killed() {
         up.inside.iter().for_each(|pid| process_ended(*pid));
         process_ended(up.keeper);
         if victim == 3 {
-            // Tool and keeper were killed: the next testbed removes the folder.
+            // Command and supervisor were killed: the next testbed removes the folder.
             assert!(is_allowed());
         }
         assert!(!up.has_left_something(), "{name}");
@@ -350,7 +350,7 @@ fn no_privilege_is_needed() {
         skipped("only root can become another user, with setpriv");
         return;
     }
-    // In a place that another user can read.
+    // In a folder that another user can read.
     let open = std::env::temp_dir().join(format!("gridloom-test-{}", std::process::id()));
     std::fs::create_dir(&open).unwrap();
     std::fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).unwrap();
@@ -378,7 +378,7 @@ fn what_cannot_be_is_refused() {
     assert!(error.contains("running"), "{error}");
     let platform = platform();
     let (_, error) = said(gridloom(&["testbed", "up", "--name", "../x", "-p", &platform]));
-    assert!(error.contains("is no name for a testbed"), "{error}");
+    assert!(error.contains("is not a valid testbed name"), "{error}");
     let many: String = (0..65).map(|i| format!("[[host]]\nname = \"h{i}\"\nspeed = \"1Gf\"\n")).collect();
     let many = file("many.toml", &many);
     let (_, error) = said(gridloom(&["testbed", "run", "--no-grid", "-p", &many, "--", "true"]));

@@ -1,4 +1,4 @@
-//! Shared data that come to several servers, by each method.
+//! Sends shared data to several servers by each transfer method.
 
 use gridloom_base::{DatumId, GroupId, Meta, Method};
 use gridloom_core::node::message::CatalogAnswer;
@@ -8,15 +8,15 @@ use super::stage::Stage;
 use super::{Case, LARGE_ELEMENTS};
 
 pub(super) const CASES: &[Case] = &[
-    ("a datum comes to servers in slices", |world| to_others(world, Method::Swarm)),
-    ("a datum comes to servers by a storage", |world| to_others(world, Method::Storage)),
-    ("slices that a killed server was to pass on come from elsewhere", |world| one_killed(world, Method::Swarm)),
-    ("a storage serves those that are left when one is killed", |world| one_killed(world, Method::Storage)),
+    ("a datum is sent to servers in slices", |world| to_others(world, Method::Swarm)),
+    ("a datum is sent to servers through a storage", |world| to_others(world, Method::Storage)),
+    ("slices that a killed server should forward are fetched from elsewhere", |world| one_killed(world, Method::Swarm)),
+    ("a storage serves the remaining servers when one is killed", |world| one_killed(world, Method::Storage)),
 ];
 
 const SERVERS: u32 = 5;
 
-/// Has all servers take a datum that is at one of them, whose place is given, too.
+/// Puts a datum on one server and has all servers fetch it. Also returns the place of the first server.
 fn to_all(stage: &mut Stage<'_>, method: Method) -> ((DatumId, Meta), usize, Vec<GroupId>) {
     let array = stage.array_of(LARGE_ELEMENTS);
     let meta = array.1.clone();
@@ -34,7 +34,7 @@ fn to_all(stage: &mut Stage<'_>, method: Method) -> ((DatumId, Meta), usize, Vec
     ((mesh, meta), holder, groups)
 }
 
-/// Each server that is left doubles what came.
+/// Each remaining server doubles the datum it received.
 fn doubled(stage: &mut Stage<'_>, (mesh, meta): &(DatumId, Meta), places: impl Iterator<Item = usize>) {
     for place in places {
         let mut task = stage.task("double_all", &[LARGE_ELEMENTS as i32], &[*mesh], 1);

@@ -1,4 +1,4 @@
-//! Shared names: put, found, read by others, replaced, deleted, and lost.
+//! Shared names: put, find, read by others, replace, delete, and loss.
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::time::SECOND_NS;
@@ -11,17 +11,17 @@ use super::stage::{Answer, Stage};
 use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
-    ("what one client puts another finds and reads, also when the first is gone", outlives_its_client),
-    ("a name has one version at a time, and readers of an old one keep it", versions),
-    ("a find waits for a put, and an unknown name is told with those like it", waits),
-    ("what is awaited comes by itself, or ends at its limit; a put that is forgotten leaves nothing", awaits),
+    ("data put by one client are found and read by another, even after the first is gone", outlives_its_client),
+    ("a name has one version at a time, and readers of an old version keep it", versions),
+    ("a find waits for a put, and the error for an unknown name suggests similar ones", waits),
+    ("awaited data arrive without a request, or the wait ends at its limit; a cancelled put leaves nothing", awaits),
     ("calls read shared data on any server", calls_read),
-    ("a part of a shared array comes from any server, and the whole stays as long", parts),
+    ("a part of a shared array can be fetched from any server, and the whole is kept meanwhile", parts),
     ("a lost server's data are a named error, and can be put again", lost_with_its_server),
-    ("what two servers keep survives the loss of each, and gets another keeper", kept_by_two),
-    ("durable data are there when their server starts again, and deleted ones are not", durable),
+    ("data kept by two servers survive the loss of each, and get another keeper", kept_by_two),
+    ("durable data exist after a restart of their server, and deleted ones do not", durable),
     ("a deleted name leaves no bytes", leaves_nothing),
-    ("what finds no room is an error", no_room),
+    ("data without room are an error", no_room),
 ];
 
 impl Stage<'_> {
@@ -101,7 +101,7 @@ impl Stage<'_> {
         self.world.command(self.client, Command::Release { data: vec![datum] });
     }
 
-    /// Goes on as another client.
+    /// Continues as another client.
     fn become_client(&mut self, name: &str) -> NodeId {
         let servers = self.servers.len();
         let former = std::mem::replace(&mut self.client, self.world.start_client(name));
@@ -113,7 +113,7 @@ impl Stage<'_> {
         former
     }
 
-    /// Bytes in the stores of all servers.
+    /// Returns the total number of bytes in the stores of all servers.
     fn store_bytes(&mut self) -> u64 {
         let mut bytes = 0;
         for server in self.names.keys().copied().collect::<Vec<_>>() {
@@ -126,7 +126,7 @@ impl Stage<'_> {
         bytes
     }
 
-    /// For how much a shared datum counts: more than its bytes where data also take descriptors.
+    /// Returns the bytes that a shared datum counts as: more than its size in worlds where data also take descriptors.
     fn counted(&mut self) -> u64 {
         assert_eq!(self.put("unit", false), Ok(CatalogAnswer::Put));
         let counted = self.store_bytes();
@@ -191,7 +191,8 @@ fn waits(world: &mut dyn World) {
     let unknown = NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] };
     assert_eq!(stage.answer(other), Err(unknown.clone()));
     assert_eq!(stage.find("mehs"), Err(unknown));
-    // What was found as the program gave up is not unknown. Found by the soak (seeds 22080, 30516).
+    // A datum that was found while the program cancelled the request is not reported as unknown. Found by the soak
+    // (seeds 22080, 30516).
     let late = stage.ask(NameCommand::Find { name: "mesh".into(), waits: true });
     stage.world.command(stage.client, Command::Name { ask: late, command: NameCommand::Forget });
     let found = stage.answer(late);
@@ -231,10 +232,10 @@ fn calls_read(world: &mut dyn World) {
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     stage.become_client("second");
     let mesh = stage.find("mesh").unwrap();
-    // It has a copy of its own from then on, which is not its to send.
+    // From then on the client has its own copy, which it must not send to others.
     stage.expect(mesh, |i| i);
     let n = ELEMENTS as i32;
-    // More than one server can do in the time.
+    // More work than one server can do in the time.
     let tasks: Vec<Task> = (0..4).map(|_| stage.task("wait_ms", &[100, n], &[mesh], 1)).collect();
     let results: Vec<DatumId> = tasks.iter().map(|task| task.outputs[0].datum).collect();
     let group = stage.run(tasks, &[(mesh, Meta::array(Dtype::Float64, &[ELEMENTS]))]);
@@ -248,7 +249,7 @@ fn parts(world: &mut dyn World) {
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     stage.until_store_has(counted);
     let mesh = stage.find("mesh").unwrap();
-    // One of the servers has it, and the other gets it.
+    // One server stores the datum, and the other fetches it.
     for place in 0..2 {
         let (from, elements) = (3, ELEMENTS - 5);
         let part = DatumId { client: stage.name, serial: stage.serial() };
@@ -306,7 +307,7 @@ fn kept_by_two(world: &mut dyn World) {
     let counted = stage.counted();
     let too_many = stage.put_command("mesh", false, 3);
     let Err(NameError::NoRoom { why, .. }) = stage.named(too_many) else { panic!("there are two servers") };
-    assert!(why.contains("3 are to keep it, and 2 servers have room"), "{why}");
+    assert!(why.contains("3 replicas were requested, but only 2 servers have room"), "{why}");
     let command = stage.put_command("mesh", false, 2);
     assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
     stage.until_store_has(2 * counted);

@@ -1,4 +1,4 @@
-//! Plain servers: none, some and all of a grid. They keep nothing and talk to clients only.
+//! Stateless servers: none, some or all of a grid. They store nothing and communicate with clients only.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,16 @@ use super::stage::Stage;
 use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
-    ("a tree of calls moves between servers that are not plain", |world| tree(world, 0)),
-    ("a tree of calls runs on servers of which some are plain", |world| tree(world, 2)),
-    ("a tree of calls moves through the client where all servers are plain", |world| tree(world, SERVERS)),
-    ("a plain server keeps nothing", keeps_nothing),
-    ("a killed plain server's part runs elsewhere, and what it had sent home stays", killed),
+    ("a tree of calls moves data directly between servers that are not stateless", |world| tree(world, 0)),
+    ("a tree of calls runs on servers of which some are stateless", |world| tree(world, 2)),
+    ("a tree of calls moves data through the client if all servers are stateless", |world| tree(world, SERVERS)),
+    ("a stateless server keeps nothing", keeps_nothing),
+    ("a killed stateless server's part runs elsewhere, and results that it had sent to the client are kept", killed),
 ];
 
 const SERVERS: u32 = 4;
 
-/// Of that many servers, the first are plain.
+/// Returns the specs of the servers, of which the first `plain` are stateless.
 fn specs(plain: u32) -> Vec<ServerSpec> {
     (1..=SERVERS).map(|number| ServerSpec { plain: number <= plain, ..spec(number, STORE_BYTES_DEFAULT) }).collect()
 }
@@ -30,7 +30,7 @@ fn plain_nodes(stage: &Stage<'_>, plain: u32) -> BTreeSet<NodeId> {
     (0..plain as usize).map(|place| stage.node_of(place)).collect()
 }
 
-/// Sums eight arrays, two by two.
+/// Sums eight arrays pairwise.
 fn tree(world: &mut dyn World, plain: u32) {
     let mut stage = Stage::with_specs(world, specs(plain));
     let sources: Vec<(DatumId, Meta)> = (0..8).map(|_| stage.array()).collect();
@@ -48,9 +48,9 @@ fn tree(world: &mut dyn World, plain: u32) {
     let (client, plain_nodes) = (stage.name, plain_nodes(&stage, plain));
     let of_client = stage.moved.iter().filter(|moved| moved.from == client || moved.to == client).count();
     match plain {
-        // Each array goes out, and the last sum comes.
+        // Each array is sent, and the last sum is received.
         0 => assert_eq!(of_client, 9, "{:?}", stage.moved),
-        // Two arguments and a result of each of seven calls.
+        // Two arguments and one result for each of seven calls.
         SERVERS => assert_eq!((of_client, stage.moved.len()), (21, 21), "{:?}", stage.moved),
         _ => {}
     }
@@ -70,7 +70,7 @@ fn keeps_nothing(world: &mut dyn World) {
         stage.group_end(group);
     }
     for datum in &results {
-        // It has come, or comes, without being asked for.
+        // The result is sent without a request: it has arrived or will arrive.
         stage.expect(*datum, |i| 2.0 * i);
     }
     let plain = stage.node_of(0);
@@ -80,8 +80,10 @@ fn keeps_nothing(world: &mut dyn World) {
     let id = kept.id;
     stage.follow(kept, 0, (x, meta), None);
     match stage.end_of(id) {
-        Err(TaskError::Refused { why, .. }) => assert!(why.contains("it is plain (serve --plain)"), "{why}"),
-        other => panic!("a plain server was to keep a copy: {other:?}"),
+        Err(TaskError::Refused { why, .. }) => {
+            assert!(why.contains("it is a stateless server (serve --plain)"), "{why}")
+        }
+        other => panic!("a stateless server was asked to keep a copy: {other:?}"),
     }
 }
 
@@ -102,5 +104,5 @@ fn killed(world: &mut dyn World) {
     for datum in last {
         stage.expect(datum, |i| i);
     }
-    assert_eq!(stage.lost.len(), lost, "results at the client are not made again");
+    assert_eq!(stage.lost.len(), lost, "results at the client are not recomputed");
 }

@@ -1,4 +1,4 @@
-//! A grid on which cases play, with one client at a time.
+//! A grid that the cases run on, with one client at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use gridloom_core::node::world::{ServerSpec, World};
 
 use super::{ELEMENTS, LARGE_ELEMENTS, PATIENCE_NS, definitions, spec};
 
-/// What became of a question about a name.
+/// The answer to a request about a name.
 pub(super) type Answer = Result<CatalogAnswer, NameError>;
 
-/// A grid with a client that has seen its servers.
+/// A grid with a client that has received the directory of its servers.
 pub(super) struct Stage<'w> {
     pub(super) world: &'w mut dyn World,
     pub(super) agent: NodeId,
@@ -23,15 +23,15 @@ pub(super) struct Stage<'w> {
     pub(super) client: NodeId,
     pub(super) serial: u64,
     pub(super) hashes: BTreeMap<String, u64>,
-    /// The client's own identifier, which names its data: worlds may number nodes as they like.
+    /// The identifier that the client uses in the names of its data. Worlds may number nodes in other ways.
     pub(super) name: NodeId,
     pub(super) ended: BTreeMap<TaskId, TaskReport>,
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) lost: Vec<TaskId>,
     pub(super) groups_ended: BTreeSet<GroupId>,
-    /// Names of servers, from the directory.
+    /// Names of the servers, from the directory.
     pub(super) names: BTreeMap<NodeId, String>,
-    /// Data that moved, as the client was told.
+    /// Transfers that were reported to the client.
     pub(super) moved: Vec<TransferReport>,
 }
 
@@ -44,7 +44,7 @@ impl<'w> Stage<'w> {
         Stage::with_specs(world, (1..=servers).map(|number| spec(number, memory_bytes)).collect())
     }
 
-    /// With these servers, numbered as the others are.
+    /// Starts a grid with these servers.
     pub(super) fn with_specs(world: &'w mut dyn World, specs: Vec<ServerSpec>) -> Stage<'w> {
         let agent = world.start_agent();
         let servers = specs.len();
@@ -81,7 +81,7 @@ impl<'w> Stage<'w> {
         self.serial
     }
 
-    /// Waits for an event; remembers the ends of tasks, and answers about names, on the way.
+    /// Waits for an event. Records the ends of tasks and answers about names that arrive meanwhile.
     pub(super) fn until<R>(&mut self, what: &str, mut found: impl FnMut(&Event) -> Option<R>) -> R {
         loop {
             let event = self.world.next_event(self.client, PATIENCE_NS);
@@ -157,14 +157,14 @@ impl<'w> Stage<'w> {
         id
     }
 
-    /// The directory's name of the server at that place in `servers`.
+    /// Returns the node of the server at that place in `servers`.
     pub(super) fn node_of(&self, place: usize) -> NodeId {
         let name = format!("server-{}", place + 1);
         let (node, _) = self.names.iter().find(|(_, known)| **known == name).expect("all servers are in the directory");
         *node
     }
 
-    /// A task that takes a copy of a datum to its server, to stay there.
+    /// Returns a task that copies a datum to its server, where it is kept.
     pub(super) fn copying(&mut self, datum: DatumId) -> Task {
         Task {
             id: TaskId { client: self.name, serial: self.serial() },
@@ -176,7 +176,7 @@ impl<'w> Stage<'w> {
         }
     }
 
-    /// Has a task run on the server at that place, which takes a datum from the server at another.
+    /// Runs a task on the server at `place`, which fetches a datum from the server at `from`.
     pub(super) fn follow(
         &mut self,
         task: Task,
@@ -194,7 +194,7 @@ impl<'w> Stage<'w> {
         id
     }
 
-    /// The place in `servers` of the server that the group's plan gives a task to.
+    /// Returns the place in `servers` of the server that the group's plan assigns a task to.
     pub(super) fn server_of(&mut self, task: TaskId) -> usize {
         let server = self.until("the plan", |event| match event {
             Event::GroupPlanned { plan, tasks, .. } => {
@@ -226,13 +226,13 @@ impl<'w> Stage<'w> {
         });
     }
 
-    /// Brings a datum here and checks its elements, where the world has them.
+    /// Fetches a datum and checks its elements, if the world has them.
     pub(super) fn expect(&mut self, datum: DatumId, element: impl Fn(f64) -> f64) {
         self.bring(datum);
         self.check(datum, element);
     }
 
-    /// The same of a datum of so many elements.
+    /// Fetches a datum of `elements` elements and checks them.
     pub(super) fn expect_elements(&mut self, datum: DatumId, elements: u64, element: impl Fn(f64) -> f64) {
         self.bring(datum);
         self.check_elements(datum, &[elements], element);

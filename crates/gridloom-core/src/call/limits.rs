@@ -1,32 +1,34 @@
-//! Time limits of a plain call: of the whole, and of its transfers.
+//! Time limits of a plain call: for the whole call and for its transfers.
 //!
-//! The client keeps them. It learns that large arguments are at their server from the server's reports of transfers, and that results
-//! are on their way from the report of the call's end. Small arguments travel with the call itself, so that no limit concerns them.
+//! The client enforces them. It learns from the server's transfer reports that large arguments have arrived there, and
+//! from the report of the call's end that results are being sent. Small arguments travel with the call itself, so no
+//! limit applies to them.
 
 use std::collections::BTreeSet;
 
 use gridloom_base::limits::RATE_REPORT_NS;
 use gridloom_base::{TaskId, Time};
 
-/// Time limits, nanoseconds; each may be none.
+/// Time limits in nanoseconds. `None` means no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CallLimits {
-    /// From the call to its end, all its runs together.
+    /// From the call to its end, including all its runs.
     pub whole_ns: Option<u64>,
-    /// From when it is sent to a server until its large arguments are there. What it waits for room there counts.
+    /// From sending the call to a server until its large arguments have arrived there, including the time that they
+    /// wait for room.
     pub arguments_ns: Option<u64>,
-    /// From when its server says that it has ended until its results are here.
+    /// From the server's report of the call's end until its results have arrived at the client.
     pub results_ns: Option<u64>,
 }
 
-/// Of the whole alone.
+/// Creates a limit for the whole call only.
 impl From<Option<u64>> for CallLimits {
     fn from(whole_ns: Option<u64>) -> CallLimits {
         CallLimits { whole_ns, ..CallLimits::default() }
     }
 }
 
-/// What may have taken too long.
+/// The part of a call that a limit applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     Whole,
@@ -34,7 +36,7 @@ pub enum Limit {
     Results,
 }
 
-/// When limits of calls run out.
+/// The times at which limits of calls expire.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(Time, TaskId)>);
 
@@ -53,24 +55,24 @@ impl Deadlines {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// Calls that are past a limit, in the order in which these ran out.
+    /// Returns the calls whose limit has expired, in the order of expiry.
     pub(super) fn past(&self, now: Time) -> Vec<TaskId> {
         self.0.iter().take_while(|(at, _)| *at <= now).map(|(_, task)| *task).collect()
     }
 }
 
 impl CallLimits {
-    /// When a transfer that begins now is late.
+    /// Returns when a transfer that begins now exceeds its limit.
     pub(super) fn late_at(&self, now: Time, transfer: Limit) -> Option<Time> {
         match transfer {
             Limit::Whole => None,
-            // Servers report what has come in a while.
+            // Servers report arrived data with a delay of up to one report interval.
             Limit::Arguments => self.arguments_ns.map(|limit| now + limit.saturating_add(RATE_REPORT_NS)),
             Limit::Results => self.results_ns.map(|limit| now + limit),
         }
     }
 
-    /// That limit, nanoseconds.
+    /// Returns that limit in nanoseconds, or 0 if there is none.
     pub fn of(&self, limit: Limit) -> u64 {
         let limit_ns = match limit {
             Limit::Whole => self.whole_ns,

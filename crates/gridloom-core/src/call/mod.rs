@@ -1,7 +1,7 @@
-//! Plain calls under way: the choice of a server for each, what is still missing of it, and its time limit.
+//! Plain calls in progress: the choice of a server for each, its missing data, and its time limit.
 //!
-//! A plain call is mapped when it is made, alone, by minimum completion time (GridRPC's way): the server where what was
-//! already sent to it, the way there, the call and the way back take the least.
+//! A plain call is mapped by itself when it is made, by minimum completion time (as in GridRPC): to the server where
+//! the sum of the time for the work already sent there, the transfer there, the call and the transfer back is least.
 
 mod back;
 mod limits;
@@ -20,24 +20,25 @@ pub use back::{CallBack, CallBackAnswer, Halt};
 pub use limits::{CallLimits, Limit};
 pub use said::{Said, Saying};
 
-/// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
+/// How a call ended on its server: the descriptions of its results or the error, and the function's run time in
+/// nanoseconds.
 pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
 
-/// What a call of unknown duration is expected to hold up others, seconds.
+/// Time for which a call of unknown duration is expected to delay others, in seconds.
 const UNKNOWN_S: f64 = 0.1;
 
-/// What a program called, whichever server runs it.
+/// A program's call, independent of the server that runs it.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub task: Arc<Task>,
-    /// Its data arguments, all at the client.
+    /// Its data arguments. The client has all of them.
     pub sources: Vec<(DatumId, Meta)>,
     pub limits: CallLimits,
-    /// When the limit of the whole runs out.
+    /// When the limit for the whole call expires.
     pub deadline: Option<Time>,
-    /// How often it was sent again, as its server or a result was lost.
+    /// How often it was resent because its server or a result was lost.
     pub losses: u32,
-    /// Where it has failed.
+    /// The servers where it has failed.
     pub failures: Failures,
 }
 
@@ -47,7 +48,7 @@ impl Request {
         Request { task: Arc::new(task), sources, limits, deadline, losses: 0, failures: Failures::default() }
     }
 
-    /// Its size as models have it, and the bytes of its arguments and of its results.
+    /// Returns its size as the models use it, the bytes of its arguments, and the bytes of its results.
     pub fn size(&self) -> (Size, u64, u64) {
         let sent: u64 = self.sources.iter().map(|(_, meta)| meta.size_bytes()).fold(0, u64::saturating_add);
         let back: u64 = self.task.outputs.iter().map(|output| output.meta.size_bytes()).fold(0, u64::saturating_add);
@@ -55,28 +56,29 @@ impl Request {
     }
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub request: Request,
-    /// Where it was sent.
+    /// The server it was sent to.
     pub server: NodeId,
-    /// How the server says that it ended.
+    /// The end that its server reported.
     pub ended: Option<Ended>,
     missing: BTreeSet<DatumId>,
-    /// Large arguments that are not at its server, as far as is known.
+    /// Large arguments that have not arrived at its server, as far as the client knows.
     coming: BTreeSet<DatumId>,
-    /// The transfer under way that has a limit, and when that runs out.
+    /// The limited transfer in progress and the time at which its limit expires.
     late: Option<(Time, Limit)>,
     promised_s: f64,
-    /// How often an argument did not arrive.
+    /// How often each argument failed to arrive.
     astray: BTreeMap<DatumId, u32>,
-    /// A result broke off on its way to the client: what its program hears if that goes on.
+    /// The error of a result whose transfer to the client was interrupted. The program gets it if the call cannot be
+    /// resent.
     pub broken: Option<TaskError>,
 }
 
 impl Call {
-    /// Whether the report and all results are here, or it failed.
+    /// True if the report and all results have arrived, or the call failed.
     pub fn is_complete(&self) -> bool {
         match &self.ended {
             Some((Ok(_), _)) => self.missing.is_empty(),
@@ -89,7 +91,7 @@ impl Call {
         self.late.map(|(at, _)| at)
     }
 
-    /// The limit that ran out, if one did.
+    /// Returns the limit that has expired.
     fn expired(&self, now: Time) -> Limit {
         match (self.request.deadline, self.late) {
             (Some(deadline), _) if deadline <= now => Limit::Whole,
@@ -102,30 +104,31 @@ impl Call {
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     calls: u32,
-    /// Calls that have ended there, and of which a result is on its way.
+    /// Calls that have ended there and whose results are still being sent.
     ended: u32,
     promised_s: f64,
 }
 
-/// The calls under way of one client.
+/// The calls in progress of one client.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
-    /// Boxed: a map moves its neighbours when one comes or goes.
+    /// Boxed, because the map moves neighbouring entries on insertion and removal.
     calls: BTreeMap<TaskId, Box<Call>>,
     of_datum: BTreeMap<DatumId, TaskId>,
     loads: BTreeMap<NodeId, Load>,
-    /// Of whole calls.
+    /// Deadlines of whole calls.
     deadlines: Deadlines,
-    /// Of transfers under way.
+    /// Deadlines of transfers in progress.
     transfers: Deadlines,
-    /// Functions that could not run on a server, until the directory tells more.
+    /// Functions that a server could not run, until the next directory.
     unable: BTreeMap<NodeId, BTreeSet<String>>,
     any_broken: bool,
 }
 
 impl Calls {
-    /// The server where a call is predicted to be back first, and for how long it keeps it busy, seconds; `None` if no server
-    /// that may run it offers the function. Servers where it failed come last. Ties go to the first name.
+    /// Returns the server with the earliest predicted end of the call, and the seconds for which the call keeps it
+    /// busy. `None` if no server that may run it offers the function. Servers where it failed are considered last.
+    /// Ties go to the first name.
     pub fn choose(
         &self,
         grid: &GridView,
@@ -146,7 +149,7 @@ impl Calls {
         }
     }
 
-    /// A function could not run on a server: calls of it go to others, if there are any.
+    /// Records that a server could not run a function: its calls go to other servers if there are any.
     pub fn unable(&mut self, server: NodeId, function: &str) {
         self.unable.entry(server).or_default().insert(function.to_string());
     }
@@ -155,12 +158,12 @@ impl Calls {
         self.unable.get(&server).is_some_and(|functions| functions.contains(function))
     }
 
-    /// The directory has come, which says where functions cannot run.
+    /// Forgets failed servers, because a new directory lists where functions cannot run.
     pub fn forget_unable(&mut self) {
         self.unable.clear();
     }
 
-    /// As [`Calls::choose`], among some servers.
+    /// Like [`Calls::choose`], among the servers that `may_run` accepts.
     pub fn choose_among(
         &self,
         grid: &GridView,
@@ -170,25 +173,25 @@ impl Calls {
     ) -> Option<(NodeId, f64)> {
         let (size, sent_bytes, back_bytes) = request.size();
         let mut best: Option<(f64, NodeId, f64)> = None;
-        // A plain server keeps no objects.
+        // A stateless server keeps no objects.
         let keeps = |server: &&ServerView| !server.plain || request.task.object().is_none();
         for server in grid.servers.iter().filter(|server| may_run(server.node)).filter(keeps) {
             let Some(model) = server.functions.get(request.task.name()) else { continue };
-            // Of a function that a program sends along nothing is known.
+            // Nothing is known about a function that the program sends with the call.
             let model = (!request.task.runs_any()).then_some(model);
             let predicted = model.and_then(|model| model.predict(size, server.speed_flops)).map(|found| found.seconds);
             let guessed = || model.map_or(0.0, |model| model.seconds(size, server.speed_flops));
             let run_s = predicted.unwrap_or_else(guessed) * server.pace;
             let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
             let load = self.loads.get(&server.node).copied().unwrap_or_default();
-            // Calls already there share its slots; what they were predicted to take is worked off evenly.
+            // Earlier calls share the server's slots. Their predicted time is assumed to be spread evenly over them.
             let wait_s = match load.calls < server.slots {
                 true => 0.0,
                 false => load.promised_s / f64::from(server.slots),
             };
-            // A call that waits behind one of unknown duration waits long, for all that is known.
+            // A call behind one of unknown duration is expected to wait long.
             let promised_s = if predicted.is_some() { run_s } else { run_s.max(UNKNOWN_S) };
-            // Equal servers are told apart by what was sent to them, so that a burst spreads.
+            // Ties between equal servers are broken by the number of calls sent to them, so that a burst is spread.
             let tie_s = f64::from(load.calls) * 1e-9;
             let end_s = wait_s + link.seconds(sent_bytes) + run_s + link.seconds(back_bytes) + tie_s;
             if best.is_none_or(|(least, _, _)| end_s < least) {
@@ -198,7 +201,8 @@ impl Calls {
         best.map(|(_, node, promised_s)| (node, promised_s))
     }
 
-    /// A call was sent to a server, which it keeps busy for so many seconds. Whether all arguments are there, or as good as.
+    /// Records a call that was sent to a server and keeps it busy for `promised_s` seconds. Returns true if all
+    /// arguments are there or travel with the call.
     pub fn sent(&mut self, request: Request, server: NodeId, promised_s: f64) -> bool {
         let Request { task, sources, deadline, .. } = &request;
         let load = self.loads.entry(server).or_default();
@@ -219,7 +223,7 @@ impl Calls {
         is_there
     }
 
-    /// An argument has come to that server: the task of its call, if that has all of them now.
+    /// Records that an argument has arrived at that server. Returns the task of its call if that was the last one.
     pub fn argument_there(&mut self, datum: DatumId, server: NodeId) -> Option<Arc<Task>> {
         let task = *self.of_datum.get(&datum)?;
         let call = self.calls.get_mut(&task).filter(|call| call.server == server)?;
@@ -231,7 +235,7 @@ impl Calls {
         are_there.then(|| call.request.task.clone())
     }
 
-    /// A transfer of that call begins, which may have a limit: whether it has one.
+    /// Records that a transfer of the call begins. Returns true if it has a time limit.
     pub fn transfer_begins(&mut self, now: Time, task: TaskId, transfer: Limit) -> bool {
         let Some(call) = self.calls.get_mut(&task) else { return false };
         self.transfers.remove(call.late_at(), task);
@@ -240,17 +244,18 @@ impl Calls {
         call.late.is_some()
     }
 
-    /// The call, if under way.
+    /// Returns the call if it is in progress.
     pub fn get(&self, task: TaskId) -> Option<&Call> {
         self.calls.get(&task).map(|call| &**call)
     }
 
-    /// The call that a datum belongs to, as argument or result.
+    /// Returns the call that has this datum as an argument or result.
     pub fn of_datum(&self, datum: DatumId) -> Option<&Call> {
         self.of_datum.get(&datum).and_then(|task| self.get(*task))
     }
 
-    /// An argument did not arrive at that server: the call and how often that was so; `None` if the call is not there.
+    /// Records that an argument failed to arrive at that server. Returns the call and the number of failures, or
+    /// `None` if the call is not there.
     pub fn astray(&mut self, datum: DatumId, server: NodeId) -> Option<(TaskId, u32)> {
         let task = *self.of_datum.get(&datum)?;
         let call = self.calls.get_mut(&task).filter(|call| call.server == server)?;
@@ -259,7 +264,7 @@ impl Calls {
         Some((task, *times))
     }
 
-    /// A result broke off on its way from that server.
+    /// Records that the transfer of a result from that server was interrupted.
     pub fn result_broken(&mut self, datum: DatumId, server: NodeId, error: TaskError) {
         let call = self.of_datum.get(&datum).and_then(|task| self.calls.get_mut(task));
         if let Some(call) = call.filter(|call| call.server == server && call.missing.contains(&datum)) {
@@ -268,7 +273,7 @@ impl Calls {
         }
     }
 
-    /// Takes out all calls of which a result broke off.
+    /// Removes all calls with a result whose transfer was interrupted.
     pub fn take_broken(&mut self) -> Vec<Call> {
         if !std::mem::take(&mut self.any_broken) {
             return Vec::new();
@@ -277,7 +282,7 @@ impl Calls {
         tasks.into_iter().filter_map(|task| self.remove(task)).collect()
     }
 
-    /// Its server says that it ended; the call, if that makes it complete.
+    /// Records the end that the server reported. Returns the call if that makes it complete.
     pub fn ended(&mut self, task: TaskId, from: NodeId, ended: Ended) -> Option<Call> {
         let call = self.calls.get_mut(&task).filter(|call| call.server == from)?;
         if call.ended.replace(ended).is_none()
@@ -288,7 +293,7 @@ impl Calls {
         call.is_complete().then(|| self.remove(task)).flatten()
     }
 
-    /// A result is here; the call, if that makes it complete.
+    /// Records that a result has arrived. Returns the call if that makes it complete.
     pub fn arrived(&mut self, datum: DatumId) -> Option<Call> {
         let task = *self.of_datum.get(&datum)?;
         let call = self.calls.get_mut(&task)?;
@@ -296,7 +301,7 @@ impl Calls {
         call.is_complete().then(|| self.remove(task)).flatten()
     }
 
-    /// Takes a call out.
+    /// Removes a call.
     pub fn remove(&mut self, task: TaskId) -> Option<Call> {
         let call = *self.calls.remove(&task)?;
         if let Some(load) = self.loads.get_mut(&call.server) {
@@ -315,12 +320,12 @@ impl Calls {
         Some(call)
     }
 
-    /// How many calls a server has that have not ended there.
+    /// Returns the number of calls at a server that have not ended there.
     pub fn of_server(&self, server: NodeId) -> usize {
         self.loads.get(&server).map_or(0, |load| (load.calls - load.ended) as usize)
     }
 
-    /// Takes out all calls sent to a server.
+    /// Removes all calls that were sent to a server.
     pub fn take_of_server(&mut self, server: NodeId) -> Vec<Call> {
         let tasks: Vec<TaskId> = self.calls.iter().filter(|(_, c)| c.server == server).map(|(t, _)| *t).collect();
         let calls = tasks.into_iter().filter_map(|task| self.remove(task)).collect();
@@ -328,29 +333,29 @@ impl Calls {
         calls
     }
 
-    /// Takes out the calls that are past a limit, and gives which.
+    /// Removes the calls with an expired limit. Returns each with that limit.
     pub fn take_expired(&mut self, now: Time) -> Vec<(Call, Limit)> {
         let past = [self.deadlines.past(now), self.transfers.past(now)].concat();
         let taken = past.into_iter().filter_map(|task| self.remove(task));
         taken.map(|call| (call.expired(now), call)).map(|(limit, call)| (call, limit)).collect()
     }
 
-    /// The next limit to run out.
+    /// Returns the time at which the next limit expires.
     pub fn next_deadline(&self) -> Option<Time> {
         [self.deadlines.next(), self.transfers.next()].into_iter().flatten().min()
     }
 
-    /// Calls under way.
+    /// Returns the number of calls in progress.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Data of the calls under way.
+    /// Returns the number of data of calls in progress.
     pub fn data(&self) -> usize {
         self.of_datum.len()
     }
 
-    /// Whether there is none.
+    /// True if no call is in progress.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -408,7 +413,7 @@ mod tests {
 
     #[test]
     fn functions_of_programs_go_to_free_slots() {
-        // Whatever is known of the function that runs them all, a slot that is free is better.
+        // A free slot is preferred, whatever the model of the function that runs all of them predicts.
         let mut slow = server("b", 3, 1e9);
         slow.pace = 100.0;
         let grid = GridView { servers: vec![server("a", 2, 1e9), slow], ..GridView::default() };
@@ -445,7 +450,7 @@ mod tests {
         assert_eq!(calls.next_deadline(), Some(Time(20)));
     }
 
-    /// A call with an argument and a result that are large, and these limits.
+    /// Returns a call with a large argument, a large result and these limits.
     fn transferring(limits: CallLimits) -> (Calls, TaskId, DatumId) {
         let mut calls = Calls::default();
         let [x, y] = [8, 9].map(|serial| DatumId { client: NodeId(1), serial });
@@ -478,7 +483,7 @@ mod tests {
         assert!(!calls.transfer_begins(Time(5), id, Limit::Arguments), "there is no limit");
         assert!(calls.ended(id, NodeId(2), (Ok(vec![]), 1)).is_none(), "its result is not here");
         assert!(calls.transfer_begins(Time(20), id, Limit::Results));
-        assert!(calls.argument_there(x, NodeId(2)).is_some(), "its server tells of it late");
+        assert!(calls.argument_there(x, NodeId(2)).is_some(), "its server reports it late");
         assert_eq!(calls.take_expired(Time(29)).len(), 0);
         assert!(matches!(&calls.take_expired(Time(30))[..], [(_, Limit::Results)]));
         assert!(calls.is_empty() && calls.next_deadline().is_none());

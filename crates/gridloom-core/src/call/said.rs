@@ -1,20 +1,20 @@
-//! What a running call says to its program: lines that it prints, and how far it has come.
+//! Output of a running call for its program: printed text and progress.
 
 use serde::{Deserialize, Serialize};
 
 use gridloom_base::TaskId;
 
-/// What a call says. It goes on; there is no answer.
+/// A piece of output. The call continues; there is no answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Saying {
-    /// Printed to standard output or, with `is_error`, to standard error: whole lines, or what a line has so far when it is flushed
-    /// at the call's end.
+    /// Text that the call printed to standard output or, with `is_error`, to standard error. Whole lines, except for
+    /// the rest that is flushed at the call's end.
     Text { is_error: bool, text: String },
-    /// So much is done, of so much in all if that is known, in a unit of the function's.
+    /// Progress: the amount done and, if known, the total, in a unit that the function chooses.
     Progress { done: f64, total: Option<f64> },
 }
 
-/// The same, with its task.
+/// A piece of output with its task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Said {
     pub task: TaskId,

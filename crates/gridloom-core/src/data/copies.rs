@@ -1,26 +1,26 @@
-//! Copies of a datum that the program had put on servers, and how far the datum is.
+//! Copies of a datum that the program placed on servers, and the status of a datum.
 
 use std::fmt;
 
 use gridloom_base::NodeId;
 
-/// Where a datum's copies are, besides the place where it was made.
+/// Locations of a datum's copies besides the one where it was produced.
 #[derive(Clone, Default, Debug)]
 pub struct Copies {
-    /// In the order in which they were put there.
+    /// In the order in which they were placed.
     servers: Vec<(NodeId, String)>,
-    /// The client has given up its own copy.
+    /// True if the client has dropped its own copy.
     is_away: bool,
 }
 
 impl Copies {
-    /// A copy was put on a server. `is_single`: the client has given up its own.
+    /// Records a copy on a server. `is_single` means that the client has dropped its own.
     pub fn add(&mut self, server: NodeId, name: String, is_single: bool) {
         self.servers.push((server, name));
         self.is_away |= is_single;
     }
 
-    /// The copy on that server was given up.
+    /// Records that the copy on that server was dropped.
     pub fn remove(&mut self, server: NodeId) {
         self.servers.retain(|(other, _)| *other != server);
     }
@@ -29,12 +29,12 @@ impl Copies {
         self.servers.iter().any(|(other, _)| *other == server)
     }
 
-    /// The server that got the first copy.
+    /// Returns the server that got the first copy.
     pub fn first(&self) -> Option<NodeId> {
         self.servers.first().map(|(node, _)| *node)
     }
 
-    /// Names of all places, the one where it was made first; the client's name is [`CLIENT`].
+    /// Returns the names of all locations, the producing one first. The client's name is [`CLIENT`].
     pub fn places(&self, made_at: Option<String>) -> Vec<String> {
         let made_at = made_at.filter(|place| !self.is_away || place != CLIENT);
         let others = self.servers.iter().map(|(_, name)| name.clone());
@@ -48,18 +48,18 @@ impl Copies {
     }
 }
 
-/// The client among the names of places.
+/// Name of the client in lists of locations.
 pub const CLIENT: &str = "client";
 
-/// How far a datum is.
+/// The status of a datum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Status {
     /// It has no value.
     Undefined,
-    /// The call that makes it has not ended.
+    /// The call that produces it has not ended.
     UnderWay,
     Ready,
-    /// The call that was to make it failed; why.
+    /// The call that should produce it failed, for this reason.
     Lost(String),
 }
 

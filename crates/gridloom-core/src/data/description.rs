@@ -1,14 +1,14 @@
-//! What a program says of a datum: its type and extents, where it is read, and where its copies go.
+//! A program's description of a datum: its type and extents, where it is read from, and where its copies are placed.
 //!
 //! **Invariants**
-//! - A datum of which one copy exists is put to the store of one server at most.
-//! - Its size in memory, if its type says it, fits in 64 bits.
+//! - A datum of which only one copy may exist is placed in the store of at most one server.
+//! - Its size in memory, if its type determines it, fits into 64 bits.
 
 use gridloom_base::{Dtype, Meta};
 
 use super::{InvalidData, Mode, Uri};
 
-/// The type of a datum's elements, or of its content.
+/// The type of a datum's elements or of its contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Bool,
@@ -18,13 +18,13 @@ pub enum Kind {
     Long,
     Float,
     Double,
-    /// Of two `float`.
+    /// Two `float`.
     Complex,
-    /// Of two `double`.
+    /// Two `double`.
     DoubleComplex,
-    /// A text that ends with a NUL; its size follows from its content.
+    /// A text that ends with a NUL; its size depends on its contents.
     String,
-    /// The content of a file, of any size.
+    /// The contents of a file, of any size.
     File,
     /// A list of data.
     Container,
@@ -47,7 +47,7 @@ impl Kind {
         Kind::Container,
     ];
 
-    /// The standard's name, and the type of an element; `None` where the size follows from the content.
+    /// Returns the standard's name and the type of an element, which is `None` if the size depends on the contents.
     fn about(self) -> (&'static str, Option<Dtype>) {
         match self {
             Kind::Bool => ("GRPC_BOOL", Some(Dtype::Bool)),
@@ -65,23 +65,23 @@ impl Kind {
         }
     }
 
-    /// The standard's name.
+    /// Returns the standard's name.
     pub fn name(self) -> &'static str {
         self.about().0
     }
 
-    /// The type of that name.
+    /// Returns the type with that name.
     pub fn named(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The type of an element; `None` where the size follows from the content.
+    /// Returns the type of an element, or `None` if the size depends on the contents.
     pub fn element(self) -> Option<Dtype> {
         self.about().1
     }
 }
 
-/// What a program says of a datum.
+/// A program's description of a datum.
 #[derive(Clone, Debug)]
 pub struct Description {
     inputs: Vec<Uri>,
@@ -91,10 +91,12 @@ pub struct Description {
 }
 
 impl Description {
-    /// `extents` stand outermost first. A scalar has none, nor has a datum that takes its size from its content.
+    /// Checks and creates a description. `extents` are outermost first. Scalars and data whose size depends on their
+    /// contents have none.
     ///
     /// # Errors
-    /// If a container has not one extent, or too large a one; if a single copy is to be in two stores; if the size overflows.
+    /// If a container does not have exactly one extent, or too large a one; if a single copy is placed in two stores;
+    /// if the size overflows.
     pub fn new(
         inputs: Vec<Uri>,
         outputs: Vec<(Uri, Mode)>,
@@ -112,27 +114,27 @@ impl Description {
         let single = outputs.iter().map(|(_, mode)| *mode).find(|mode| mode.is_single());
         let stores = outputs.iter().filter(|(uri, _)| matches!(uri, Uri::Store(_))).count();
         if let Some(mode) = single.filter(|_| stores > 1) {
-            return wrong(format!("{mode} is of one place, and {stores} servers are named"));
+            return wrong(format!("{mode} allows one place, and {stores} servers are named"));
         }
         let element = kind.element().map_or(0, Dtype::size_bytes);
         let bytes = extents.iter().try_fold(element, |bytes, extent| bytes.checked_mul(*extent));
         if bytes.is_none() {
-            return wrong("its size is past 2^64 bytes".into());
+            return wrong("its size exceeds 2^64 bytes".into());
         }
         Ok(Description { inputs, outputs, kind, extents })
     }
 
-    /// Bytes of no known type or size.
+    /// Returns the description of bytes of unknown type or size.
     pub fn opaque(kind: Kind) -> Description {
         Description { inputs: Vec::new(), outputs: Vec::new(), kind, extents: Vec::new() }
     }
 
-    /// Places from which it can be read.
+    /// Returns the locations from which it can be read.
     pub fn inputs(&self) -> &[Uri] {
         &self.inputs
     }
 
-    /// Places to which it is put, each with the mode of its copy there.
+    /// Returns the locations of its copies, each with the mode of its copy.
     pub fn outputs(&self) -> &[(Uri, Mode)] {
         &self.outputs
     }
@@ -145,7 +147,7 @@ impl Description {
         &self.extents
     }
 
-    /// Places of a container; 0 for any other datum.
+    /// Returns the number of items of a container; 0 for any other datum.
     pub fn places(&self) -> usize {
         match self.kind {
             Kind::Container => usize::try_from(self.extents[0]).expect("a container has a small extent"),
@@ -153,17 +155,18 @@ impl Description {
         }
     }
 
-    /// Whether it is erased right after a call has read it.
+    /// True if it is erased right after a call has read it.
     pub fn is_strictly_volatile(&self) -> bool {
         self.outputs.iter().any(|(_, mode)| *mode == Mode::StrictlyVolatile)
     }
 
-    /// The mode that allows one copy only, if an output has such a one: calls that read the datum run where it lies.
+    /// Returns the mode that allows only one copy, if an output has one. Calls that read the datum must run where it
+    /// is stored.
     pub fn single(&self) -> Option<Mode> {
         self.outputs.iter().map(|(_, mode)| *mode).find(|mode| mode.is_single())
     }
 
-    /// The server that has to have the one copy, if there is one copy only and a server is named.
+    /// Returns the server that must store the only copy, if there is one copy only and a server is given.
     pub fn only_store(&self) -> Option<&str> {
         self.single()?;
         self.outputs.iter().find_map(|(uri, _)| match uri {
@@ -172,7 +175,7 @@ impl Description {
         })
     }
 
-    /// Type and number of the elements of a value of that size.
+    /// Returns the type and number of the elements of a value of that size.
     pub fn elements(&self, size_bytes: u64) -> (Dtype, u64) {
         match self.kind.element() {
             Some(dtype) if size_bytes.is_multiple_of(dtype.size_bytes()) => (dtype, size_bytes / dtype.size_bytes()),
@@ -180,7 +183,7 @@ impl Description {
         }
     }
 
-    /// How a value of that size lies in the program's memory.
+    /// Returns the memory layout of a value of that size in the program.
     pub fn meta(&self, size_bytes: u64) -> Meta {
         let (dtype, count) = self.elements(size_bytes);
         match self.extents.iter().product::<u64>() == count {
@@ -189,12 +192,12 @@ impl Description {
         }
     }
 
-    /// Bytes in memory, if its type says it.
+    /// Returns its size in memory in bytes, if its type determines it.
     pub fn size_bytes(&self) -> Option<u64> {
         Some(self.kind.element()?.size_bytes() * self.extents.iter().product::<u64>())
     }
 
-    /// Refuses content of another size than the described one, if extents were given.
+    /// Refuses contents whose size differs from the described one, if extents were given.
     ///
     /// # Errors
     /// If the sizes differ.
@@ -208,7 +211,7 @@ impl Description {
     }
 }
 
-/// Data in a container.
+/// Largest number of items of a container.
 const ITEMS_MAX: u64 = 1 << 20;
 
 #[cfg(test)]

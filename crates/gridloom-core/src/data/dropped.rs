@@ -1,4 +1,4 @@
-//! The data that were here and are no longer, the last ones: a request for one of them is refused at once.
+//! The most recently dropped data: a request for one of them is refused at once.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,7 +8,7 @@ use gridloom_base::limits::DROPPED_REMEMBERED;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dropped {
     data: BTreeSet<DatumId>,
-    /// The same, the first to be forgotten first.
+    /// The same data in the order in which they are forgotten.
     order: VecDeque<DatumId>,
 }
 

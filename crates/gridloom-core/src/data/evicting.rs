@@ -1,22 +1,21 @@
-//! Eviction: which copies make way.
+//! Eviction: which copies are dropped to make room.
 
 use gridloom_base::{DatumId, Time};
 
 use super::{Origin, Replica, Replicas};
 
-/// A copy that was given up to make room.
+/// A copy that was evicted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evicted {
     pub datum: DatumId,
-    /// What it was here for.
+    /// Why it was stored here.
     pub origin: Origin,
     pub size_bytes: u64,
 }
 
 impl Replicas {
-    /// Gives up copies that exist elsewhere, that no admitted task here reads and that are not to be kept (`is_kept`
-    /// tells), until `more_bytes` fit: first those that no task will read (`is_read` tells), and of these the least
-    /// recently used.
+    /// Evicts copies until `more_bytes` fit. Candidates exist elsewhere, are read by no admitted task here and are not
+    /// kept (`is_kept`). Copies that no task will read (`is_read`) go first, and among these the least recently used.
     pub fn evict(
         &mut self,
         more_bytes: u64,

@@ -1,17 +1,19 @@
-//! The accounting of a server's store: the data in it, the readers that wait for each, and the room left.
+//! The accounting of a server's store: its data, the readers that wait for each, and the free room.
 //!
 //! **Invariants**
-//! - `used_bytes` is the sum of the sizes of all replicas, reserved ones included, and exceeds the limit only by
+//! - `used_bytes` is the sum of the sizes of all replicas, including reserved ones. It exceeds the limit only by
 //!   results that turned out larger than announced (texts).
-//! - A datum of more than [`INLINE_BYTES_MAX`] counts for at least `least_bytes`, as it takes a descriptor too: so never more data are
-//!   here than the server has descriptors for.
+//! - A datum of more than [`INLINE_BYTES_MAX`] counts as at least `least_bytes`, because it takes a descriptor too. So
+//!   the store never has more data than the server has descriptors for.
 //! - A replica that a waiting task reads, or that a peer waits for, is never dropped.
-//! - A copy that is to be kept makes way for nothing of its owner, and for others only beyond its owner's share of the store.
+//! - A copy that must be kept is never evicted for data of its owner, and for others only beyond its owner's share of
+//!   the store.
 //!
-//! What it does not do: move or keep bytes (the world does), or decide where a datum comes from (the plan does).
+//! What it does not do: move or store bytes (the world does), or decide which source a datum is fetched from (the
+//! plan does).
 //!
-//! What a program may say of its data stands in files of its own: places (`uri`), management modes (`mode`), descriptions
-//! (`description`), copies that it had put on servers (`copies`). The session acts on them.
+//! A program's choices for its data have files of their own: locations (`uri`), management modes (`mode`),
+//! descriptions (`description`), copies placed on servers (`copies`). The session acts on them.
 
 mod catalog;
 mod copies;
@@ -37,52 +39,52 @@ pub use evicting::Evicted;
 use gridloom_base::limits::INLINE_BYTES_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
-/// How a replica came, or comes, to be here.
+/// How a replica got here, or will get here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A task of this server makes it: the only copy, unless others fetched it.
+    /// Produced by a task of this server: the only copy, unless others fetched it.
     Made,
     /// Copied from elsewhere, where it still is.
     Copied,
-    /// The argument of a plain call: a copy that is of use to that call alone; the client has it until the call ends.
+    /// The argument of a plain call: a copy that only that call uses. The client has the datum until the call ends.
     Argument,
 }
 
 #[derive(Clone, Debug)]
 struct Replica {
-    /// What it counts for.
+    /// The bytes that it counts as.
     size_bytes: u64,
-    /// Its bytes, once it is here.
+    /// Its actual size in bytes, once it has arrived.
     own_bytes: u64,
     origin: Origin,
     here: bool,
     readers: u32,
-    /// Its owner wants it to stay here, wherever else it is.
+    /// True if its owner wants it kept here, even if copies exist elsewhere.
     kept: bool,
-    /// It comes for a task that gives it another name, and for nothing else.
+    /// True if it is here only for a task that gives it another name.
     is_passing: bool,
     released: bool,
     fetchers: Vec<Asker>,
-    /// For eviction: when it was last read.
+    /// When it was last read, for eviction.
     last_used: Time,
 }
 
-/// A peer that asks for a datum.
+/// A peer that requests a datum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asker {
     pub peer: NodeId,
-    /// How many sends it takes from where the datum is, or is made, to the peer, as planned.
+    /// Planned number of sends from where the datum is stored or produced to the peer.
     pub hops: u16,
 }
 
-/// What to do about a peer's request.
+/// The response to a peer's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fetch {
     /// Send it.
     Now,
-    /// It will be sent when it is here.
+    /// Send it when it has arrived.
     Later,
-    /// It was here and is no longer.
+    /// Refuse: it was here and has been dropped.
     Gone,
 }
 
@@ -93,13 +95,13 @@ pub struct Replicas {
     least_bytes: u64,
     used_bytes: u64,
     replicas: BTreeMap<DatumId, Replica>,
-    /// Requests for data that nothing is known of yet: the task that makes them may still be on its way here.
+    /// Requests for unknown data: the task that produces them may still be in transfer to this server.
     unknown: BTreeMap<DatumId, Vec<(Asker, Time)>>,
     dropped: Dropped,
 }
 
 impl Replicas {
-    /// An empty store of that size, for so many data.
+    /// Creates an empty store of that size for at most `data_max` data.
     pub fn new(limit_bytes: u64, data_max: u64) -> Replicas {
         Replicas {
             limit_bytes,
@@ -115,57 +117,57 @@ impl Replicas {
         self.limit_bytes
     }
 
-    /// Held and reserved.
+    /// Returns the stored and reserved bytes.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 
-    /// Number of replicas, reserved ones included.
+    /// Returns the number of replicas, including reserved ones.
     pub fn len(&self) -> usize {
         self.replicas.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no replica.
     pub fn is_empty(&self) -> bool {
         self.replicas.is_empty()
     }
 
-    /// Number of data that nothing is known of and that a peer waits for.
+    /// Returns the number of unknown data that a peer waits for.
     pub fn unknown(&self) -> usize {
         self.unknown.len()
     }
 
-    /// Whether the datum is whole in the store.
+    /// True if the complete datum is in the store.
     pub fn is_here(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.here)
     }
 
-    /// Bytes of a datum that is here or reserved; 0 if nothing is known of it.
+    /// Returns the bytes that a stored or reserved datum counts as; 0 if it is unknown.
     pub fn size_bytes(&self, datum: DatumId) -> u64 {
         self.replicas.get(&datum).map_or(0, |replica| replica.size_bytes)
     }
 
-    /// Bytes of a datum that is here, which may be fewer than it counts for.
+    /// Returns the actual size of a stored datum, which may be less than it counts as.
     pub fn own_bytes(&self, datum: DatumId) -> u64 {
         self.replicas.get(&datum).map_or(0, |replica| replica.own_bytes)
     }
 
-    /// Whether it is here or reserved.
+    /// True if it is stored or reserved.
     pub fn is_known(&self, datum: DatumId) -> bool {
         self.replicas.contains_key(&datum)
     }
 
-    /// Bytes for which a datum of that size counts.
+    /// Returns the bytes that a datum of that size counts as.
     pub fn counted_bytes(&self, size_bytes: u64) -> u64 {
         if size_bytes > INLINE_BYTES_MAX as u64 { size_bytes.max(self.least_bytes) } else { size_bytes }
     }
 
-    /// Whether `more_bytes` fit now.
+    /// True if `more_bytes` fit now.
     pub fn fits(&self, more_bytes: u64) -> bool {
         self.used_bytes.saturating_add(more_bytes) <= self.limit_bytes
     }
 
-    /// What a place for a datum of that size would take from the room that is left.
+    /// Returns the free room that a reservation for a datum of that size would take.
     pub fn lacks_bytes(&self, datum: DatumId, size_bytes: u64) -> u64 {
         let size_bytes = self.counted_bytes(size_bytes);
         match self.replicas.get(&datum) {
@@ -175,8 +177,8 @@ impl Replicas {
         }
     }
 
-    /// Makes a place for a datum that will come; if it has one, and a task here turns out to make it, that place grows to
-    /// what the task needs. Requests that came before are remembered.
+    /// Reserves room for a datum. If it is already reserved and a task here turns out to produce it, the reservation
+    /// grows to what the task needs. Earlier requests for the datum are kept.
     pub fn reserve(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) {
         let size_bytes = self.counted_bytes(size_bytes);
         if let Some(replica) = self.replicas.get_mut(&datum) {
@@ -207,7 +209,7 @@ impl Replicas {
         );
     }
 
-    /// Makes the place of a datum that is not here large enough.
+    /// Enlarges the reservation of a datum that has not arrived.
     pub fn grow(&mut self, datum: DatumId, size_bytes: u64) {
         let size_bytes = self.counted_bytes(size_bytes);
         if let Some(replica) = self.replicas.get_mut(&datum).filter(|replica| !replica.here) {
@@ -216,7 +218,8 @@ impl Replicas {
         }
     }
 
-    /// The datum is whole in the store. Gives the peers that wait for it. A datum that was not announced gets its place now.
+    /// Records that the complete datum is in the store. Returns the peers that wait for it. A datum that was not
+    /// announced gets its room now.
     pub fn arrived(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) -> Vec<NodeId> {
         let own_bytes = size_bytes;
         let size_bytes = self.counted_bytes(size_bytes);
@@ -229,14 +232,14 @@ impl Replicas {
         std::mem::take(&mut replica.fetchers).into_iter().map(|asker| asker.peer).collect()
     }
 
-    /// It stays here until it is released.
+    /// Keeps it here until it is released.
     pub fn keep(&mut self, datum: DatumId) {
         if let Some(replica) = self.replicas.get_mut(&datum) {
             replica.kept = true;
         }
     }
 
-    /// A task that waits, or runs, reads it; or it gives it another name.
+    /// Records that a waiting or running task reads it. `names` is true if the task gives it another name.
     pub fn add_reader(&mut self, datum: DatumId, names: bool) {
         if let Some(replica) = self.replicas.get_mut(&datum) {
             replica.readers += 1;
@@ -244,7 +247,7 @@ impl Replicas {
         }
     }
 
-    /// That task is done with it. True if the datum is to be dropped now.
+    /// Records that a task no longer reads it. Returns true if the datum must be dropped now.
     #[must_use]
     pub fn remove_reader(&mut self, datum: DatumId, now: Time) -> bool {
         if let Some(replica) = self.replicas.get_mut(&datum) {
@@ -254,7 +257,7 @@ impl Replicas {
         self.drop_if_done(datum)
     }
 
-    /// Its owner no longer needs it. True if the datum is to be dropped now.
+    /// Records that its owner no longer needs it. Returns true if the datum must be dropped now.
     #[must_use]
     pub fn release(&mut self, datum: DatumId) -> bool {
         match self.replicas.get_mut(&datum) {
@@ -270,8 +273,8 @@ impl Replicas {
         }
     }
 
-    /// Gives up the place of a datum that is not here. Peers that wait for it wait on: another task may still make it. True
-    /// if there was such a place.
+    /// Cancels the reservation of a datum that has not arrived. Peers that wait for it keep waiting, because another
+    /// task may still produce it. Returns true if there was a reservation.
     pub fn unreserve(&mut self, datum: DatumId, now: Time) -> bool {
         match self.replicas.get(&datum) {
             Some(replica) if !replica.here => {
@@ -286,7 +289,7 @@ impl Replicas {
         }
     }
 
-    /// Takes a datum out of the accounting although it may have readers: its owner is gone. True if it was here.
+    /// Removes a datum even if it has readers, because its owner is gone. Returns true if it was stored here.
     pub fn discard(&mut self, datum: DatumId) -> bool {
         let Some(replica) = self.replicas.remove(&datum) else { return false };
         self.used_bytes -= replica.size_bytes;
@@ -294,14 +297,14 @@ impl Replicas {
         replica.here
     }
 
-    /// It is used.
+    /// Marks it as used now.
     pub fn touch(&mut self, datum: DatumId, now: Time) {
         if let Some(replica) = self.replicas.get_mut(&datum) {
             replica.last_used = now;
         }
     }
 
-    /// A peer asks for it.
+    /// Handles a peer's request for it.
     pub fn fetch(&mut self, datum: DatumId, asker: Asker, now: Time) -> Fetch {
         match self.replicas.get_mut(&datum) {
             Some(replica) if replica.here => {
@@ -320,7 +323,8 @@ impl Replicas {
         }
     }
 
-    /// Requests, older than `age_ns`, for data that no task here will make: they are forgotten here and must be refused.
+    /// Removes and returns the requests older than `age_ns` for data that no task here will produce. The caller must
+    /// refuse them.
     pub fn expire(&mut self, now: Time, age_ns: u64, makes: impl Fn(DatumId) -> bool) -> Vec<(DatumId, NodeId)> {
         let mut refused = Vec::new();
         self.unknown.retain(|datum, waiting| {
@@ -339,19 +343,20 @@ impl Replicas {
         refused
     }
 
-    /// Peers that wait for a datum that will not be made; they are forgotten here and must be refused.
+    /// Removes and returns the peers that wait for a datum that will not be produced. The caller must refuse their
+    /// requests.
     pub fn refuse(&mut self, datum: DatumId) -> Vec<NodeId> {
         let early = self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(asker, _)| asker.peer);
         early.chain(self.take_askers(datum, |_| true)).collect()
     }
 
-    /// Peers that wait for a datum with a place here, and that `is_one` is true of; they are forgotten here.
+    /// Removes and returns the peers that wait for a stored or reserved datum and for which `is_one` returns true.
     pub fn take_askers(&mut self, datum: DatumId, is_one: impl Fn(&Asker) -> bool) -> Vec<NodeId> {
         let Some(replica) = self.replicas.get_mut(&datum) else { return Vec::new() };
         replica.fetchers.extract_if(.., |asker| is_one(asker)).map(|asker| asker.peer).collect()
     }
 
-    /// A peer is gone and waits no longer. Data to drop.
+    /// Removes the requests of a lost peer. Returns the data to drop.
     pub fn forget_peer(&mut self, peer: NodeId) -> Vec<DatumId> {
         self.unknown.retain(|_, waiting| {
             waiting.retain(|(asker, _)| asker.peer != peer);
@@ -369,19 +374,19 @@ impl Replicas {
         touched.into_iter().filter(|datum| self.drop_if_done(*datum)).collect()
     }
 
-    /// All data that are here or reserved.
+    /// Returns all data that are stored or reserved.
     pub fn data(&self) -> impl Iterator<Item = DatumId> {
         self.replicas.keys().copied()
     }
 
-    /// All data that a client names.
+    /// Returns all data named by a client.
     pub fn of_client(&self, client: NodeId) -> Vec<DatumId> {
         let first = DatumId { client, serial: 0 };
         let last = DatumId { client, serial: u64::MAX };
         self.replicas.range(first..=last).map(|(datum, _)| *datum).collect()
     }
 
-    /// Bytes held and reserved, by client.
+    /// Returns the stored and reserved bytes by client.
     pub fn held_by_clients(&self) -> BTreeMap<NodeId, u64> {
         let mut held = BTreeMap::new();
         for (datum, replica) in &self.replicas {
@@ -390,55 +395,55 @@ impl Replicas {
         held
     }
 
-    /// Data that are here, that no admitted task reads and no peer waits for.
+    /// Returns the stored data that no admitted task reads and no peer waits for.
     pub fn idle(&self) -> impl Iterator<Item = DatumId> {
         let is_idle = |r: &Replica| r.here && r.readers == 0 && r.fetchers.is_empty();
         self.replicas.iter().filter(move |(_, replica)| is_idle(replica)).map(|(datum, _)| *datum)
     }
 
-    /// Its owner wants it to stay here.
+    /// True if its owner wants it kept here.
     pub fn is_kept(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.kept)
     }
 
-    /// Whether an admitted task reads a datum that is here or reserved.
+    /// True if an admitted task reads a datum that is stored or reserved.
     pub fn is_read(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.readers > 0)
     }
 
-    /// Places of data that are not here and that no admitted task reads.
+    /// Returns the reserved data that have not arrived and that no admitted task reads.
     pub fn idle_places(&self) -> impl Iterator<Item = DatumId> {
         self.replicas.iter().filter(|(_, replica)| !replica.here && replica.readers == 0).map(|(datum, _)| *datum)
     }
 
-    /// Data that are nowhere else, and that no admitted task reads and no peer waits for, with their sizes; those to be kept, and
-    /// shared ones, do not count.
+    /// Returns the data that exist nowhere else and that no admitted task reads and no peer waits for, with their
+    /// sizes. Excludes kept and shared data.
     pub fn only_copies(&self) -> impl Iterator<Item = (DatumId, u64)> {
         let copies =
             self.replicas.iter().filter(|(datum, replica)| self.is_only_copy(**datum) && replica.size_bytes > 0);
         copies.map(|(datum, replica)| (*datum, replica.size_bytes))
     }
 
-    /// A datum that comes for a task which gives it another name.
+    /// Marks a datum as needed only for a task that gives it another name.
     pub fn set_passing(&mut self, datum: DatumId) {
         if let Some(replica) = self.replicas.get_mut(&datum) {
             replica.is_passing = true;
         }
     }
 
-    /// Whether it came for a task that gives it another name, and for nothing else.
+    /// True if it is here only for a task that gives it another name.
     pub fn is_passing(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.is_passing)
     }
 
-    /// Whether it is a copy that one task reads, that nobody else waits for, and that need not stay.
+    /// True if it is a copy that only one task reads, that no peer waits for and that need not be kept.
     pub fn is_spare_copy(&self, datum: DatumId) -> bool {
         let is_spare =
             |r: &Replica| r.here && r.origin != Origin::Made && r.readers == 1 && r.fetchers.is_empty() && !r.kept;
         !datum.is_shared() && self.replicas.get(&datum).is_some_and(is_spare)
     }
 
-    /// See [`Replicas::only_copies`].
+    /// True for the data of [`Replicas::only_copies`].
     pub fn is_only_copy(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|r| {
             let is_idle = r.readers == 0 && r.fetchers.is_empty() && !r.released && !r.kept;
@@ -446,14 +451,14 @@ impl Replicas {
         })
     }
 
-    /// It is elsewhere, too.
+    /// Records that it exists elsewhere too.
     pub fn copied(&mut self, datum: DatumId) {
         if let Some(replica) = self.replicas.get_mut(&datum).filter(|replica| replica.here) {
             replica.origin = Origin::Copied;
         }
     }
 
-    /// Whether it needs no place here once no task here reads it.
+    /// True if it needs no room here once no task here reads it.
     pub fn may_go(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.released || replica.origin != Origin::Made)
     }
@@ -464,10 +469,10 @@ impl Replicas {
         done && self.discard(datum)
     }
 
-    /// What must hold between handlings.
+    /// Checks the invariants that hold between inputs.
     ///
     /// # Errors
-    /// The sentence that does not hold.
+    /// The invariant that is violated.
     pub fn check(&self) -> Result<(), String> {
         let bytes: u64 = self.replicas.values().map(|replica| replica.size_bytes).sum();
         if bytes != self.used_bytes {

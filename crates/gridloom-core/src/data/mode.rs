@@ -1,15 +1,15 @@
-//! Management modes of data: what may become of a copy that was put on a server.
+//! Management modes of data: how a copy that was placed on a server may be handled.
 //!
-//! Source: the proposal GFD.186 for data management in GridRPC; the modes bear its names.
+//! Source: the proposal GFD.186 for data management in GridRPC; the modes have its names.
 
 use std::fmt;
 
-/// What a server, and others, may do with a copy that was put on that server.
+/// How a server, and others, may handle a copy that was placed on that server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// The server evicts the copy when others need the room.
     Volatile,
-    /// The datum has no other copy, and is erased once the first call that reads it has ended.
+    /// The datum has no other copy and is erased once the first call that reads it has ended.
     StrictlyVolatile,
     /// The server keeps the copy until the datum is freed; other copies may be made.
     Sticky,
@@ -24,7 +24,7 @@ impl Mode {
     pub const ALL: [Mode; 5] =
         [Mode::Volatile, Mode::StrictlyVolatile, Mode::Sticky, Mode::UniqueSticky, Mode::Persistent];
 
-    /// The standard's name.
+    /// Returns the standard's name.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Volatile => "GRPC_VOLATILE",
@@ -35,12 +35,12 @@ impl Mode {
         }
     }
 
-    /// The mode of that name.
+    /// Returns the mode with that name.
     pub fn named(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// Whether the server never evicts the copy while the datum lives.
+    /// True if the server never evicts the copy while the datum exists.
     pub fn is_kept(self) -> bool {
         match self {
             Mode::Sticky | Mode::UniqueSticky | Mode::StrictlyVolatile => true,
@@ -48,7 +48,7 @@ impl Mode {
         }
     }
 
-    /// Whether the datum has one copy only: calls that read it have to run where it lies.
+    /// True if the datum has only one copy: calls that read it must run where it is stored.
     pub fn is_single(self) -> bool {
         match self {
             Mode::UniqueSticky | Mode::StrictlyVolatile => true,

@@ -1,4 +1,4 @@
-//! What stays in a store, what makes way, and what peers are told.
+//! Tests of which data stay in a store, which are evicted, and which answers peers get.
 
 use super::*;
 

@@ -1,13 +1,14 @@
-//! URIs of places of data: the client's memory and files, servers' stores and files, or wherever the grid has them.
+//! URIs of data locations: the client's memory and files, servers' stores and files, or an unspecified place in the
+//! grid.
 
 use std::path::{Path, PathBuf};
 
-/// What a program says of its data contradicts itself, or names nothing that is known; why.
+/// A program's description of its data is contradictory or refers to something unknown. Holds the reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidData(pub String);
 
-/// A place from which a datum is read, or to which it is put.
+/// A location from which a datum is read or at which a copy is placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Uri {
     /// Memory of the client under a key (`memory:KEY`).
@@ -16,31 +17,31 @@ pub enum Uri {
     Address(usize),
     /// A file of the client (`file:PATH`).
     File(PathBuf),
-    /// Where the datum was made, or the client until a call reads it (`gridloom:`).
+    /// Where the datum was produced, or the client until a call reads it (`gridloom:`).
     Grid,
     /// The store of a server (`gridloom://SERVER`).
     Store(String),
-    /// A file of a server, by its path in the folder that it offers (`file://SERVER/PATH`).
+    /// A file of a server, by its path in the folder that the server exports (`file://SERVER/PATH`).
     ServerFile(String, String),
 }
 
 impl Uri {
-    /// Whether it names memory or a file of the client.
+    /// True for memory or a file of the client.
     pub fn is_here(&self) -> bool {
         matches!(self, Uri::Key(_) | Uri::Address(_) | Uri::File(_))
     }
 
-    /// Reads a URI.
+    /// Parses a URI.
     ///
     /// # Errors
-    /// If it is malformed, or its scheme is none of the known ones.
+    /// If it is malformed or its scheme is unknown.
     pub fn parse(text: &str) -> Result<Uri, InvalidData> {
         let wrong = |why: &str| InvalidData(format!("URI '{text}': {why}"));
         let (scheme, rest) = text.split_once(':').ok_or_else(|| wrong(KNOWN))?;
         match scheme {
             "memory" => match rest.strip_prefix("0x").map(|digits| usize::from_str_radix(digits, 16)) {
                 Some(Ok(address)) if address > 0 => Ok(Uri::Address(address)),
-                Some(_) => Err(wrong("no address; give it as printf's \"memory:%p\" does")),
+                Some(_) => Err(wrong("not an address; give it as printf's \"memory:%p\" does")),
                 None if rest.is_empty() => Err(wrong("a key is missing")),
                 None => Ok(Uri::Key(rest.to_string())),
             },
@@ -58,7 +59,7 @@ impl Uri {
             "gridloom" if rest.is_empty() => Ok(Uri::Grid),
             "gridloom" => match rest.strip_prefix("//").map_or("", |server| server.trim_end_matches('/')) {
                 "" => Err(wrong("a server is missing; give gridloom:, or gridloom://SERVER")),
-                server if server.contains('/') => Err(wrong("what lies in a server's store has no names there")),
+                server if server.contains('/') => Err(wrong("data in a server's store have no names")),
                 server => Ok(Uri::Store(server.into())),
             },
             _ => Err(wrong(KNOWN)),
@@ -79,7 +80,7 @@ impl std::fmt::Display for Uri {
     }
 }
 
-const KNOWN: &str = "it is none that is known; give memory:KEY, memory:0xADDRESS, file:PATH, file://SERVER/PATH, \
+const KNOWN: &str = "unknown scheme; give memory:KEY, memory:0xADDRESS, file:PATH, file://SERVER/PATH, \
                      gridloom: or gridloom://SERVER";
 
 #[cfg(test)]

@@ -1,49 +1,47 @@
-//! One task of the executor, and where it stands.
+//! One task of the executor and its state.
 
 use std::sync::Arc;
 
 use crate::graph::Task;
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// The store has no room for it yet.
     Held,
-    /// Some inputs are not here, or it is not its turn among the methods of its object.
+    /// Some inputs have not arrived, or an earlier method of its object has not ended.
     Waiting,
     /// It can run.
     Ready,
     /// It runs, or is queued inside a worker.
     Running,
-    /// It has begun, and waits for its program's answer to a callback.
+    /// It has begun and waits for its program's answer to a callback.
     Asking,
-    /// It has begun, and waits for calls that it made itself.
+    /// It has begun and waits for calls that it made itself.
     Calling,
 }
 
 impl State {
-    /// Whether it is with a worker.
+    /// True if a worker has the task.
     pub fn has_begun(self) -> bool {
         matches!(self, State::Running | State::Asking | State::Calling)
     }
 }
 
-/// A task and where it stands.
+/// A task and its state.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The task.
     pub task: Arc<Task>,
-    /// Its state.
     pub state: State,
-    /// A plain call: results go to the caller at once and nothing is kept.
+    /// True for a plain call: results are sent to the caller at once and nothing is kept.
     pub is_call: bool,
     pub(super) number: u64,
-    /// Inputs that are not here, and the turn if that has not come.
+    /// Number of missing inputs, plus one if it waits for its turn among the methods of its object.
     pub(super) missing: u32,
 }
 
 impl Entry {
-    /// Whether others may have its slot while it waits.
+    /// True if others may use its slot while it waits.
     pub(super) fn leaves_slot(&self) -> bool {
         self.state == State::Running && self.task.terms.gang == 0
     }
@@ -52,7 +50,7 @@ impl Entry {
         self.state == State::Running && self.task.terms.gang > 0
     }
 
-    /// Slots that it has as a gang beside its first one.
+    /// Returns the slots that it occupies as a gang in addition to the first one.
     pub(super) fn ganged(&self) -> u32 {
         if self.state == State::Running { self.task.terms.gang.saturating_sub(1) } else { 0 }
     }

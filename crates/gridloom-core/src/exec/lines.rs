@@ -1,5 +1,5 @@
-//! Lines of methods: the methods of one object run one at a time, in the order in which they came. Each has its turn when
-//! those before it are gone.
+//! Queues of methods: the methods of one object run one at a time, in the order of arrival. A method's turn comes when
+//! all earlier ones have been removed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,7 +7,7 @@ use gridloom_base::{ObjectId, TaskId};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
-    /// Methods of each object; the next to run stands first.
+    /// Methods of each object. The next one to run is first.
     lines: BTreeMap<ObjectId, VecDeque<TaskId>>,
     /// Admitted methods that wait for their turn.
     waiting: BTreeSet<TaskId>,
@@ -18,7 +18,7 @@ impl Lines {
         self.lines.entry(object).or_default().push_back(task);
     }
 
-    /// An admitted method waits if it is not its turn. True if so.
+    /// Makes an admitted method wait if it is not its turn. Returns true if it waits.
     pub(super) fn wait(&mut self, object: ObjectId, task: TaskId) -> bool {
         let waits = self.lines.get(&object).is_some_and(|line| line.front() != Some(&task));
         if waits {
@@ -31,7 +31,7 @@ impl Lines {
         self.waiting.remove(&task);
     }
 
-    /// A method is gone. Gives the admitted method that has its turn now, if there is one.
+    /// Removes a method. Returns the admitted method whose turn it is now, if there is one.
     pub(super) fn leave(&mut self, object: ObjectId, task: TaskId) -> Option<TaskId> {
         let line = self.lines.get_mut(&object)?;
         line.retain(|other| *other != task);
@@ -42,7 +42,7 @@ impl Lines {
         self.waiting.remove(&first).then_some(first)
     }
 
-    /// Admitted methods that wait for their turn.
+    /// Returns the admitted methods that wait for their turn.
     pub(super) fn waiting(&self) -> impl Iterator<Item = TaskId> + '_ {
         self.waiting.iter().copied()
     }
@@ -51,12 +51,12 @@ impl Lines {
         self.waiting.contains(&task)
     }
 
-    /// Methods of an object, in the order in which they came.
+    /// Returns the methods of an object in the order of arrival.
     pub(super) fn of(&self, object: ObjectId) -> impl Iterator<Item = TaskId> + '_ {
         self.lines.get(&object).into_iter().flatten().copied()
     }
 
-    /// Those of them before one.
+    /// Returns the methods of an object before a given one.
     pub(super) fn before(&self, object: ObjectId, task: TaskId) -> impl Iterator<Item = TaskId> + '_ {
         self.of(object).take_while(move |other| *other != task)
     }

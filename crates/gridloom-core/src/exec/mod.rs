@@ -1,20 +1,21 @@
-//! The executor: which tasks wait for what, which are ready, which run.
+//! The executor: the waiting, ready and running tasks of a server.
 //!
 //! ```text
 //!            admit            last input here         slot free            ended
 //!   Held ------------> Waiting ------------> Ready ------------> Running ------------> (gone)
 //!     \________________________________________^  (all inputs here already)
 //! ```
-//! A task is *held* until the store has room for its inputs and results; tasks are admitted in the order in
-//! which they came, so that a later one cannot take the room that an earlier one needs, unless all stands still. Among ready tasks the earliest
-//! runs first. A waiting task that keeps room from the very tasks it waits for is held back behind them.
+//! A task is *held* until the store has room for its inputs and results. Tasks are admitted in the order of arrival,
+//! so that a later one cannot take the room that an earlier one needs, except to resolve a stall. The earliest ready
+//! task runs first. A waiting task that occupies the room needed by the very tasks it waits for is put back behind
+//! them.
 //!
-//! A method of an object waits for its turn ([`lines`]) as for an input.
-//! A running task that has called its program back is *asking* until the answer is here. It keeps no slot from others, up
-//! to as many as there are slots: the program may need the slot for its answer.
-//! A *gang* ([`Terms::gang`](crate::graph::Terms::gang)) takes several slots at once and keeps them until it ends. While it is the earliest
-//! ready task and too few slots are free, nothing behind it starts. So it holds either all slots that it wants here, or none.
-//! A task that only takes copies here ([`Task::is_replicate`]) ends when they are here, whatever runs.
+//! A method of an object waits for its turn ([`lines`]) like for an input. A running task that has called back its
+//! program is *asking* until the answer arrives. It leaves its slot to others, for at most as many tasks as there are
+//! slots, because the program may need the slot for its answer. A *gang* ([`Terms::gang`](crate::graph::Terms::gang))
+//! takes several slots at once and keeps them until it ends. While it is the earliest ready task and too few slots are
+//! free, nothing behind it starts. So it has either all its slots or none. A task that only stores copies here
+//! ([`Task::is_replicate`]) ends when they have arrived, whatever else runs.
 
 mod entry;
 mod lines;
@@ -37,29 +38,29 @@ pub struct Executor {
     tasks: BTreeMap<TaskId, Entry>,
     held: BTreeMap<u64, TaskId>,
     ready: BTreeMap<u64, TaskId>,
-    /// Ready tasks that run nothing, and need no slot.
+    /// Ready tasks that run no function and need no slot.
     placed: BTreeMap<u64, TaskId>,
-    /// How many tasks compute.
+    /// Number of tasks that compute.
     running: u32,
-    /// How many of them are gangs.
+    /// Number of running gangs.
     gangs: u32,
-    /// Slots that gangs have beside the one that each running task has.
+    /// Slots occupied by gangs in addition to the one of each running task.
     ganged: u32,
-    /// How many tasks wait for their programs' answers.
+    /// Number of tasks that wait for answers to callbacks.
     asking: u32,
-    /// How many tasks wait for calls that they made themselves.
+    /// Number of tasks that wait for calls that they made themselves.
     calling: u32,
     waiters: BTreeMap<DatumId, Vec<TaskId>>,
     makers: BTreeMap<DatumId, TaskId>,
     lines: Lines,
-    /// How many tasks here, in any state, read a datum.
+    /// Number of tasks here, in any state, that read a datum.
     readers: BTreeMap<DatumId, u32>,
-    /// How many tasks each client has here.
+    /// Number of tasks of each client here.
     clients: BTreeMap<NodeId, u32>,
 }
 
 impl Executor {
-    /// No tasks, so many slots.
+    /// Creates an executor without tasks.
     pub fn new(slots: u32) -> Executor {
         Executor {
             slots,
@@ -81,12 +82,12 @@ impl Executor {
         }
     }
 
-    /// Takes a task in, held. False if it is here already (a repeated message).
+    /// Adds a task in the state *held*. Returns false if it is already here (a repeated message).
     pub fn add(&mut self, task: Arc<Task>, is_call: bool) -> bool {
         if self.tasks.contains_key(&task.id) {
             return false;
         }
-        // Nested calls first, the deepest before others.
+        // Nested calls first, the deepest before the others.
         let number = u64::from(u16::MAX - task.terms.depth) << 48 | self.next_number;
         self.next_number += 1;
         for output in &task.outputs {
@@ -104,27 +105,27 @@ impl Executor {
         true
     }
 
-    /// The held task that is next to be admitted.
+    /// Returns the held task that is admitted next.
     pub fn first_held(&self) -> Option<&Entry> {
         self.held.first_key_value().map(|(_, task)| &self.tasks[task])
     }
 
-    /// Clients of which tasks are here.
+    /// Returns the clients that have tasks here.
     pub fn clients(&self) -> impl Iterator<Item = NodeId> {
         self.clients.keys().copied()
     }
 
-    /// The held tasks, in the order in which they are to be admitted.
+    /// Returns the held tasks in the order of admission.
     pub fn held(&self) -> impl Iterator<Item = &Entry> {
         self.held.values().map(|task| &self.tasks[task])
     }
 
-    /// How many tasks here, in any state, read a datum.
+    /// Returns the number of tasks here, in any state, that read a datum.
     pub fn readers(&self, datum: DatumId) -> u32 {
         self.readers.get(&datum).copied().unwrap_or(0)
     }
 
-    /// Admits a held task; `is_here` tells which inputs are in the store.
+    /// Admits a held task. `is_here` returns whether an input is in the store.
     ///
     /// # Panics
     /// If it is not held.
@@ -145,15 +146,15 @@ impl Executor {
         }
     }
 
-    /// Puts an admitted task that waits back behind all others, held.
+    /// Puts an admitted task that waits back to *held*, behind all others.
     ///
     /// # Panics
-    /// If the task does not wait.
+    /// If the task is not waiting.
     pub fn hold_back(&mut self, id: TaskId) {
         let entry = self.tasks.get_mut(&id).expect("the caller named a waiting task");
         assert_eq!(entry.state, State::Waiting, "only waiting tasks are held back");
         entry.state = State::Held;
-        // Behind all that come now, nested or not: what made way must not be the next again.
+        // Behind all current tasks, nested or not: a task that was put back must not be the next one again.
         entry.number = u64::from(u16::MAX) << 48 | self.next_number;
         self.next_number += 1;
         self.held.insert(entry.number, id);
@@ -161,13 +162,13 @@ impl Executor {
         self.wait_no_more(&task);
     }
 
-    /// Whether tasks compute or could.
+    /// True if tasks compute or could.
     pub fn is_busy(&self) -> bool {
         self.running > 0 || !self.ready.is_empty()
     }
 
-    /// Admitted tasks that wait; with `for_held`, only those that wait for what a held task here will make, or behind a held
-    /// method of their object.
+    /// Returns the admitted tasks that wait. With `for_held`, only those that wait for the result of a held task, or
+    /// behind a held method of their object.
     pub fn waiting(&self, for_held: bool) -> Vec<TaskId> {
         let is_held = |task: &TaskId| self.tasks.get(task).is_some_and(|entry| entry.state == State::Held);
         let is_made_by_held = |datum: &DatumId| self.makers.get(datum).is_some_and(is_held);
@@ -181,7 +182,8 @@ impl Executor {
         tasks.into_iter().collect()
     }
 
-    /// Admitted tasks that wait for a datum, and those that wait for other data and are behind the first of them.
+    /// Returns the admitted tasks that wait for a datum, and those that wait for other data and are behind the first
+    /// of them.
     pub fn waiting_for(&self, datum: DatumId) -> (Vec<TaskId>, Vec<TaskId>) {
         let readers = self.waiters.get(&datum).cloned().unwrap_or_default();
         let number = |id: &TaskId| self.tasks[id].number;
@@ -202,14 +204,14 @@ impl Executor {
         }
     }
 
-    /// A datum is in the store.
+    /// Records that a datum is in the store.
     pub fn datum_here(&mut self, datum: DatumId) {
         for id in self.waiters.remove(&datum).unwrap_or_default() {
             self.count_down(id);
         }
     }
 
-    /// One thing less is missing.
+    /// Records that one more missing input is available.
     fn count_down(&mut self, id: TaskId) {
         let Some(entry) = self.tasks.get_mut(&id) else { return };
         entry.missing -= 1;
@@ -225,28 +227,29 @@ impl Executor {
         if entry.task.is_replicate() { &mut self.placed } else { &mut self.ready }.insert(number, id);
     }
 
-    /// Takes out a task that runs nothing and has all its inputs here.
+    /// Removes a task that runs no function and has all its inputs.
     pub fn take_placed(&mut self) -> Option<Arc<Task>> {
         let (_, id) = self.placed.pop_first()?;
         self.remove(id).map(|entry| entry.task)
     }
 
-    /// Methods of an object that are here, in the order in which they came.
+    /// Returns the methods of an object that are here, in the order of arrival.
     pub fn of_object(&self, object: ObjectId) -> Vec<TaskId> {
         self.lines.of(object).collect()
     }
 
-    /// The next task to start, if a slot is free. `queue_depth` says how many tasks of a function one slot takes.
+    /// Returns the next task to start if a slot is free. `queue_depth` returns how many tasks of a function one slot
+    /// takes.
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
         let (number, id) = self.ready.first_key_value().map(|(number, id)| (*number, *id))?;
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
         let gang = entry.task.terms.gang;
-        // A method queued behind others in a worker must not count as begun: stopping it would end its object. Workers do not know
-        // which slots are a gang's.
+        // A method queued behind others in a worker must not count as begun, because stopping it would end its object.
+        // Workers do not know which slots belong to a gang.
         let is_alone = entry.task.object().is_some() || gang > 0 || self.gangs > 0;
         let depth = if is_alone { 1 } else { queue_depth(entry.task.name()) };
-        // No more than there are slots leave theirs: each is a process. A gang does not wait for those that ask: what they wait for may
-        // be behind it.
+        // At most as many tasks as there are slots leave theirs, because each is a process. A gang does not wait for
+        // asking tasks: the answer that they wait for may be behind it.
         let left_over = if gang > 0 { 0 } else { self.asking.saturating_sub(self.slots) };
         let taken = self.running + self.ganged + left_over;
         let wanted = gang.max(1);
@@ -261,7 +264,7 @@ impl Executor {
         Some(entry.task.clone())
     }
 
-    /// A running task has called its program back. A gang keeps its slots.
+    /// Records that a running task has called back its program. A gang keeps its slots.
     pub fn begin_asking(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.leaves_slot()) {
             entry.state = State::Asking;
@@ -270,7 +273,7 @@ impl Executor {
         }
     }
 
-    /// The answer is here: the task goes on.
+    /// Records that the answer has arrived and the task continues.
     pub fn end_asking(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Asking) {
             entry.state = State::Running;
@@ -279,7 +282,8 @@ impl Executor {
         }
     }
 
-    /// A running task waits for calls that it made itself. Any number of tasks may: what they wait for needs slots.
+    /// Records that a running task waits for calls that it made itself. Any number of tasks may, because the calls
+    /// need slots.
     pub fn begin_calling(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.leaves_slot()) {
             entry.state = State::Calling;
@@ -288,7 +292,7 @@ impl Executor {
         }
     }
 
-    /// The calls that it waited for have ended: the task goes on.
+    /// Records that the calls it waited for have ended and the task continues.
     pub fn end_calling(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Calling) {
             entry.state = State::Running;
@@ -297,22 +301,22 @@ impl Executor {
         }
     }
 
-    /// How many tasks have begun and wait, for their programs' answers or for calls of their own.
+    /// Returns the number of tasks that have begun and wait for answers to callbacks or for their own calls.
     pub fn paused(&self) -> usize {
         (self.asking + self.calling) as usize
     }
 
-    /// How many tasks wait for their programs' answers.
+    /// Returns the number of tasks that wait for answers to callbacks.
     pub fn asking(&self) -> usize {
         self.asking as usize
     }
 
-    /// How many tasks compute.
+    /// Returns the number of tasks that compute.
     pub fn running(&self) -> u32 {
         self.running
     }
 
-    /// A task is gone: it ended, or was cancelled before it ran.
+    /// Removes a task that ended or was cancelled before it ran.
     pub fn remove(&mut self, id: TaskId) -> Option<Entry> {
         let entry = self.tasks.remove(&id)?;
         self.gangs -= u32::from(entry.is_running_gang());
@@ -351,85 +355,85 @@ impl Executor {
         Some(entry)
     }
 
-    /// The task, if known.
+    /// Returns the task, if it is here.
     pub fn get(&self, id: TaskId) -> Option<&Entry> {
         self.tasks.get(&id)
     }
 
-    /// Whether a task that is here will make the datum.
+    /// True if a task that is here will produce the datum.
     pub fn makes(&self, datum: DatumId) -> bool {
         self.makers.contains_key(&datum)
     }
 
-    /// Whether a task that is here reads the datum.
+    /// True if a task that is here reads the datum.
     pub fn reads(&self, datum: DatumId) -> bool {
         self.readers.contains_key(&datum)
     }
 
-    /// Whether an admitted task waits for the datum.
+    /// True if an admitted task waits for the datum.
     pub fn waits_for(&self, datum: DatumId) -> bool {
         self.waiters.contains_key(&datum)
     }
 
-    /// How many admitted tasks wait for the datum.
+    /// Returns the number of admitted tasks that wait for the datum.
     pub fn waiting_count(&self, datum: DatumId) -> usize {
         self.waiters.get(&datum).map_or(0, Vec::len)
     }
 
-    /// Tasks that a client sent, in the order of their names.
+    /// Returns the tasks of a client, ordered by identifier.
     pub fn of_client(&self, client: NodeId) -> Vec<TaskId> {
         let first = TaskId { client, serial: 0 };
         let last = TaskId { client, serial: u64::MAX };
         self.tasks.range(first..=last).map(|(id, _)| *id).collect()
     }
 
-    /// How many tasks of other clients are here.
+    /// Returns the number of tasks of other clients.
     pub fn others(&self, client: NodeId) -> u32 {
         self.tasks.len() as u32 - self.clients.get(&client).copied().unwrap_or(0)
     }
 
-    /// Whether tasks may wait while those of other clients run.
+    /// True if tasks may be waiting while those of other clients run.
     pub fn may_keep_waiting(&self) -> bool {
         !self.ready.is_empty() && self.clients.len() > 1
     }
 
-    /// Clients of which tasks are ready and wait.
+    /// Returns the clients with tasks that are ready and wait.
     pub fn kept_waiting(&self) -> BTreeSet<NodeId> {
         self.ready.values().map(|task| task.client).collect()
     }
 
-    /// Tasks of other clients that run.
+    /// Returns the running tasks of other clients.
     pub fn others_running(&self, client: NodeId) -> impl Iterator<Item = TaskId> {
         let running = self.tasks.values().filter(|entry| entry.state == State::Running);
         running.map(|entry| entry.task.id).filter(move |task| task.client != client)
     }
 
-    /// Tasks that were admitted and have not ended.
+    /// Returns the number of tasks that were admitted and have not ended.
     pub fn admitted(&self) -> usize {
         self.tasks.len() - self.held.len()
     }
 
-    /// All tasks in the order in which they are to be admitted, or were.
+    /// Returns all tasks in the order of admission.
     pub fn tasks(&self) -> impl Iterator<Item = &Entry> {
         let mut tasks: Vec<&Entry> = self.tasks.values().collect();
         tasks.sort_by_key(|entry| entry.number);
         tasks.into_iter()
     }
 
-    /// Number of all tasks.
+    /// Returns the number of all tasks.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no task.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// What must hold between handlings.
+    /// Checks the invariants that hold between inputs.
     ///
     /// # Errors
-    /// The sentence that does not hold.
+    /// The invariant that is violated.
     pub fn check(&self) -> Result<(), String> {
         let count = |state: State| self.tasks.values().filter(|entry| entry.state == state).count();
         let is_forgotten =

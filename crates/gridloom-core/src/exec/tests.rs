@@ -1,4 +1,4 @@
-//! How tasks wait, become ready, run and leave.
+//! Tests of how tasks wait, become ready, run and end.
 
 use super::*;
 use crate::graph::{Argument, Output, TaskKind, Terms};
@@ -33,7 +33,7 @@ fn admit_first(executor: &mut Executor, is_here: impl Fn(DatumId) -> bool) {
 fn methods_of_an_object_run_one_at_a_time_in_order() {
     let id = |serial| TaskId { client: NodeId(1), serial };
     let mut executor = Executor::new(4);
-    // The first waits for an input; one of another object passes it, one of its own does not.
+    // The first method waits for an input. A method of another object overtakes it, one of its own object does not.
     for task in [method(1, 7, &[10]), method(2, 7, &[]), method(3, 8, &[]), method(4, 7, &[])] {
         executor.add(task, true);
         admit_first(&mut executor, |_| false);
@@ -43,7 +43,7 @@ fn methods_of_an_object_run_one_at_a_time_in_order() {
     executor.datum_here(datum(10));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
     assert!(executor.next_start(|_| 1).is_none());
-    // One that is taken back from the middle changes nothing for those behind it.
+    // Removing a method from the middle does not affect those behind it.
     executor.remove(id(2));
     assert!(executor.next_start(|_| 1).is_none());
     executor.remove(id(1));
@@ -66,7 +66,7 @@ fn a_gang_takes_all_its_slots_or_none_and_keeps_them_while_it_asks() {
         executor.add(task, true);
         admit_first(&mut executor, |_| true);
     }
-    // Short calls may be queued in a worker. A gang never, and nothing passes it.
+    // Short calls may be queued in a worker. A gang never is, and nothing overtakes it.
     assert_eq!(executor.next_start(|_| 9).unwrap().id, id(1));
     assert!(executor.next_start(|_| 9).is_none());
     executor.remove(id(1));
@@ -97,7 +97,7 @@ fn a_gang_does_not_wait_for_those_that_ask() {
         assert_eq!(executor.next_start(|_| 1).unwrap().id, id(serial));
         executor.begin_asking(id(serial));
     }
-    // The fourth is what an answer needs.
+    // The fourth task is needed for an answer.
     for task in [gang(4, 2), task(5, &[], 25)] {
         executor.add(task, true);
         admit_first(&mut executor, |_| true);
@@ -134,7 +134,7 @@ fn who_waits_for_its_program_keeps_no_slot_from_others() {
         executor.add(task, true);
         admit_first(&mut executor, |_| true);
     }
-    executor.begin_asking(id(1)); // Not before it runs.
+    executor.begin_asking(id(1)); // Ignored: the task is not running yet.
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
     assert!(executor.next_start(|_| 1).is_none());
     executor.begin_asking(id(1));
@@ -168,11 +168,11 @@ fn tasks_that_wait_for_their_own_calls_all_leave_their_slots_and_nested_calls_go
     };
     (1..=3).for_each(|serial| add(&mut executor, serial, 0));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
-    executor.begin_calling(id(2)); // Not before it runs.
+    executor.begin_calling(id(2)); // Ignored: the task is not running yet.
     executor.begin_calling(id(1));
     add(&mut executor, 4, 1);
     add(&mut executor, 5, 2);
-    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(5), "the deepest goes first");
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(5), "the deepest call runs first");
     executor.begin_calling(id(5));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4), "two have left the one slot");
     executor.begin_calling(id(4));
@@ -182,7 +182,7 @@ fn tasks_that_wait_for_their_own_calls_all_leave_their_slots_and_nested_calls_go
     executor.remove(id(4));
     assert!(executor.next_start(|_| 1).is_none(), "the second runs");
     executor.remove(id(2));
-    // One that ends while it is said to wait leaves nothing behind.
+    // A task that ends while it is marked as waiting leaves no state behind.
     executor.remove(id(5));
     executor.remove(id(1));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));

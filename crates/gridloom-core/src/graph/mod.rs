@@ -1,7 +1,7 @@
-//! Groups of calls: tasks and the data that tie them.
+//! Groups of calls: tasks and the data that connect them.
 //!
-//! A [`Group`] is what a client recorded and servers execute: full task descriptions under their identifiers. A mapper
-//! sees the group's [`Outline`].
+//! A [`Group`] is recorded by a client and executed by servers. It has full task descriptions under their identifiers.
+//! A mapper sees the group's [`Outline`].
 
 mod terms;
 
@@ -22,36 +22,36 @@ pub use terms::{Failures, Retry, Terms};
 pub enum Argument {
     /// A scalar or short string, by value.
     Inline { meta: Meta, bytes: Vec<u8> },
-    /// A datum that the client has put or another task makes.
+    /// A datum that the client has put or that another task produces.
     Datum(DatumId),
 }
 
-/// A result that a task makes.
+/// A result that a task produces.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Output {
     pub datum: DatumId,
     /// Its description, known from the signature and the arguments before the task runs. A text or bytes result has
-    /// size 0 here: its true size is known when it is made.
+    /// size 0 here; its true size is known when it is produced.
     pub meta: Meta,
 }
 
-/// What a task does.
+/// The action of a task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum TaskKind {
-    /// It calls a function.
+    /// Calls a function.
     Call {
         /// `module/function`.
         function: String,
         /// Hash of the signature that the client checked the arguments against.
         signature_hash: u64,
     },
-    /// It takes copies of what it reads to its server, and runs nothing.
+    /// Copies its inputs to its server and runs no function.
     Replicate(Copies),
-    /// It takes a copy of the one datum that it reads to its server, where it is that shared datum from then on.
+    /// Copies its one input to its server, where the copy becomes this shared datum.
     Publish(Box<Named>),
-    /// It makes its one output of bytes of the one datum that it reads, from that one on. No byte is copied.
+    /// Produces its one output from the bytes of its one input, starting at `from_byte`. No byte is copied.
     TakePart { from_byte: u64 },
-    /// It calls a method of an object.
+    /// Calls a method of an object.
     Method {
         /// `module/class.method`.
         method: MethodName,
@@ -61,7 +61,7 @@ pub enum TaskKind {
     },
 }
 
-/// How long the copies of a [`TaskKind::Replicate`] stay.
+/// How long the copies of a [`TaskKind::Replicate`] are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Copies {
     /// As long as the server has room for them.
@@ -75,7 +75,7 @@ impl TaskKind {
         TaskKind::Call { function: function.into(), signature_hash }
     }
 
-    /// A call of a method.
+    /// Creates a call of a method.
     ///
     /// # Panics
     /// If the name is that of a function.
@@ -90,17 +90,17 @@ impl TaskKind {
 pub struct Task {
     pub id: TaskId,
     pub kind: TaskKind,
-    /// Values of all `IN` and `INOUT` parameters, hidden ones included, in declaration order.
+    /// Values of all `IN` and `INOUT` parameters, including hidden ones, in declaration order.
     pub args: Vec<Argument>,
     /// Results for all `OUT` and `INOUT` parameters, in declaration order.
     pub outputs: Vec<Output>,
-    /// Work in floating-point operations, from the complexity expression; `None` if the signature states none.
+    /// Work in floating-point operations, from the complexity expression. `None` if the signature has none.
     pub work_flops: Option<f64>,
     pub terms: Terms,
 }
 
 impl Task {
-    /// The name of its function or method; in errors and traces also that of a replication.
+    /// Returns the name of its function or method. For a replication, a name for errors and traces.
     pub fn name(&self) -> &str {
         match &self.kind {
             TaskKind::Call { function, .. } => function,
@@ -112,28 +112,29 @@ impl Task {
         }
     }
 
-    /// What people see of it: its label, or else its name.
+    /// Returns its display name: its label if it has one, else its name.
     pub fn label(&self) -> &str {
         self.terms.label.as_deref().unwrap_or_else(|| self.name())
     }
 
-    /// The call that puts what its function puts: itself, or the first of those that its program has made for one another.
+    /// Returns the call that counts as the maker of the data that its function puts: itself, or the first call if this
+    /// one is a retry by its program.
     pub fn puts_as(&self) -> TaskId {
         TaskId { serial: self.terms.repeats.map_or(self.id.serial, NonZeroU64::get), ..self.id }
     }
 
-    /// Whether its function runs one that its program sends along, or any program as a gang, which also waits for other servers. Then
-    /// models of its function do not tell how long it takes.
+    /// True if its function runs a function that the program sends along, or any program as a gang, which also waits
+    /// for other servers. Models of its own function cannot predict its time then.
     pub fn runs_any(&self) -> bool {
         self.terms.label.is_some() || self.terms.gang > 0
     }
 
-    /// Whether it runs nothing, but takes copies to its server, or a part of one that is there.
+    /// True if it runs no function, but copies data to its server or takes a part of a datum there.
     pub fn is_replicate(&self) -> bool {
         matches!(self.kind, TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. })
     }
 
-    /// The method that it calls, and of which object.
+    /// Returns the method that it calls and the object.
     pub fn method(&self) -> Option<(&MethodName, ObjectId)> {
         match &self.kind {
             TaskKind::Method { method, object, .. } => Some((method, *object)),
@@ -141,17 +142,18 @@ impl Task {
         }
     }
 
-    /// The object on which the task calls a method.
+    /// Returns the object on which it calls a method.
     pub fn object(&self) -> Option<ObjectId> {
         self.method().map(|(_, object)| object)
     }
 
-    /// Whether the caller wants it to run on one server alone. Methods run where their object is, whoever wants what.
+    /// True if the caller bound it to one server. Methods always run where their object is, so the caller's choice
+    /// does not count.
     pub fn is_bound(&self) -> bool {
         self.terms.only.is_some() && self.object().is_none()
     }
 
-    /// The data that it reads, in argument order, repeated if read twice.
+    /// Returns the data that it reads in argument order, repeated if read twice.
     pub fn inputs(&self) -> impl Iterator<Item = DatumId> + '_ {
         self.args.iter().filter_map(|arg| match arg {
             Argument::Datum(datum) => Some(*datum),
@@ -159,7 +161,7 @@ impl Task {
         })
     }
 
-    /// How large it is; `bytes_of` knows the data that it reads.
+    /// Returns its size. `bytes_of` returns the size of a datum that it reads.
     pub fn size(&self, bytes_of: impl Fn(DatumId) -> u64) -> Size {
         let read: BTreeSet<DatumId> = self.inputs().collect();
         let made = self.outputs.iter().map(|output| output.meta.size_bytes());
@@ -171,38 +173,40 @@ impl Task {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Source {
     pub meta: Meta,
-    /// Nodes that hold it.
+    /// Nodes that have it.
     pub at: Vec<NodeId>,
 }
 
-/// Calls that are mapped together, in the order in which they were made: a task comes after those it depends on.
+/// Calls that are mapped together, in the order in which they were made: each task is after those it depends on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Group {
     pub id: GroupId,
     pub tasks: Vec<Task>,
-    /// Data that the tasks read and no task of the group makes.
+    /// Data that the tasks read and that no task of the group produces.
     pub sources: BTreeMap<DatumId, Source>,
-    /// Results that the program asked to have at the client, or that nothing reads and so presumably wants.
+    /// Results to be sent to the client: those that the program requested, and those that no task reads, which it
+    /// presumably wants.
     pub wanted: Vec<DatumId>,
 }
 
-/// An outline with the identifiers behind its indices.
+/// An outline with the identifiers of its indices.
 #[derive(Clone, Debug)]
 pub struct Outlined {
     pub outline: Outline,
-    /// Identifier of each datum index. Shared data that functions get and put by name have one that no datum has.
+    /// Identifier of each datum index. Shared data that functions get and put by name have placeholder identifiers
+    /// that no datum has.
     pub data: Vec<DatumId>,
 }
 
 impl Outlined {
-    /// The names of shared data that functions get and put, by datum index.
+    /// Returns the names of shared data that functions get and put, by datum index.
     pub fn names(&self) -> BTreeMap<u32, String> {
         let named = (0..).zip(&self.outline.data).filter_map(|(index, datum)| Some((index, datum.name.as_deref()?)));
         named.map(|(index, name)| (index, name.to_string())).collect()
     }
 }
 
-/// What an outline has of a shared datum.
+/// Returns the outline's entry for a shared datum.
 fn outlined_share(used: &UsedName, producer: Option<u32>) -> OutlineDatum {
     let name = Some(used.name.as_str().into());
     OutlineDatum {
@@ -215,13 +219,13 @@ fn outlined_share(used: &UsedName, producer: Option<u32>) -> OutlineDatum {
     }
 }
 
-/// Stands for a shared datum, of which the catalog alone has the identifier.
+/// Returns a placeholder identifier for a shared datum, whose real identifier only the catalog knows.
 fn stand_in(index: u32) -> DatumId {
     DatumId { client: NodeId::CATALOG, serial: u64::MAX - u64::from(index) }
 }
 
 impl Group {
-    /// Shared data that tasks get and no earlier task puts.
+    /// Returns the shared data that tasks get and that no earlier task puts.
     fn got_from_outside(&self) -> Vec<&UsedName> {
         let mut put = BTreeSet::new();
         let mut got = Vec::new();
@@ -232,10 +236,10 @@ impl Group {
         got
     }
 
-    /// The group as a mapper sees it. Task indices are those of [`Group::tasks`].
+    /// Returns the group as a mapper sees it. Task indices are those of [`Group::tasks`].
     ///
     /// # Panics
-    /// If a task reads a datum that neither is a source nor is made by an earlier task: the recorder rules it out.
+    /// If a task reads a datum that is neither a source nor produced by an earlier task. The recorder rules this out.
     pub fn outline(&self) -> Outlined {
         let mut function_index = BTreeMap::new();
         let mut functions = Vec::new();
@@ -337,7 +341,7 @@ mod tests {
         let id = GroupId { client: NodeId(9), serial: 1 };
         let Outlined { outline, data } = Group { id, tasks, sources: BTreeMap::new(), wanted: Vec::new() }.outline();
         let names: Vec<&str> = outline.data.iter().map(|datum| datum.name.as_deref().unwrap()).collect();
-        // What is got before it is put comes from outside.
+        // A name that is read before it is put comes from outside the group.
         assert_eq!(names, ["mesh", "later", "x", "x", "later"]);
         let producers: Vec<Option<u32>> = outline.data.iter().map(|datum| datum.producer).collect();
         assert_eq!(producers, [None, None, Some(0), Some(1), Some(3)]);

@@ -1,4 +1,4 @@
-//! On what terms a task runs: where, how often, before which others.
+//! Call options: where a task may run, how often, and before which others.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -9,60 +9,62 @@ use serde::{Deserialize, Serialize};
 use gridloom_base::{NodeId, TaskError};
 use gridloom_idl::{Does, UsedName};
 
-/// See the module. By default a task may run anywhere, and again if its server is lost.
+/// Call options. By default a task may run anywhere, and is restarted if its server is lost.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Terms {
-    /// The server that has to run it, if one has to; if that is lost it fails.
+    /// The only server that may run it, if set. The task fails if that server is lost.
     pub only: Option<NodeId>,
-    /// How many calls it is nested in: 0 if a program made it, 1 if a function did that a program called. Servers start nested
-    /// calls first, as others wait for them.
+    /// Nesting depth of the call: 0 if a program made it, 1 if a function that a program called made it. Servers start
+    /// nested calls first, because others wait for them.
     pub depth: u16,
-    /// It is to be measured: it runs only while nothing else does there, and fails if something comes.
+    /// True for a measuring call: it runs only while the server has no other work, and fails if other work arrives.
     pub calibrates: bool,
-    /// It is sent once, even if its server is lost: it calls its program back, or changes an object.
+    /// True if it is sent only once, even if its server is lost, because it calls back its program or changes an
+    /// object.
     pub is_once: bool,
-    /// Its program wants what it says. Else that goes to the log of the server. The server keeps the last lines in any case.
+    /// True if its program receives its output. Otherwise the output goes to the server's log. The server keeps the
+    /// last lines in either case.
     pub tells: bool,
-    /// How many ranks it wants, if its function runs on several; 0 for those of the server.
+    /// Number of ranks, if its function runs on several; 0 for the server's default.
     pub ranks: u32,
-    /// What people see for its function: the name of the one that a program sends along, which its function runs.
+    /// Display name of its function: the name of the function that the program sends along.
     pub label: Option<Box<str>>,
-    /// The serial of an earlier call of its program that failed, if this one is that call once more. What that one has put by name, this one
-    /// may put again.
+    /// The serial of an earlier failed call of its program, if this one retries it. Names that the earlier call put
+    /// may be put again by this one.
     pub repeats: Option<NonZeroU64>,
-    /// How many slots of its server it takes at once, and keeps until it ends, also while it calls its program back: it runs a gang
-    /// of processes. 0 for one slot, which others may have meanwhile.
+    /// Number of slots of its server that it takes at once and keeps until it ends, even while it calls back its
+    /// program: it runs a gang of processes. 0 for one slot, which others may use while it waits.
     #[serde(default)]
     pub gang: u32,
-    /// Shared data that it gets and puts by name, as its function declares. Servers of a simulation move them. Real ones do not see it:
-    /// there the function does.
+    /// Shared data that it gets and puts by name, as its function declares. Simulated servers transfer them. Real
+    /// servers do not see this field: there the function itself gets and puts them.
     #[serde(skip)]
     pub uses: Box<[UsedName]>,
-    /// After which errors its client has it run again. Servers do not see it.
+    /// Errors after which its client restarts it. Servers do not see this field.
     #[serde(skip)]
     pub retry: Option<Arc<Retry>>,
 }
 
 impl Terms {
-    /// What it gets, or what it puts.
+    /// Returns the names that it gets, or those that it puts.
     pub fn uses_that(&self, does: impl Fn(Does) -> bool) -> impl Iterator<Item = &UsedName> {
         self.uses.iter().filter(move |used| does(used.does))
     }
 }
 
-/// After which errors a task runs again, and how often.
+/// The errors after which a task is restarted, and how often.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Retry {
-    /// At most so often, the first run not counted.
+    /// Largest number of restarts.
     pub times: u32,
-    /// After a crash of its worker process.
+    /// Restart after a crash of its worker process.
     pub crashes: bool,
-    /// After exceptions of these classes, by name; `None` stands for all.
+    /// Restart after exceptions of these classes, by name; `None` means all classes.
     pub raised: Option<BTreeSet<String>>,
 }
 
 impl Retry {
-    /// Whether the task runs again after that error. Mistakes of the caller are not mended by a further run.
+    /// True if the task is restarted after that error. A restart cannot fix a mistake of the caller.
     pub fn covers(&self, error: &TaskError) -> bool {
         match error {
             TaskError::Crashed { .. } => self.crashes,
@@ -72,7 +74,7 @@ impl Retry {
     }
 }
 
-/// Where a task has failed.
+/// The servers where a task has failed.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
     servers: BTreeSet<NodeId>,
@@ -82,7 +84,7 @@ pub struct Failures {
 impl Failures {
     pub fn push(&mut self, server: NodeId, error: &TaskError) {
         self.servers.insert(server);
-        // What could not be started has not run.
+        // A task that could not be started has not run.
         self.runs += u32::from(!error.is_of_server());
     }
 
@@ -90,12 +92,12 @@ impl Failures {
         self.servers.is_empty()
     }
 
-    /// Runs that ended in an error.
+    /// Returns the number of runs that ended in an error.
     pub fn runs(&self) -> u32 {
         self.runs
     }
 
-    /// Whether it has failed there.
+    /// True if it has failed on that server.
     pub fn at(&self, server: NodeId) -> bool {
         self.servers.contains(&server)
     }

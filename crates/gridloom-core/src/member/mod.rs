@@ -1,26 +1,26 @@
-//! The connected peers, and whether they are still there.
+//! The connected peers, and whether they are alive.
 //!
-//! Every node pings each of its peers once per heartbeat and takes a peer that said nothing for
-//! [`SILENCE_NS_MAX`] for dead. Anything received counts as a sign of life.
+//! Every node pings each of its peers once per heartbeat. It considers a peer dead that has been silent for
+//! [`SILENCE_NS_MAX`]. Anything received counts as a sign of life.
 
 use std::collections::BTreeMap;
 
 use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
 use gridloom_base::{NodeId, Time};
 
-/// A connected peer. `R` is what its owner wants to remember of it.
+/// A connected peer. `R` is additional data of the owner.
 #[derive(Clone, Debug)]
 pub struct Peer<R> {
-    /// What the owner remembers.
+    /// The owner's data about the peer.
     pub about: R,
-    /// When it last said something.
+    /// When something was last received from it.
     pub last_heard: Time,
-    /// Least round trip seen.
+    /// Shortest round trip measured.
     pub rtt_ns: Option<u64>,
     ping: Option<(u64, Time)>,
 }
 
-/// A heartbeat that comes so long after the last was late: three intervals.
+/// A heartbeat that follows the previous one after more than this is late: three intervals.
 const LATE_NS: u64 = 3 * HEARTBEAT_NS;
 
 /// The connected peers.
@@ -28,16 +28,16 @@ const LATE_NS: u64 = 3 * HEARTBEAT_NS;
 pub struct Members<R> {
     peers: BTreeMap<NodeId, Peer<R>>,
     next_token: u64,
-    /// The last heartbeat, or the first connection.
+    /// Time of the last heartbeat, or of the first connection.
     last_beat: Option<Time>,
 }
 
-/// What a heartbeat asks for.
+/// The actions of a heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Beat {
-    /// Send these pings (peer, token).
+    /// Pings to send (peer, token).
     pub pings: Vec<(NodeId, u64)>,
-    /// These said nothing for too long (peer, nanoseconds of silence).
+    /// Peers that have been silent for too long (peer, nanoseconds of silence).
     pub silent: Vec<(NodeId, u64)>,
 }
 
@@ -48,52 +48,52 @@ impl<R> Default for Members<R> {
 }
 
 impl<R> Members<R> {
-    /// A connection stands.
+    /// Adds a connected peer.
     pub fn up(&mut self, now: Time, node: NodeId, about: R) {
         // The first heartbeat may be late too.
         self.last_beat.get_or_insert(now);
         self.peers.insert(node, Peer { about, last_heard: now, rtt_ns: None, ping: None });
     }
 
-    /// A connection is gone; what was remembered of it.
+    /// Removes a peer whose connection is lost. Returns its entry.
     pub fn lost(&mut self, node: NodeId) -> Option<Peer<R>> {
         self.peers.remove(&node)
     }
 
-    /// Whether it is connected.
+    /// True if the node is connected.
     pub fn is_up(&self, node: NodeId) -> bool {
         self.peers.contains_key(&node)
     }
 
-    /// The peer, if connected.
+    /// Returns the peer if it is connected.
     pub fn get(&self, node: NodeId) -> Option<&Peer<R>> {
         self.peers.get(&node)
     }
 
-    /// The peer, if connected.
+    /// Returns the peer if it is connected.
     pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Peer<R>> {
         self.peers.get_mut(&node)
     }
 
-    /// All of them, by identifier.
+    /// Returns all peers, ordered by identifier.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Peer<R>)> {
         self.peers.iter().map(|(node, peer)| (*node, peer))
     }
 
-    /// It said something. False if it is not connected: what was on its way when the connection ended says nothing any
-    /// more.
+    /// Records that something was received from a peer. Returns false if it is not connected: messages that were in
+    /// flight when the connection ended do not count.
     #[must_use]
     pub fn heard(&mut self, now: Time, node: NodeId) -> bool {
         let peer = self.peers.get_mut(&node);
         peer.map(|peer| peer.last_heard = now).is_some()
     }
 
-    /// How long it has said nothing, nanoseconds, if connected.
+    /// Returns for how long a connected peer has been silent, in nanoseconds.
     pub fn silence_ns(&self, now: Time, node: NodeId) -> Option<u64> {
         self.peers.get(&node).map(|peer| now.since(peer.last_heard))
     }
 
-    /// A ping to send now, outside the heartbeat.
+    /// Returns the token of a ping to send now, outside the heartbeat.
     pub fn ping(&mut self, now: Time, node: NodeId) -> Option<u64> {
         let peer = self.peers.get_mut(&node)?;
         let token = self.next_token;
@@ -102,7 +102,8 @@ impl<R> Members<R> {
         Some(token)
     }
 
-    /// An answer came: the least round trip so far, if it answers the last ping. What delays an answer may be the processors, not the way.
+    /// Handles the answer to a ping. Returns the shortest round trip so far if it answers the last ping. The minimum
+    /// is used because busy processors can delay an answer as well as the link.
     pub fn pong(&mut self, now: Time, node: NodeId, token: u64) -> Option<u64> {
         let peer = self.peers.get_mut(&node)?;
         let (sent, at) = peer.ping?;
@@ -116,9 +117,9 @@ impl<R> Members<R> {
         Some(least)
     }
 
-    /// One heartbeat. A peer that was heard within the last interval is not pinged: it is alive. If the heartbeat itself
-    /// comes late, this process was stopped (or its host slept) and what peers said waits to be heard: their silence
-    /// counts from now.
+    /// Handles one heartbeat. Peers that were heard from within the last interval are alive and are not pinged. If the
+    /// heartbeat itself is late, this process was stopped (or its host slept) and messages of peers wait unread: their
+    /// silence is counted from now.
     pub fn beat(&mut self, now: Time) -> Beat {
         let mut beat = Beat::default();
         let last = self.last_beat.replace(now);

@@ -1,19 +1,21 @@
-//! A client without an agent: it is given servers, and maps with an agent of its own that nobody else can see.
+//! A client without an external agent: it is given servers, and maps with an agent of its own that no other node can
+//! see.
 //!
 //! ```text
-//!   this node     client ⇄ agent              what one says to the other never leaves the node
+//!   this node     client ⇄ agent              messages between them never leave the node
 //!                    │       │
-//!                 tasks,     what they register, learn and measure
+//!                 tasks,     registrations, models, measurements
 //!                  data      │
-//!                    servers (they tell every subscriber what they tell an agent)
+//!                    servers (they send every subscriber what they send an agent)
 //! ```
 //!
-//! Both are the machines of any grid, so there is one mapper, one liveness and one recovery. Two such clients know
-//! nothing of each other's promises: servers run what comes in the order in which it comes.
+//! Both are the machines of any grid, so there is one mapper, one liveness check and one recovery. Two such clients
+//! know nothing of each other's plans: servers run calls in the order in which they arrive.
 //!
-//! **Invariants.** A given address that is not that of a server that is up is dialled once a heartbeat. Of each it is told whether
-//! it leads to a server that is used ([`Event::Reached`]) or why not ([`Event::NotReached`]), also if it is the second
-//! one of a server. A server that was refused because of another one is asked again when one is lost.
+//! **Invariants.** A given address that does not lead to a connected server is dialled once per heartbeat. For each
+//! address an event reports that it leads to a server that is used ([`Event::Reached`]) or why not
+//! ([`Event::NotReached`]), even if it is the second address of a server. A server that was refused because of another
+//! one is asked again when a server is lost.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,50 +29,51 @@ use super::version::VERSIONS;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::{Level, Machine, NodeId, Time};
 
-/// Where the client finds its agent: no address that can be dialled.
+/// Address of the client's agent. It cannot be dialled.
 const OWN_AGENT: &str = "this client's own";
-/// Tells the agent's pings from the client's.
+/// Distinguishes the agent's pings from the client's.
 const AGENTS: u64 = 1 << 62;
 
-/// How it is set up.
+/// Configuration of such a client.
 #[derive(Clone, Debug)]
 pub struct ClientWithAgentConfig {
     pub id: NodeId,
     pub name: String,
-    /// Where its servers are.
+    /// Addresses of its servers.
     pub servers: Vec<String>,
 }
 
-/// The machine.
+/// The machine that combines both.
 #[derive(Debug)]
 pub struct ClientWithAgent {
     client: Client,
     agent: Agent,
-    /// Given addresses: what is known of each.
+    /// State of each given address.
     servers: BTreeMap<String, AddressState>,
-    /// Servers that were connected once, also by an address that they told.
+    /// Servers that were connected once, also by an address that they reported themselves.
     known: BTreeSet<NodeId>,
     /// Servers that are connected.
     up: BTreeSet<NodeId>,
-    /// Those among them that the agent refused.
+    /// Connected servers that the agent refused.
     refused: BTreeMap<NodeId, Refusal>,
-    /// Those are asked again at the next dial, since a server was lost: it may have been the other one.
+    /// True if refused servers are asked again at the next dial, because a server was lost: it may have been the
+    /// conflicting one.
     asks_again: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct AddressState {
     is_dialled: bool,
-    /// It was said that it cannot be reached.
+    /// True if an event has reported that it cannot be reached.
     is_said: bool,
-    /// The server that answered there last.
+    /// The server that last answered there.
     server: Option<NodeId>,
 }
 
 #[derive(Clone, Debug)]
 struct Refusal {
     why: String,
-    /// Another server has the name, the address, or a function of that name.
+    /// True if another server has the name, the address, or a function of that name, so that the refusal is temporary.
     may_pass: bool,
 }
 
@@ -82,7 +85,7 @@ enum Half {
 }
 
 impl ClientWithAgent {
-    /// A machine that has not started.
+    /// Creates a machine that has not started.
     pub fn new(config: ClientWithAgentConfig) -> ClientWithAgent {
         let ClientWithAgentConfig { id, name, servers } = config;
         let agent = AgentConfig { id: NodeId(!id.0), name: OWN_AGENT.into(), is_shared: false };
@@ -97,7 +100,7 @@ impl ClientWithAgent {
         }
     }
 
-    /// The client in it: for invariants and status.
+    /// Returns the client part, for invariants and status.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -108,8 +111,8 @@ impl ClientWithAgent {
             let server = (role == Role::Server).then_some(peer);
             *way = AddressState { is_dialled: false, is_said: server.is_none(), server };
             if role != Role::Server {
-                let what = if role == Role::Agent { "an agent: connect to it by itself" } else { "a client" };
-                let why = format!("it is no server: '{name}' answers there, which is {what}");
+                let what = if role == Role::Agent { "an agent: connect to it alone" } else { "a client" };
+                let why = format!("it is not a server: '{name}' answers there, which is {what}");
                 out.push(log("cannot use the server", address, &why));
                 out.push(not_reached(address, why));
             }
@@ -131,7 +134,7 @@ impl ClientWithAgent {
         let Some(way) = self.servers.get_mut(address) else { return };
         way.is_dialled = false;
         if let Some(server) = connected.filter(|server| self.up.contains(server)) {
-            // Its second address.
+            // This is the server's second address.
             *way = AddressState { is_dialled: false, is_said: false, server: Some(server) };
             out.push(match self.refused.get(&server) {
                 Some(refusal) => not_reached(address, refusal.why.clone()),
@@ -143,7 +146,7 @@ impl ClientWithAgent {
         }
     }
 
-    /// Servers that are not connected are dialled.
+    /// Dials the servers that are not connected.
     fn dial(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: Timer::Dial, at: now + HEARTBEAT_NS });
         for (address, way) in self.servers.iter_mut().filter(|(_, way)| !way.is_dialled) {
@@ -159,7 +162,7 @@ impl ClientWithAgent {
         }
     }
 
-    /// The given addresses of a server.
+    /// Returns the given addresses of a server.
     fn addresses(&self, server: NodeId) -> impl Iterator<Item = &String> {
         self.servers.iter().filter(move |(_, way)| way.server == Some(server)).map(|(address, _)| address)
     }
@@ -168,7 +171,7 @@ impl ClientWithAgent {
         out.extend(self.addresses(server).map(|address| reached(address, server)));
     }
 
-    /// What the own agent answers a server that registers.
+    /// Handles the agent's answer to a server that registers.
     fn on_answer(&mut self, server: NodeId, answer: &Message, out: &mut Vec<Effect>) {
         let Message::Directory(DirectoryMessage::ToServer(answer)) = answer else { return };
         match answer {
@@ -181,7 +184,7 @@ impl ClientWithAgent {
         }
     }
 
-    /// Whether it was one of those that are up.
+    /// Removes a lost server. Returns true if it was connected.
     fn lost(&mut self, server: NodeId) -> bool {
         let was_up = self.up.remove(&server);
         self.refused.remove(&server);
@@ -189,7 +192,7 @@ impl ClientWithAgent {
         was_up
     }
 
-    /// Hands inputs to the two, and what they say to one another, until only effects for the world are left.
+    /// Passes inputs to the two machines, and their messages to each other, until only effects for the world are left.
     fn run(&mut self, now: Time, inputs: Vec<(Half, Input)>, out: &mut Vec<Effect>) {
         let mut queue = VecDeque::from(inputs);
         let mut effects = Vec::new();
@@ -226,7 +229,7 @@ impl ClientWithAgent {
                         out.push(Effect::HangUp { peer });
                         if self.lost(peer) {
                             let other = if half == Half::Client { Half::Agent } else { Half::Client };
-                            let why = "its connection was given up".to_string();
+                            let why = "its connection was closed".to_string();
                             queue.push_back((other, Input::PeerLost { peer, why }));
                         }
                     }
@@ -244,7 +247,7 @@ impl Machine for ClientWithAgent {
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         if let Input::Received { from, .. } | Input::DatumBegun { from, .. } | Input::DatumArrived { from, .. } = input
         {
-            // Whomever it is for: its sender lives.
+            // Its sender is alive, whichever machine it is for.
             self.client.heard(now, from);
             self.agent.heard(now, from);
         }
@@ -316,7 +319,8 @@ mod tests {
 
     const SERVER: NodeId = NodeId(7);
 
-    /// Which given addresses lead to the server by these effects, and of which it is said why they do not.
+    /// Returns the given addresses that lead to the server according to these effects, and those that do not, with
+    /// the reasons.
     fn told(out: &[Effect]) -> Vec<(&str, Option<&str>)> {
         let mut told = Vec::new();
         for effect in out {

@@ -1,9 +1,9 @@
-//! Lines for the log of a node: what happened, how much it matters, and whom it concerns.
+//! Lines for the log of a node: what happened, how severe it is, and which peer or task it concerns.
 //!
-//! A machine only makes lines. The program that drives it decides which are written, and where.
+//! A machine only creates lines. The program that drives the machine decides which lines are written, and where.
 //!
-//! **Invariant:** `text` is the program's own. What a peer has sent stands in the other fields, which the log escapes: no peer
-//! can forge a line.
+//! **Invariant:** `text` is a fixed text of the program. Strings from a peer are stored in the other fields only, and
+//! the log escapes those: no peer can forge a line.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use std::fmt::Display;
 use gridloom_base::{Level, TaskId};
 use serde::{Deserialize, Serialize};
 
-/// The part of a node that has a line to say.
+/// The part of a node that logs a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Category {
     Agent,

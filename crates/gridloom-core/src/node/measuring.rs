@@ -1,5 +1,5 @@
-//! Links that a node has yet to measure, each in its turn. Probes that share a card disturb each other, so the mapper
-//! gives turns: one out of a host and one into it at a time.
+//! Links that a node has yet to measure, each in its turn. Probes that share a network interface disturb each other,
+//! so the mapper grants turns: at a time, one out of a host and one into it.
 //!
 //! ```text
 //! node                              mapper
@@ -8,8 +8,8 @@
 //!   | TurnOver ------------------------>|   measured, or the peer is gone
 //! ```
 //!
-//! **Invariant:** a turn that was asked for is ended, unless the mapper was lost. The owner decides what becomes of a
-//! measurement: the client learns from it, a server tells of it.
+//! **Invariant:** a requested turn is ended, unless the mapper was lost. The owner decides what to do with a
+//! measurement: the client learns from it, a server reports it.
 
 use std::collections::BTreeSet;
 
@@ -20,28 +20,28 @@ use crate::member::Members;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::LinkEstimate;
 
-/// Pings before the first probe: one that a busy processor delays would make a link look wide, as its round trip is taken off the probe's
-/// time.
+/// Number of pings before the first probe. With a single ping, a delay by a busy processor would make the link look
+/// too fast, because its round trip is subtracted from the probe's time.
 const PINGS: u32 = 3;
 
-/// What is to be measured, and what is being measured.
+/// The links to measure, and the measurement in progress.
 #[derive(Debug, Default)]
 pub struct Measuring {
-    /// Peers to which links are to be measured, in order, with their addresses.
+    /// Peers whose links are to be measured, in order, with their addresses.
     peers: Vec<(NodeId, String)>,
-    /// Those of them for which a turn was asked.
+    /// Peers for which a turn was requested.
     asked: BTreeSet<NodeId>,
-    /// Peers that are measured while no other is.
+    /// Peers that are measured while no other link is.
     alone: BTreeSet<NodeId>,
-    /// The peer that has the turn.
+    /// The peer whose turn it is.
     current: Option<NodeId>,
-    /// Pings that it still has to answer before the last one.
+    /// Number of pings that the peer still has to answer before the last one.
     pings: u32,
     probing: Probing,
 }
 
 impl Measuring {
-    /// Measures the links to these from now on, instead of those before; turns that were asked for are void.
+    /// Replaces the links to measure. Turns that were requested before are void.
     pub fn restart(&mut self, peers: Vec<(NodeId, String)>) {
         self.peers = peers;
         self.alone.clear();
@@ -49,33 +49,33 @@ impl Measuring {
         self.forget_turns();
     }
 
-    /// Measures the link to one more.
+    /// Adds a link to measure.
     pub fn add(&mut self, peer: NodeId, address: String) {
         self.peers.push((peer, address));
     }
 
-    /// Measures the link to one more, while nobody measures another.
+    /// Adds a link to measure while no other link is measured.
     pub fn add_alone(&mut self, peer: NodeId, address: String) {
         self.alone.insert(peer);
         self.add(peer, address);
     }
 
-    /// Peers to which links are to be measured, with their addresses.
+    /// Returns the peers whose links are to be measured, with their addresses.
     pub fn peers(&self) -> &[(NodeId, String)] {
         &self.peers
     }
 
-    /// Whether all is measured.
+    /// True if all links are measured.
     pub fn is_done(&self) -> bool {
         self.peers.is_empty()
     }
 
-    /// The mapper that gave turns is gone, and has forgotten them.
+    /// Forgets the requested turns, because the mapper that grants turns is lost.
     pub fn forget_turns(&mut self) {
         self.asked.clear();
     }
 
-    /// Asks for a turn with each peer that is connected by now.
+    /// Requests a turn for each connected peer.
     pub fn ask_turns(&mut self, giver: Option<NodeId>, members: &Members<Role>, out: &mut Vec<Effect>) {
         let Some(giver) = giver else { return };
         for (peer, _) in &self.peers {
@@ -85,12 +85,12 @@ impl Measuring {
         }
     }
 
-    /// Whether a turn with that peer was asked for, and is not over.
+    /// True if a turn for the peer was requested and is not over.
     pub fn has_asked(&self, peer: NodeId) -> bool {
         self.asked.contains(&peer)
     }
 
-    /// The turn with a peer begins. False if there is nothing to measure: then it is to be ended.
+    /// Starts the turn for a peer. Returns false if there is nothing to measure; the caller then ends the turn.
     pub fn begin(
         &mut self,
         now: Time,
@@ -106,7 +106,8 @@ impl Measuring {
         true
     }
 
-    /// A peer has answered a ping, `rtt_ns` is the least round trip: if it is its turn, it is pinged again or probed.
+    /// Handles the answer to a ping; `rtt_ns` is the least round trip. If it is the peer's turn, pings it again or
+    /// starts to probe it.
     pub fn answered(
         &mut self,
         now: Time,
@@ -127,7 +128,7 @@ impl Measuring {
         }
     }
 
-    /// A peer has a probe: the link, if that was the last.
+    /// Handles the arrival of a probe at a peer. Returns the estimate if the probe was the last one.
     pub fn probe_arrived(
         &mut self,
         now: Time,
@@ -139,13 +140,13 @@ impl Measuring {
         next(peer, step, out)
     }
 
-    /// The peer that has the turn, and what can be said of its link by now.
+    /// Returns the peer whose turn it is, and the current estimate of its link.
     pub fn estimate(&self, now: Time) -> Option<(NodeId, LinkEstimate)> {
         let peer = self.current?;
         Some((peer, self.probing.estimate(now, peer)?))
     }
 
-    /// The link to a peer needs no measuring any more, or cannot be measured: its turn ends.
+    /// Ends the turn for a peer whose link is measured, no longer needs measuring, or cannot be measured.
     pub fn end(&mut self, peer: NodeId, giver: Option<NodeId>, out: &mut Vec<Effect>) {
         self.probing.lost(peer);
         self.peers.retain(|(node, _)| *node != peer);
@@ -182,7 +183,7 @@ mod tests {
         out.iter().any(|effect| matches!(effect, Effect::Send { to, message: sent } if *to == AGENT && sent == message))
     }
 
-    /// With a peer that is connected, and for which a turn was asked.
+    /// Returns a machine with a connected peer for which a turn was requested.
     fn asked() -> (Measuring, Members<Role>) {
         let (mut measuring, mut members, mut out) = (Measuring::default(), Members::default(), Vec::new());
         measuring.add(PEER, "there:1".into());
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(out, [], "it is not connected yet");
         members.up(Time(0), PEER, Role::Server);
         measuring.ask_turns(None, &members, &mut out);
-        assert_eq!(out, [], "nobody gives turns");
+        assert_eq!(out, [], "no mapper is known");
         for _ in 0..2 {
             measuring.ask_turns(Some(AGENT), &members, &mut out);
         }

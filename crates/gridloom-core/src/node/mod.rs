@@ -1,4 +1,4 @@
-//! The machines of a grid (agent, server, client), what they say to one another, and the world they live in.
+//! The state machines of a grid (agent, server, client), the messages that they exchange, and the world in which they run.
 
 pub mod agent;
 pub mod client;
@@ -26,14 +26,14 @@ pub use world::World;
 
 use gridloom_base::{Machine, NodeId, Time};
 
-/// Any of the machines: what a world runs on a host.
+/// Any of the state machines. A world runs one for each node.
 #[derive(Debug)]
 pub enum Node {
-    /// Knows which nodes are alive and maps groups.
+    /// Tracks live nodes and maps groups.
     Agent(Box<Agent>),
     /// Runs tasks.
     Server(Box<Server>),
-    /// Records groups and follows them.
+    /// Submits groups and tracks their execution.
     Client(Box<Client>),
 }
 
@@ -54,7 +54,6 @@ impl Node {
         }
     }
 
-    /// What it is.
     pub fn role(&self) -> Role {
         match self {
             Node::Agent(_) => Role::Agent,

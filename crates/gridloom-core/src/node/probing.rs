@@ -1,4 +1,4 @@
-//! Measuring links: latency by a ping, bandwidth by probes that grow for as long as they are quick.
+//! Measurement of links: latency with pings, bandwidth with probes that grow for as long as they are quick.
 //!
 //! ```text
 //! prober                          peer
@@ -9,12 +9,15 @@
 //!   | probe of 512 KiB ==============>|   twice, only if it will take less than 100 ms; then 4 MiB, likewise
 //!   |<------------------ ProbeArrived |
 //! ```
-//! A link that is measured while no other is gets what moves over it in 100 ms instead of a larger probe that would take too long: on a
-//! slow and long one, the start is a third of the time of 64 KiB. If that took less than four round trips, it gets what moves in eight: a
-//! connection that starts sends some 14 KB in the first round trip, and at most twice as much in each one that follows. A long link gets
-//! larger probes while their bytes take far less time than half of the round trip: they only say that it is no slower than that.
+//! If no other link is measured at the same time and a larger probe would take too long, the link gets a probe of the
+//! size that it transfers in 100 ms. (On a slow and long link, the start of a connection takes a third of the time of
+//! 64 KiB.) If that probe took less than four round trips, the link gets what it transfers in eight: a connection that
+//! starts sends about 14 KB in the first round trip, and at most twice as much in each following one. A long link gets
+//! larger probes while their bytes take far less time than half of the round trip, because such probes only give a
+//! lower bound of the bandwidth.
 //!
-//! Kept cheap: a node probes at most 16 peers, one after another, once each when they meet; real transfers refine the figures later.
+//! Probing is kept cheap: a node probes at most 16 peers, one after another, once each when they meet. Real transfers
+//! refine the figures later.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +26,14 @@ use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::LinkEstimate;
 
-/// Probes sent of each size; the best counts.
+/// Number of probes of each size. The best one counts.
 const ROUNDS: u32 = 2;
-/// A probe that the round trip hides is followed by one at least so many times as large, if no other link is measured meanwhile.
+/// A probe whose time is mostly the round trip is followed by one at least this many times as large, if no other link is
+/// measured meanwhile.
 const HIDDEN_GROWS: u64 = 4;
-/// A connection may still be starting in so many round trips.
+/// Number of round trips within which a connection may still be in its start phase.
 const STARTING_ROUND_TRIPS: u64 = 4;
-/// What moves in so many is sent to a link that is measured alone.
+/// Size of the largest probe of a link that is measured alone: the amount that the link transfers in this many round trips.
 const PROBED_ROUND_TRIPS: u64 = 8;
 
 #[derive(Clone, Debug)]
@@ -41,14 +45,14 @@ struct Probe {
     /// No other link is measured meanwhile.
     is_alone: bool,
     best_bandwidth: f64,
-    /// The last one's bytes took less than half of the time that is counted for them.
+    /// The bytes of the last probe took less than half of the time that is counted for them.
     is_hidden: bool,
-    /// The last one's bytes took so few round trips that the connection may have been starting.
+    /// The last probe took so few round trips that the connection may still have been in its start phase.
     is_starting: bool,
 }
 
 impl Probe {
-    /// The size of the next probes, if there are any.
+    /// Returns the size of the next probes, or `None` if this size was the last.
     fn larger(&self) -> Option<u64> {
         let starting_ns = if self.is_alone && self.is_starting { PROBED_ROUND_TRIPS * self.rtt_ns } else { 0 };
         let in_time = self.best_bandwidth * ns_to_seconds(PROBE_NS_MAX.max(starting_ns));
@@ -57,30 +61,30 @@ impl Probe {
             return Some(larger);
         }
         let fitting = in_time as u64;
-        // Of a link of 100 ms the bound says that nothing larger fits.
+        // On a link with a latency of 100 ms, the measured bound allows no larger probe.
         let least = if self.is_hidden && self.is_alone { HIDDEN_GROWS * self.size_bytes } else { 0 };
         let next = fitting.max(least).min(larger);
         ((self.is_alone || self.is_hidden) && next >= 2 * self.size_bytes).then_some(next)
     }
 }
 
-/// What to do next.
+/// The next step of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step {
-    /// Send a probe of that many bytes.
+    /// Send a probe of this size, in bytes.
     Send(u64),
     /// The link is measured.
     Done(LinkEstimate),
 }
 
-/// The probes under way.
+/// The probes in progress.
 #[derive(Clone, Debug, Default)]
 pub struct Probing {
     probes: BTreeMap<NodeId, Probe>,
 }
 
 impl Probing {
-    /// Latency is known: begins with the small probe. `is_alone` if no other link is measured meanwhile.
+    /// Starts with the smallest probe once the latency is known. `is_alone`: no other link is measured meanwhile.
     pub fn begin(&mut self, now: Time, peer: NodeId, rtt_ns: u64, is_alone: bool) -> Step {
         let size_bytes = PROBE_BYTES[0];
         let (left, best_bandwidth, is_hidden, is_starting) = (ROUNDS, 0.0, false, true);
@@ -89,14 +93,14 @@ impl Probing {
         Step::Send(size_bytes)
     }
 
-    /// The peer has a probe.
+    /// Handles the arrival of a probe at the peer. Returns the next step, or `None` if this probe was not expected.
     pub fn arrived(&mut self, now: Time, peer: NodeId, size_bytes: u64) -> Option<Step> {
         let probe = self.probes.get_mut(&peer)?;
         if probe.size_bytes != size_bytes {
             return None;
         }
-        // Half of what elapsed is the least credited to the bytes themselves, so that a round trip that happened to
-        // be quicker than the ping's gives a finite bandwidth.
+        // At least half of the elapsed time is attributed to the bytes themselves, so that a round trip that happened
+        // to be quicker than the ping's gives a finite bandwidth.
         let elapsed_ns = now.since(probe.sent).max(1);
         let (seen_ns, least_ns) = (elapsed_ns.saturating_sub(probe.rtt_ns), elapsed_ns / 2);
         probe.is_hidden = 2 * seen_ns < least_ns;
@@ -118,8 +122,8 @@ impl Probing {
         Some(Step::Done(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth: probe.best_bandwidth }))
     }
 
-    /// What can be said of a link that is being probed: if no probe has arrived, it is no faster than the bytes sent
-    /// over the time since.
+    /// Returns an estimate of a link that is being probed. If no probe has arrived, the bandwidth is at most the bytes
+    /// sent divided by the time since.
     pub fn estimate(&self, now: Time, peer: NodeId) -> Option<LinkEstimate> {
         let probe = self.probes.get(&peer)?;
         let elapsed_s = ns_to_seconds(now.since(probe.sent).max(1));
@@ -128,12 +132,11 @@ impl Probing {
         Some(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth })
     }
 
-    /// Whether that peer is being probed.
     pub fn is_probing(&self, peer: NodeId) -> bool {
         self.probes.contains_key(&peer)
     }
 
-    /// The peer is gone.
+    /// Removes the probe of a lost peer. Returns true if there was one.
     pub fn lost(&mut self, peer: NodeId) -> bool {
         self.probes.remove(&peer).is_some()
     }
@@ -143,7 +146,7 @@ impl Probing {
 mod tests {
     use super::*;
 
-    /// A link, on which a flow takes so long to begin; and what was sent to measure it.
+    /// Measures a simulated link on which a flow takes `start_ns` to begin. Returns the estimate and the number of bytes sent.
     fn measured(latency_ns: u64, bytes_per_ns: f64, start_ns: u64, is_alone: bool) -> (LinkEstimate, u64) {
         let mut probing = Probing::default();
         let (mut now, mut sent) = (Time(1000), 0);
@@ -204,7 +207,7 @@ mod tests {
         }
         let (beside, _) = measure(16_000_000, 0.05);
         assert!((beside.bandwidth / 5e7 - 1.0).abs() < 0.01, "{beside:?}");
-        // So wide that 4 MiB are hidden, too.
+        // The bandwidth is so high that the round trip hides even 4 MiB.
         let (link, _) = measure(16_000_000, 1.0);
         assert!(link.bandwidth > 2e8, "{link:?}");
     }

@@ -1,27 +1,30 @@
-//! Inputs and effects: the whole of what passes between a machine and its world, and between a client machine and the
+//! Inputs and effects: the complete interface between a machine and its world, and between a client machine and the
 //! program that uses it.
 //!
-//! **The world's contract.** Both worlds keep these promises; the conformance suite checks them.
+//! **The world's contract.** Both worlds keep these guarantees, and the conformance suite checks them.
 //! 1. Inputs are handled one at a time; `now` never goes back.
-//! 2. Messages and small data between two nodes arrive in the order sent, each once, until the connection is lost;
-//!    large data may be overtaken by messages.
-//! 3. `PeerUp` comes before the first message of a peer, `PeerLost` after the last; a `Dial` ends in exactly one of
-//!    `PeerUp` and `DialFailed` of its address. It fails too if the peer that answers was up before, or comes up by
-//!    another address meanwhile: perhaps another peer was meant. It then names the peer that is up.
-//! 4. A `Send` or `SendDatum` to a peer that is not up vanishes: its `PeerLost` was or will be delivered.
-//! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. Its results are in the store by then.
-//!    The machine never has more tasks started than the node has slots times its queue depth.
-//!    Between them it may say `CallsBack`, and not again before the `AnswerTask` to it.
-//!    A `Map` ends in exactly one `Mapped` likewise, and a `MakeDurable` in one `MadeDurable`.
-//! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced. `DatumBegun` may
-//!    come before it, once a datum's first bytes are here. From then on, until it has arrived, has broken off or its sender is lost,
-//!    the datum can be sent on: `SendDatum` sends what has come and then what comes. If it breaks off here, what was sent on breaks
-//!    off too. What breaks off leaves nothing in a store. A datum that can no longer be sent breaks off at its receiver.
-//!    A world may keep what has come of it, and have the rest alone sent when its node fetches the datum again, from whomever.
-//!    A slice of a shared datum is sent from the whole, if that is in the store. What comes of slices is in the store as they are, and
-//!    `JoinSlices` makes the whole of them.
-//!    A client sends its own data alone: a connection on which it sends another's is lost, and nothing of it arrives.
-//! 7. A timer fires once, not before its time; a cancelled timer does not fire.
+//! 2. Messages and small data between two nodes arrive in the order sent, each once, until the connection is lost.
+//!    Messages may overtake large data.
+//! 3. `PeerUp` precedes the first message of a peer, and `PeerLost` follows the last one. A `Dial` ends in exactly one
+//!    of `PeerUp` and `DialFailed` for its address. It also fails if the peer that answers was already up, or comes up
+//!    through another address meanwhile, because another peer may have been meant. `DialFailed` then names the peer
+//!    that is up.
+//! 4. A `Send` or `SendDatum` to a peer that is not up is dropped: its `PeerLost` was or will be delivered.
+//! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. The task's results are in the store by then.
+//!    The machine never starts more tasks at a time than the node's slots times its queue depth. Before `TaskEnded`,
+//!    the task may produce `CallsBack`, but not a second one before the `AnswerTask` to the first. Likewise, a `Map`
+//!    ends in exactly one `Mapped`, and a `MakeDurable` in one `MadeDurable`.
+//! 6. `DatumArrived` is delivered when the complete datum is in the store. A datum that is already there is not
+//!    replaced. `DatumBegun` may precede it, once the first bytes of a datum have arrived. From then on, until the
+//!    datum has arrived, its transfer has broken off or its sender is lost, the datum can be forwarded: `SendDatum`
+//!    sends the bytes received so far and then the bytes that follow. If the transfer breaks off here, forwarding
+//!    breaks off too. A transfer that breaks off leaves nothing in a store. If a datum can no longer be sent, its
+//!    transfer breaks off at the receiver. A world may keep the bytes received before a break, and request only the
+//!    rest when its node fetches the datum again from any source. A slice of a shared datum is sent from the complete
+//!    datum if that is in the store. Received slices are stored individually, and `JoinSlices` makes the complete
+//!    datum from them. A client sends only its own data: if it sends another client's datum, the connection is closed
+//!    and nothing of that datum is delivered.
+//! 7. A timer fires once, not before its time. A cancelled timer does not fire.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,7 +45,7 @@ use gridloom_idl::Signature;
 use gridloom_map::{MapBy, MapError, Plan, Seen, Stop};
 use gridloom_perf::{FunctionModel, GridView, LinkReport};
 
-/// What a node is.
+/// The role of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Role {
@@ -52,13 +55,13 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether data of that client may come from a node of this role. Others hold only what is their own.
+    /// True if a node of this role may send the datum. Clients and agents hold only their own data.
     pub fn may_send(self, node: NodeId, datum: DatumId) -> bool {
         self == Role::Server || datum.client == node
     }
 }
 
-/// A group that is to be mapped, and the grid as its agent knows it.
+/// A group to map, and the agent's view of the grid.
 #[derive(Clone, PartialEq)]
 pub struct MapJob {
     pub request: MapRequest,
@@ -66,7 +69,7 @@ pub struct MapJob {
 }
 
 impl MapJob {
-    /// Maps it.
+    /// Maps the group.
     ///
     /// # Errors
     /// Those of [`MapBy::map`].
@@ -84,48 +87,47 @@ impl fmt::Debug for MapJob {
     }
 }
 
-/// What can happen to a machine.
+/// An event that a machine handles.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Input {
-    /// The node begins.
+    /// The node starts.
     Start,
-    /// A control connection stands: the peer's identity was checked in the handshake.
+    /// A control connection is established. The handshake has checked the peer's identity.
     PeerUp {
         peer: NodeId,
-        /// What it is.
         role: Role,
         name: String,
-        /// The address that was dialled, or where it can be dialled (empty if it cannot).
+        /// The address that was dialled, or the address at which the peer can be dialled (empty if it cannot).
         address: String,
-        /// The highest [version](crate::node::version) that both ends speak.
+        /// The highest [version](crate::node::version) that both ends support.
         version: u16,
     },
     /// A control connection is lost.
     PeerLost {
         peer: NodeId,
-        /// How it was noticed.
+        /// How the loss was detected.
         why: String,
     },
-    /// A dial did not succeed.
+    /// A dial failed.
     DialFailed {
         address: String,
         why: String,
-        /// The peer that answers there, if it is up.
+        /// The peer that answered there, if it is up.
         connected: Option<NodeId>,
     },
-    /// A message came.
+    /// A message arrived.
     Received { from: NodeId, message: Message },
-    /// The first bytes of a large datum have come.
+    /// The first bytes of a large datum arrived.
     DatumBegun { from: NodeId, datum: DatumId },
-    /// A datum is now whole in the store.
+    /// A complete datum is now in the store.
     DatumArrived {
         from: NodeId,
         datum: DatumId,
         meta: Meta,
-        /// Nanoseconds from its first byte to its last, 0 if it came in one piece.
+        /// Nanoseconds from its first byte to its last; 0 if it arrived in one piece.
         took_ns: u64,
     },
-    /// A datum broke off on its way here, or found no room.
+    /// The transfer of a datum to this node broke off, or there was no memory for the datum.
     DatumBroken {
         from: NodeId,
         datum: DatumId,
@@ -133,111 +135,107 @@ pub enum Input {
         no_memory: bool,
         why: String,
     },
-    /// A shared datum will outlive the node, or why it will not.
+    /// A shared datum was made durable, or the reason why it was not.
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
-    /// A bandwidth probe came.
+    /// A bandwidth probe arrived.
     ProbeArrived { from: NodeId, size_bytes: u64 },
     /// A timer fired.
     Timer(Timer),
     /// A started task ended.
     TaskEnded {
         task: TaskId,
-        /// Its results' true descriptions (they are in the store), or why there are none.
+        /// Actual descriptions of its results (they are in the store), or the reason why there are none.
         outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
-        /// Nanoseconds that the function ran.
+        /// Nanoseconds for which the function ran.
         run_ns: u64,
     },
     /// A started task calls its program back.
     CallsBack(CallBack),
-    /// A started task says something.
+    /// Output of a started task.
     Said(Said),
-    /// A started task waits for calls that it made itself, or goes on.
+    /// A started task waits for calls that it made itself, or resumes.
     Calling { task: TaskId, waits: bool },
-    /// A mapping has ended.
+    /// A mapping ended.
     Mapped { number: u64, outcome: Result<Plan, MapError> },
-    /// Speed of one slot, floating-point operations per second.
+    /// The measured speed of one slot, in floating-point operations per second.
     SpeedMeasured { flops: f64 },
-    /// The program asks the client for something.
+    /// A command from the program to its client machine.
     Command(Command),
 }
 
-/// What a machine can ask of its world.
+/// An action that a machine requests from its world.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
-    /// Connect to that address.
+    /// Connect to an address.
     Dial { address: String },
     /// Close the connection to a peer (`PeerLost` does not follow).
     HangUp { peer: NodeId },
     /// Send a message.
     Send { to: NodeId, message: Message },
-    /// Send a datum of the store or a slice of one, or one that has begun to come.
+    /// Send a datum of the store, a slice of one, or a datum that is still being received.
     SendDatum { to: NodeId, datum: DatumId },
-    /// The same, of the store, by the storage that this server shares with that one: as a file, once for all that ask. What cannot be
-    /// written is sent as by `SendDatum`.
+    /// Send a datum of the store through the storage that both servers share: it is written to a file once for all
+    /// receivers. A datum that cannot be written is sent as by `SendDatum`.
     StoreDatum { to: NodeId, datum: DatumId },
-    /// Send so many bytes the way data go, to measure it.
-    SendProbe {
-        to: NodeId,
-        /// How many.
-        size_bytes: u64,
-    },
+    /// Send a probe of this size over the same path as data, to measure the path.
+    SendProbe { to: NodeId, size_bytes: u64 },
     /// Remove a datum from the store.
     DropDatum { datum: DatumId },
-    /// A datum of the store is another one as well: the bytes are the same, and are not copied.
+    /// Make a datum of the store available under a second identifier. The bytes are the same and are not copied.
     NameDatum { datum: DatumId, named: DatumId },
-    /// Bytes of a datum of the store, from that one on, are a datum of that description as well. They are not copied if they are many.
+    /// Make a range of bytes of a stored datum, beginning at `from_byte`, available as a datum with this description.
+    /// Large ranges are not copied.
     TakePart { datum: DatumId, from_byte: u64, part: DatumId, meta: Meta },
-    /// All slices of a datum of that description are in the store: the whole is in it, too, from now on. They are not copied if their
-    /// memory lies side by side.
+    /// Join the slices of a datum with this description, all of which are in the store: from now on the complete datum
+    /// is in the store, too. The bytes are not copied if the slices are contiguous in memory.
     JoinSlices { datum: DatumId, meta: Meta },
-    /// Write a shared datum of the store to the disk, where it outlives the node. It ends in exactly one `MadeDurable`. The place of its
-    /// bytes may change.
+    /// Write a shared datum of the store to disk, where it outlives the node. Ends in exactly one `MadeDurable`. The
+    /// memory of its bytes may be replaced.
     MakeDurable { named: Box<Named> },
-    /// A datum that was written there is not to outlive the node any more. `DropDatum` says so, too.
+    /// A datum on disk no longer needs to outlive the node. `DropDatum` implies this.
     MakeTransient { datum: DatumId },
     /// Run a task: its inputs are in the store.
     StartTask { task: Arc<Task> },
     /// Kill a started task (`TaskEnded` follows).
     StopTask { task: TaskId },
-    /// End a started task as cancelled if its function has not begun: several short ones may be queued in a worker. No effect
-    /// else.
+    /// End a started task as cancelled if its function has not begun: several short ones may be queued in a worker.
+    /// Otherwise no effect.
     WithdrawTask { task: TaskId },
-    /// Tell a started task, which has called its program back, what the program says.
+    /// Send a started task that called its program back the program's answer.
     AnswerTask { task: TaskId, answer: CallBackAnswer },
-    /// End an object's process and its state. No effect on one that is not there; a method of it that runs has ended or is
-    /// being stopped.
+    /// End an object's process and drop its state. No effect if there is no such object. The caller ensures that a
+    /// running method of the object has ended or is being stopped.
     EndObject { object: ObjectId },
-    /// Fire at that time.
+    /// Set a timer that fires at this time.
     SetTimer {
-        /// The timer; setting it again moves it.
+        /// The timer. Setting it again replaces its time.
         timer: Timer,
         at: Time,
     },
-    /// Do not fire.
+    /// Cancel a timer.
     CancelTimer { timer: Timer },
-    /// Map a group: takes long. It ends in exactly one `Mapped`, also after `StopMapping`.
+    /// Map a group, which may take long. Ends in exactly one `Mapped`, also after `StopMapping`.
     Map { number: u64, job: Arc<MapJob> },
-    /// End a mapping with the best plan that it has.
+    /// End a mapping with the best plan found so far.
     StopMapping { number: u64 },
     /// Measure the speed of one slot with a short calibrated kernel.
     MeasureSpeed,
-    /// Tell the program, the log and the trace.
+    /// Report an event to the program, the log and the trace.
     Emit(Event),
-    /// The node ends.
+    /// The node exits.
     Exit { why: String },
 }
 
-/// What a program can ask of its client machine. Values are put into the client's store before the command that names
-/// them.
+/// A command of a program to its client machine. Values are put into the client's store before the command that refers to them.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Command {
-    /// Call one function now, by itself: mapped alone, results back to the client (plain GridRPC).
+    /// Call one function now (plain GridRPC): it is mapped alone, and its results are sent back to the client.
     Call {
-        /// The task; its data arguments are in `sources`.
+        /// The task. `sources` describes its data arguments.
         task: Task,
-        /// Descriptions of its data arguments, all of them at the client.
+        /// Descriptions of its data arguments, all of which are stored at the client.
         sources: Vec<(DatumId, Meta)>,
-        /// Times after which the call fails.
+        /// Timeouts of the call.
         limits: CallLimits,
     },
     /// The answer to `Event::CallsBack`.
@@ -250,144 +248,147 @@ pub enum Command {
     /// Map a group and run it.
     Run {
         group: Group,
-        /// By what it is mapped.
+        /// The heuristic to use.
         heuristic: MapBy,
     },
-    /// Only map a group: ends in `GroupPlanned` or `GroupNotMapped`. One that is followed may be mapped again, as what is left of
-    /// it.
+    /// Only map a group. Ends in `GroupPlanned` or `GroupNotMapped`. If the group is followed, its remaining tasks may
+    /// be mapped again.
     Plan {
         group: Group,
-        /// By what it is mapped.
+        /// The heuristic to use.
         heuristic: MapBy,
-        /// Its tasks will come one by one, by `Follow`: their servers are promised to it until `EndPlan`.
+        /// The tasks of the group are submitted one by one with `Follow`. Their servers are reserved for the group
+        /// until `EndPlan`.
         is_followed: bool,
     },
-    /// Run tasks where a plan that was made before has them; nobody is asked, unless that cannot be. Tasks that only take
-    /// data to a server ([`Task::is_replicate`]) run there or fail.
+    /// Run tasks at the server that an earlier plan assigned, without a new mapping unless that fails. Tasks that only
+    /// bring data to a server ([`Task::is_replicate`]) run there or fail.
     Follow {
         /// The tasks, as a group of their own.
         group: Group,
-        /// Where they run.
+        /// The server that runs them.
         server: NodeId,
-        /// Where what they read is to come from, of what the plan says that for.
+        /// Sources of the tasks' inputs, for those inputs for which the plan names one.
         from: BTreeMap<DatumId, NodeId>,
-        /// By what they are mapped if they cannot run there.
+        /// The heuristic to use if they cannot run there.
         heuristic: MapBy,
-        /// The group that was planned, if they take their places in its plan.
+        /// The planned group, if these tasks are part of its plan.
         plan: Option<GroupId>,
     },
-    /// No more tasks will come of a group that was planned to be followed.
+    /// No more tasks of a planned and followed group will be submitted.
     EndPlan { group: GroupId },
-    /// Bring a datum to the client; ends in `DatumHere` or `DatumLost`.
+    /// Bring a datum to the client. Ends in `DatumHere` or `DatumLost`.
     Get { datum: DatumId },
     /// The program no longer needs these data.
     Release { data: Vec<DatumId> },
-    /// The same of one datum, but no copy is to be left. A reader fails then if its results are lost.
-    /// Readers that have the datum by now have it still.
+    /// Like `Release` for one datum, but no copy may remain. Readers that already have the datum keep it. A reader
+    /// whose results are lost later fails.
     Erase { datum: DatumId },
-    /// The copy of a datum at that node is not needed, if there are others.
+    /// The copy of a datum at this node is not needed if there are other copies.
     GiveUp {
         datum: DatumId,
         /// A server, or the client itself.
         at: NodeId,
     },
-    /// Cancel a call or all of a group's tasks that have not ended.
+    /// Cancel a call, or all tasks of a group that have not ended.
     Cancel { tasks: Vec<TaskId> },
-    /// Ask the agent what is known of links; ends in `Links`.
+    /// Request the agent's link measurements. Ends in `Links`.
     Links,
-    /// Have a server tell the agent all that it has learned; ends in a `Directory` that has it and `ModelsKnown`.
+    /// Have a server report everything that it has learned to the agent. Ends in a `Directory` that contains it,
+    /// followed by `ModelsKnown`.
     Models { server: NodeId },
-    /// Ask a server what it does; ends in `Status`, unless it is lost.
+    /// Request the status of a server. Ends in `Status`, unless the server is lost.
     Status { server: NodeId },
-    /// Ask a server what functions have printed there; ends in `Output`, unless it is lost.
+    /// Request the lines that functions have printed at a server. Ends in `Output`, unless the server is lost.
     Output { server: NodeId, query: OutputQuery },
-    /// Have a server end a task, whoever's it is.
+    /// Have a server end a task of any client.
     EndTask { server: NodeId, task: TaskId },
-    /// To a server, from its own process: take no more calls that others can take, and end when nothing is left here.
+    /// To a server, from its own process: take no more calls that other servers can take, and exit when nothing is left here.
     Drain,
-    /// The program is a function that this server runs: what it puts goes there, and what it gets comes from there, if it is there.
+    /// The program is a function that this server runs. Data that it puts are stored at that server, and data that it
+    /// gets are fetched from there if possible.
     Near { server: NodeId },
-    /// Something of shared names; ends in `Named` with that number, unless it is `Forget`.
+    /// A command about shared names. Ends in `Named` with the same number, unless it is `Forget`.
     Name { ask: u64, command: NameCommand },
 }
 
-/// What a program can ask of its client machine about shared names.
+/// A command of a program to its client machine about shared names.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NameCommand {
-    /// Give a datum of the client's a shared name: a copy of it goes to a server, where it stays whatever becomes of the client.
+    /// Give a datum of the client a shared name: a copy is sent to a server and stays there, whatever happens to the client.
     Put {
         name: String,
         datum: DatumId,
         meta: Meta,
-        /// A name that exists gets a new version.
+        /// If the name exists, it gets a new version.
         replaces: bool,
-        /// So many servers are to keep it.
+        /// Number of servers that keep the datum.
         replicas: u16,
-        /// They are to keep it also when they end.
+        /// The servers keep the datum even after they exit.
         is_durable: bool,
-        /// How it gets to servers that read it.
+        /// How the datum is sent to servers that read it.
         method: Method,
-        /// Which call puts it, if a function does.
+        /// The call that puts the datum, if a function does.
         made_by: Option<Maker>,
-        /// Names for the task that takes it there, and for its group.
+        /// Identifiers of the task that brings the datum to the server, and of its group.
         task: TaskId,
         group: GroupId,
     },
-    /// The current version of a name; with `waits`, as soon as there is one. The client reads it until it is released as often as it
-    /// was found.
+    /// Find the current version of a name. With `waits`, wait until there is one. The client reads the datum until it
+    /// has released it as often as it found it.
     Find { name: String, waits: bool },
-    /// The current version of a name as soon as there is one, within that time; if it `brings` the datum, it comes here at once, as by
-    /// `Get`.
+    /// Wait until a name has a current version, for at most `limit_ns`. With `brings`, the datum is sent here at once,
+    /// as by `Get`.
     Await { name: String, limit_ns: Option<u64>, brings: bool },
-    /// The program waits for a name no longer, or wants a datum not to be put. A put may be beyond that.
+    /// Stop waiting for a name, or cancel a put. A put may already be too far to be cancelled.
     Forget,
-    /// Give up a name: its datum goes when nobody reads it any more.
+    /// Delete a name. Its datum is dropped when nobody reads it any more.
     Delete { name: String },
-    /// The names that begin so, and come after `after`.
+    /// List the names that begin with `prefix` and follow `after` in order.
     List { prefix: String, after: String },
-    /// Where versions of a name are, and what servers after `after` without a copy would do to get one.
+    /// Explain where the versions of a name are stored, and how servers after `after` that have no copy would get one.
     Explain { name: String, after: Option<NodeId> },
 }
 
-/// What a machine tells the program, the log and the trace.
+/// A report of a machine to the program, the log and the trace.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Event {
-    /// The client has the agent's directory (again).
+    /// The client has received the agent's directory, or a change of it.
     Directory {
-        /// The grid as known.
+        /// The grid as the client knows it.
         grid: Arc<GridView>,
         /// Functions offered.
         functions: Arc<Vec<Signature>>,
     },
-    /// What a server does.
+    /// The status of a server.
     Status { server: NodeId, status: ServerStatus },
-    /// What functions have printed at a server.
+    /// Lines that functions have printed at a server.
     Output { server: NodeId, output: Output },
     /// The agent is gone, or never answered.
     AgentLost {
-        /// Where it was.
+        /// The agent's address.
         address: String,
-        /// How it was noticed.
+        /// How the loss was detected.
         why: String,
     },
-    /// A server that a client without an agent was given answers.
+    /// A client without an agent has reached one of its configured servers.
     Reached { address: String, server: NodeId },
-    /// A server that a client without an agent was given cannot be used, for now.
+    /// A client without an agent cannot use one of its configured servers for now.
     NotReached { address: String, why: String },
-    /// What the agent knows of links; nothing, if there is no agent.
+    /// The agent's link measurements; empty if there is no agent.
     Links {
-        /// A line for each ordered pair.
+        /// An entry for each ordered pair.
         links: Vec<LinkReport>,
     },
-    /// The directory has what that server had learned when it was asked to tell.
+    /// The directory contains everything that the server had learned at the time of the request.
     ModelsKnown { server: NodeId },
-    /// A server has learned about one of its functions.
+    /// A server has updated its model of one of its functions.
     Learned {
         function: String,
-        /// What it knows now.
+        /// The updated model.
         model: FunctionModel,
     },
-    /// A group was mapped (comes before its first task starts), or what is left of it was mapped again.
+    /// A group was mapped (reported before its first task starts), or its remaining tasks were mapped again.
     GroupPlanned {
         at: Time,
         group: GroupId,
@@ -396,62 +397,62 @@ pub enum Event {
         tasks: Vec<TaskId>,
         /// Data of the plan's outline.
         data: Vec<DatumId>,
-        /// Names of those that are shared, by their place there.
+        /// Names of the shared data, by their position in the outline.
         names: BTreeMap<u32, String>,
-        /// Nanoseconds from the request for the plan to its arrival.
+        /// Nanoseconds from the request for the plan until its arrival.
         map_ns: u64,
-        /// What it was made of, if the group was only to be planned.
+        /// The inputs of the mapping, if the group was only to be planned.
         seen: Option<Arc<Seen>>,
     },
-    /// What the plan of a described group rests on has changed: what has not come of it may be mapped again.
+    /// The assumptions behind the plan of a static graph have changed: its remaining tasks may be mapped again.
     PlanStale { group: GroupId, why: String },
     /// A group that was only to be planned cannot be mapped.
     GroupNotMapped { group: GroupId, error: TaskError },
-    /// A task ended (for good: with a result, or without hope of one). A plain call's results are in the client's store
-    /// by then.
+    /// A task ended for good: with a result, or with a failure that is not retried. The results of a plain call are in
+    /// the client's store by then.
     TaskEnded {
         /// When it ended, as far as the client can tell.
         at: Time,
-        /// The server; `None` if it never got to one.
+        /// The server; `None` if the task was never sent to one.
         server: Option<NodeId>,
         report: TaskReport,
     },
-    /// A call under way calls the program back, which answers by `Command::CalledBack`.
+    /// A running call calls the program back, which answers with `Command::CalledBack`.
     CallsBack {
-        /// Where it runs.
+        /// The server that runs the call.
         server: NodeId,
-        /// What is called.
+        /// The called function and its arguments.
         call: CallBack,
     },
-    /// A call under way says something.
+    /// Output of a running call.
     Said {
         /// The name of its server.
         server: String,
         function: String,
         said: Said,
     },
-    /// A call under way waits for what others make, and takes no slot; or it goes on.
+    /// A started call waits for results of other calls and occupies no slot, or it resumes.
     Paused { task: TaskId, waits: bool },
-    /// A datum moved between servers, or came to or left the client.
+    /// A datum was transferred between servers, or to or from the client.
     Transferred {
         /// When it arrived, as far as the client can tell.
         at: Time,
-        /// What was measured.
+        /// The measurement.
         report: TransferReport,
     },
     /// All tasks of a group have ended.
     GroupEnded { at: Time, group: GroupId },
-    /// A datum that the program asked for is in the client's store.
+    /// A datum that the program requested is in the client's store.
     DatumHere { datum: DatumId, meta: Meta },
-    /// A datum that the program asked for, or still holds, cannot be had.
+    /// A datum that the program requested, or still holds, is lost.
     DatumLost { datum: DatumId, error: TaskError },
-    /// What became of something that the program asked for about shared names.
+    /// The result of a command about shared names.
     Named { ask: u64, answer: Result<CatalogAnswer, NameError> },
-    /// A server that ran part of a group is gone; its unfinished tasks and lost results go elsewhere.
+    /// A server that ran part of a group is lost. Its unfinished tasks and lost results are assigned to other servers.
     ServerLost {
         server: NodeId,
         name: String,
-        /// How it was noticed.
+        /// How the loss was detected.
         why: String,
         /// Tasks that have to run (again) elsewhere.
         again: Vec<TaskId>,

@@ -1,64 +1,64 @@
-//! The timers of the machines, by role. The world knows them only by name: it fires the one that was set.
+//! The timers of the machines, by role. To the world they are opaque keys: it fires a timer that was set.
 
 use serde::{Deserialize, Serialize};
 
-/// A timer. Setting it again moves it.
+/// A timer. Setting it again replaces its time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Timer {
     Agent(AgentTimer),
     Server(ServerTimer),
     Client(ClientTimer),
-    /// A client with an agent of its own dials servers that are not connected.
+    /// A client with its own agent dials servers that are not connected.
     Dial,
-    /// Of machines that have no role in a grid, as in tests of a world.
+    /// For machines without a role in a grid, as in tests of a world.
     Numbered(u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum AgentTimer {
     Heartbeat,
-    /// Requests for plans no longer wait for links that are being measured.
+    /// Requests for plans stop waiting for links that are being measured.
     Measured,
-    /// Changes of the directory are told to clients.
+    /// Changes of the directory are sent to clients.
     Directory,
-    /// Transfers that moved at the same time are all reported: links are learned from them.
+    /// All transfers that overlapped are reported by now, so link models are updated from them.
     Settled,
-    /// Servers that want the same datum at about the same time have asked for it.
+    /// Servers that want the same datum at about the same time have all requested it by now.
     Batches,
-    /// A turn to measure a link has taken long.
+    /// A turn to measure a link has exceeded its time.
     Turns,
-    /// A mapping has taken long.
+    /// A mapping has exceeded its time.
     Mapping,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ServerTimer {
     Heartbeat,
-    /// Models that have changed are reported.
+    /// Changed models are reported.
     Models,
-    /// Transfers that were seen are reported.
+    /// Measured transfers are reported.
     Transfers,
-    /// Clients hear of tasks of others that keep theirs waiting.
+    /// Clients are notified of other clients' tasks that keep their own tasks waiting.
     Waits,
-    /// Clients hear of tasks of theirs that have begun and wait.
+    /// Clients are notified of their started tasks that wait.
     Pauses,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ClientTimer {
     Heartbeat,
-    /// The earliest deadline of a plain call, or of a question about a name.
+    /// The earliest deadline of a plain call or of a request about a name.
     Deadline,
-    /// Groups no longer wait for links that are being measured.
+    /// Groups stop waiting for links that are being measured.
     Links,
-    /// Transfers that moved at the same time are all known: links are learned from them.
+    /// All transfers that overlapped are known by now, so link models are updated from them.
     Settled,
-    /// Something may have run longer than was expected: what waits behind it is looked at again.
+    /// A task may have run longer than expected: the client checks the tasks queued behind it again.
     Steal,
 }
 
 impl Timer {
-    /// Whether this is a machine's heartbeat.
+    /// True if this is a machine's heartbeat.
     pub fn is_heartbeat(self) -> bool {
         use Timer::{Agent, Client, Server};
         matches!(self, Agent(AgentTimer::Heartbeat) | Server(ServerTimer::Heartbeat) | Client(ClientTimer::Heartbeat))

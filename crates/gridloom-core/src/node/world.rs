@@ -1,4 +1,4 @@
-//! The world as a test or a session sees it: start nodes, command clients, wait for events, break things.
+//! The world as a test or a session uses it: starting nodes, commanding clients, waiting for events, and injecting failures.
 
 use crate::node::protocol::{Command, Event};
 use gridloom_base::{DatumId, Meta, NodeId, Time};
@@ -8,13 +8,13 @@ use gridloom_idl::Definition;
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
     pub name: String,
-    /// Tasks that it runs at a time.
+    /// Number of tasks that it runs at a time.
     pub slots: u32,
-    /// It talks to clients only, and keeps nothing between calls.
+    /// A stateless server: it communicates with clients only, and keeps nothing between calls.
     pub plain: bool,
-    /// Bound on its store, bytes.
+    /// Size limit of its store, bytes.
     pub memory_bytes: u64,
-    /// What it offers.
+    /// The functions that it offers.
     pub functions: Vec<Definition>,
 }
 
@@ -29,16 +29,16 @@ pub trait World {
     fn start_client(&mut self, name: &str) -> NodeId;
     /// Puts a value into a client's store. `None` stands for a value without bytes (simulation only).
     fn put(&mut self, client: NodeId, datum: DatumId, meta: Meta, bytes: Option<Vec<u8>>);
-    /// A value of a client's store.
+    /// Returns a value from a client's store.
     fn value(&mut self, client: NodeId, datum: DatumId) -> Option<(Meta, Option<Vec<u8>>)>;
-    /// Gives a client a command.
+    /// Sends a command to a client.
     fn command(&mut self, client: NodeId, command: Command);
-    /// The client's next event: waits (or steps the simulation) for at most `patience_ns` of the world's time.
+    /// Returns the client's next event. Waits (or steps the simulation) for at most `patience_ns` of the world's time.
     fn next_event(&mut self, client: NodeId, patience_ns: u64) -> Option<Event>;
-    /// The world's time.
+    /// Returns the world's time.
     fn now(&mut self) -> Time;
     /// Ends a node without warning: its connections break.
     fn kill(&mut self, node: NodeId);
-    /// Stops a node from reacting, its connections staying up.
+    /// Stops a node from reacting, while its connections stay up.
     fn hang(&mut self, node: NodeId);
 }

@@ -1,16 +1,18 @@
-//! The other constraints that a constraint's held-back users use: a change of its level has to be told to these.
+//! The other constraints used by the variables that a constraint limits. They must be notified when its level changes.
 //!
-//! In one stretch of memory: hundreds of users have their elements in as many places. A user that comes or goes is entered
-//! there. The bundle is made anew after so many changes that rounding and searching could come to matter.
+//! They are kept in one contiguous array, because hundreds of users have their elements in as many places. Users that
+//! are added or removed are updated in place. The bundle is rebuilt after enough changes that rounding and searching
+//! could matter.
 
 use super::pool::Element;
 
-/// So many come or go before a bundle is made anew.
+/// Number of additions and removals after which a bundle is rebuilt.
 const CHANGES_MAX: u32 = 32;
-/// One of fewer others is made anew at any change: that is as quick.
+/// A bundle with fewer constraints than this is rebuilt at every change: that is as fast as updating it.
 const OTHERS_MIN: usize = 32;
 
-/// Of one constraint: others, how much of each is taken for one more unit of level, and by how many.
+/// The bundle of one constraint: the other constraints, the capacity of each that one more unit of level uses, and the
+/// number of users on each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bundle {
     others: Vec<u32>,
@@ -19,19 +21,19 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Empties it, to be made anew.
+    /// Empties the bundle before it is rebuilt.
     pub(super) fn clear(&mut self) {
         self.others.clear();
         self.quotas.clear();
         self.users.clear();
     }
 
-    /// How many changes, and one, it is good for as it is made now.
+    /// Returns the number of changes after which the bundle must be rebuilt.
     pub(super) fn good_for(&self) -> u32 {
         if self.others.len() < OTHERS_MIN { 1 } else { 1 + CHANGES_MAX }
     }
 
-    /// Adds an element of a user that is held back; `place` is where the other stands if it was named before, and is set.
+    /// Adds an element of a limited user. `place` is the position of `other` if it was added before, and is updated.
     #[inline]
     pub(super) fn push(&mut self, other: u32, quota: f64, place: &mut u32) {
         let at = *place as usize;
@@ -44,7 +46,7 @@ impl Bundle {
         }
     }
 
-    /// Enters a user of these elements that constraint `this` holds back from now on, and its 1 / penalty.
+    /// Adds a user with these elements that constraint `this` now limits. `share` is the user's 1 / penalty.
     pub(super) fn enter(&mut self, this: u32, elements: &[Element], share: f64) {
         for element in elements.iter().filter(|element| element.constraint != this) {
             let (other, quota) = (element.constraint, element.weight * share);
@@ -58,10 +60,10 @@ impl Bundle {
         }
     }
 
-    /// Takes out a user that was entered so.
+    /// Removes a user added by [`Bundle::enter`].
     pub(super) fn take_out(&mut self, this: u32, elements: &[Element], share: f64) {
         for element in elements.iter().filter(|element| element.constraint != this) {
-            let at = self.find(element.constraint).expect("who is held back is in the bundle");
+            let at = self.find(element.constraint).expect("a limited user is in the bundle");
             self.quotas[at] -= element.weight * share;
             self.users[at] -= 1;
             if self.users[at] == 0 {
@@ -72,7 +74,7 @@ impl Bundle {
         }
     }
 
-    /// All, each other once.
+    /// Iterates over the other constraints, each once.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, f64)> {
         self.others.iter().copied().zip(self.quotas.iter().copied())
     }
@@ -95,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// After users have come and gone, a bundle is that of those that are there, each other constraint once.
+        /// After additions and removals, a bundle equals one built from the remaining users, with each other constraint once.
         #[test]
         fn what_is_entered_and_taken_out_is_as_made_anew(
             users in prop::collection::vec((prop::collection::btree_map(0u32..12, 1u32..40, 1..6), 1u32..9, any::<bool>()), 1..40),

@@ -6,42 +6,42 @@
 //!         B   = lowest b·p < m of the unfixed users of those
 //!         fix those with b·p = B, at b; or, if there is no B, all of them at m/p
 //!         a fixed variable leaves R -= w x, U -= w/p on shared constraints, and the next greatest w/p on fat pipes
-//! until no constraint has anything left
+//! until no constraint has capacity left
 //! ```
 //!
-//! **Cost.** Each round asks [`Levels`] for the lowest level. One solution goes through the users of a constraint at most
-//! three times. That is when it is opened, when it is saturated first, and when the rest of it is fixed at last. In
-//! between, those that meet a bound come from a list sorted once; so does the greatest quota of a fat pipe. Together O(E
-//! log E) for E elements, whatever the number of rounds.
+//! **Cost.** Each round asks [`Levels`] for the lowest level. One solution visits the users of a constraint at most
+//! three times: when it is opened, when it is first saturated, and when the rest of its users are fixed. In between,
+//! users that reach a bound come from a list that was sorted once, and so does the greatest quota of a fat pipe.
+//! Together this is O(E log E) for E elements, whatever the number of rounds.
 //!
-//! Source: as [`super`]; the sorted lists are ours, and give the same values in the same operations.
+//! Source: see [`super`]. The sorted lists are an addition; they give the same values by the same operations.
 
 use super::levels::Levels;
 use super::users::Terms;
 use super::{Constraint, NOBODY, PRECISION, Policy, Reach, Solver, Variable, VariableIndex};
 
-/// Kept between solutions so that solving does not allocate.
+/// Buffers kept between solutions so that solving does not allocate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// Constraints and variables that are solved, and the values that these had.
+    /// The constraints and variables being solved, and the variables' previous values.
     pub(super) component: Vec<u32>,
     pub(super) variables: Vec<u32>,
     pub(super) before: Vec<f64>,
     pub(super) changed: Vec<VariableIndex>,
-    /// Constraints that may have another level than before.
+    /// Constraints whose level may have changed.
     pub(super) releveled: Vec<u32>,
-    /// Variables that something else holds back than before.
+    /// Variables whose limiting constraint may have changed.
     pub(super) moved: Vec<u32>,
     pub(super) levels: Levels,
-    /// Constraints that may have to wait, as they were told of a level.
+    /// Constraints that may have to be queued because they were notified of a level.
     pub(super) roused: Vec<u32>,
     saturated: Vec<u32>,
-    /// Stretches of variables in order, by bound or by quota, of the constraints that needed one.
+    /// Runs of variables sorted by bound or by quota, for the constraints that needed one.
     sorted: Vec<(f64, u32)>,
 }
 
 impl Solver {
-    /// Brings all values up to date.
+    /// Updates all values.
     pub fn solve(&mut self) {
         self.scratch.moved.clear();
         self.scratch.releveled.clear();
@@ -66,7 +66,7 @@ impl Solver {
         self.followed = 0;
     }
 
-    /// Gathers the variables with another value than before.
+    /// Collects the variables whose value has changed.
     fn note_values(&mut self) {
         let Scratch { variables, before, changed, .. } = &mut self.scratch;
         changed.clear();
@@ -75,7 +75,7 @@ impl Solver {
         changed.extend(found.map(|(index, _)| VariableIndex(*index)));
     }
 
-    /// Raises the values of what is opened.
+    /// Raises the values of the opened variables.
     fn fill(&mut self) {
         while let Some(level) = self.saturate() {
             match self.lowest_ceiling(level) {
@@ -91,7 +91,7 @@ impl Solver {
         }
     }
 
-    /// Gathers all that a change can concern, and the levels from which it is filled.
+    /// Collects everything that a change can affect, and the initial levels for the filling.
     fn open(&mut self) {
         self.solution = self.solution.wrapping_add(1);
         let Solver { constraints, variables, pool, scratch, solution, .. } = self;
@@ -142,7 +142,7 @@ impl Solver {
         levels.order();
     }
 
-    /// Takes the constraints of the lowest level out of the heap.
+    /// Removes the constraints with the lowest level from the heap.
     fn saturate(&mut self) -> Option<f64> {
         self.scratch.saturated.clear();
         let mut lowest = None;
@@ -153,7 +153,7 @@ impl Solver {
             match self.level_now(constraint) {
                 None => self.scratch.levels.pop(),
                 Some(level) if level > key => self.scratch.levels.raise(level),
-                // A level can be below its key by rounding only; then the key says when it is its turn.
+                // Only rounding can make a level lower than its key; the key then decides the order.
                 Some(level) if lowest.is_none_or(|lowest| lowest == level) => {
                     lowest = Some(level);
                     self.scratch.levels.pop();
@@ -165,7 +165,7 @@ impl Solver {
         lowest
     }
 
-    /// The level of a constraint that still takes part.
+    /// Returns the level of a constraint that still takes part in the filling.
     fn level_now(&mut self, constraint: u32) -> Option<f64> {
         let state = &self.constraints[constraint as usize];
         if state.live && state.usage_is_old {
@@ -175,7 +175,7 @@ impl Solver {
         state.live.then(|| state.remaining / state.usage)
     }
 
-    /// The lowest ceiling below `level` of the unfixed users of what is saturated.
+    /// Returns the lowest ceiling below `level` among the unfixed users of the saturated constraints.
     fn lowest_ceiling(&mut self, level: f64) -> Option<f64> {
         let mut lowest = f64::INFINITY;
         for at in 0..self.scratch.saturated.len() {
@@ -194,7 +194,7 @@ impl Solver {
         (lowest < level).then_some(lowest)
     }
 
-    /// Puts a constraint's bounded users in order, if one of them meets its bound below `level`.
+    /// Sorts a constraint's bounded users if one of them reaches its bound below `level`.
     fn sort_by_bound(&mut self, index: u32, level: f64) {
         let Solver { constraints, variables, scratch, .. } = self;
         let constraint = &mut constraints[index as usize];
@@ -211,13 +211,13 @@ impl Solver {
         }
     }
 
-    /// Fixes those users of saturated constraints that have this ceiling.
+    /// Fixes the users of saturated constraints that have this ceiling.
     fn fix_at_bound(&mut self, ceiling: f64) {
         for at in 0..self.scratch.saturated.len() {
             let Some((start, end)) = self.constraints[self.scratch.saturated[at] as usize].by_bound else { continue };
             for place in start..end {
                 let (own, variable) = self.scratch.sorted[place as usize];
-                // All that are lower are fixed.
+                // All users with a lower ceiling are already fixed.
                 if own - ceiling >= PRECISION {
                     break;
                 }
@@ -228,7 +228,7 @@ impl Solver {
         }
     }
 
-    /// Fixes all users of what is saturated.
+    /// Fixes all users of the saturated constraints.
     fn fix_at_level(&mut self, level: f64) {
         for at in 0..self.scratch.saturated.len() {
             let holder = self.scratch.saturated[at];
@@ -244,7 +244,7 @@ impl Solver {
         }
     }
 
-    /// Gives a variable its value and takes that from its constraints.
+    /// Sets a variable's value and subtracts it from its constraints.
     fn fix(&mut self, index: u32, value: f64, held_by: u32) {
         let variable = &mut self.variables[index as usize];
         (variable.value, variable.held_by, variable.fixed) = (value, held_by, true);
@@ -265,7 +265,7 @@ impl Solver {
         }
     }
 
-    /// A fat pipe's usage is that of its greediest user that is not yet fixed.
+    /// Recomputes a fat pipe's usage: that of its greediest user that is not yet fixed.
     fn renew_usage(&mut self, index: u32) {
         let Solver { constraints, variables, scratch, .. } = self;
         let constraint = &mut constraints[index as usize];
@@ -287,7 +287,7 @@ impl Solver {
 }
 
 impl Constraint {
-    /// Begins to be filled.
+    /// Initializes the constraint for a filling.
     fn open(&mut self, usage: f64) {
         (self.remaining, self.usage) = (self.capacity, usage);
         (self.by_bound, self.by_quota, self.held_at, self.usage_is_old) = (None, None, None, false);
@@ -296,7 +296,7 @@ impl Constraint {
 }
 
 impl Variable {
-    /// Begins to be filled; what no constraint is left for stays so.
+    /// Initializes the variable for a filling. It stays at 0 if none of its constraints has capacity left.
     fn empty(&mut self) {
         (self.value, self.held_by, self.fixed) = (0.0, NOBODY, false);
     }

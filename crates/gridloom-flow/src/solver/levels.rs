@@ -1,11 +1,11 @@
-//! A heap of constraints by the level at which they are full. Levels may have risen since they were entered.
+//! A heap of constraints by the level at which they are full. Levels may have risen since they were added.
 //!
-//! **Invariant:** an entry's key is at most the constraint's level, but for rounding. Filling only raises levels, so
-//! an entry is brought up to date when it comes to the top, and not before.
+//! **Invariant:** an entry's key is at most the constraint's level, apart from rounding. Filling only raises levels,
+//! so an entry is updated only when it reaches the top.
 
 use super::users::Terms;
 
-/// The heap; its order among equal keys is of no consequence.
+/// The heap. The order among equal keys does not matter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Levels {
     entries: Vec<(f64, u32)>,
@@ -16,12 +16,12 @@ impl Levels {
         self.entries.clear();
     }
 
-    /// Adds an entry out of order; [`Levels::order`] must follow before anything is taken.
+    /// Adds an entry without ordering it. Call [`Levels::order`] before removing any entry.
     pub(super) fn append(&mut self, level: f64, constraint: u32) {
         self.entries.push((level, constraint));
     }
 
-    /// Puts all entries in order.
+    /// Restores the heap order of all entries.
     pub(super) fn order(&mut self) {
         for at in (0..self.entries.len() / 2).rev() {
             self.sink(at);
@@ -38,7 +38,7 @@ impl Levels {
         self.entries[at] = (level, constraint);
     }
 
-    /// The entry of the lowest key.
+    /// Returns the entry with the lowest key.
     pub(super) fn first(&self) -> Option<(f64, u32)> {
         self.entries.first().copied()
     }
@@ -71,10 +71,10 @@ impl Levels {
     }
 }
 
-/// The level at which each constraint is full; infinite if it is not.
+/// The level at which each constraint is full; infinite if it is not full.
 #[derive(Clone, Debug)]
 pub(super) struct FullAt {
-    /// One more than a constraint's index, so that [`super::NOBODY`], one less than 0, has the first: no limit.
+    /// Levels at the constraint's index plus one, so that [`super::NOBODY`] (0 - 1) maps to the first entry: no limit.
     levels: Vec<f64>,
 }
 
@@ -85,7 +85,7 @@ impl Default for FullAt {
 }
 
 impl FullAt {
-    /// One constraint more, not full.
+    /// Adds a constraint that is not full.
     pub(super) fn add(&mut self) {
         self.levels.push(f64::INFINITY);
     }
@@ -98,7 +98,7 @@ impl FullAt {
         self.levels[constraint.wrapping_add(1) as usize] = level;
     }
 
-    /// The level that a user has by its holder and its bound.
+    /// Returns the level that a user has by its limiting constraint and its bound.
     pub(super) fn elsewhere(&self, terms: &Terms) -> f64 {
         let level = self.of(terms.holder);
         if level < terms.ceiling { level } else { terms.ceiling }

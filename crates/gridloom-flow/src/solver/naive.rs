@@ -1,12 +1,12 @@
-//! Progressive filling by its definition, without regard to cost: tests compare the solver with it.
+//! Progressive filling straight from its definition, without regard to cost. Tests compare the solver with it.
 
 use super::{PRECISION, Policy};
 
-/// A system, all of it enabled.
+/// A system whose variables are all enabled.
 #[derive(Debug, Default)]
 pub(super) struct Naive {
     pub(super) constraints: Vec<(f64, Policy)>,
-    /// Penalty, bound (none if not positive), and weights.
+    /// Penalty, bound (no bound if not positive), and weights.
     pub(super) variables: Vec<(f64, f64, Weights)>,
 }
 

@@ -1,15 +1,15 @@
-//! The elements of all variables, a block of neighbours for each, so that solving walks through memory in order.
+//! The elements of all variables. Each variable has a contiguous block, so that solving walks through memory in order.
 //!
-//! **Invariant:** a block given back serves the next variable of as many elements; blocks are never split or joined.
+//! **Invariant:** a freed block is reused by the next variable with as many elements; blocks are never split or joined.
 
 use std::ops::{Index, IndexMut};
 
-/// One variable on one constraint.
+/// The weight of one variable on one constraint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
     pub(super) weight: f64,
     pub(super) constraint: u32,
-    /// Place on the constraint's list of users or of waiting elements.
+    /// Position in the constraint's list of users or of waiting elements.
     pub(super) place: u32,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Pool {
     elements: Vec<Element>,
     /// Starts of free blocks, by length.
     free: Vec<Vec<u32>>,
-    /// The block being put together.
+    /// The block being built.
     open: Vec<(u32, f64)>,
 }
 
@@ -28,7 +28,7 @@ impl Pool {
         self.open.clear();
     }
 
-    /// Adds an element to the open block, or gives the one on the same constraint the weight that `again` makes.
+    /// Adds an element to the open block. If it already has one on the same constraint, `again` computes the new weight.
     pub(super) fn push(&mut self, constraint: u32, weight: f64, again: impl FnOnce(f64) -> f64) {
         match self.open.iter_mut().find(|(known, _)| *known == constraint) {
             Some((_, known)) => *known = again(*known),
@@ -36,7 +36,7 @@ impl Pool {
         }
     }
 
-    /// Ends the block; its start and length.
+    /// Ends the block and returns its start and length.
     pub(super) fn close(&mut self) -> (u32, u32) {
         let length = self.open.len();
         let start = match self.free.get_mut(length).and_then(Vec::pop) {

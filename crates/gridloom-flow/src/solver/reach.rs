@@ -1,28 +1,28 @@
-//! Which constraints a change concerns.
+//! Finds the constraints that a change affects.
 //!
-//! A change concerns what is connected to it through enabled variables. That is sought when the system is solved, once
-//! for all changes since the last time.
+//! A change affects everything that is connected to it through enabled variables. This is determined once per
+//! solution, for all changes since the last one.
 //!
-//! **The reference differs.** SimGrid 4.1 seeks it at each change, from the first constraint of the changed variable
-//! alone. If an earlier change at the same date concerned that one already, the search ends there. Then the variable's
-//! other constraints may be left out, and it is solved without regard to them until something else touches them. Two
-//! flows from one host meet this if their latency phases end together. [`Reach::AsReference`] does the same, to be
-//! compared with it.
+//! **Difference from the reference.** SimGrid 4.1 searches at each change, starting from the first constraint of the
+//! changed variable only. If an earlier change at the same date already reached that constraint, the search ends
+//! there. The variable's other constraints may then be left out, and it is solved without them until another change
+//! touches them. This happens to two flows from one host whose latency phases end together. [`Reach::AsReference`]
+//! reproduces this behaviour for comparisons.
 
 use super::{Constraint, Solver, VariableIndex};
 
-/// How far a change reaches.
+/// How far a change propagates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reach {
-    /// To all that is connected to it.
+    /// To everything that is connected to it.
     #[default]
     Connected,
-    /// As in SimGrid 4.1: sought at each change from the variable's first constraint, unless that one is concerned already.
+    /// As in SimGrid 4.1: the search runs at each change from the variable's first constraint, unless that one is already reached.
     AsReference,
 }
 
 impl Solver {
-    /// Notes that a constraint has changed.
+    /// Marks a constraint as changed.
     pub(super) fn touch(&mut self, constraint: u32) {
         mark(&mut self.constraints, &mut self.touched, constraint);
         if self.reach == Reach::AsReference {
@@ -30,7 +30,7 @@ impl Solver {
         }
     }
 
-    /// Notes that an enabled variable has changed.
+    /// Marks an enabled variable as changed.
     pub(super) fn touch_variable(&mut self, variable: VariableIndex) {
         let elements = self.variables[variable.0 as usize].elements();
         match self.reach {
@@ -47,7 +47,7 @@ impl Solver {
         }
     }
 
-    /// Marks what the marked constraints reach.
+    /// Marks the constraints that the marked ones reach.
     fn follow(&mut self) {
         while self.followed < self.touched.len() {
             let constraint = self.touched[self.followed] as usize;

@@ -1,52 +1,53 @@
-//! Follows a change from constraint to constraint: mostly it concerns little of what it can reach.
+//! Propagates a change from constraint to constraint. A change usually affects only a small part of what it can reach.
 //!
-//! A solution is max-min fair exactly if each variable is at its bound or *held back*. A constraint holds it back that is
-//! full, and on which no other variable has a higher level p·x (Bertsekas and Gallager, *Data Networks*, 6.5.2). So two
-//! things describe a solution: the level at which each constraint is full, and the constraint that holds back each
-//! variable. Given the level A_i that each user of a constraint has elsewhere, or would be held at by its bound, the
-//! constraint is full at
+//! A solution is max-min fair exactly if each variable is at its bound or *limited by* a constraint: one that is full,
+//! and on which no other variable has a higher level p·x (Bertsekas and Gallager, *Data Networks*, 6.5.2). So a
+//! solution is described by the level at which each constraint is full, and by the constraint that limits each
+//! variable. Let A_i be the level to which each user of a constraint is limited elsewhere or by its bound. The
+//! constraint is then full at
 //!
 //! ```text
 //! shared    the level l with  sum over users of w/p min(l, A_i) = C
-//! fat pipe  the lowest l = C p_i / w_i with  l <= A_i            (its other users are held at that level too)
+//! fat pipe  the lowest l = C p_i / w_i with  l <= A_i            (its other users are limited to that level too)
 //! ```
 //!
-//! and holds back those with an A_i above that. What has changed waits in order of level:
+//! and limits the users with an A_i above that. Changed constraints wait in a queue ordered by level:
 //!
 //! ```text
-//! repeat  take the constraint of the lowest level that waits; find its level anew
-//!         it takes users that have more, and lets go those that meet their bound below
-//!         if a user's level changed, its other constraints wait, unless they are full before that level
-//! until none waits; then the users of constraints with a new level get their values
+//! repeat  take the waiting constraint with the lowest level; recompute its level
+//!         limit the users that have more, and release those that reach their bound below it
+//!         if a user's level changed, queue its other constraints, unless they are full below that level
+//! until none waits; then set the values of users of constraints with a new level
 //! ```
 //!
-//! A constraint that is not full has something to spare, from which rises are taken; it waits when nothing is left of that.
+//! A constraint that is not full has spare capacity. Rises are subtracted from it; the constraint is queued when it is used up.
 //!
-//! **Invariant:** a constraint that does not wait has the level that follows from its users' others. So the end is a
-//! solution, whatever the order. Lowest first makes it quick: what is full early depends only on what is full earlier.
-//! It ends because of that too: the lowest wrong level is right once its constraint, and those wrongly lower, were taken.
+//! **Invariant:** the level of a constraint that is not queued follows from its users' other constraints. So the
+//! result is a solution, whatever the order. Lowest first makes it fast: the level of a constraint depends only on
+//! constraints that fill up at lower levels. This is also why it terminates: the lowest wrong level becomes correct
+//! once its constraint, and the wrong constraints below it, have been processed.
 //!
-//! **Not done.** Changes of so many variables, or waits for so long, that filling all would cost less: left to the caller.
+//! **Not done.** If many variables change, or the queue takes long to empty, filling everything costs less; the caller does that.
 //!
-//! Source: the characterisation as above; the procedure is ours. Newton's method finds the level on a shared constraint.
-//! The function is concave and piecewise linear, and the method begins at the level before.
+//! Source: the characterisation as cited; the procedure is new. Newton's method finds the level of a shared
+//! constraint. The function is concave and piecewise linear, and the method starts at the previous level.
 
 use super::users::{Terms, User};
 use super::{Constraint, NOBODY, Policy, Solver, VariableIndex};
 
-/// Levels are alike within this part, and a constraint within its capacity.
+/// Relative difference below which levels count as equal, and a constraint as within its capacity.
 const ALIKE: f64 = 1e-12;
-/// As alike, where many differences were added up.
+/// Relative tolerance where many differences were added up.
 const ALIKE_SUMS: f64 = 1e-9;
-/// So many users are looked at, for each element that there is, before it is given up.
+/// Maximum number of users visited per element of the system before propagation is given up.
 const LOOKS_MAX: usize = 16;
-/// As many users go to another level together.
+/// From this number of users on, they change to the new level together.
 const TOGETHER_MIN: usize = 32;
-/// Newton's method ends after a step for each user; rounding could make it go to and fro.
+/// Maximum number of Newton steps. One step per user would do, but rounding could make it oscillate.
 const STEPS_MAX: usize = 64;
 
 impl Solver {
-    /// Brings all levels up to date; false if that is better done by filling all that the change reaches.
+    /// Updates all levels. Returns false if it is better to refill everything that the change reaches.
     pub(super) fn relevel(&mut self) -> bool {
         let changed: usize = self.dirty.iter().map(|index| self.variables[index.0 as usize].length as usize).sum();
         if 2 * changed > self.listed {
@@ -74,14 +75,14 @@ impl Solver {
         true
     }
 
-    /// Lets a constraint wait for its turn.
+    /// Queues a constraint to have its level recomputed.
     fn line_up(&mut self, constraint: u32) {
         if self.shares[constraint as usize].wait() {
             self.scratch.levels.push(self.full_at.of(constraint), constraint);
         }
     }
 
-    /// Ends the waiting of all constraints.
+    /// Removes all constraints from the queue.
     fn dismiss(&mut self) {
         while let Some((_, constraint)) = self.scratch.levels.first() {
             self.scratch.levels.pop();
@@ -89,7 +90,7 @@ impl Solver {
         }
     }
 
-    /// Finds at which level a constraint is full, and which users it holds back.
+    /// Finds the level at which a constraint is full, and the users that it limits.
     fn find_level(&mut self, constraint: u32) {
         let before = self.full_at.of(constraint);
         let of_same = self.level_of_same(constraint);
@@ -117,7 +118,7 @@ impl Solver {
         }
     }
 
-    /// The level at which a shared constraint is full if it holds back the same users as before; `None` if others.
+    /// Returns the level at which a shared constraint is full if it limits the same users as before; `None` if not.
     fn level_of_same(&mut self, constraint: u32) -> Option<f64> {
         let Solver { constraints, shares, held, full_at, .. } = self;
         let Constraint { capacity, users, policy, .. } = &constraints[constraint as usize];
@@ -144,7 +145,7 @@ impl Solver {
         }
     }
 
-    /// Tells the other constraints of all users that a constraint holds back.
+    /// Notifies the other constraints of all users that a constraint limits.
     fn stir_held(&mut self, constraint: u32, before: f64, after: f64) {
         if self.held[constraint as usize].bundled == 0 {
             self.bundle(constraint);
@@ -163,14 +164,14 @@ impl Solver {
         self.scratch.roused = roused;
     }
 
-    /// Gathers the other constraints of the users that a constraint holds back.
+    /// Collects the other constraints of the users that a constraint limits.
     fn bundle(&mut self, constraint: u32) {
         let Solver { constraints, held, bundles, pool, .. } = self;
         let bundle = &mut bundles[constraint as usize];
         bundle.clear();
         for (user, terms) in constraints[constraint as usize].users.with_terms() {
             if terms.holder == constraint {
-                // Its quota is its weight / penalty.
+                // The user's quota is its weight / penalty.
                 let share = terms.quota / pool[user.element as usize].weight;
                 let others = pool[user.elements()].iter().filter(|element| element.constraint != constraint);
                 for element in others {
@@ -182,10 +183,11 @@ impl Solver {
         held[constraint as usize].bundled = bundle.good_for();
     }
 
-    /// Takes users that have more elsewhere, lets go those that meet their bound below, and tells their other constraints.
+    /// Limits the users that have more elsewhere, releases those that reach their bound below, and notifies their
+    /// other constraints.
     fn exchange(&mut self, constraint: u32, before: f64, level: f64) {
-        // Few go to their new level one by one. Among many, a user that is taken is told of as if it had been held back
-        // before, so that all go to the new level together.
+        // A few users change to their new level one by one. Among many, a newly limited user is reported as if it had
+        // been limited before, so that all change to the new level together.
         let many = self.constraints[constraint as usize].users.len() >= TOGETHER_MIN;
         let meeting = if many && before < f64::INFINITY { before } else { level };
         for at in 0..self.constraints[constraint as usize].users.len() {
@@ -211,12 +213,12 @@ impl Solver {
         }
     }
 
-    /// The level at which a shared constraint is full, begun at a guess; infinite if it is not.
+    /// Returns the level at which a shared constraint is full, starting from a guess; infinite if it is not full.
     fn level_of_shared(&self, constraint: u32, guess: f64) -> f64 {
         let constraint = &self.constraints[constraint as usize];
         let mut level = guess;
         for _ in 0..STEPS_MAX {
-            // What is not above the level is what it is; the rest shares what that leaves.
+            // Users not above the level keep their own level; the others share the remaining capacity.
             let (mut room, mut usage, mut least_above, mut most_below) = (constraint.capacity, 0.0, f64::INFINITY, 0.0);
             for terms in constraint.users.terms() {
                 let elsewhere = self.full_at.elsewhere(terms);
@@ -242,7 +244,7 @@ impl Solver {
         level
     }
 
-    /// The level at which a fat pipe is full; infinite if it is not.
+    /// Returns the level at which a fat pipe is full; infinite if it is not full.
     fn level_of_pipe(&self, constraint: u32) -> f64 {
         let constraint = &self.constraints[constraint as usize];
         let reached = constraint.users.terms().filter_map(|terms| {
@@ -252,9 +254,9 @@ impl Solver {
         reached.fold(f64::INFINITY, f64::min)
     }
 
-    /// Tells a user's other constraints that its level changes.
+    /// Notifies a user's other constraints that its level changes.
     fn stir(&mut self, user: &User, quota: f64, constraint: u32, before: f64, after: f64) {
-        // Its quota is its weight / penalty.
+        // The user's quota is its weight / penalty.
         let rise = (after - before) * quota / self.pool[user.element as usize].weight;
         for at in user.elements() {
             let element = self.pool[at];
@@ -264,7 +266,7 @@ impl Solver {
         }
     }
 
-    /// Tells a constraint that a user has another level than before, and takes so much more.
+    /// Notifies a constraint that a user's level has changed to `after` and that the user takes `more` of it.
     fn tell(&mut self, other: u32, above: f64, after: f64, more: f64) {
         let share = &mut self.shares[other as usize];
         if !share.is_known || share.tell(after, more) {
@@ -272,8 +274,8 @@ impl Solver {
         }
     }
 
-    /// Lets a constraint wait that was told of levels, unless it is full before. One that is full right there may have left
-    /// the user to the constraint that told it.
+    /// Queues a constraint that was notified of levels, unless it is full at a lower level. A constraint that is full
+    /// at exactly `above` may have left the user to the constraint that notified it.
     #[inline]
     fn rouse(&mut self, other: u32, above: f64) {
         let (share, level) = (&mut self.shares[other as usize], self.full_at.of(other));
@@ -283,13 +285,13 @@ impl Solver {
         }
     }
 
-    /// Notes which constraint holds back a variable.
+    /// Records which constraint limits a variable.
     fn hold(&mut self, index: u32, holder: u32) {
         self.scratch.moved.push(index);
         self.set_holder(index, holder);
     }
 
-    /// Enters the holder of a variable in all its constraints.
+    /// Sets a variable's limiting constraint in all its constraints.
     pub(super) fn set_holder(&mut self, index: u32, holder: u32) {
         let variable = &mut self.variables[index as usize];
         variable.held_by = holder;
@@ -312,8 +314,8 @@ impl Solver {
         }
     }
 
-    /// Gathers the variables that changed or have another holder than before. Unless filling did, gives a value to those
-    /// without a holder.
+    /// Collects the variables that changed or have a new limiting constraint. Sets the value of those without one,
+    /// unless filling did.
     pub(super) fn note_holders(&mut self) {
         self.solution = self.solution.wrapping_add(1);
         self.scratch.changed.clear();
@@ -337,7 +339,7 @@ impl Solver {
         }
     }
 
-    /// Takes over what a filling found.
+    /// Takes over the result of a filling.
     pub(super) fn adopt(&mut self) {
         for at in 0..self.scratch.component.len() {
             let constraint = self.scratch.component[at];
@@ -358,7 +360,7 @@ impl Solver {
     }
 }
 
-/// The lowest level that depends on a change.
+/// Returns the lowest level that depends on a change.
 fn lowest_of(before: f64, after: f64) -> f64 {
     before.min(after) * (1.0 - 2.0 * ALIKE)
 }

@@ -1,58 +1,59 @@
-//! The sums from which a constraint's level follows, kept up to date while levels change.
+//! The sums that determine a constraint's level, kept up to date while levels change.
 //!
 //! ```text
-//! taken    sum of w x over users that others hold back, or their bounds       C capacity
-//! usage    sum of w/p over users that it holds back itself                     level = (C - taken) / usage
+//! taken    sum of w x over users limited elsewhere or by their bounds         C capacity
+//! usage    sum of w/p over users that the constraint itself limits             level = (C - taken) / usage
 //! ```
 //!
-//! A user's level that changes elsewhere changes `taken` by one addition. So a level that depends on hundreds of users is
-//! found without going to any. A change that moves hundreds of levels tells of them tens of thousands of times. So a tell
-//! is two additions and one comparison. The alarm alone says whether the constraint has to be found anew, waits for that
-//! already, or has enough to spare.
+//! If a user's level changes elsewhere, `taken` changes by one addition. So a level that depends on hundreds of users
+//! is found without visiting any. A change that moves hundreds of levels sends tens of thousands of notifications. So
+//! a notification costs two additions and one comparison. The alarm alone encodes whether the level must be
+//! recomputed, is already queued for that, or has enough spare capacity.
 //!
-//! **Invariants.** A share that `is_known` is what going through all users would give, but for the rounding of additions.
-//! Its `highest` may be more. A user that joins, leaves, or changes between the two kinds makes it unknown. An alarm is
-//! [`NEVER`] while its constraint waits, and otherwise [`ALWAYS`] if the share is unknown or the constraint is full.
+//! **Invariants.** A share that `is_known` equals the result of summing over all users, apart from the rounding of
+//! additions. Its `highest` may be greater. A user that joins, leaves, or changes between the two kinds makes the
+//! share unknown. An alarm is [`NEVER`] while its constraint is queued, and otherwise [`ALWAYS`] if the share is
+//! unknown or the constraint is full.
 
 use super::levels::FullAt;
 use super::users::Users;
 
-/// A share is added up anew after so many tells for each of its users, so that rounding does not build up. The cost is
-/// that of some additions more.
+/// Number of notifications per user after which a share is summed again, so that rounding errors do not build up. The
+/// cost is a few more additions per notification.
 const TELLS_PER_USER: u32 = 16;
-/// Any share takes so many tells more.
+/// Additional notifications that any share accepts before it is summed again.
 const TELLS_MIN: u32 = 64;
 
 const ALWAYS: f64 = f64::NEG_INFINITY;
 const NEVER: f64 = f64::INFINITY;
 
-/// What users that it does not hold back leave of a constraint; half a cache line.
+/// The part of a constraint that users limited elsewhere take; half a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(super) struct Share {
     pub(super) taken: f64,
-    /// The highest level of a user that it does not hold back.
+    /// The highest level of a user that this constraint does not limit.
     pub(super) highest: f64,
-    /// If so much is taken, its level is to be found anew.
+    /// The constraint's level must be recomputed if `taken` reaches this.
     alarm: f64,
-    /// How often it is told before it is added up anew.
+    /// Notifications left before the share is summed again.
     tells_left: u32,
     pub(super) is_known: bool,
-    /// Its constraint waits for its level to be found anew.
+    /// Whether its constraint is queued to have its level recomputed.
     waits: bool,
 }
 
-/// Those that a constraint holds back.
+/// Sums over the users that a constraint limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held {
     pub(super) usage: f64,
-    /// The least level at which one of them meets its bound.
+    /// The lowest level at which one of them reaches its bound.
     pub(super) ceiling: f64,
-    /// How often it can be told between times that all users are added up.
+    /// Maximum number of notifications between two summations over all users.
     tells_max: u32,
-    /// For how many more users that come or go, plus one, the constraint's bundle is kept up to date.
+    /// Number of further user changes, plus one, for which the constraint's bundle is kept up to date.
     pub(super) bundled: u32,
-    /// Of the constraint, in the bundle that was made last.
+    /// The constraint's position in the bundle that was built last.
     pub(super) place_in_bundle: u32,
 }
 
@@ -63,7 +64,7 @@ impl Default for Share {
 }
 
 impl Share {
-    /// Other users take from it than before.
+    /// Marks the share as unknown, because its users have changed.
     pub(super) fn forget(&mut self) {
         self.is_known = false;
         if !self.waits {
@@ -71,36 +72,36 @@ impl Share {
         }
     }
 
-    /// Begins to wait, unless it does already: then false.
+    /// Marks the constraint as queued. Returns false if it already was.
     pub(super) fn wait(&mut self) -> bool {
         self.alarm = NEVER;
         !std::mem::replace(&mut self.waits, true)
     }
 
-    /// Waits no more.
+    /// Marks the constraint as no longer queued.
     pub(super) fn take_turn(&mut self) {
         (self.waits, self.alarm) = (false, ALWAYS);
     }
 
-    /// Rests until so much is taken, as what is taken now is known and its constraint is not full.
+    /// Sets the alarm to `taken` if the share is known. The constraint must not be full.
     pub(super) fn rest_until(&mut self, taken: f64) {
         if self.is_known {
             self.alarm = taken;
         }
     }
 
-    /// A user that the constraint does not hold back has another level than before, and takes so much more. Says whether the
-    /// constraint's level may have to be found anew.
+    /// Updates the sums after a user that this constraint does not limit changed to `level` and takes `more`. Reports
+    /// whether the constraint's level may have to be recomputed.
     pub(super) fn tell(&mut self, level: f64, more: f64) -> bool {
         self.taken += more;
         self.highest = if level > self.highest { level } else { self.highest };
         self.tells_left = self.tells_left.wrapping_sub(1);
-        // What is no number rings, too.
+        // A NaN also triggers the alarm.
         let is_quiet = self.taken < self.alarm;
         !is_quiet || self.tells_left == 0
     }
 
-    /// Whether it is to begin to wait, now that it was told of something.
+    /// Reports whether the constraint must be queued after a notification.
     pub(super) fn is_roused(&mut self) -> bool {
         if self.tells_left == 0 {
             self.forget();
@@ -110,22 +111,22 @@ impl Share {
 }
 
 impl Held {
-    /// Notes that a user comes or goes; whether that is to be entered in the bundle.
+    /// Counts a user that is added or removed. Reports whether the bundle must be updated for it.
     pub(super) fn keeps_bundle(&mut self) -> bool {
         self.bundled = self.bundled.saturating_sub(1);
         self.bundled > 0
     }
 
-    /// Whether no rounding of what was told is in that share.
+    /// Reports whether the share has had no notifications, and so no rounding errors, since the last summation.
     pub(super) fn is_fresh(&self, share: &Share) -> bool {
         share.is_known && share.tells_left == self.tells_max
     }
 
-    /// Adds up all users of constraint `this`, those and others.
+    /// Sums over all users of constraint `this`, both those that it limits and the others.
     pub(super) fn add_up(&mut self, share: &mut Share, this: u32, users: &Users, full_at: &FullAt) {
         let (mut taken, mut highest, mut usage, mut ceiling) = (0.0, 0.0, 0.0, f64::INFINITY);
         for terms in users.terms() {
-            // The holders follow no pattern that a processor could foresee: both sums go on without a branch.
+            // Branch prediction cannot learn the pattern of the limiting constraints, so both sums avoid branches.
             let (own, level) = (terms.holder == this, full_at.elsewhere(terms));
             usage += only_if(own, terms.quota);
             taken += only_if(!own, terms.quota * level);
@@ -138,7 +139,7 @@ impl Held {
     }
 }
 
-/// That number, or 0, without a branch.
+/// Returns the number if `yes`, otherwise 0, without a branch.
 fn only_if(yes: bool, number: f64) -> f64 {
     f64::from_bits(number.to_bits() & u64::from(yes).wrapping_neg())
 }
@@ -149,7 +150,7 @@ mod tests {
     use super::super::{Variable, VariableIndex};
     use super::*;
 
-    /// The share of constraint 1, on which constraint 0, full at 3, holds back a user, and so does it itself.
+    /// Returns the share of constraint 1. Both it and constraint 0, which is full at 3, limit a user of it.
     fn shared() -> (Share, Held) {
         let (mut users, mut full_at) = (Users::default(), FullAt::default());
         (0..2).for_each(|_| full_at.add());

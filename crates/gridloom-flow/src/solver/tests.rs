@@ -1,4 +1,4 @@
-//! The solver on small systems worked out by hand, and held to its definition on random ones.
+//! Tests of the solver on small systems worked out by hand, and against its definition on random ones.
 
 use super::naive::Naive;
 use super::*;
@@ -93,8 +93,8 @@ fn who_keeps_a_value_is_not_reported() {
     assert_eq!([slow[0], slow[1], fast, late].map(|flow| solver.value(flow)), [2.0, 2.0, 4.0, 4.0]);
 }
 
-/// Flows come to a star of hosts, end there and change, with acknowledgements and here and there a fat pipe: the values stay
-/// those of a system that is filled anew.
+/// Flows start on a star of hosts, end and change, with acknowledgements and occasionally a fat pipe. The values must
+/// equal those of a refilled system.
 fn a_star_agrees_with_one_filled_anew(flows: usize, widths: u32, penalties: u64) {
     let mut random = 7u64;
     let mut draw = |end: u64| {
@@ -152,19 +152,19 @@ fn changes_that_concern_many_are_followed() {
     a_star_agrees_with_one_filled_anew(400, 3, 3);
 }
 
-/// So many flows on each link that it keeps a bundle of their other links.
+/// Each link has enough flows to keep a bundle of their other links.
 #[test]
 fn changes_among_a_thousand_are_followed() {
     a_star_agrees_with_one_filled_anew(1000, 3, 3);
 }
 
-/// Links of the same level, of which either may hold back a flow that crosses both.
+/// Links with equal levels, so that either may limit a flow that crosses both.
 #[test]
 fn changes_among_equals_are_followed() {
     a_star_agrees_with_one_filled_anew(40, 1, 1);
 }
 
-/// Two flows of one sender begin at once: the reference forgets the second's own way until something touches it.
+/// Two flows of one sender start at once: the reference leaves out the second flow's own links until something touches them.
 #[test]
 fn the_reference_reaches_less_far() {
     let values = |reach: Reach| {
@@ -199,7 +199,7 @@ fn a_disabled_variable_takes_nothing() {
 }
 
 proptest! {
-    /// After any sequence of arrivals and departures, the values are those of a system built anew.
+    /// After any sequence of arrivals and departures, the values equal those of a newly built system.
     #[test]
     fn solving_by_components_agrees_with_solving_all(
         steps in prop::collection::vec((1u32..4, 0u32..30, prop::collection::vec(0usize..6, 1..4), 0usize..3), 1..60)
@@ -230,8 +230,8 @@ proptest! {
         }
     }
 
-    /// No capacity or bound is exceeded, and each variable is held back by its bound or by a full constraint on
-    /// which no other has a greater p x: the definition of max-min fairness.
+    /// No capacity or bound is exceeded. Each variable is limited by its bound or by a full constraint on which no
+    /// other variable has a greater p x: the definition of max-min fairness.
     #[test]
     fn the_solution_is_fair(
         flows in prop::collection::vec((1u32..4, 0u32..30, prop::collection::btree_set(0usize..6, 1..4)), 1..40)
@@ -270,7 +270,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes and goes, the values are those of the definition, with weights, fat pipes and bounds.
+    /// After any sequence of arrivals and departures, the values equal those of the definition, with weights, fat
+    /// pipes and bounds.
     #[test]
     fn the_definition_is_met(
         flows in prop::collection::vec(
@@ -303,9 +304,9 @@ proptest! {
                 };
                 found.iter().zip(naive.solve()).all(|(found, expected)| (found - expected).abs() < within)
             };
-            // Where a fat pipe's greediest user is held elsewhere at the very level at which it fills the pipe, rounding
-            // says whether the pipe's other users are held there too: the definition jumps. Then the solution is that of
-            // almost the same capacities.
+            // If a fat pipe's greediest user is limited elsewhere at exactly the level at which it fills the pipe,
+            // rounding decides whether the pipe also limits its other users: the definition is discontinuous. The
+            // solution is then that of almost the same capacities.
             let almost = || {
                 let changes = (0..capacities.len()).flat_map(|at| [(at, 1.0 - 1e-10), (at, 1.0 + 1e-10)]);
                 changes.into_iter().any(|change| agrees(Some(change), 1e-7))
@@ -318,8 +319,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Many begin at once and end one by one: whatever has enough to spare and becomes full, or the other way round, the
-    /// values are those of the definition.
+    /// Many flows start at once and end one by one, so that constraints with spare capacity become full and the
+    /// reverse. The values must equal those of the definition.
     #[test]
     fn many_at_once_meet_the_definition_until_all_have_ended(
         capacities in prop::collection::vec(10u32..1000, 10),

@@ -1,6 +1,6 @@
 //! The users of a constraint, laid out so that a pass over all of them reads little memory.
 //!
-//! The terms that a level follows from stand in an array of their own: most passes need no more.
+//! The values that determine a level are in an array of their own, because most passes need nothing else.
 
 use super::{Variable, VariableIndex};
 
@@ -10,17 +10,17 @@ pub(super) struct Users {
     users: Vec<User>,
 }
 
-/// What the level of its constraint takes from one.
+/// The values of one user that determine the level of its constraint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     /// w/p.
     pub(super) quota: f64,
-    /// The level at which it meets its bound.
+    /// The level at which it reaches its bound.
     pub(super) ceiling: f64,
     pub(super) holder: u32,
 }
 
-/// Which variable it is, and where its elements stand.
+/// The variable of a user, and the location of its elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct User {
     pub(super) variable: u32,
@@ -55,7 +55,7 @@ impl Users {
         self.terms.iter()
     }
 
-    /// All with their terms.
+    /// Iterates over all users with their terms.
     pub(super) fn with_terms(&self) -> impl Iterator<Item = (&User, &Terms)> + Clone {
         self.users.iter().zip(&self.terms)
     }
@@ -73,19 +73,19 @@ impl Users {
         self.terms.push(terms);
     }
 
-    /// Changes the terms of one, but for its holder.
+    /// Replaces a user's terms, except for its limiting constraint.
     pub(super) fn set_terms(&mut self, place: usize, terms: Terms) {
         self.terms[place] = Terms { holder: self.terms[place].holder, ..terms };
     }
 
-    /// Removes one; gives the user that has its place now.
+    /// Removes a user. Returns the user that now has its position.
     pub(super) fn swap_remove(&mut self, place: usize) -> Option<&User> {
         self.terms.swap_remove(place);
         self.users.swap_remove(place);
         self.users.get(place)
     }
 
-    /// Enters the constraint that holds one back; gives the one that did before.
+    /// Sets the constraint that limits a user. Returns the previous one.
     pub(super) fn set_holder(&mut self, place: usize, holder: u32) -> u32 {
         std::mem::replace(&mut self.terms[place].holder, holder)
     }

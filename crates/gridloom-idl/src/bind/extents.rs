@@ -1,4 +1,4 @@
-//! The extents of a call's arrays, from the values of its sizes: one check for callers and for servers, in the same words.
+//! The extents of a call's arrays, computed from its sizes. Callers and servers share this check and its messages.
 
 use super::error::BindError;
 use crate::expr::Expr;
@@ -8,21 +8,21 @@ use crate::signature::{BaseType, Mode, Param, Signature};
 use gridloom_base::limits::CALLBACK_BYTES_MAX;
 use gridloom_base::{Dtype, Meta, list};
 
-/// The sizes of one call, as far as they are known.
+/// The known sizes of one call.
 pub(super) struct Sizes<'a> {
     pub(super) signature: &'a Signature,
-    /// By parameter: description and bytes of the scalars and texts with a known value.
+    /// Description and bytes of each parameter that is a scalar or text with a known value.
     pub(super) scalars: Vec<Option<(Meta, Vec<u8>)>>,
-    /// Array parameter from which a size was inferred.
+    /// The array parameter from which each size was inferred.
     pub(super) source: Vec<Option<usize>>,
 }
 
 impl Signature {
-    /// Extents of the arrays, `None` for other parameters, for a caller that has the sizes and needs to know how much memory
-    /// they stand for. `scalars` are, by parameter, those that are known, in this machine's byte order.
+    /// Returns the extents of the arrays, `None` for other parameters, for a caller that has the sizes and needs to know how much
+    /// memory the arrays take. `scalars` are the known ones, by parameter, in this machine's byte order.
     ///
     /// # Errors
-    /// If an extent has no value, or none that an extent can have, or an array is past 2⁶⁴ bytes.
+    /// If an extent has no value or an invalid one, or an array is larger than 2⁶⁴ bytes.
     pub fn shapes(&self, scalars: Vec<Option<(Meta, Vec<u8>)>>) -> Result<Vec<Option<Vec<u64>>>, BindError> {
         let sizes = Sizes { signature: self, scalars, source: vec![None; self.params.len()] };
         let shape = |(index, param): (usize, &Param)| {
@@ -38,11 +38,11 @@ impl Signature {
         self.params.iter().enumerate().map(shape).collect()
     }
 
-    /// The descriptions of what a callback takes and gives as it lies in this machine's memory: strings are pointers there.
-    /// `scalars` as for [`Signature::shapes`].
+    /// Returns the descriptions of a callback's arguments and results, as they are stored in this machine's memory: strings are
+    /// pointers there. `scalars` are as for [`Signature::shapes`].
     ///
     /// # Errors
-    /// Likewise.
+    /// Same as [`Signature::shapes`].
     pub fn callback_metas(
         &self,
         callback: usize,
@@ -65,7 +65,7 @@ impl Signature {
     }
 }
 
-/// The type of an array's elements where a function has it: those that are no numbers are pointers.
+/// The type of an array's elements in the function's memory: elements that are not numbers are pointers.
 fn in_memory(base: BaseType) -> Dtype {
     match base {
         BaseType::Number(dtype) => dtype,
@@ -74,13 +74,13 @@ fn in_memory(base: BaseType) -> Dtype {
 }
 
 impl Sizes<'_> {
-    /// None is known yet.
+    /// Starts without any known size.
     pub(super) fn unknown(signature: &Signature) -> Sizes<'_> {
         let count = signature.params.len();
         Sizes { signature, scalars: vec![None; count], source: vec![None; count] }
     }
 
-    /// The number of dimensions of an array.
+    /// Checks the number of dimensions of an array.
     pub(super) fn check_dimensions(&self, param: &Param, shape: &[u64]) -> Result<(), BindError> {
         if shape.len() == param.dims.len() {
             return Ok(());
@@ -90,7 +90,7 @@ impl Sizes<'_> {
         Err(self.shape_error(param, shape, expected))
     }
 
-    /// The extents of an array, of as many dimensions as its parameter, against those that the signature says it has.
+    /// Checks the extents of an array, which has the right number of dimensions, against those of the signature.
     pub(super) fn check_shape(&self, index: usize, shape: &[u64]) -> Result<(), BindError> {
         let param = &self.signature.params[index];
         let expected = self.extents(index)?;
@@ -99,7 +99,7 @@ impl Sizes<'_> {
         }
         let differing: Vec<usize> = (0..shape.len()).filter(|dim| expected[*dim] != shape[*dim]).collect();
         let blamed = |size: usize| differing.iter().any(|dim| param.dims[*dim].params().contains(&size));
-        // A size that this array itself sets, and agrees with, is left as a name.
+        // A size that was inferred from this array, and agrees with it, is printed as a name.
         let numbers: Vec<String> = (0..shape.len())
             .map(|dim| match &param.dims[dim] {
                 Expr::Param(size) if self.source[*size] == Some(index) && !blamed(*size) => {
@@ -119,7 +119,7 @@ impl Sizes<'_> {
         Err(self.shape_error(param, shape, text))
     }
 
-    /// The items of a list against the extents that the signature says it has.
+    /// Checks the items of a list against the extents of the signature.
     pub(super) fn check_items(&self, index: usize, packed: &[u8]) -> Result<(), BindError> {
         let param = &self.signature.params[index];
         let expected = self.extents(index)?;
@@ -130,7 +130,7 @@ impl Sizes<'_> {
                 let text = format!("{} = {expected:?}", self.symbolic(param));
                 Err(self.shape_error(param, &[items], text))
             }
-            None => Err(self.malformed(param, "its bytes are no list".to_string())),
+            None => Err(self.malformed(param, "its bytes are not a list".to_string())),
         }
     }
 

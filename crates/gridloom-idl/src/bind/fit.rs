@@ -1,9 +1,9 @@
-//! Checks a call against its signature where it runs. The server does not trust what a peer sends: native code reads and
+//! Checks a call against its signature where it runs. The server does not trust its peers: native code reads and
 //! writes as many elements as the sizes say, whatever was sent.
 //!
 //! Unlike [`super::bind`], nothing is inferred or converted. Memory order and byte order are free: the worker that runs the
-//! call makes them right. What is not known yet, because the datum has not come, is not checked: the server checks what
-//! a task states, the worker everything.
+//! call converts them. Values that are not known yet, because the datum has not arrived, are not checked: the server checks
+//! what a task states, the worker checks everything.
 
 use super::error::BindError;
 use super::extents::{Sizes, described, wanted};
@@ -14,16 +14,16 @@ use gridloom_base::Meta;
 pub struct KnownArgument<'a> {
     /// Its description.
     pub meta: &'a Meta,
-    /// Its bytes; those of arrays are not looked at.
+    /// Its bytes; those of arrays are not read.
     pub bytes: &'a [u8],
 }
 
 impl Signature {
-    /// Checks the arguments (`IN` and `INOUT` parameters in order, `None` where not known yet) and the descriptions of
+    /// Checks the arguments (`IN` and `INOUT` parameters in order, `None` if not known yet) and the descriptions of
     /// the results (`OUT` and `INOUT`): number, type, number of dimensions, extents.
     ///
     /// # Errors
-    /// The first thing that does not fit. A size that is not known yet is none, unless all arguments are known.
+    /// The first mismatch. A size that is not known yet is not a mismatch, unless all arguments are known.
     pub fn check_call<'a>(
         &self,
         inputs: impl ExactSizeIterator<Item = Option<KnownArgument<'a>>>,
@@ -48,7 +48,7 @@ impl Signature {
             match fitting(&sizes, param, meta)? {
                 Some(shape) => arrays.push((index, shape)),
                 None if meta.checked_size_bytes() != Some(bytes.len() as u64) => {
-                    return Err(sizes.malformed(param, format!("{} bytes came for {meta}", bytes.len())));
+                    return Err(sizes.malformed(param, format!("{} bytes were received for {meta}", bytes.len())));
                 }
                 None if param.is_list() => lists.push((index, bytes)),
                 None if matches!(meta, Meta::Scalar { .. }) => {
@@ -76,7 +76,7 @@ impl Signature {
     }
 }
 
-/// Kind, element type and number of dimensions; gives the shape of what is an array.
+/// Checks kind, element type and number of dimensions; returns the shape of an array.
 fn fitting<'a>(sizes: &Sizes<'_>, param: &Param, meta: &'a Meta) -> Result<Option<&'a [u64]>, BindError> {
     match (meta, param.base) {
         (Meta::Bytes { .. }, _) if param.mode == Mode::VarOut => Ok(None),
@@ -109,7 +109,7 @@ mod tests {
         parse(text, "t.idl").unwrap().remove(0).signature
     }
 
-    /// The call with `n` = 3 where each value is known that is given.
+    /// Checks the call with `n` = 3, in which each given value is known.
     fn check(n: Option<&[u8]>, x: Option<&Meta>, y: Option<&Meta>, result: &Meta) -> Result<(), String> {
         let (int, text) = (Meta::scalar(Dtype::Int32), Meta::Text { size_bytes: 2 });
         let array = |meta| KnownArgument { meta, bytes: &[] };
@@ -139,7 +139,7 @@ mod tests {
         let wrong = check(Some(&n), Some(&Meta::array(Dtype::Float32, &[6])), None, &three).unwrap_err();
         assert!(wrong.contains("'x' is an array of float32, expected an array of float64"), "{wrong}");
         let wrong = check(Some(&n[..3]), None, None, &three).unwrap_err();
-        assert!(wrong.contains("'n' is described wrongly: 3 bytes came for int32"), "{wrong}");
+        assert!(wrong.contains("'n' is described wrongly: 3 bytes were received for int32"), "{wrong}");
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! Checks a call against its signature, on the caller's side, before anything is sent.
 //!
-//! Arguments are given by position, by name, or both. By position come the positional parameters
-//! ([`Signature::positional`]) from the first on. Or, as GridRPC has it, all inputs come that are not hidden, sizes
-//! included. The other arguments may be given by name. A size that is not given follows from the first array that has it
-//! as an extent. It may be an extent of its own, or the branch of a conditional that decides on known values. Every other
+//! Arguments are given by position, by name, or both. Positional arguments are assigned either to the positional parameters
+//! ([`Signature::positional`]) from the first on or, as in GridRPC, to all inputs that are not hidden, sizes
+//! included. The other arguments may be given by name. A size that is not given is inferred from the first array that has it
+//! as an extent. The extent may be the size itself, or a conditional that selects it by known values. Every other
 //! array is checked against it.
 //!
-//! Scalars convert when their value stays exactly the same ([`super::scalar`] has the rule). A text of one ASCII letter
-//! is a number of 8 bits, as in C. A remote scalar must have the parameter's type already. Arrays never convert here:
-//! type, number of dimensions and extents must fit. Their memory order and byte order are free: the receiver makes them
-//! right.
+//! Scalars are converted if their value stays exactly the same ([`super::scalar`] has the rule). A text of one ASCII letter
+//! is a number of 8 bits, as in C. A remote scalar must have the parameter's type already. Arrays are never converted here:
+//! type, number of dimensions and extents must fit. Their memory order and byte order are free: the receiver converts them.
 
 pub mod error;
 mod extents;
@@ -29,29 +28,29 @@ use crate::uses::UsedName;
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_base::{ByteOrder, Dtype, Meta, Order, list};
 
-/// What the caller passes for one parameter.
+/// The caller's argument for one parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Actual {
     /// Its description.
     pub meta: Meta,
-    /// Bytes of a scalar or text when known now (`None`: an array, or a remote value).
+    /// Bytes of a scalar or text that is known now; `None` for an array or a remote value.
     pub inline: Option<Vec<u8>>,
 }
 
-/// A call that fits.
+/// A call that fits its signature.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bound {
-    /// For each parameter: description and bytes, in this machine's byte order, of every scalar or text input with a
+    /// Description and bytes of each parameter, in this machine's byte order, if it is a scalar or text input with a
     /// known value, inferred ones included; else `None`.
     pub scalars: Vec<Option<(Meta, Vec<u8>)>>,
-    /// For each `OUT` and `INOUT` parameter in order: its index and the result's description.
+    /// Index and result description of each `OUT` and `INOUT` parameter, in order.
     pub outputs: Vec<(usize, Meta)>,
     /// Work in floating-point operations, if the signature states it.
     pub work_flops: Option<f64>,
-    /// Shared data that the call gets and puts, as far as that is declared and known.
+    /// Shared data that the call gets and puts, if they are declared and known.
     pub uses: Vec<UsedName>,
-    /// For each `IN` and `INOUT` parameter in order (hidden ones included): index of the caller's argument, positional
-    /// ones first and then named ones, or `None` if its value was inferred.
+    /// Index of the caller's argument for each `IN` and `INOUT` parameter in order (hidden ones included), positional arguments
+    /// first and then named ones, or `None` if its value was inferred.
     pub actual_of: Vec<Option<usize>>,
 }
 
@@ -59,7 +58,7 @@ impl Signature {
     /// Checks a call and completes it.
     ///
     /// # Errors
-    /// The first thing that does not fit.
+    /// The first mismatch.
     pub fn bind(&self, positional: &[Actual], named: &[(String, Actual)]) -> Result<Bound, BindError> {
         let given = self.assign(positional.len(), named)?;
         let actual =
@@ -102,7 +101,7 @@ impl Signature {
         Ok(Bound { scalars: binding.0.scalars, outputs, work_flops, uses, actual_of })
     }
 
-    /// Which argument goes to which parameter.
+    /// Assigns arguments to parameters.
     fn assign(&self, count: usize, named: &[(String, Actual)]) -> Result<Vec<Option<usize>>, BindError> {
         let function = || self.name.clone();
         let short = self.positional();
@@ -150,7 +149,7 @@ impl Signature {
 struct Binding<'a>(Sizes<'a>);
 
 impl Binding<'_> {
-    /// Extents, now that the sizes are known.
+    /// Checks extents, now that the sizes are known.
     fn check_shape(&self, index: usize, actual: &Actual) -> Result<(), BindError> {
         let param = &self.0.signature.params[index];
         match (&actual.meta, &actual.inline) {
@@ -160,7 +159,7 @@ impl Binding<'_> {
         }
     }
 
-    /// Kind, element type and number of dimensions; takes the value of a scalar.
+    /// Checks kind, element type and number of dimensions; stores the value of a scalar.
     fn check_kind(&mut self, index: usize, actual: &Actual) -> Result<(), BindError> {
         let param = &self.0.signature.params[index];
         let wrong = |remedy: String| {
@@ -193,7 +192,7 @@ impl Binding<'_> {
                         self.0.scalars[index] = Some((Meta::scalar(want), vec![*letter]));
                         Ok(())
                     }
-                    _ => wrong("; a text of one ASCII letter stands for its number".to_string()),
+                    _ => wrong("; a text of one ASCII letter represents its number".to_string()),
                 }
             }
             (meta, _) if param.holds(meta) => self.take_bytes(index, actual),
@@ -201,7 +200,7 @@ impl Binding<'_> {
         }
     }
 
-    /// A text, a string, bytes or a file.
+    /// Stores a text, a string, bytes or a file.
     fn take_bytes(&mut self, index: usize, actual: &Actual) -> Result<(), BindError> {
         let Some(bytes) = &actual.inline else { return Ok(()) };
         let param = &self.0.signature.params[index];
@@ -215,7 +214,7 @@ impl Binding<'_> {
         if let (BaseType::String, false, Some(at)) =
             (param.base, param.is_array, bytes.iter().position(|byte| *byte == 0))
         {
-            let why = format!("its byte {} is zero, where a string of C ends; cut it there, or pass an array", at + 1);
+            let why = format!("its byte {} is zero, where a C string ends; cut it there, or pass an array", at + 1);
             return Err(BindError::Value {
                 function: self.0.function(),
                 what: format!("argument '{}'", param.name),
@@ -271,7 +270,7 @@ impl Binding<'_> {
         Ok(())
     }
 
-    /// Takes sizes that the caller left out from an array's extents.
+    /// Infers sizes that the caller left out from an array's extents.
     fn infer_from(&mut self, index: usize, actual: &Actual, given: &[Option<usize>]) -> Result<(), BindError> {
         let signature = self.0.signature;
         let param = &signature.params[index];
@@ -299,7 +298,7 @@ impl Binding<'_> {
         Ok(())
     }
 
-    /// The size that an extent is, by itself or as the branch of a conditional with a known condition.
+    /// Returns the size that an extent stands for, by itself or as the branch of a conditional with a known condition.
     fn size_named(&self, extent: &Expr) -> Option<usize> {
         match extent {
             Expr::Param(size) => Some(*size),
@@ -339,7 +338,7 @@ impl Binding<'_> {
         Ok(meta)
     }
 
-    /// The work, or a likely size. Of a text, bytes or a file it uses the size in bytes.
+    /// Evaluates the work, or a likely size. For a text, bytes or a file it uses the size in bytes.
     fn estimate(&self, expr: &Expr, given_bytes: &dyn Fn(usize) -> Option<f64>, what: &str) -> Result<f64, BindError> {
         let params = &self.0.signature.params;
         let value = |index: usize| match params[index].base {
@@ -351,7 +350,7 @@ impl Binding<'_> {
             return Ok(found);
         }
         if found.is_nan() {
-            // n log n of nothing.
+            // For example n log n with n = 0.
             return Ok(0.0);
         }
         let why = format!("expression '{}' is {found}, expected a finite number, 0 or more", expr.display(params));
@@ -364,7 +363,7 @@ impl Binding<'_> {
     }
 }
 
-/// Whether some value of the one type is exactly one of the other.
+/// True if some value of one type is exactly a value of the other.
 fn kind_converts(from: Dtype, to: Dtype) -> bool {
     let complex = |dtype| matches!(dtype, Dtype::Complex64 | Dtype::Complex128);
     let real = |dtype: Dtype| dtype.is_integer() || dtype.is_real();

@@ -1,4 +1,4 @@
-//! The shared data of a call: names and sizes that a function declares, with the values of its arguments.
+//! The shared data of a call: names and sizes that a function declares, evaluated with the call's arguments.
 
 use super::error::BindError;
 use super::extents::Sizes;
@@ -7,10 +7,10 @@ use crate::uses::{NamePart, SharedUse, UsedName};
 use gridloom_base::check_name;
 
 impl Sizes<'_> {
-    /// The shared data that the call gets and puts, as far as its function declares them. One with a value that is not known is left out.
+    /// Returns the shared data that the call gets and puts, if its function declares them. Omits those with an unknown value.
     ///
     /// # Errors
-    /// If a name is none, or a size has no value.
+    /// If a name is invalid, or a size has no value.
     pub(super) fn uses(&self) -> Result<Vec<UsedName>, BindError> {
         self.signature.uses.iter().filter_map(|used| self.used(used).transpose()).collect()
     }
@@ -85,7 +85,7 @@ mod tests {
         let bound = signature.bind(&[number(3), number(10), text("mesh")], &[]).unwrap();
         let all = [used(Does::Get, "part/3/4", 80), used(Does::Put, "mesh", 10), used(Does::Replace, "{last}", 4)];
         assert_eq!(bound.uses, all);
-        // What is not known is left out.
+        // Unknown values are omitted.
         let remote = Actual { meta: Meta::scalar(Dtype::Int32), inline: None };
         assert_eq!(signature.bind(&[remote, number(10), text("mesh")], &[]).unwrap().uses, all[1..]);
         assert!(
@@ -93,7 +93,7 @@ mod tests {
         );
         let error = signature.bind(&[number(3), number(1), text("a\nb")], &[]).unwrap_err().to_string();
         assert!(error.contains("shared data \"{name}\" (Puts)") && error.contains("control character"), "{error}");
-        // It is printed as it can be read.
+        // The printed form can be read back.
         let again = parse(&definition.to_string(), "m.idl").unwrap().remove(0);
         assert_eq!(again.signature, signature);
         let without = Signature { uses: Vec::new(), ..signature.clone() };
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(parse(&definition.to_string(), "m.idl").unwrap().remove(0).signature, definition.signature);
         let built = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", twice).build().unwrap();
         assert_eq!(built.uses[0].kept, twice);
-        // Nodes of version 46 do not know the method, and find the same function.
+        // Nodes of version 46 do not know the method, but find the same function.
         let mut older = definition.signature.clone();
         older.uses[1].kept.method = Method::Auto;
         assert!(older != definition.signature && older.hash() == definition.signature.hash());

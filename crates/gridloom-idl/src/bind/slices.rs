@@ -1,8 +1,8 @@
-//! Slices: the caller sends a part of an array, `x[size : start, end, step]` for each dimension. The part travels packed.
-//! The whole array lies in the caller's memory and in the function's.
+//! Slices: the caller sends a part of an array, `x[size : start, end, step]` for each dimension. The part is sent packed.
+//! The caller and the function both have the whole array in memory.
 //!
 //! **Invariant:** a parameter's extents are those of its part ([`Slice::extent`]), so that code that
-//! looks at values alone need not know of slices.
+//! handles values alone need not know of slices.
 
 use super::error::BindError;
 use super::extents::Sizes;
@@ -11,7 +11,7 @@ use crate::signature::{BaseType, Signature};
 use crate::slice::Slice;
 use gridloom_base::{Meta, Order};
 
-/// A slice in numbers.
+/// A slice with evaluated bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub struct Strided {
@@ -29,15 +29,15 @@ pub struct Whole {
     /// Memory order of the whole and of the part.
     pub order: Order,
     pub element_bytes: u64,
-    /// Of the whole array.
+    /// Size of the whole array.
     pub size_bytes: u64,
 }
 
 impl Signature {
-    /// The whole of an array parameter, if a part of it is sent. `scalars` as for [`Signature::shapes`].
+    /// Returns the whole array of a parameter, if only a part of it is sent. `scalars` are as for [`Signature::shapes`].
     ///
     /// # Errors
-    /// If the part does not lie in the whole, or the whole is past what memory can hold.
+    /// If the part is not inside the whole array, or the whole array is larger than memory can be.
     pub fn whole(&self, index: usize, scalars: Vec<Option<(Meta, Vec<u8>)>>) -> Result<Option<Whole>, BindError> {
         let sizes = Sizes { signature: self, scalars, source: vec![None; self.params.len()] };
         let param = &self.params[index];
@@ -52,7 +52,7 @@ impl Signature {
 }
 
 impl Sizes<'_> {
-    /// The slices of an array in numbers, if it has some.
+    /// Returns the evaluated slices of an array, if it has any.
     pub(super) fn strides(&self, index: usize) -> Result<Option<Vec<Strided>>, BindError> {
         let param = &self.signature.params[index];
         let Some(slices) = &param.slices else { return Ok(None) };
@@ -75,8 +75,8 @@ impl Sizes<'_> {
 }
 
 impl Whole {
-    /// Calls `each` for every run of bytes that lie together in the whole and in the part: where it begins in either, and
-    /// its length.
+    /// Calls `each` for every run of bytes that is contiguous in both the whole and the part, with its offset in each and its
+    /// length.
     pub fn runs(&self, mut each: impl FnMut(usize, usize, usize)) {
         if self.dims.iter().any(|dim| dim.count == 0) {
             return;
@@ -124,7 +124,7 @@ impl Whole {
         self.runs(|there, here, length| part[here..here + length].copy_from_slice(&whole[there..there + length]));
     }
 
-    /// Copies the part into the whole; the other elements stay.
+    /// Copies the part into the whole; the other elements are unchanged.
     pub fn scatter(&self, part: &[u8], whole: &mut [u8]) {
         self.runs(|there, here, length| whole[there..there + length].copy_from_slice(&part[here..here + length]));
     }
@@ -226,7 +226,7 @@ mod tests {
             let memory: Vec<u8> = (0..total as u16).flat_map(u16::to_ne_bytes).collect();
             let mut part = vec![0; 2 * count as usize];
             whole.gather(&memory, &mut part);
-            // One element after the other, by its indices.
+            // Reference: one element after the other, by its indices.
             let outer_first: Vec<usize> = if is_columns { (0..dims.len()).rev().collect() } else { (0..dims.len()).collect() };
             let mut expected = Vec::new();
             for at in 0..count {

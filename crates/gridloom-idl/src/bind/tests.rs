@@ -1,4 +1,4 @@
-//! Tests of binding: what fits, what is inferred, and the words of every refusal.
+//! Tests of binding: accepted calls, inferred values, and the text of every error.
 
 use crate::bind::{Actual, Bound};
 use crate::parse::parse;
@@ -95,7 +95,7 @@ fn sizes_follow_through_conditionals_that_letters_decide() {
     assert!(wrong.contains("argument 'x' has shape [3], expected [n] = [2] (n = 2 from argument 'a')"), "{wrong}");
     for text in ["", "NT", "\u{e9}"] {
         let wrong = refusal(gemv.bind(&[letter(text), array(&[2, 3]), array(&[3])], &[]));
-        assert!(wrong.contains("a text of one ASCII letter stands for its number"), "{wrong}");
+        assert!(wrong.contains("a text of one ASCII letter represents its number"), "{wrong}");
     }
 }
 
@@ -310,7 +310,7 @@ fn strings_and_files_are_text_or_bytes() {
     let refused = refusal(bind(text(b"x"), text(b"path")));
     assert_eq!(refused, "linalg/f: argument 'f' is a string, expected the content of a file (bytes)");
     let refused = refusal(bind(text(b"a\0b"), bytes(b"")));
-    assert!(refused.contains("argument 's': its byte 2 is zero, where a string of C ends"), "{refused}");
+    assert!(refused.contains("argument 's': its byte 2 is zero, where a C string ends"), "{refused}");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn a_result_of_unknown_size_has_a_likely_one() {
     let bound = built("query*times/2").unwrap().bind(&[query(1024), int(3)], &[]).unwrap();
     assert_eq!(bound.outputs, [(2, Meta::Bytes { size_bytes: 1536 })]);
     assert_eq!(bound.work_flops, Some(10_240.0));
-    // The file may be one that is made later: what it is likely to have counts.
+    // The file may be made later: its likely size counts.
     assert_eq!(built("0*times").unwrap().bind(&[query(0), int(3)], &[]).unwrap().work_flops, Some(0.0));
     let error = built("times").unwrap().bind(&[query(1), int(-3)], &[]).unwrap_err().to_string();
     assert!(

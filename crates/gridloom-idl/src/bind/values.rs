@@ -1,5 +1,5 @@
-//! The values of a call's arguments against those that its signature lists: of scalars where they are known, of elements where
-//! the function runs.
+//! Checks the values of a call's arguments against those that its signature lists: scalars once they are known, elements of
+//! arrays where the function runs.
 
 use super::error::BindError;
 use super::extents::Sizes;
@@ -11,10 +11,10 @@ use crate::values::Values;
 use gridloom_base::{Dtype, Meta};
 
 impl Signature {
-    /// Checks the elements of arrays that have listed values. The inputs are all known, in this machine's byte order.
+    /// Checks the elements of arrays with listed values. All inputs are known, in this machine's byte order.
     ///
     /// # Errors
-    /// The first that is none of them.
+    /// The first element that is not listed.
     pub fn check_elements<'a>(&self, inputs: impl Iterator<Item = KnownArgument<'a>>) -> Result<(), BindError> {
         if self.params.iter().all(|param| param.values.is_none() || !param.is_array) {
             return Ok(());
@@ -35,7 +35,7 @@ impl Signature {
 }
 
 impl Sizes<'_> {
-    /// The scalars that are known against their listed values.
+    /// Checks the known scalars against their listed values.
     pub(super) fn check_scalars(&self) -> Result<(), BindError> {
         for (index, param) in self.signature.params.iter().enumerate() {
             let (Some(values), Some(value)) = (&param.values, scalar_value(&self.scalars, index)) else { continue };
@@ -57,7 +57,7 @@ impl Sizes<'_> {
         Ok(())
     }
 
-    /// `which` says which element it is.
+    /// `which` describes the element for the error.
     fn check_value(&self, param: &Param, values: &Values, value: i128, which: String) -> Result<(), BindError> {
         let refused = |got: String, expected: String| {
             Err(BindError::Value {

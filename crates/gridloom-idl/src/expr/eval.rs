@@ -1,10 +1,10 @@
 //! The value of expressions.
 //!
-//! Extents are evaluated exactly, in 128-bit integers; division truncates towards zero as in C. Whatever leaves the
-//! integers (overflow, division by zero, a constant such as 0.5) is an error that names the expression. Work is evaluated
-//! in `f64`, where `/` is the division of reals; powers, roots and logarithms come from `libm`, so that two machines
-//! agree. Of the functions only `min` and `max` are exact, so only they are in extents. Comparisons and logic give 0 or
-//! 1, and `&&`, `||` and `?:` evaluate only what decides.
+//! Extents are evaluated exactly, in 128-bit integers; division truncates towards zero as in C. A value that is not an
+//! integer (overflow, division by zero, a constant such as 0.5) is an error that names the expression. Work is evaluated
+//! in `f64`, where `/` is the division of reals; powers, roots and logarithms use `libm`, so that two machines
+//! agree. Of the functions only `min` and `max` are exact, so only they are allowed in extents. Comparisons and logic return 0
+//! or 1, and `&&`, `||` and `?:` evaluate only the operands that decide the result.
 
 use thiserror::Error;
 
@@ -19,7 +19,7 @@ use gridloom_base::limits::EXPRESSION_DEPTH_MAX;
 pub struct EvalError {
     /// Its text.
     pub expression: String,
-    /// What went wrong.
+    /// The failure.
     pub failure: EvalFailure,
 }
 
@@ -27,7 +27,7 @@ pub struct EvalError {
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum EvalFailure {
-    /// A step left the range.
+    /// An intermediate value is out of range.
     #[error("overflows")]
     Overflow,
     /// `/ 0` or `% 0`.
@@ -39,13 +39,13 @@ pub enum EvalFailure {
     /// A size below zero.
     #[error("is {0}, expected a size of 0 or more")]
     Negative(i128),
-    /// A constant or parameter that is no integer where one is needed.
+    /// A constant or parameter is not an integer where one is needed.
     #[error("uses {0}, which is not an exact integer")]
     NotAnInteger(f64),
-    /// A function with values that are no whole numbers, where one is needed.
+    /// A function whose values are not whole numbers is used where one is needed.
     #[error("has {0}(), which is not an exact integer")]
     NotWhole(&'static str),
-    /// The value does not fit the type wanted.
+    /// The value does not fit the expected type.
     #[error("is {value}, which does not fit {dtype}")]
     DoesNotFit {
         /// The value, in words.
@@ -63,18 +63,18 @@ pub enum EvalFailure {
 }
 
 impl Expr {
-    /// The exact value, given those of the parameters.
+    /// Returns the exact value, given the values of the parameters.
     ///
     /// # Errors
-    /// If a step leaves the 128-bit integers, divides by zero, or `value` does not know a parameter.
+    /// If a step overflows 128-bit integers, divides by zero, or `value` does not know a parameter.
     pub fn evaluate_integer(&self, params: &[Param], value: &dyn Fn(usize) -> Option<i128>) -> Result<i128, EvalError> {
         self.integer(params, value).map_err(|failure| self.error(params, failure))
     }
 
-    /// The exact value as an extent.
+    /// Returns the exact value as an extent.
     ///
     /// # Errors
-    /// As [`Expr::evaluate_integer`], and if it is negative or past 2⁶⁴.
+    /// Those of [`Expr::evaluate_integer`], and if it is negative or above 2⁶⁴.
     pub fn evaluate_extent(&self, params: &[Param], value: &dyn Fn(usize) -> Option<i128>) -> Result<u64, EvalError> {
         let extent = self.evaluate_integer(params, value)?;
         if extent < 0 {
@@ -83,7 +83,7 @@ impl Expr {
         u64::try_from(extent).map_err(|_| self.error(params, EvalFailure::Overflow))
     }
 
-    /// The value in real arithmetic; may be infinite or NaN.
+    /// Returns the value in real arithmetic; it may be infinite or NaN.
     ///
     /// # Errors
     /// If `value` does not know a parameter.
@@ -91,7 +91,7 @@ impl Expr {
         self.real(params, value).map_err(|failure| self.error(params, failure))
     }
 
-    /// Whether it can be evaluated exactly: integral constants and integer parameters only.
+    /// True if it can be evaluated exactly: integral constants and integer parameters only.
     pub fn is_integral(&self, params: &[Param]) -> bool {
         match self {
             Expr::Number(number) => number.fract() == 0.0 && number.abs() <= EXACT_INTEGER_MAX,
@@ -104,8 +104,8 @@ impl Expr {
         }
     }
 
-    /// Checks that the expression is bounded and uses only scalars that are known then: integer ones and, for the work,
-    /// real ones and constants with a fraction.
+    /// Checks that the expression is bounded and uses only scalars that are known when it is evaluated: integer ones and, for the
+    /// work, real ones and constants with a fraction.
     ///
     /// # Errors
     /// In words, naming the parameter and the remedy.
@@ -206,18 +206,18 @@ impl Expr {
     }
 }
 
-/// For what an expression is used, which says what it may use.
+/// The use of an expression, which determines the parameters that it may contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// A size that is known before the call.
     Size,
     /// A size of a `VAROUT` array, which may use results, too.
     SizeAfter,
-    /// The work, or the likely size of a result: of a text, bytes or a file it uses the size in bytes.
+    /// The work, or the likely size of a result. For a text, bytes or a file it uses the size in bytes.
     Work,
 }
 
-/// Whether the parameter is one number of an integer type.
+/// True if the parameter is a single number of an integer type.
 pub(crate) fn is_integer_scalar(param: &Param) -> bool {
     !param.is_array && param.dims.is_empty() && matches!(param.base, BaseType::Number(dtype) if dtype.is_integer())
 }

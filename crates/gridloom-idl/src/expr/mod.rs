@@ -1,9 +1,9 @@
-//! Size and complexity expressions over parameters: the tree. [`eval`] gives its value, `text` prints it, [`postfix`] is its
-//! form on the wire.
+//! Size and complexity expressions over parameters, as a tree. [`eval`] computes its value, `text` prints it, [`postfix`] is its
+//! wire format.
 //!
-//! **Invariant:** what the parser and the deserialiser make is at most
-//! [`EXPRESSION_DEPTH_MAX`](gridloom_base::limits::EXPRESSION_DEPTH_MAX) deep, and has at most [`EXPRESSION_NODES_MAX`]
-//! nodes. So recursion over it is bounded.
+//! **Invariant:** expressions made by the parser and the deserializer are at most
+//! [`EXPRESSION_DEPTH_MAX`](gridloom_base::limits::EXPRESSION_DEPTH_MAX) deep, and have at most [`EXPRESSION_NODES_MAX`]
+//! nodes. So recursion over them is bounded.
 
 pub mod eval;
 pub mod postfix;
@@ -11,11 +11,11 @@ pub mod text;
 
 use serde::{Deserialize, Serialize};
 
-/// Operators and operands of one expression: far more than a size or a complexity ever needs, and small enough that
-/// a hostile signature costs nothing.
+/// Maximum number of operators and operands in one expression: far more than a size or a complexity ever needs, and small enough
+/// that a hostile signature costs nothing.
 pub const EXPRESSION_NODES_MAX: usize = 1024;
 
-/// Integers up to this size are exact in the `f64` that holds a constant.
+/// Largest integer up to which all are exact in the `f64` that holds a constant.
 pub(crate) const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// An expression. Parameters are referred to by index into [`crate::Signature::params`].

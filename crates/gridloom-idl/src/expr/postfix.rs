@@ -1,8 +1,8 @@
-//! Expressions on the wire: a flat list of tokens in postfix order.
+//! The wire format of expressions: a flat list of tokens in postfix order.
 //!
 //! Signatures arrive from sockets, so reading one must neither recurse as deep as the sender likes nor grow without
-//! bound. The list is read one token at a time onto an explicit stack. It is refused as soon as it is too long, too deep
-//! or ill-formed, or holds a constant that is not finite.
+//! bound. The list is read one token at a time onto an explicit stack. It is rejected as soon as it is too long, too deep
+//! or malformed, or contains a constant that is not finite.
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ pub enum Token {
     /// A constant.
     Number(f64),
     Param(u32),
-    /// Takes the last value.
+    /// Consumes the last value.
     Unary(UnaryOp),
-    /// Takes the last two.
+    /// Consumes the last two values.
     Binary(BinaryOp),
-    /// Takes the last three.
+    /// Consumes the last three values.
     Conditional,
 }
 
@@ -58,7 +58,7 @@ fn push_postfix(expr: &Expr, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Puts tokens together again.
+/// Builds an expression from tokens.
 #[derive(Default)]
 struct Assembler {
     stack: Vec<(Expr, usize)>,

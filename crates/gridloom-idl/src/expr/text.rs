@@ -5,7 +5,7 @@ use std::fmt;
 use crate::expr::{BinaryOp, EXACT_INTEGER_MAX, Expr, UnaryOp};
 use crate::signature::Param;
 
-/// An expression with the parameters that its indices mean; prints as text. Made by [`Expr::display`].
+/// An expression with the parameters that its indices refer to; prints as text. Made by [`Expr::display`].
 #[derive(Clone, Copy, Debug)]
 pub struct ExprText<'a> {
     expr: &'a Expr,
@@ -108,7 +108,7 @@ fn level_of(expr: &Expr) -> u8 {
     }
 }
 
-/// How tightly an operator binds; higher is tighter.
+/// Precedence of an operator; higher binds tighter.
 pub(crate) fn binary_level(op: BinaryOp) -> u8 {
     match op {
         BinaryOp::Or => 1,

@@ -1,9 +1,9 @@
-//! What is called: `Calls "C" info = fn(n, 2*n, 1.0, (long) n, 'N', "upper", a);`
+//! The native call of a definition: `Calls "C" info = fn(n, 2*n, 1.0, (long) n, 'N', "upper", a);`
 //!
-//! An argument that is a parameter's name is passed as that parameter. Any other expression is passed as the type that a
-//! cast names. Without one, it is a `double` if a real constant or parameter is in it, else an `int`. A character is a
-//! `char`, a string a `char *`. Fortran gets all of them by pointer. What C++ is called with is compiled, as inline
-//! bodies are.
+//! An argument that is a parameter's name is passed as that parameter. Any other expression is passed as the type of its
+//! cast. Without a cast, it is a `double` if it contains a real constant or parameter, else an `int`. A character is a
+//! `char`, a string a `char *`. Fortran receives all of them by pointer. Calls of C++ functions are compiled, like inline
+//! bodies.
 
 use super::cursor::{Parser, Spoken};
 use super::lexer::{IdlError, Position, Token};
@@ -85,7 +85,7 @@ impl Parser<'_> {
         Ok(Runs::Symbol(Body::Native { language, symbol, args, result }))
     }
 
-    /// What the function allocates is set by a pointer, which Fortran does not have.
+    /// Rejects parameters allocated by the function in Fortran: they are set through a pointer, which Fortran does not have.
     pub(crate) fn check_fresh(&self, is_fortran: bool, params: &[Param], place: Position) -> Result<(), IdlError> {
         let has_pointers =
             |param: &&Param| param.mode == Mode::VarOut || param.is_list() || param.base == BaseType::Stream;
@@ -116,7 +116,7 @@ impl Parser<'_> {
         Ok(Runs::Stub { is_cpp: true, code: StubCode::Call { function, args, result } })
     }
 
-    /// The `OUT` scalar that gets the value returned.
+    /// Returns the `OUT` scalar that receives the returned value.
     fn result(
         &self,
         name: &str,
@@ -201,7 +201,7 @@ impl Parser<'_> {
         Ok((parsed.real || !expr.is_integral(params), expr))
     }
 
-    /// `(type)`, with its opening parenthesis next.
+    /// Parses `(type)`, with its opening parenthesis next.
     fn cast(&mut self) -> Result<Dtype, IdlError> {
         let place = self.mark("(")?;
         let mut words = Vec::new();

@@ -7,14 +7,16 @@ use crate::method::{FINALIZE, INITIALIZE, class_of, runs_by_itself};
 use crate::signature::{Body, Definition, Language, Signature};
 
 impl Parser<'_> {
-    /// What follows `DefClass`.
+    /// Parses the text after `DefClass`.
     pub(crate) fn class(&mut self) -> Result<Class, IdlError> {
         let (short, place) = self.name("the class's name")?;
         let name = self.full_name(&short, place)?;
         let about = self.description()?;
         let options = self.options()?;
         if options.work.is_some() {
-            return Err(self.error(place, "'CalcOrder' is of a method, not of a class; write it there".to_string()));
+            return Err(
+                self.error(place, "'CalcOrder' belongs to a method, not to a class; write it there".to_string())
+            );
         }
         let mut class = Class { name, about, state: None, methods: Vec::new(), stubs: Vec::new() };
         let opening = self.mark("{")?;
@@ -52,7 +54,8 @@ impl Parser<'_> {
         let name = self.full_name(&format!("{short}.{method}"), place)?;
         let (definition, stub) = self.described(name, place, language, class.methods.len())?;
         if runs_by_itself(&method) && !definition.signature.params.is_empty() {
-            let message = format!("'{method}' runs by itself, so it has no parameters; write a method of another name");
+            let message =
+                format!("'{method}' runs automatically, so it has no parameters; use another name for the method");
             return Err(self.error(place, message));
         }
         if stub.as_ref().is_some_and(|stub| stub.on_ranks.is_some()) {
@@ -64,7 +67,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What runs by itself does nothing if the class does not say what.
+    /// Adds an empty automatic method if the class does not define it.
     fn empty_method(&self, class: &mut Class, method: &str, place: Position) {
         let name = format!("{}.{method}", class.name);
         if class.methods.iter().any(|written| written.signature.name == name) {

@@ -1,4 +1,4 @@
-//! The cursor over the tokens of a file, with what the file has said so far.
+//! The cursor over the tokens of a file, with the declarations read so far.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::names::is_name;
 use crate::signature::{Definition, Param};
 use gridloom_base::limits::NAME_BYTES_MAX;
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct IdlFile {
-    /// Libraries that hold the symbols, as options of a linker, in order (`Library` and `LIBS`).
+    /// Libraries with the symbols, as options of a linker, in order (`Library` and `LIBS`).
     pub libraries: Vec<String>,
-    /// What is to be compiled.
+    /// The functions to compile, with their settings.
     pub build: Build,
     pub definitions: Vec<Definition>,
     pub classes: Vec<Class>,
 }
 
-/// What bodies call that get or put shared data.
+/// Functions that bodies call to get or put shared data.
 const SHARING: [&str; 6] = [
     "OmstGetData",
     "OmstPutData",
@@ -33,7 +33,7 @@ const SHARING: [&str; 6] = [
 ];
 
 impl IdlFile {
-    /// Functions that get or put shared data in their bodies, and declare none.
+    /// Functions that get or put shared data in their bodies without declaring any.
     pub fn undeclared_sharing(&self) -> impl Iterator<Item = &str> {
         let functions = self.build.stubs.iter().map(|stub| (&self.definitions[stub.definition], stub));
         let methods = self
@@ -48,7 +48,7 @@ impl IdlFile {
     }
 }
 
-/// A cursor over the tokens, with what the file has said so far.
+/// A cursor over the tokens, with the declarations read so far.
 pub(crate) struct Parser<'a> {
     pub(crate) lexer: Lexer<'a>,
     pub(super) file: &'a str,
@@ -56,12 +56,12 @@ pub(crate) struct Parser<'a> {
     pub(crate) fortran_format: String,
     defined: BTreeMap<String, Position>,
     pub(crate) result: IdlFile,
-    /// Whether GridSolve's rules hold: scalars that a function sets have no star, expressions are C's.
+    /// True if GridSolve's rules apply: output scalars have no star, expressions are those of C.
     pub(crate) is_routine: bool,
-    /// Names met in the expressions of the definition at hand: until all parameters are known, [`Expr::Param`] is an
+    /// Names found in the expressions of the current definition. Until all parameters are known, [`Expr::Param`] is an
     /// index into this.
     pub(crate) uses: Vec<(String, Position)>,
-    /// The callbacks of the definition at hand.
+    /// The callbacks of the current definition.
     pub(crate) callbacks: Vec<ParsedCallback>,
     pub(crate) nesting: usize,
     pub(crate) nodes: usize,
@@ -111,7 +111,7 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    /// The description in quotes, adjoining strings joined as in C; empty if there is none.
+    /// Parses the quoted description, with adjacent strings joined as in C; empty if there is none.
     pub(crate) fn description(&mut self) -> Result<String, IdlError> {
         let mut about = String::new();
         while let Token::Text(text) = self.peek()?.0 {
@@ -135,7 +135,7 @@ impl<'a> Parser<'a> {
     pub(crate) fn fortran_format_text(&mut self) -> Result<String, IdlError> {
         let (text, place) = self.text("a format such as \"%s_\"")?;
         let directives = text.matches("%s").count() + text.matches("%l").count();
-        // A format may begin with what a name does not.
+        // A format may begin with characters that a name may not begin with.
         let is_name = is_name(&text.replace("%s", "f").replace("%l", "f"));
         if directives == 1 && is_name {
             return Ok(text);
@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Checks an expression, and blames the name that is wrong.
+    /// Checks an expression, and reports errors at the position of the wrong name.
     pub(crate) fn check_expression(
         &self,
         expr: &Expr,
@@ -199,7 +199,7 @@ impl<'a> Parser<'a> {
         self.lexer.next().map_err(|failure| self.failed(failure))
     }
 
-    /// The C text behind an opening brace, up to the brace that closes it.
+    /// Reads the C text after an opening brace, up to the matching closing brace.
     pub(crate) fn c_text(&mut self, opening: Position) -> Result<CText, IdlError> {
         self.lexer.c_text(opening).map_err(|failure| self.failed(failure))
     }

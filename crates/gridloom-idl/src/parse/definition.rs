@@ -1,4 +1,4 @@
-//! Definitions: parameters, options, and how they are run.
+//! Definitions: parameters, options, and bodies.
 
 use gridloom_base::limits::{CALLBACKS_MAX, PARAMETERS_MAX};
 
@@ -16,21 +16,21 @@ use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Par
 pub(crate) struct Options {
     pub(crate) work: Option<ParsedExpr>,
     pub(crate) language: Option<Spoken>,
-    /// Shared data, with their names as they are written.
+    /// Shared data, with their names as written.
     uses: Vec<ParsedUse>,
     is_shrunk: bool,
     is_on_ranks: bool,
 }
 
 impl Parser<'_> {
-    /// What follows `Define`.
+    /// Parses the text after `Define`.
     pub(crate) fn definition(&mut self) -> Result<(Definition, Option<Stub>), IdlError> {
         let (function, place) = self.name("the function's name")?;
         let name = self.full_name(&function, place)?;
         self.described(name, place, None, self.result.definitions.len())
     }
 
-    /// What follows the name of a function, which is number `index` of its kind.
+    /// Parses the text after the name of a function, which is number `index` of its kind.
     pub(crate) fn described(
         &mut self,
         name: String,
@@ -71,7 +71,7 @@ impl Parser<'_> {
         Ok((Definition { signature, body }, stub))
     }
 
-    /// What runs on several ranks is compiled.
+    /// Checks a function on several ranks, which must be compiled.
     fn on_ranks(&self, runs: Runs, signature: &Signature, place: Position) -> Result<Runs, IdlError> {
         if let Some(message) = ranks::refused(signature, is_ours) {
             return Err(self.error(place, message));
@@ -95,7 +95,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The names of the parameters, and these with their extents.
+    /// Returns the names of the parameters, and the parameters with their extents.
     pub(crate) fn resolved(
         &self,
         parsed: &[ParsedParam],
@@ -153,7 +153,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether there may be one more parameter, of that name.
+    /// Checks that one more parameter, of that name, is allowed.
     fn check_new(&self, name: &str, place: Position, params: &[ParsedParam]) -> Result<(), IdlError> {
         let mut names =
             params.iter().map(|param| &param.param.name).chain(self.callbacks.iter().map(|known| &known.name));

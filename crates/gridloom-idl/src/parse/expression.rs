@@ -1,5 +1,5 @@
-//! Expressions: operators of C with `^` for powers, which bind tightest and to the right, and functions. Those of GridSolve
-//! may have casts, which change nothing as work is real.
+//! Expressions: operators of C with `^` for powers, which bind tightest and to the right, and functions. GridSolve's expressions
+//! may have casts, which have no effect, since work is real.
 
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
@@ -9,7 +9,7 @@ use crate::expr::{BinaryOp, EXPRESSION_NODES_MAX, Expr, UnaryOp};
 use crate::type_words::is_type_word;
 use gridloom_base::limits::EXPRESSION_DEPTH_MAX;
 
-/// A subtree with its depth, and whether a constant in it is real.
+/// A subtree with its depth, and whether it contains a real constant.
 struct Tree(Expr, usize, bool);
 
 impl Parser<'_> {
@@ -119,7 +119,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `min(x, y)` or the like, after its name was read.
+    /// Parses `min(x, y)` or the like, after its name was read.
     fn function(&mut self, name: &str, place: Position) -> Result<Tree, IdlError> {
         let unary = [UnaryOp::Sqrt, UnaryOp::Log, UnaryOp::Log2, UnaryOp::Log10];
         let unary = unary.into_iter().find(|op| op.function() == Some(name));
@@ -149,7 +149,7 @@ impl Parser<'_> {
         self.tree(expr, depth, real, place)
     }
 
-    /// Whether a cast goes on here, after its parenthesis was read: type words up to the other one.
+    /// True if the rest of a cast follows the opening parenthesis: type words up to the closing one.
     fn is_cast(&self) -> Result<bool, IdlError> {
         let mut ahead = self.lexer;
         let mut has_words = false;
@@ -173,7 +173,7 @@ impl Parser<'_> {
         Ok(Tree(expr, depth_below + 1, real))
     }
 
-    /// Counts the recursion, which parentheses and signs deepen without deepening the tree. A tree of the largest depth
+    /// Counts the recursion, which parentheses and signs deepen without deepening the tree. A tree of maximum depth
     /// needs at most two levels of recursion for each of its own.
     fn enter(&mut self) -> Result<(), IdlError> {
         self.nesting += 1;

@@ -1,4 +1,4 @@
-//! Files: statements one after another.
+//! Files: a sequence of statements.
 
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
@@ -95,7 +95,9 @@ impl Parser<'_> {
         let slot = if word == "Compiler" { &mut build.compiler } else { &mut build.linker };
         match slot.replace(text) {
             None => Ok(()),
-            Some(_) => Err(self.error(place, format!("a second '{word}'; it holds for the whole file: leave one out"))),
+            Some(_) => {
+                Err(self.error(place, format!("a second '{word}'; it applies to the whole file: leave one out")))
+            }
         }
     }
 
@@ -104,7 +106,7 @@ impl Parser<'_> {
         match name.as_str() {
             "last" => Ok(()),
             "justAfter" => {
-                let message = "lengths of strings right behind each string are not supported; compile the library with \
+                let message = "lengths of strings directly after each string are not supported; compile the library with \
                                a compiler that passes them last, such as gfortran, and leave this out";
                 Err(self.error(place, message.to_string()))
             }

@@ -1,4 +1,5 @@
-//! Tests of whole files: inline bodies, classes, GridSolve's routines, and that no change of a right file makes the parser panic.
+//! Tests of whole files: inline bodies, classes, GridSolve's routines, and a test that no change of a valid file makes the
+//! parser panic.
 
 use proptest::prelude::*;
 
@@ -6,7 +7,7 @@ use crate::parse::{parse, parse_file};
 use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language};
 use gridloom_base::Dtype;
 
-/// All of the language.
+/// A file that uses the whole language.
 const WHOLE: &str = include_str!("../../tests/fixtures/whole.idl");
 
 #[test]
@@ -140,7 +141,10 @@ fn wrong_classes_name_place_and_remedy() {
         ("DefClass c { DefMethod _finalize() { } }", "has no method to call"),
         ("DefClass c {\n DefMethod f() { } DefMethod f() { } }", "2:30: 'linalg/c.f' was already defined at 2:12"),
         ("DefClass c { DefState { } DefState { } }", "1:27: a second 'DefState'"),
-        ("DefClass c { DefMethod _initialize(IN int n) { } }", "'_initialize' runs by itself, so it has no parameters"),
+        (
+            "DefClass c { DefMethod _initialize(IN int n) { } }",
+            "'_initialize' runs automatically, so it has no parameters",
+        ),
         ("DefClass c CalcOrder 1 { DefMethod f() { } }", "'CalcOrder' is of a method"),
         ("DefClass c { DefMethod f() { }", "1:12: this '{' has no closing '}'"),
         ("DefClass c { Define f() { } }", "expected 'DefState', 'DefMethod' or '}', got 'Define'"),
@@ -193,12 +197,9 @@ fn problems_are_read_as_routines_are() {
 #[test]
 fn wrong_problems_name_place_and_remedy() {
     for (text, message) in [
-        (
-            "PROBLEM p ROUTINE f()",
-            "1:11: expected the routine's language, C or FORTRAN, behind the problem's name, got",
-        ),
+        ("PROBLEM p ROUTINE f()", "1:11: expected the routine's language, C or FORTRAN, after the problem's name, got"),
         ("PROBLEM p \"C\" ROUTINE f()", "expected the routine's language, C or FORTRAN"),
-        ("PROBLEM p C SUBROUTINE f()", "1:13: expected 'ROUTINE' behind the language, got 'SUBROUTINE'"),
+        ("PROBLEM p C SUBROUTINE f()", "1:13: expected 'ROUTINE' after the language, got 'SUBROUTINE'"),
         (
             "PROBLEM p C ROUTINE f(IN double A<n, m, nnz>)",
             "1:34: sparse matrices such as `A<…>` are not supported: pass",

@@ -1,10 +1,10 @@
-//! Text of the interface description language, cut into tokens with their places.
+//! Splits text of the interface description language into tokens with their positions.
 //!
-//! Tokens are made on demand, so that the parser can stop at a C body, which is no IDL ([`Lexer::c_text`]). Comments are
-//! those of C; lines that begin with `#` (left by the C preprocessor) are skipped. In a file of the language a comment is
-//! also GridSolve's, from any `#` to the end of its line. But a `#define`, or another directive, that begins a line
-//! stands between statements ([`Lexer::directive`]). Names that the file `#define`s are replaced ([`Macros`]); what
-//! replaces one has the place of its use.
+//! Tokens are made on demand, so that the parser can stop at a C body, which is not IDL ([`Lexer::c_text`]). Comments are
+//! those of C; lines that begin with `#` (left by the C preprocessor) are skipped. In a file of the language, GridSolve's
+//! comments are accepted too, from any `#` to the end of its line. But a `#define`, or another directive, that begins a line
+//! is a separate item between statements ([`Lexer::directive`]). Names that the file `#define`s are replaced ([`Macros`]); the
+//! replacement has the position of the name.
 
 use gridloom_base::Shown;
 use thiserror::Error;
@@ -14,21 +14,21 @@ use crate::c_text::CText;
 use crate::expr::EXACT_INTEGER_MAX;
 use crate::names::{is_name_character, is_name_start};
 
-/// An error in an IDL text, with its place and what to write instead.
+/// An error in an IDL text, with its position and the remedy.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{}:{line}:{column}: {}", Shown(file), Shown(message))]
 pub struct IdlError {
-    /// Name of the file, as the caller gave it.
+    /// Name of the file, as given by the caller.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong, with the remedy.
+    /// The mistake and the remedy.
     pub message: String,
 }
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
     pub line: usize,
@@ -40,7 +40,7 @@ pub enum Token {
     Name(String),
     /// A number without point and exponent.
     Integer(f64),
-    /// A number with one.
+    /// A number with a point or an exponent.
     Real(f64),
     Text(String),
     Character(u8),
@@ -70,16 +70,16 @@ pub struct Lexer<'a> {
     rest: &'a str,
     place: Position,
     line_is_blank: bool,
-    /// Whether texts may go on in the next line, as NetSolve's do.
+    /// True if strings may continue on the next line, as in NetSolve.
     pub has_long_texts: bool,
-    /// Whether the text is a file of the language, and not an expression or C.
+    /// True if the text is a file of the language, and not an expression or C.
     is_file: bool,
     macros: Option<&'a Macros>,
-    /// While what replaces a name is read: the text behind the name, and the places of the name and of its end.
+    /// While a replacement is read: the text after the name, and the positions of the name and of its end.
     outer: Option<(&'a str, Position, Position)>,
 }
 
-/// Where and why the text is no token.
+/// Position and reason of text that is not a token.
 pub type Failure = (Position, String);
 
 impl<'a> Lexer<'a> {
@@ -89,12 +89,12 @@ impl<'a> Lexer<'a> {
         Lexer { rest, place, line_is_blank: true, has_long_texts: false, is_file: false, macros: None, outer: None }
     }
 
-    /// Reads a file, and replaces the names that `macros` has.
+    /// Reads a file, and replaces the names in `macros`.
     pub(crate) fn of_file(source: &'a str, macros: &'a Macros) -> Lexer<'a> {
         Lexer { macros: Some(macros), is_file: true, ..Lexer::new(source) }
     }
 
-    /// The next token and where it starts.
+    /// Returns the next token and its position.
     #[allow(clippy::should_implement_trait, reason = "a parser asks for tokens past the end, too")]
     pub fn next(&mut self) -> Result<(Token, Position), Failure> {
         loop {
@@ -140,12 +140,12 @@ impl<'a> Lexer<'a> {
         Ok((token, place))
     }
 
-    /// What is not read yet.
+    /// The text that is not read yet.
     pub fn rest(&self) -> &'a str {
         self.rest
     }
 
-    /// Reads what stands between quotes, if a string without escapes comes next.
+    /// Reads the text between quotes, if a string without escapes is next.
     pub fn quoted_part(&self) -> Result<Option<Lexer<'a>>, Failure> {
         let mut ahead = *self;
         ahead.skip_blank()?;
@@ -161,7 +161,7 @@ impl<'a> Lexer<'a> {
         let start = self.rest;
         let mut real = false;
         self.take_while(|c| c.is_ascii_digit());
-        // Two points are between the bounds of a range.
+        // Two points separate the bounds of a range.
         if self.peek() == Some('.') && !self.rest.starts_with("..") {
             real = true;
             self.advance();
@@ -242,8 +242,8 @@ impl<'a> Lexer<'a> {
         Err((place, format!("the character {first:?} has no meaning here")))
     }
 
-    /// The next `#define`, or other directive of the C preprocessor, if nothing but blank stands before it: its place, and
-    /// its line with those that a last backslash joins to it.
+    /// Reads the next `#define`, or other directive of the C preprocessor, if only blank precedes it. Returns its position, and
+    /// its line joined with the next ones if it ends in a backslash.
     pub fn directive(&mut self) -> Result<Option<(Position, &'a str)>, Failure> {
         self.skip_to_directive()?;
         if !self.is_at_directive() {
@@ -254,7 +254,7 @@ impl<'a> Lexer<'a> {
         Ok(Some((place, &start[..start.len() - self.rest.len()])))
     }
 
-    /// The C text up to the brace that closes the one just read, which stands at `opening`.
+    /// Reads the C text up to the brace that closes the one just read, which is at `opening`.
     pub fn c_text(&mut self, opening: Position) -> Result<CText, Failure> {
         let (start, Position { line, column }) = (self.rest, self.place);
         let mut depth = 0usize;
@@ -282,7 +282,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// All directives of a text, those in its C parts too; up to a comment that does not end.
+    /// Returns all directives of a text, including those in its C parts, up to an unterminated comment.
     pub fn directives(source: &'a str) -> Vec<&'a str> {
         let mut lexer = Lexer { is_file: true, ..Lexer::new(source) };
         let mut found = Vec::new();
@@ -303,7 +303,7 @@ impl<'a> Lexer<'a> {
     fn skip_blank(&mut self) -> Result<(), Failure> {
         self.skip_to_directive()?;
         match self.is_at_directive() {
-            true => Err((self.place, "a directive of the C preprocessor stands between definitions".to_string())),
+            true => Err((self.place, "directives of the C preprocessor must be between definitions".to_string())),
             false => Ok(()),
         }
     }
@@ -344,7 +344,7 @@ impl<'a> Lexer<'a> {
         Ok(true)
     }
 
-    /// A string or character of C. A quote that does not end on its line stands for itself, as in `#error` lines.
+    /// Skips a string or character of C. A quote without a match on its line is an ordinary character, as in `#error` lines.
     fn skip_c_quoted(&mut self) {
         let quote = self.peek();
         let mut ahead = *self;
@@ -367,7 +367,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Whether a directive begins here: `#` as the line's first character, and its word right behind.
+    /// True if a directive begins here: `#` as the line's first character, directly followed by its word.
     fn is_at_directive(&self) -> bool {
         let word = self.rest.strip_prefix('#').filter(|_| self.is_file && self.line_is_blank);
         word.is_some_and(|rest| {
@@ -376,7 +376,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// A line, with those that its last backslash joins to it.
+    /// Skips a line, with the next ones if it ends in a backslash.
     fn skip_joined_lines(&mut self) {
         loop {
             let line = self.take_while(|c| c != '\n');
@@ -411,7 +411,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Those that change what is read. Others (`#pragma`, line markers) are comments.
+/// Directives that affect what is read. Others (`#pragma`, line markers) are comments.
 const DIRECTIVES: [&str; 9] = ["define", "undef", "include", "if", "ifdef", "ifndef", "elif", "else", "endif"];
 
 /// Longer ones first, so that `<=` is not `<` and `=`.

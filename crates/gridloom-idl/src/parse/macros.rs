@@ -1,20 +1,20 @@
 //! Names that a file `#define`s: the C preprocessor's constants, which interface descriptions use in extents.
 //!
-//! They hold in the whole file, wherever the line stands. A name is left as it is if it takes parameters or is a word of
-//! the language. So is one that is defined in two ways or undefined somewhere, as conditions are not evaluated. Compiled
-//! C has all of them from the C preprocessor itself.
+//! They apply to the whole file, wherever their line is. A name is not replaced if it takes parameters or is a word of
+//! the language, nor if it has two definitions or is undefined somewhere, since conditions are not evaluated. For compiled
+//! C, the C preprocessor itself defines all of them.
 
 use std::collections::BTreeMap;
 
 use crate::names::is_name_character;
 use crate::type_words::is_type_word;
 
-/// What replaces which name.
+/// Replacements by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Macros(BTreeMap<String, String>);
 
 impl Macros {
-    /// Those that these directives of a text define.
+    /// Returns the replacements that these directives define.
     pub(crate) fn of(directives: &[&str]) -> Macros {
         let mut found: BTreeMap<&str, Option<String>> = BTreeMap::new();
         for line in directives {
@@ -33,7 +33,7 @@ impl Macros {
     }
 }
 
-/// The name that a line defines or undefines, and its text, if it can replace the name. `None` for other directives.
+/// Returns the name that a line defines or undefines, and its text, if it can replace the name. `None` for other directives.
 fn defined(line: &str) -> Option<(&str, Option<String>)> {
     let (define, rest) = match (line.strip_prefix("#define"), line.strip_prefix("#undef")) {
         (Some(rest), _) => (true, rest),
@@ -61,7 +61,7 @@ fn without_comments(text: &str) -> String {
     plain.replace("\\\r\n", " ").replace("\\\n", " ").trim().to_string()
 }
 
-/// The text with the names in it replaced in turn; `None` if that does not end, or is long.
+/// Replaces the names in the text recursively; `None` if that does not end, or the result is long.
 fn replaced(text: &str, own: &str, all: &BTreeMap<String, String>, depth: usize) -> Option<String> {
     let mut whole = String::new();
     let mut rest = text;
@@ -84,11 +84,11 @@ fn replaced(text: &str, own: &str, all: &BTreeMap<String, String>, depth: usize)
     Some(whole)
 }
 
-/// More are not used for a constant.
+/// Limits of a constant's replacement: nesting and length.
 const DEPTH_MAX: usize = 8;
 const BYTES_MAX: usize = 1024;
 
-/// Words that keep their meaning.
+/// Words that are not replaced.
 const WORDS: [&str; 46] = [
     "mode_in",
     "mode_out",

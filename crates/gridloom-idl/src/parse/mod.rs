@@ -1,5 +1,5 @@
-//! The parser of the interface description language: definitions and their options. `file` has the statements of files,
-//! `routine` GridSolve's, `problem` NetSolve's; all read by the cursor over the tokens that `lexer` gives.
+//! The parser of the interface description language: definitions and their options. `file` parses the statements of files,
+//! `routine` those of GridSolve, `problem` those of NetSolve. All use the cursor over the tokens of `lexer`.
 //!
 //! ```text
 //! file       = { Module name; | Library "…"; | FortranFormat "…"; | FortranStringConvention last; | CompileOptions "…";
@@ -16,8 +16,8 @@
 //!              { LIBS = "…" | MOVEABLE | NONMOVEABLE | as of a routine } [;]
 //! ```
 //!
-//! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: what is to be is in
-//! [`Build`]. Refused by name: `Backend "BLACS"`.
+//! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: functions to compile are in
+//! [`Build`]. `Backend "BLACS"` is rejected by name.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::Signature::check).
@@ -50,19 +50,19 @@ pub(crate) use shared::parse_name;
 use crate::expr::Expr;
 use crate::signature::Definition;
 
-/// The functions that an IDL text defines. `file_name` names the text in errors, and its stem is the module of
+/// Parses the functions that an IDL text defines. `file_name` names the text in errors, and its stem is the module of
 /// definitions before any `Module` line.
 ///
 /// # Errors
-/// At the first thing that is wrong, with its place and the remedy.
+/// The first mistake, with its position and the remedy.
 pub fn parse(source: &str, file_name: &str) -> Result<Vec<Definition>, IdlError> {
     Ok(parse_file(source, file_name)?.definitions)
 }
 
-/// As [`parse`], with what else the file says.
+/// Same as [`parse`], with the other content of the file.
 ///
 /// # Errors
-/// As [`parse`].
+/// Same as [`parse`].
 pub fn parse_file(source: &str, file_name: &str) -> Result<IdlFile, IdlError> {
     let macros = Macros::of(&Lexer::directives(source));
     let mut parser = Parser::new(Lexer::of_file(source, &macros), file_name);
@@ -70,10 +70,10 @@ pub fn parse_file(source: &str, file_name: &str) -> Result<IdlFile, IdlError> {
     Ok(parser.result)
 }
 
-/// One expression; its parameters are the `names`, by index.
+/// Parses one expression. Its parameters are the `names`, by index.
 ///
 /// # Errors
-/// As [`parse`]; the file of the error is the expression's own text.
+/// Same as [`parse`]; the file of the error is the expression's own text.
 pub fn parse_expression(text: &str, names: &[&str]) -> Result<Expr, IdlError> {
     let mut parser = Parser::new(Lexer::new(text), text);
     let parsed = parser.expression()?;

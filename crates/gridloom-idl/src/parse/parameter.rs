@@ -1,4 +1,4 @@
-//! Parameters and the names of types. A parameter is mode and type in either order, then `x`, `*x` or `x[extent]…`, where
+//! Parameters and the names of types. A parameter is mode and type in either order, then `x`, `*x` or `x[extent]…`, in which
 //! `[size : start, end, step]` is a slice.
 
 use super::cursor::Parser;
@@ -18,7 +18,7 @@ impl Parser<'_> {
         self.parameter_of(false)
     }
 
-    /// A parameter of a function, or of a callback: there, all are arrays.
+    /// Parses a parameter of a function, or of a callback, whose parameters are all arrays.
     fn parameter_of(&mut self, is_of_callback: bool) -> Result<ParsedParam, IdlError> {
         let mut mode = None;
         let mut on_ranks = OnRanks::Nothing;
@@ -60,7 +60,7 @@ impl Parser<'_> {
             return Err(self.error(slice_place, message));
         }
         self.check_declarator(mode, base, &name, pointer, !dims.is_empty(), place, &type_text(&words))?;
-        // What the function sets by pointer is a scalar; every other pointer leads to one element.
+        // A pointer to an output of the function is a scalar; every other pointer is an array of one element.
         let is_set = matches!(base, BaseType::Number(_) | BaseType::String) && matches!(mode, Mode::Out | Mode::InOut);
         if pointer && dims.is_empty() && mode != Mode::Work && (is_of_callback || !is_set) {
             dims.push(one_element(place));
@@ -69,14 +69,14 @@ impl Parser<'_> {
         let mut param = Param::scalar(&name, mode, base);
         param.is_array = !dims.is_empty();
         if mode == Mode::Work && pointer {
-            // One element of scratch space: as an array, it needs no case of its own.
+            // One element of scratch space is an array, so that it needs no case of its own.
             param = Param::array(&name, mode, base, vec![Expr::Number(1.0)], ArrayOrder::C);
         }
         let values = self.values(&name, !dims.is_empty())?;
         Ok(ParsedParam { param, dims, slices, values, on_ranks, place })
     }
 
-    /// `values in "NTC"`, `values in 0..n` of a scalar; `each in 1..n` of an array.
+    /// Parses `values in "NTC"`, `values in 0..n` of a scalar; `each in 1..n` of an array.
     fn values(&mut self, name: &str, is_array: bool) -> Result<Option<ParsedValues>, IdlError> {
         let (token, place) = self.peek()?;
         let Token::Name(word) = &token else { return Ok(None) };
@@ -100,13 +100,13 @@ impl Parser<'_> {
         Ok(Some(ParsedValues::Range(first, self.expression()?)))
     }
 
-    /// Whether a callback comes next: a name, which is no mode and no type, and its parameters.
+    /// True if a callback is next: a name, which is neither a mode nor a type, and its parameters.
     pub(crate) fn is_callback(&self) -> Result<bool, IdlError> {
         let (Token::Name(word), _) = self.peek()? else { return Ok(false) };
         Ok(mode_of(&word).is_none() && !is_type_word(&word) && self.peek_second()? == Token::Mark("("))
     }
 
-    /// `name(parameter, …)`: arrays of numbers or of strings.
+    /// Parses `name(parameter, …)`: arrays of numbers or of strings.
     pub(crate) fn callback(&mut self) -> Result<(ParsedCallback, Position), IdlError> {
         let (name, place) = self.name("a callback's name")?;
         let mut params: Vec<ParsedParam> = Vec::new();
@@ -143,7 +143,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The callbacks with their extents, which use the function's scalars.
+    /// Returns the callbacks with their extents, which use the function's scalars.
     pub(crate) fn callbacks_with_extents(&self, params: &[Param], names: &[String]) -> Result<Vec<Callback>, IdlError> {
         let known = |parsed: &ParsedExpr| {
             let expr = self.indexed(parsed.expr.clone(), names)?;
@@ -161,11 +161,11 @@ impl Parser<'_> {
         self.callbacks.iter().map(callback).collect()
     }
 
-    /// Names the parts of Ninf's language that are known and not there.
+    /// Rejects, by name, known parts of Ninf's language that are not supported.
     fn refuse_foreign(&mut self) -> Result<(), IdlError> {
         let (Token::Name(word), place) = self.peek()? else { return Ok(()) };
         let message = match (word.as_str(), self.peek_second()?) {
-            // A name, and what values it may have.
+            // A name and its listed values.
             (_, Token::Name(behind)) if matches!(behind.as_str(), "values" | "each") => return Ok(()),
             (_, Token::Name(_) | Token::Mark("*")) => format!("unknown type '{word}'; types are {TYPES}"),
             _ => return Ok(()),
@@ -202,7 +202,7 @@ impl Parser<'_> {
         Ok((dims, slices))
     }
 
-    /// `end]`, `start, end]` or `start, end, step]`.
+    /// Parses `end]`, `start, end]` or `start, end, step]`.
     fn slice(&mut self) -> Result<ParsedSlice, IdlError> {
         let mut parts = Vec::new();
         loop {
@@ -224,7 +224,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The parameters with their extents, now that all names are known. Only if `is_shrunk` says so, slices are what is sent.
+    /// Returns the parameters with their extents, now that all names are known. If `is_shrunk`, only slices are sent.
     pub(crate) fn with_extents(
         &self,
         parsed: &[ParsedParam],
@@ -235,7 +235,7 @@ impl Parser<'_> {
         for (index, declared) in parsed.iter().enumerate() {
             let mut slices = Vec::with_capacity(declared.dims.len());
             let used = if declared.param.mode == Mode::VarOut { Use::SizeAfter } else { Use::Size };
-            // Blames what is wrong in each expression by itself; all types are known by now.
+            // Reports mistakes at each expression separately; all types are known by now.
             let known = |parsed: &ParsedExpr| {
                 let expr = self.indexed(parsed.expr.clone(), names)?;
                 self.check_expression(&expr, parsed, &params, names, used)?;
@@ -328,12 +328,12 @@ fn mode_of(word: &str) -> Option<Mode> {
     }
 }
 
-/// The extent of what has one element, written `[]` or by a star.
+/// The extent of an array of one element, written `[]` or with a star.
 fn one_element(place: Position) -> ParsedExpr {
     ParsedExpr { expr: Expr::Number(1.0), place, real: false }
 }
 
-/// What further ranks get by that word: all the argument, or room for it.
+/// The share of an argument that ranks other than the first receive, for that word: all of it, or memory for it.
 fn on_ranks_by(word: &str) -> Option<OnRanks> {
     match word {
         "broadcast" => Some(OnRanks::Content),

@@ -11,22 +11,22 @@ use crate::uses::{Does, Kept};
 pub(crate) struct ParsedExpr {
     pub(crate) expr: Expr,
     pub(crate) place: Position,
-    /// Whether a constant in it has a point or an exponent.
+    /// True if a constant in it has a point or an exponent.
     pub(crate) real: bool,
 }
 
-/// A parameter with extents that wait until all names are known.
+/// A parameter whose extents are resolved when all names are known.
 #[derive(Clone)]
 pub(crate) struct ParsedParam {
     /// Without extents.
     pub(crate) param: Param,
     /// Whole extents.
     pub(crate) dims: Vec<ParsedExpr>,
-    /// For each of them the part that is sent, if it is one.
+    /// By dimension: the part that is sent, if only a part is.
     pub(crate) slices: Vec<Option<ParsedSlice>>,
     /// Its listed values.
     pub(crate) values: Option<ParsedValues>,
-    /// What further ranks get of it.
+    /// The share of it that ranks other than the first receive.
     pub(crate) on_ranks: OnRanks,
     pub(crate) place: Position,
 }
@@ -41,21 +41,21 @@ pub(crate) enum ParsedValues {
 /// Shared data that a function gets or puts.
 pub(crate) struct ParsedUse {
     pub(crate) does: Does,
-    /// With values in braces.
+    /// With expressions in braces.
     pub(crate) name: String,
     pub(crate) place: Position,
     pub(crate) size_bytes: ParsedExpr,
     pub(crate) kept: Kept,
 }
 
-/// A callback with extents that wait likewise.
+/// A callback whose extents are resolved when all names are known.
 #[derive(Clone)]
 pub(crate) struct ParsedCallback {
     pub(crate) name: String,
     pub(crate) params: Vec<ParsedParam>,
 }
 
-/// Start (none: the beginning), end (none: the end) and step (none: each) of a slice.
+/// Start (default: the beginning), end (default: the end) and step (default: 1) of a slice.
 #[derive(Clone)]
 pub(crate) struct ParsedSlice {
     pub(crate) start: Option<ParsedExpr>,

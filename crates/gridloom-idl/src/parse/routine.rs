@@ -1,8 +1,8 @@
-//! GridSolve's way to describe a function: `SUBROUTINE name(…)` or `FUNCTION type name(…)`, and settings `NAME = "…"`.
+//! GridSolve's description of a function: `SUBROUTINE name(…)` or `FUNCTION type name(…)`, and settings `NAME = "…"`.
 //!
-//! The routine is a symbol of a library and gets its parameters as they are declared. The value of a `FUNCTION` becomes a
-//! result, the last one, which has the function's name. Arrays lie as `MAJOR` says, and callers in C have them row-major.
-//! Extents are (rows, columns) either way, so `a[lda][n]` by columns is what Fortran declares as `A(LDA, N)`.
+//! The routine is a symbol of a library and receives its parameters as declared. The value of a `FUNCTION` becomes the last
+//! result, which has the function's name. Arrays are stored as `MAJOR` says, and callers in C have them row-major.
+//! Extents are (rows, columns) either way, so `a[lda][n]` by columns is declared in Fortran as `A(LDA, N)`.
 
 use super::cursor::{Parser, Spoken};
 use super::lexer::{IdlError, Position, Token};
@@ -16,12 +16,12 @@ use gridloom_base::Dtype;
 use gridloom_base::limits::NAME_BYTES_MAX;
 use gridloom_base::near::{did_you_mean, near_names};
 
-/// What stands before the parameters.
+/// The part before the parameters.
 pub(crate) struct Head {
-    /// The name that callers see, and its place.
+    /// The name that callers use, and its position.
     pub(crate) function: String,
     pub(crate) place: Position,
-    /// The routine that it is.
+    /// The symbol of the routine.
     pub(crate) symbol: String,
     /// The type of its value.
     pub(crate) value: Option<Dtype>,
@@ -38,14 +38,14 @@ struct Settings {
 }
 
 impl Parser<'_> {
-    /// What follows `SUBROUTINE` or `FUNCTION`.
+    /// Parses the text after `SUBROUTINE` or `FUNCTION`.
     pub(crate) fn routine(&mut self, is_function: bool) -> Result<Definition, IdlError> {
         let value = if is_function { self.value_type()? } else { None };
         let (function, place) = self.name("the routine's name")?;
         self.by_rules_of_routines(Head { symbol: function.clone(), function, place, value, problem_in: None })
     }
 
-    /// What follows the name of a routine.
+    /// Parses the text after the name of a routine.
     pub(crate) fn by_rules_of_routines(&mut self, head: Head) -> Result<Definition, IdlError> {
         self.uses.clear();
         self.callbacks.clear();
@@ -80,7 +80,7 @@ impl Parser<'_> {
         let result = value.map(|dtype| (dtype, passed));
         let symbol = settings.symbol.unwrap_or_else(|| match language {
             Language::C => routine,
-            // Fortran knows no case, and its compilers write small letters.
+            // Fortran ignores case, and its compilers write lower-case letters.
             Language::Fortran => self.fortran_symbol(&routine.to_lowercase()),
         });
         if let Some(callback) = self.callbacks.first() {
@@ -118,7 +118,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The function's value as a parameter behind the others.
+    /// Returns the function's value as a parameter after the others.
     fn value_of(
         &self,
         function: &str,
@@ -141,7 +141,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Of a problem, after its language was said, or of a routine.
+    /// Parses the settings of a problem, after its language, or of a routine.
     fn settings(&mut self, problem_in: Option<Language>) -> Result<Settings, IdlError> {
         let mut settings = Settings { language: problem_in, ..Settings::default() };
         loop {
@@ -173,7 +173,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What is no setting begins the next statement, unless it goes on with `=`.
+    /// Ends the settings at a word that is not a setting: it begins the next statement, unless `=` follows.
     fn end_of_settings(&self, word: &str, place: Position, settings: Settings) -> Result<Settings, IdlError> {
         if self.peek_second()? != Token::Mark("=") {
             return Ok(settings);
@@ -213,7 +213,7 @@ impl Parser<'_> {
         Ok(text)
     }
 
-    /// An expression in quotes, or without them.
+    /// Parses an expression with or without quotes.
     fn complexity(&mut self) -> Result<ParsedExpr, IdlError> {
         let Some(quoted) = self.lexer.quoted_part().map_err(|failure| self.failed(failure))? else {
             return self.expression();
@@ -232,7 +232,7 @@ impl Parser<'_> {
 
 const WORDS: [&str; 5] = ["LANGUAGE", "MAJOR", "LIBS", "COMPLEXITY", "SYMBOL"];
 
-/// Whether it says that a routine may be moved, or may not.
+/// True if the word states whether a routine may be moved.
 fn is_mark(word: &str) -> bool {
     word.eq_ignore_ascii_case("MOVEABLE") || word.eq_ignore_ascii_case("NONMOVEABLE")
 }

@@ -11,7 +11,7 @@ use crate::signature::{BaseType, Param};
 use crate::uses::{Does, Kept, NamePart, SharedUse, split};
 
 impl Parser<'_> {
-    /// What follows `Gets`, `Puts` or `Replaces`.
+    /// Parses the text after `Gets`, `Puts` or `Replaces`.
     pub(super) fn parsed_use(&mut self, word: &str, place: Position) -> Result<ParsedUse, IdlError> {
         let does = Does::of_word(word).expect("the caller has seen one of these");
         self.mark("(")?;
@@ -34,7 +34,7 @@ impl Parser<'_> {
         Ok(ParsedUse { does, name, place, size_bytes, kept })
     }
 
-    /// `durable`, `replicas 2` or `method swarm`, of what is put.
+    /// Parses `durable`, `replicas 2` or `method swarm` of data that are put.
     fn how_kept(&mut self, does: Does, kept: &mut Kept) -> Result<(), IdlError> {
         let (token, place) = self.next()?;
         match &token {
@@ -62,7 +62,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The same, now that the parameters are known.
+    /// Resolves a use, now that the parameters are known.
     pub(super) fn shared_use(
         &self,
         parsed: &ParsedUse,
@@ -76,10 +76,10 @@ impl Parser<'_> {
     }
 }
 
-/// The parts of a name with expressions over these parameters in braces.
+/// Parses the parts of a name with expressions over these parameters in braces.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake, in words.
 pub(crate) fn parse_name(pattern: &str, params: &[Param]) -> Result<Vec<NamePart>, String> {
     let names: Vec<&str> = params.iter().map(|param| param.name.as_str()).collect();
     let part = |part: Result<String, String>| match part {

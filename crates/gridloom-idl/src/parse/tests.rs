@@ -1,4 +1,4 @@
-//! Tests of the parser and of printing: what is read, what is refused and in which words, and that nothing panics.
+//! Tests of the parser and of printing: accepted texts, rejected texts with their errors, and that nothing panics.
 
 use proptest::prelude::*;
 
@@ -42,7 +42,7 @@ fn refusal(source: &str) -> String {
     parse(source, "linalg.idl").unwrap_err().to_string()
 }
 
-/// The refusal of one parameter list, without its place.
+/// The error of one parameter list, without its position.
 fn refused_params(params: &str) -> String {
     let text = refusal(&format!("Define f({params}) Calls f(1);"));
     text.splitn(4, ':').nth(3).unwrap().trim().to_string()
@@ -376,7 +376,7 @@ fn expressions() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// Words of the language in any order, which get further into the parser than bytes do.
+/// Words of the language in random order, which get further into the parser than bytes do.
 fn soup() -> impl Strategy<Value = String> {
     let words = vec![
         "Define",

@@ -1,9 +1,9 @@
-//! Chooses the plan that moves fewest bytes, of those that end at about the same time.
+//! Chooses the plan that moves the fewest bytes among those that end at about the same time.
 //!
-//! Figures are estimates: a plan that is predicted to end 2 % earlier may well end later, and a byte not moved is one that
-//! cannot be late. So among plans that end within a tolerance of the earliest known, the one that moves fewest bytes is
-//! taken. It must use as many servers, since leaving a server idle always saves bytes. Then it is mended as `heft`'s plan is
-//! ([`crate::polish`]), but judged with contention.
+//! Figures are estimates: a plan that is predicted to end 2 % earlier may well end later, and a byte that is not moved cannot
+//! be late. So among the plans that end within a tolerance of the earliest known end, the one that moves the fewest bytes is
+//! taken. It must use at least as many servers, since leaving a server idle always saves bytes. Then it is polished like
+//! `heft`'s plan ([`crate::polish`]), but evaluated with contention.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::polish::{Mending, Trial, used};
 use crate::problem::Problem;
 
-/// The plan that moves least among `best`, which ends earliest, and the others.
+/// Returns the plan that moves the fewest bytes among `best`, which ends earliest, and the others.
 pub(super) fn of_plans(problem: &Problem, best: Plan, others: Vec<Plan>, slack: f64) -> Plan {
     let limit_s = best.makespan_s * (1.0 + slack);
     let weigh = |plan: &Plan| {
@@ -29,8 +29,8 @@ pub(super) fn of_plans(problem: &Problem, best: Plan, others: Vec<Plan>, slack: 
     others.into_iter().filter(is_as_good).min_by(by_bytes).unwrap_or(best)
 }
 
-/// The choice that moves least among `best`, which ends earliest, the others, and what mending makes of it within a budget of
-/// steps of the judge.
+/// Returns the choice that moves the fewest bytes among `best`, which ends earliest, the others, and their polished variants,
+/// within a budget of judge steps.
 pub(super) fn of_choices(problem: &Problem, best: Choice, others: &[Choice], slack: f64, budget: u64) -> Choice {
     let mut judged = Judged { problem, judge: Judge::new(problem), lister: Lister::new(problem), order: Vec::new() };
     let Some((earliest_s, mut bytes)) = judged.weigh(&best, f64::INFINITY) else { return best };
@@ -52,9 +52,9 @@ pub(super) fn of_choices(problem: &Problem, best: Choice, others: &[Choice], sla
     let order: Vec<usize> = choice.order.iter().map(|task| *task as usize).collect();
     let servers: Vec<usize> = choice.servers.iter().map(|server| *server as usize).collect();
     let left = budget.saturating_sub(judged.judge.steps());
-    // What lists find for sources costs as much again.
+    // Finding sources with the list scheduler costs as much again.
     let mut mending = Mending::new(problem, &order, &servers, judged, (2 * one, left), slack);
-    // With sources found anew it may be another plan.
+    // With newly chosen sources it may be another plan.
     if mending.begin().is_none() {
         return choice;
     }
@@ -69,7 +69,7 @@ pub(super) fn of_choices(problem: &Problem, best: Choice, others: &[Choice], sla
     }
 }
 
-/// Runs choices; a list finds their sources.
+/// Evaluates choices whose sources a list scheduler finds.
 struct Judged<'p> {
     problem: &'p Problem,
     judge: Judge<'p>,
@@ -78,7 +78,7 @@ struct Judged<'p> {
 }
 
 impl Judged<'_> {
-    /// End of everything and bytes moved; `None` if it ends after the limit.
+    /// Returns the makespan and the bytes moved; `None` if it ends after the limit.
     fn weigh(&mut self, choice: &Choice, limit_s: f64) -> Option<(f64, u64)> {
         let outcome = self.judge.run(choice, limit_s).ok()??;
         Some((outcome.makespan_s, moved_bytes(self.problem, outcome)))
@@ -102,7 +102,7 @@ fn used_by(problem: &Problem, choice: &Choice) -> usize {
     used(problem, choice.servers.iter().map(|server| *server as usize))
 }
 
-/// By datum: whether a choice has the client send it to one of several places only.
+/// For each datum, whether the choice has the client send it to only one of several destinations.
 fn sent_once(problem: &Problem, choice: &Choice) -> Vec<bool> {
     let client = problem.client() as u32;
     let mut sent: BTreeMap<u32, (u32, u32)> = BTreeMap::new();

@@ -1,17 +1,18 @@
-//! What a plan decides, and what comes of it.
+//! The decisions of a plan, and the times that result from them.
 
 use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-/// What a plan decides.
+/// The decisions of a plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
     pub servers: Vec<u32>,
     /// All tasks; each server runs its own in this order.
     pub order: Vec<u32>,
-    /// By datum and destination: the place to copy it from. Left out: the server that makes it, or the first place that
-    /// holds it.
+    /// The place to copy a datum from, by datum and destination. A missing entry means the server that makes it, or
+    /// the first place
+    /// that holds it.
     pub sources: BTreeMap<(u32, u32), u32>,
 }
 
@@ -19,17 +20,17 @@ pub struct Choice {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Copied {
     pub datum: u32,
-    /// The place that had it.
+    /// The sending place.
     pub from: u32,
-    /// The place that got it.
+    /// The receiving place.
     pub to: u32,
-    /// When it set out, seconds.
+    /// Start of the copy, seconds.
     pub start_s: f64,
-    /// When it was whole, seconds.
+    /// Time at which the copy was complete, seconds.
     pub end_s: f64,
 }
 
-/// What came of a choice.
+/// The result of running a choice.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// End of the last task or copy, seconds.
@@ -44,7 +45,7 @@ pub struct Outcome {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ChoiceError {
-    /// The sources of a datum wait for one another, or none of them ever gets it.
+    /// The sources of a datum wait for one another, or none of them ever receives it.
     #[error("datum {datum} never reaches place {place}: its sources wait for one another, or none of them gets it")]
     NeverThere {
         datum: u32,

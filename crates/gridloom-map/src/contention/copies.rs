@@ -1,4 +1,4 @@
-//! Copies under way: data that arrive, what waits for them there, and what is passed on as it comes.
+//! Copies in flight: data that arrive, their waiters, and data that a server forwards while it receives them.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use super::sharing::{Mark, PART_OVER};
 use super::{Copied, Judge, NOBODY, State, Timed, Waiter, What};
 
 impl Judge<'_> {
-    /// A datum is at a place: its waiters there go on.
+    /// Records that a datum is at a place, and serves its waiters there.
     pub(super) fn arrive(&mut self, datum: u32, place: u32) {
         let presence = self.touch(datum, place);
         presence.state = State::There;
@@ -18,11 +18,11 @@ impl Judge<'_> {
         }
     }
 
-    /// The first part of a copy is at a server: what is copied from there sets out.
+    /// Records that the first part of a copy has arrived at a server, and starts the copies from there.
     fn begin(&mut self, number: u32) {
         let Copied { datum, to: place, .. } = self.copies[number as usize];
         let mut next = std::mem::replace(&mut self.touch(datum, place).waiters, NOBODY);
-        // Those that stay keep their order.
+        // The remaining waiters keep their order.
         let mut stay = Vec::new();
         while next != NOBODY {
             let (waiter, after) = self.waiters[next as usize];
@@ -46,7 +46,7 @@ impl Judge<'_> {
         self.touch(datum, place).waiters = first;
     }
 
-    /// The first part of a copy, if a server passes it on as it comes.
+    /// Size of the first part of a copy, if the receiving server forwards it while receiving.
     pub(super) fn first_bytes(&mut self, datum: u32, place: u32) -> Option<f64> {
         if !self.problem.passes_on(datum as usize, place as usize) || self.is_plain {
             return None;
@@ -98,7 +98,7 @@ impl Judge<'_> {
         }
     }
 
-    /// All of a copy has flowed. Its last part may not have been at its source in time.
+    /// All bytes of a copy have been transferred. Its last part may not have been at its source in time.
     fn end_flow(&mut self, number: u32) {
         let Some(source) = self.passed_on.get(&number) else { return self.end_copy(number) };
         let came_s = self.copies[*source as usize].end_s;
@@ -113,7 +113,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Seconds that the last part of a copy takes.
+    /// Seconds that transferring the last part of a copy takes.
     fn part_s(&self, number: u32) -> f64 {
         let Copied { datum, from, to, .. } = self.copies[number as usize];
         self.problem.link_seconds(from as usize, to as usize, self.part_bytes(datum))
@@ -123,7 +123,7 @@ impl Judge<'_> {
         self.problem.part_bytes(datum as usize)
     }
 
-    /// Since when a datum that comes by a storage can be read there: its first copy set out when the writing began.
+    /// Time from which a datum that is sent through a storage can be read there: its first copy started when the writing began.
     fn readable_s(&self, datum: u32, from: u32) -> f64 {
         let write_s = self.problem.write_s(datum as usize, from as usize);
         if write_s == 0.0 {

@@ -1,9 +1,9 @@
-//! List scheduling with an estimate of contention: it places tasks one by one, each where the estimate has it end earliest.
+//! List scheduling with an estimate of contention: places tasks one by one, each where the estimate has it end earliest.
 //!
-//! The estimate treats a card, a link, or what several links share, as a queue that serves copies one after the other at full rate. A
-//! copy ends when the slowest of those that it crosses has served it. Real copies share bandwidth, as [`super::Judge`] models.
-//! The estimate still shows what the choice of a server or source depends on: a busy card, a datum that is already
-//! elsewhere, a narrow link, a server that passes on what is still coming to it.
+//! The estimate treats a NIC, a link, or a bottleneck that several links share as a queue that serves one copy after another
+//! at full rate. A copy ends when the slowest of the resources that it crosses has served it. Real copies share bandwidth, as
+//! [`super::Judge`] models. The estimate still shows the effects that decide the choice of a server or source: a busy NIC, a
+//! datum that is already elsewhere, a narrow link, a server that forwards data while it is still receiving them.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +11,44 @@ use super::Choice;
 use crate::problem::Problem;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 
-/// Makes choices for one problem. Buffers are kept from one to the next.
+/// Makes choices for one problem. Buffers are reused.
 #[derive(Debug)]
 pub struct Lister<'p> {
     problem: &'p Problem,
     places: usize,
-    /// By datum × place: since when it is there, infinite where it is not.
+    /// Time since which a place has a datum, indexed by datum × place; infinite if it does not have it.
     have_s: Vec<f64>,
-    /// By datum: the places that have it, and since when each can pass it on.
+    /// The places that have each datum, with the time since which each can forward it.
     holders: Vec<Vec<(u32, f64)>>,
     cards: Cards,
-    /// By place outward, by place inward: bytes per second.
+    /// Bandwidth of each place, bytes per second: outgoing for all places, then incoming.
     widths: Vec<f64>,
-    /// Bottlenecks that a link crosses, as far as there are any.
+    /// Bottlenecks that a link crosses. Links without any have no entry.
     crossed: BTreeMap<usize, Vec<usize>>,
     slots: Vec<Vec<f64>>,
-    /// By datum: whether the client sends it to one place only, and that passes it on.
+    /// True for each datum that the client sends to only one place, which forwards it.
     is_sent_once: Vec<bool>,
     steps: u64,
 }
 
-/// Until when cards and links are busy.
+/// Times until which NICs and links are busy.
 #[derive(Clone, Debug)]
 struct Cards {
-    /// By place outward, then by place inward.
+    /// Outgoing NIC of each place, then incoming NIC of each place.
     cards_s: Vec<f64>,
     links_s: Vec<f64>,
-    /// Those links that are not 0, few of all: of a thousand places there are a million.
+    /// Links with an entry other than 0. They are few: a thousand places have a million links.
     used_links: Vec<usize>,
-    /// What several links share.
+    /// Bottlenecks that several links share.
     bottlenecks_s: Vec<f64>,
 }
 
-/// How a datum gets to a place.
+/// The arrival of a datum at a place.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     end_s: f64,
     from: u32,
-    /// It passes through the client, which gets it from `from`.
+    /// True if it passes through the client, which receives it from `from`.
     is_relayed: bool,
 }
 
@@ -87,20 +87,20 @@ impl<'p> Lister<'p> {
         }
     }
 
-    /// Data that the client sends to one place only, which passes them on to those that it can talk to.
+    /// Sets the data that the client sends to only one place, which forwards them to the places that it can talk to.
     pub fn send_once(&mut self, is_sent_once: &[bool]) {
         self.is_sent_once.copy_from_slice(is_sent_once);
     }
 
-    /// Work done so far, in steps of about the same time each.
+    /// Work done so far, in steps of about equal duration.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Tasks in that order, each on the best of the servers that `allowed` lets it have.
+    /// Places tasks in that order, each on the best of the servers that `allowed` permits.
     ///
     /// # Panics
-    /// If a task comes before one that it depends on, or has no server.
+    /// If the order has a task before one that it depends on, or a task has no server.
     pub fn choose(&mut self, order: &[u32], allowed: impl Fn(u32, u32) -> bool) -> Choice {
         self.reset();
         let problem = self.problem;
@@ -121,10 +121,10 @@ impl<'p> Lister<'p> {
         choice
     }
 
-    /// The sources for tasks in that order on those servers.
+    /// Chooses the sources for tasks in that order on those servers.
     ///
     /// # Panics
-    /// If a task comes before one that it depends on, or its server cannot run it.
+    /// If the order has a task before one that it depends on, or a server cannot run its task.
     pub fn complete(&mut self, order: &[u32], servers: &[u32]) -> Choice {
         self.reset();
         let mut choice = Choice { servers: servers.to_vec(), order: order.to_vec(), sources: BTreeMap::new() };
@@ -155,12 +155,12 @@ impl<'p> Lister<'p> {
         }
     }
 
-    /// When a task would end on a server, with the way home of what only the client awaits.
+    /// Returns the end of a task on a server, including the transfer of results that only the client awaits.
     fn score(&mut self, task: u32, server: u32) -> Option<f64> {
         let problem = self.problem;
         let seconds = problem.seconds(task as usize, server as usize)?;
         let mut ready_s = 0.0f64;
-        // Inputs share the server's card: what each adds there is seen by the next.
+        // Inputs share the server's NIC: each input sees the load that the ones before it add.
         let card = self.places + server as usize;
         let before_s = self.cards.cards_s[card];
         for datum in problem.inputs(task as usize) {
@@ -207,19 +207,19 @@ impl<'p> Lister<'p> {
         }
     }
 
-    /// A datum is at a place, and can be passed on from there, since these times.
+    /// Records the times from which a datum is at a place and can be forwarded from there.
     fn add(&mut self, datum: u32, place: u32, (since_s, passed_s): (f64, f64)) {
         self.have_s[datum as usize * self.places + place as usize] = since_s;
         self.holders[datum as usize].push((place, passed_s));
     }
 
-    /// A datum does not stay at a place.
+    /// Removes a datum from a place that does not keep it.
     fn remove(&mut self, datum: u32, place: u32) {
         self.have_s[datum as usize * self.places + place as usize] = f64::INFINITY;
         self.holders[datum as usize].retain(|(holder, _)| *holder != place);
     }
 
-    /// Has a datum brought to a place; since when it is there.
+    /// Has a datum brought to a place; returns the time from which it is there.
     fn bring(&mut self, datum: u32, to: u32, sources: &mut BTreeMap<(u32, u32), u32>) -> f64 {
         let there_s = self.have_s[datum as usize * self.places + to as usize];
         if there_s < f64::INFINITY {
@@ -240,7 +240,7 @@ impl<'p> Lister<'p> {
         let end_s = self.end_of((since_s, start_s), datum, (from, to));
         let (out, into) = (from as usize, self.places + to as usize);
         let bandwidth = self.problem.links_from(from as usize)[to as usize].bandwidth;
-        // Small data of real groups travel beside what is under way: a result that goes home later keeps no card until then.
+        // Small data of real groups travel beside large ones: a result that goes to the client later keeps no NIC busy until then.
         if self.problem.has_exact_figures() || bytes > EAGER_BYTES_MAX as f64 {
             for card in [out, into] {
                 self.cards.cards_s[card] = self.cards.cards_s[card].max(start_s) + bytes / self.widths[card];
@@ -257,7 +257,7 @@ impl<'p> Lister<'p> {
             return end_s;
         }
         sources.insert((datum, to), from);
-        // At full rate up to its end: its first part may have been there before.
+        // The copy runs at full rate up to its end, so its first part may have arrived earlier.
         let part_bytes = self.problem.part_bytes(datum as usize) as f64;
         let behind_s = (bytes - part_bytes) / bandwidth;
         let passes_on = self.problem.passes_on(datum as usize, to as usize);
@@ -265,7 +265,7 @@ impl<'p> Lister<'p> {
         end_s
     }
 
-    /// The way by which a datum would be at a place first.
+    /// Returns the route by which a datum would be at a place first.
     fn way(&mut self, datum: u32, to: u32) -> Arrival {
         let row = datum as usize * self.places;
         let there_s = self.have_s[row + to as usize];
@@ -276,7 +276,7 @@ impl<'p> Lister<'p> {
         let mut best = Arrival { end_s: f64::INFINITY, from: to, is_relayed: false };
         self.steps += self.holders[datum as usize].len() as u64;
         let is_passed_on = self.is_sent_once[datum as usize] && self.holders[datum as usize].len() > 1;
-        // Recorded plans do not name the sender of what goes to the client: it is the maker, the first to have it.
+        // Recorded plans do not name the sender of data that go to the client: it is the maker, the first place to have them.
         let is_makers = to == client && self.problem.has_exact_figures();
         let sources = if is_makers { 1 } else { self.problem.sources_max(datum as usize) };
         for (from, start_s) in self.holders[datum as usize].iter().take(sources) {
@@ -297,7 +297,7 @@ impl<'p> Lister<'p> {
         best
     }
 
-    /// When a copy would end whose source has the datum since the first of these times, and can pass it on since the second.
+    /// Returns the end of a copy whose source has the datum from the first of these times and can forward it from the second.
     fn end_of(&self, (since_s, passed_s): (f64, f64), datum: u32, (from, to): (u32, u32)) -> f64 {
         let bytes = self.problem.data()[datum as usize].size_bytes as f64;
         let link = self.problem.links_from(from as usize)[to as usize];

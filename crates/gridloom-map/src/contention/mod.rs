@@ -1,30 +1,32 @@
-//! Plans judged with contention: concurrent copies share network cards and links, and copies stay where they arrive.
+//! Evaluates plans with contention: concurrent copies share network interfaces (NICs) and links, and copies stay where they
+//! arrive.
 //!
 //! ```text
 //! Choice: server of each task, order, sources ──Judge::run──▶ Outcome: when each task and copy starts and ends
 //!                                                   │
-//!                            rates of copies: max-min fair over cards and links (sharing)
+//!                            rates of copies: max-min fair over NICs and links (sharing)
 //! ```
 //!
-//! **Network.** Every place (a server or the client) has a network card with separate bandwidths for each direction. A card
-//! is as wide as its widest link in that direction. A link belongs to one ordered pair of places. After the link's latency, a
-//! copy crosses three resources: the source's card, the link, and the destination's card. Concurrent copies share these
+//! **Network.** Every place (a server or the client) has a NIC with a separate bandwidth for each direction. The bandwidth of a
+//! NIC is that of its widest link in that direction. A link belongs to one ordered pair of places. After the link's latency, a
+//! copy crosses three resources: the source's NIC, the link, and the destination's NIC. Concurrent copies share these
 //! max-min fairly. A copy between servers that cannot talk goes through the client, which then has the datum too.
 //!
 //! **Copies.** A datum is copied to a place at most once, for one of three reasons: a task there reads it, a copy from there
 //! is made, or the place is the client and the datum is wanted. The copy starts as soon as its source has the datum. In real
-//! groups it waits for earlier copies on the same way ([`sharing`]). Only a complete copy can be read. To a plain server
-//! ([`Problem::is_plain`]) the client sends each input for each task, as soon as it has it, and gets each output; nothing stays.
+//! groups it waits for earlier copies between the same two places ([`sharing`]). Only a complete copy can be read. To a
+//! stateless server ([`Problem::is_plain`]) the client sends each input for each task as soon as it has it, and it receives
+//! each output; the server keeps nothing.
 //!
-//! **Passing on.** A server passes on a complete copy, and in real groups a large one as it comes: the next copy sets out when the
-//! first part of it is there, and ends no earlier than one part after it has. Behind a slower way such a copy takes its full share of
-//! what it crosses first and then waits, as in the simulator.
+//! **Forwarding.** A server forwards a complete copy. In real groups it forwards a large one while it receives it: the next
+//! copy starts when the first part is there, and ends no earlier than one part after the incoming copy has. Such a copy,
+//! behind a slower one, first takes its full share of the resources that it crosses and then waits, as in the simulator.
 //!
-//! **Tasks.** A server starts its tasks in their order, each as soon as a slot is free and its inputs are there. Where tasks
-//! are known to disturb one another, each is slowed down by the tasks beside it ([`side_by_side`]).
+//! **Tasks.** A server starts its tasks in their order, each as soon as a slot is free and its inputs are there. If tasks
+//! are known to disturb one another, each is slowed down by the tasks that run beside it ([`side_by_side`]).
 //!
 //! **Invariants:** a run is a pure function of problem and choice. No task starts before its inputs are there. A place
-//! that has a datum gets no copy of it.
+//! that has a datum is sent no copy of it.
 
 mod choice;
 mod copies;
@@ -47,13 +49,13 @@ use sharing::Sharing;
 use side_by_side::SideBySide;
 pub use times::{PlanTimes, can_judge};
 
-/// Runs choices for one problem. Buffers are kept from run to run.
+/// Runs choices for one problem. Buffers are reused from run to run.
 #[derive(Debug)]
 pub struct Judge<'p> {
     problem: &'p Problem,
     places: usize,
     sharing: Sharing,
-    /// By datum × place.
+    /// State of each datum at each place, indexed by datum × place.
     presence: Vec<Presence>,
     /// Entries of `presence` in use.
     touched: Vec<u32>,
@@ -63,18 +65,18 @@ pub struct Judge<'p> {
     queues: Vec<Vec<u32>>,
     heads: Vec<usize>,
     free_slots: Vec<u32>,
-    /// By server; `None` where tasks take as long side by side as alone.
+    /// Running tasks of each server; `None` if tasks take as long side by side as alone.
     beside: Vec<Option<SideBySide>>,
-    /// By server: tasks of others on slots that the group does not need.
+    /// Number of other programs' tasks on slots that the group does not need, for each server.
     others: Vec<u32>,
     servers: Vec<u32>,
     timed: BinaryHeap<Reverse<Timed>>,
     copies: Vec<Copied>,
-    /// By copy: the task that it is for alone, on a server that keeps nothing.
+    /// The only task that each copy is for, on a server that keeps nothing.
     copied_for: Vec<u32>,
-    /// Copies of what was still coming to their source, with the copy by which it came.
+    /// Copies that are forwarded while their source still receives the datum, with the copy that it receives.
     passed_on: BTreeMap<u32, u32>,
-    /// Of these, those that wait for its end.
+    /// Those of `passed_on` that wait for the end of the incoming copy.
     late: Vec<u32>,
     is_plain: bool,
     now_s: f64,
@@ -85,17 +87,17 @@ pub struct Judge<'p> {
 #[derive(Clone, Copy, Debug)]
 struct Presence {
     state: State,
-    /// First of those that wait for it.
+    /// Head of the list of waiters.
     waiters: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// It was not asked for.
+    /// Nothing requested it.
     Unknown,
-    /// It was asked for, and it will come.
+    /// It was requested and will arrive.
     Asked,
-    /// It is on its way.
+    /// It is being copied.
     Coming,
     /// It is there.
     There,
@@ -119,13 +121,13 @@ struct Timed {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     TaskEnds(u32),
-    /// The next task to end on a server where tasks disturb one another, as of that turn.
+    /// End of the next task on a server where tasks disturb one another, valid in that turn.
     NextEnds(u32, u32),
     SlotFree(u32),
-    /// A task of others on a slot that the group does not need.
+    /// End of another program's task, on a slot that the group does not need.
     OtherEnds(u32),
     CopyFlows(u32),
-    /// A copy of what came to its source until now.
+    /// End of a copy whose source was still receiving the datum.
     CopyEnds(u32),
 }
 
@@ -161,16 +163,16 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// Work done so far, in steps of about the same time each: what budgets count.
+    /// Work done so far, in steps of about equal duration. Budgets count these.
     pub fn steps(&self) -> u64 {
         self.steps + self.sharing.steps()
     }
 
-    /// Runs a choice in plain GridRPC: the client sends each input for each task, as soon as it has it, and gets
-    /// each output; nothing stays. Sources do not count.
+    /// Runs a choice as plain GridRPC does: the client sends each input for each task as soon as it has it, and receives
+    /// each output; servers keep nothing. Sources do not count.
     ///
     /// # Errors
-    /// [`ChoiceError`] if something never happens.
+    /// [`ChoiceError`] if a task or copy can never complete.
     pub fn run_plain(&mut self, choice: &Choice) -> Result<Option<&Outcome>, ChoiceError> {
         self.is_plain = true;
         let ran = self.run(choice, f64::INFINITY).map(|_| ());
@@ -178,10 +180,10 @@ impl<'p> Judge<'p> {
         ran.map(|()| Some(&self.outcome))
     }
 
-    /// Runs a choice; `None` if it ends after `limit_s`, for searches that know a better one.
+    /// Runs a choice. Returns `None` if it ends after `limit_s`, for searches that know a better one.
     ///
     /// # Errors
-    /// [`ChoiceError`] if something never happens.
+    /// [`ChoiceError`] if a task or copy can never complete.
     pub fn run(&mut self, choice: &Choice, limit_s: f64) -> Result<Option<&Outcome>, ChoiceError> {
         self.reset(choice)?;
         self.ask_for_all(choice);
@@ -253,7 +255,7 @@ impl<'p> Judge<'p> {
         Ok(())
     }
 
-    /// Enters every task as a waiter for its inputs, and serves those that are there.
+    /// Registers every task as a waiter for its inputs, and serves the tasks whose inputs are there.
     fn ask_for_all(&mut self, choice: &Choice) {
         let problem = self.problem;
         self.steps += (problem.data().len() + problem.task_count()) as u64 / 2;
@@ -262,7 +264,7 @@ impl<'p> Judge<'p> {
                 self.touch(datum as u32, *place).state = State::There;
             }
         }
-        // In the order of tasks: so do servers ask for what they read.
+        // In task order, as servers request the data that they read.
         for task in &choice.order {
             let server = choice.servers[*task as usize];
             self.missing[*task as usize] = problem.inputs(*task as usize).len() as u32;
@@ -291,7 +293,7 @@ impl<'p> Judge<'p> {
         presence
     }
 
-    /// A task or copy at a place asks for a datum.
+    /// Has a task or copy at a place request a datum.
     fn ask(&mut self, choice: &Choice, datum: u32, place: u32, waiter: Waiter) {
         self.demand(choice, datum, place);
         let number = self.waiters.len() as u32;
@@ -303,7 +305,7 @@ impl<'p> Judge<'p> {
         self.waiters.push((waiter, next));
     }
 
-    /// A place is to have a datum.
+    /// Arranges for a place to receive a datum.
     fn demand(&mut self, choice: &Choice, datum: u32, place: u32) {
         let problem = self.problem;
         let presence = self.touch(datum, place);
@@ -321,7 +323,7 @@ impl<'p> Judge<'p> {
         if problem.link_seconds(source as usize, place as usize, 0).is_finite() {
             return self.ask(choice, datum, source, Waiter::CopyTo(place));
         }
-        // By the client, which gets it from the first of those that pass it on so, unless its own source is chosen.
+        // Through the client, which receives it for the first copy forwarded this way, unless its own source is chosen.
         if choice.sources.contains_key(&(datum, client)) {
             self.demand(choice, datum, client);
         } else if self.touch(datum, client).state != State::There {
@@ -349,7 +351,7 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// Starts what can start on a server, and says when the next task ends there.
+    /// Starts all tasks that can start on a server, and schedules the next task end there.
     fn start_tasks(&mut self, server: usize) {
         self.fill_slots(server);
         let Some(beside) = &mut self.beside[server] else { return };
@@ -369,7 +371,7 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// Whether nothing goes on but what slots were busy with before.
+    /// True if only the work that occupied slots before the group is still running.
     fn waits_for_slots_only(&mut self) -> bool {
         let is_slot = |Reverse(timed): &Reverse<Timed>| match timed.what {
             What::SlotFree(_) | What::OtherEnds(_) => true,
@@ -443,7 +445,7 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// Whether the datum is missing there because the task that makes it there was not run.
+    /// True if the datum is missing there because the task that makes it there did not run.
     fn is_made_here(&self, at: usize) -> bool {
         let (datum, place) = (at / self.places, at % self.places);
         let maker = self.problem.data()[datum].producer;

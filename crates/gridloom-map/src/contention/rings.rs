@@ -1,32 +1,33 @@
-//! Sources by which data that several servers read go round in rings: a candidate beside what lists find.
+//! Sources that send data with several readers around in rings: a candidate besides the list scheduler's choices.
 //!
-//! A list reckons with cards as queues, so a card that a late copy waits for looks taken up to then, and the last servers
-//! of an exchange look better served over a slow way again. Here each datum crosses from site to site once, and goes
-//! round inside a site. If all exchange with all, each card carries the same.
+//! The list scheduler models NICs as queues. So a NIC that waits for a late copy looks busy until then, and the last servers
+//! of an exchange seem better served over a slow link again. Here each datum crosses from site to site once, and then goes
+//! around inside the site. If all servers exchange data with all others, each NIC carries the same load.
 //!
-//! Rings differ in their **stride**: servers have one datum from the server before them, another from the third before them and so on, as
-//! long as a stride meets all of them. So few data that come slowly are passed on between the same two servers, and hold up no others there.
+//! Rings differ in their **stride**: servers receive one datum from the server before them, another from the third before them
+//! and so on, for every stride that visits all of them. So data that arrive slowly are rarely forwarded between the same two
+//! servers, and delay no others there.
 
 use std::collections::BTreeMap;
 
 use super::Choice;
 use crate::problem::Problem;
 
-/// Sites by what lies between them, and what the ways into and out of each server carry so far.
+/// Sites, separated by shared bottlenecks, and the load that the links into and out of each server carry so far.
 struct Rings<'p> {
     problem: &'p Problem,
-    /// By server: the first server of its site.
+    /// First server of each server's site.
     site_of: Vec<u32>,
-    /// By the first server of a site and stride: how many rings have it.
+    /// Number of rings that use a stride, by the first server of the site and the stride.
     taken: BTreeMap<(u32, usize), u32>,
-    /// By place: rings of which it is the last.
+    /// Number of rings that end at each place.
     ends: Vec<u32>,
-    /// By place, bytes: what comes to it from another site, and what leaves it for one.
+    /// Bytes that each place receives from other sites, and bytes that it sends to them.
     enters: Vec<u64>,
     leaves: Vec<u64>,
 }
 
-/// The same choice with data in rings; `None` if nothing is read by several servers that pass it on.
+/// Returns the same choice with data sent in rings; `None` if no datum has several readers that forward it.
 pub fn in_rings(problem: &Problem, choice: &Choice) -> Option<Choice> {
     let mut readers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (datum, to) in choice.sources.keys() {
@@ -62,7 +63,7 @@ pub fn in_rings(problem: &Problem, choice: &Choice) -> Option<Choice> {
 }
 
 impl Rings<'_> {
-    /// Where each of these places gets a datum from.
+    /// Returns the place that each of these places receives a datum from.
     fn sources(&mut self, datum: u32, holders: &[u32], places: &[u32]) -> Vec<(u32, u32)> {
         let mut by_site: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for place in places.iter().filter(|place| !holders.contains(place)) {
@@ -85,7 +86,7 @@ impl Rings<'_> {
             let others = ring.iter().enumerate().filter(|(_, to)| !first.contains(to));
             let ways: Vec<(u32, u32)> =
                 others.map(|(at, to)| (*to, ring[(at + ring.len() - stride) % ring.len()])).collect();
-            // Where two cannot talk, all of the site have their sources as they were: mixed, they could wait for one another.
+            // If two of a site cannot talk, all of the site keep their sources: mixed sources could wait for one another.
             if ways.iter().all(|(to, from)| self.is_way(*from, *to)) {
                 found.extend(entered);
                 found.extend(ways);
@@ -94,8 +95,8 @@ impl Rings<'_> {
         found
     }
 
-    /// Of the strides that meet all servers of a ring, one after which the last server, which sends nothing on, was that least often. Of
-    /// these, the one that was taken least often.
+    /// Returns a stride that visits all servers of a ring. The last server of a ring sends nothing on, so the strides whose last
+    /// server was last least often are preferred, and among these the stride that was used least often.
     fn stride(&mut self, site: u32, ring: &[u32], first: u32) -> usize {
         let at = ring.iter().position(|place| *place == first).unwrap_or(0);
         let last = |stride: usize| ring[(at + ring.len() - stride) % ring.len()];
@@ -107,7 +108,7 @@ impl Rings<'_> {
         stride
     }
 
-    /// The way into another site that carries least so far.
+    /// Returns the link into another site that carries the least so far.
     fn enter(&mut self, datum: u32, holders: &[u32], readers: &[u32]) -> Option<(u32, u32)> {
         let entry = *readers.iter().min_by_key(|place| self.enters[**place as usize])?;
         let ways = holders.iter().filter(|from| self.is_way(**from, entry));
@@ -127,7 +128,7 @@ fn is_coprime(a: usize, b: usize) -> bool {
     if b == 0 { a == 1 } else { is_coprime(b, a % b) }
 }
 
-/// By server: the first of those that it reaches without what several links share.
+/// Returns, for each server, the first server that it reaches without crossing a shared bottleneck.
 fn sites(problem: &Problem) -> Vec<u32> {
     let servers = problem.client();
     let mut is_apart = vec![false; servers * servers];

@@ -1,15 +1,17 @@
-//! The best choice that a budget finds: many lists, then changes of the best of them, each judged by a run.
+//! Finds the best choice within a budget: many list schedules, then changes of the best one, each evaluated by a run.
 //!
-//! 1. Lists ([`Lister`]): tasks by upward rank, with and without communication, on the first 1, 2, 3 … servers in order of
-//!    speed, of the client's link, and of what one of them would need for the whole group; and the choices handed in.
-//! 2. The best of them with data that several servers read in rings ([`in_rings`]), and so is the best in the end.
-//! 3. For a few tasks, all ways to give them servers.
-//! 4. Changes of the best: one task, or all tasks of a server, or the tasks that read one datum, go elsewhere; a task
-//!    goes earlier or later; the client sends a datum to one place only, which passes it on, or to all. Sources are then
-//!    found anew. A worse choice is kept with a probability that falls with the budget (simulated annealing; Kirkpatrick,
-//!    Gelatt, Vecchi, *Science* 220, 1983).
+//! 1. List schedules ([`Lister`]): tasks by upward rank, with and without communication, on the first 1, 2, 3 … servers in
+//!    order of speed, of the bandwidth of the client's link, and of the time that the server would need for the whole group;
+//!    and the choices handed in.
+//! 2. The best of them with data that have several readers sent in rings ([`in_rings`]). The final best choice is tried with
+//!    rings too.
+//! 3. For a few tasks, all assignments of servers.
+//! 4. Changes of the best choice: one task, all tasks of a server, or the tasks that read one datum move to another server; a
+//!    task moves earlier or later; the client sends a datum to only one place, which forwards it, or to all. Sources are then
+//!    chosen again. A worse choice is kept with a probability that falls as the budget is used (simulated annealing;
+//!    Kirkpatrick, Gelatt, Vecchi, *Science* 220, 1983).
 //!
-//! The budget is in steps, not seconds: same problem, same choice.
+//! The budget is in steps, not seconds: the same problem gives the same choice.
 
 use super::list::Lister;
 use super::rings::in_rings;
@@ -19,21 +21,21 @@ use crate::heft::upward_ranks;
 use crate::problem::Problem;
 use gridloom_base::SplitMix64;
 
-/// What the first part may use of the budget.
+/// Fraction of the budget that the list schedules may use.
 const PART_OF_LISTS: f64 = 0.4;
-/// Temperatures at the start and at the end of the second part, as parts of the makespan.
+/// Temperatures at the start and at the end of annealing, as fractions of the makespan.
 const HOT: f64 = 0.02;
 const COLD: f64 = 0.0002;
-/// One change in so many is whether the client sends a datum once.
+/// One change in this number toggles whether the client sends a datum once.
 const SENT_ONCE_ONE_IN: u64 = 16;
-/// Ways to give tasks servers up to which all are tried: five tasks on four servers.
+/// Maximum number of assignments of servers that are all tried: five tasks on four servers.
 const ASSIGNMENTS_MAX: u64 = 1024;
-/// Draws for each way to give tasks servers: more find nothing.
+/// Random changes for each assignment of servers: more find nothing.
 const DRAWS_PER_ASSIGNMENT: u64 = 8;
-/// What ends later than the bound by no more than this part is as good as it can be: sums are rounded.
+/// A makespan above the bound by no more than this fraction is optimal: sums are rounded.
 const PART_OVER_BOUND: f64 = 1e-9;
 
-/// Finds a choice; `start` are some to begin with.
+/// Finds a choice, starting from those of `start`.
 ///
 /// # Panics
 /// If a choice of `start` names a server that cannot run its task.
@@ -58,7 +60,7 @@ pub fn search(problem: &Problem, start: &[Choice], budget: u64, seed: u64) -> (C
     search.all_of_a_tiny_group();
     search.anneal();
     search.rings();
-    search.best.expect("a list on all servers was judged")
+    search.best.expect("a list schedule on all servers was evaluated")
 }
 
 struct Search<'p> {
@@ -67,14 +69,14 @@ struct Search<'p> {
     lister: Lister<'p>,
     budget: u64,
     random: SplitMix64,
-    /// Changes drawn: where few can be made, nothing else would count.
+    /// Changes drawn. Limits the search where few changes are possible and other counts stay at zero.
     draws: u64,
     /// Data of the client that several tasks read.
     shared: Vec<u32>,
-    /// By datum: whether the client sends it to one place only. Of the best choice, and of the last.
+    /// Whether the client sends a datum to only one place, for each datum: in the best choice, and in the last one.
     once: Vec<bool>,
     best: Option<(Choice, f64)>,
-    /// What ends by then cannot be made better.
+    /// A choice that ends by then cannot be improved.
     bound_s: f64,
 }
 
@@ -87,7 +89,7 @@ impl Search<'_> {
         self.steps() > budget || self.problem.is_stopped()
     }
 
-    /// The makespan of a choice, infinite if it is above the limit or never ends.
+    /// Returns the makespan of a choice, infinite if it is above the limit or never ends.
     fn makespan(&mut self, choice: &Choice, limit_s: f64) -> f64 {
         match self.judge.run(choice, limit_s) {
             Ok(Some(outcome)) => outcome.makespan_s,
@@ -120,7 +122,7 @@ impl Search<'_> {
         keys[1].sort_by(|a, b| work_s[*a].total_cmp(&work_s[*b]));
         let width = |server: usize| problem.links_from(problem.client())[server].bandwidth;
         keys[2].sort_by(|a, b| width(*b).total_cmp(&width(*a)));
-        // All servers first, then the sizes in between, coarsely and then finely.
+        // All servers first, then the sizes in between, from coarse to fine.
         let mut sizes = vec![servers];
         let mut step = servers;
         while step > 1 {
@@ -159,7 +161,7 @@ impl Search<'_> {
         }
     }
 
-    /// Tries the best choice with data that go round in rings.
+    /// Tries the best choice with data sent in rings.
     fn rings(&mut self) {
         let best = self.best.as_ref().map(|(best, _)| best);
         if let Some(ringed) = best.and_then(|best| in_rings(self.problem, best)) {
@@ -167,8 +169,9 @@ impl Search<'_> {
         }
     }
 
-    /// Tries every assignment of servers for a tiny group, since changes of one task at a time may not lead from a good one
-    /// to the best. Tries the order of the best choice and that of the calls, with data sent once, as for the best, and not.
+    /// Tries every assignment of servers for a tiny group, since changes of one task at a time may not lead from a good choice
+    /// to the best. Tries the order of the best choice and that of the calls, each with data sent once as in the best choice and
+    /// without.
     fn all_of_a_tiny_group(&mut self) {
         let Some((best, _)) = &self.best else { return };
         let (best, servers) = (best.order.clone(), self.problem.client() as u64);
@@ -201,7 +204,7 @@ impl Search<'_> {
         if servers < 2 || current.order.is_empty() {
             return;
         }
-        // A tiny group has few choices, and all have soon been drawn.
+        // A tiny group has few choices, and all are soon drawn.
         let assignments = u64::from(servers).saturating_pow(current.order.len().min(64) as u32);
         let draws_max = self.draws.saturating_add(assignments.saturating_mul(DRAWS_PER_ASSIGNMENT));
         while self.steps() < self.budget
@@ -236,7 +239,7 @@ impl Search<'_> {
         }
     }
 
-    /// Changes something at random; whether it did.
+    /// Makes a random change; returns whether it changed anything.
     fn change(&mut self, choice: &mut Choice) -> bool {
         let problem = self.problem;
         let (tasks, servers) = (choice.order.len() as u64, problem.client() as u64);
@@ -274,7 +277,7 @@ impl Search<'_> {
         from != to && !moved.is_empty()
     }
 
-    /// Moves a task in the order, as far as what it depends on and what depends on it allow.
+    /// Moves a task in the order, within the limits of its predecessors and successors.
     fn shift(&mut self, order: &mut [u32], task: u32) -> bool {
         let problem = self.problem;
         let at = order.iter().position(|other| *other == task).expect("all tasks are in order");
@@ -298,7 +301,7 @@ impl Search<'_> {
     }
 }
 
-/// Data of the client that several tasks read: what it may send to one of their servers only.
+/// Returns the data of the client that several tasks read. The client may send each to one of their servers only.
 fn shared(problem: &Problem) -> Vec<u32> {
     let client = problem.client() as u32;
     let is_shared = |datum: &u32| {
@@ -308,7 +311,7 @@ fn shared(problem: &Problem) -> Vec<u32> {
     (0..problem.data().len() as u32).filter(is_shared).collect()
 }
 
-/// Whether each task can run on one of those servers.
+/// True if each task can run on one of those servers.
 fn covers(problem: &Problem, servers: &[usize]) -> bool {
     let runs = |task: usize| servers.iter().any(|server| problem.seconds(task, *server).is_some());
     (0..problem.task_count()).all(runs)
@@ -320,7 +323,7 @@ fn by_rank(problem: &Problem, rank: &[f64]) -> Vec<u32> {
     order
 }
 
-/// Upward ranks by the work alone.
+/// Upward ranks without communication.
 fn ranks_of_work(problem: &Problem) -> Vec<f64> {
     let mut seconds = vec![0.0; problem.client()];
     let mut after_s = vec![0.0f64; problem.data().len()];
@@ -341,7 +344,7 @@ fn work_s(problem: &Problem, server: usize) -> f64 {
     (0..problem.task_count()).map(|task| problem.seconds(task, server).unwrap_or(1e18)).sum()
 }
 
-/// What one server would take for everything.
+/// Seconds that one server would take for the whole group.
 fn whole_group_s(problem: &Problem, server: usize) -> f64 {
     let client = problem.client();
     let held = (0..problem.data().len()).filter(|datum| !problem.holders(*datum).is_empty());

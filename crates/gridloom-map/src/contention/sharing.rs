@@ -1,11 +1,11 @@
-//! Rates of copies under way: max-min fair over cards, links and what links share.
+//! Rates of copies in flight: max-min fair over NICs, links and shared bottlenecks.
 //!
 //! Copies between the same two places get the same rate, so they are kept together as a **class**. It counts the bytes that
-//! it has served of each of its copies; the copy that needs fewest ends next. Rates are computed by progressive filling
+//! it has served of each of its copies; the copy that needs the fewest ends next. Rates are computed by progressive filling
 //! (Bertsekas, Gallager, *Data Networks*, 6.5.2) over classes, not copies.
 //!
-//! Nodes send each peer one large datum after another. So in the plans of real groups the copies of a class go **in turn**:
-//! the class is one user of what it crosses, and each copy ends when those before it and itself are served. Small
+//! A node sends each peer one large datum after another. So in the plans of real groups the copies of a class go **in turn**:
+//! the class is one user of the resources that it crosses, and each copy ends when it and those before it are served. Small
 //! data travel between the messages, beside them. In recorded workflows ([`Problem::has_exact_figures`]) all copies share.
 
 use std::cmp::Reverse;
@@ -14,35 +14,35 @@ use std::collections::{BTreeMap, BinaryHeap};
 use crate::problem::Problem;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 
-/// A copy of which so many bytes are missing has ended: less than what rounding leaves.
+/// A copy with fewer missing bytes than this has ended. The value is above the rounding error.
 const BYTES_OVER: f64 = 1e-6;
-/// The same as a part of what was served, and of the time that has passed.
+/// The same tolerance relative to the bytes served and to the time passed.
 pub(super) const PART_OVER: f64 = 1e-12;
 const NO_CLASS: u32 = u32::MAX;
-/// Wider links are not told apart, bytes per second: what is left of a card stays a number.
+/// Maximum bandwidth, bytes per second; wider links are treated as this one, so that the bandwidth left on a NIC stays finite.
 const BANDWIDTH_MAX: f64 = 1e18;
 
 #[derive(Debug)]
 pub(super) struct Sharing {
     places: usize,
-    /// Copies of a class go one after another.
+    /// True if copies of a class are sent one after another.
     in_turn: bool,
-    /// By ordered pair of places: bandwidth of the link.
+    /// Bandwidth of the link of each ordered pair of places.
     links: Vec<f64>,
-    /// Bandwidths of what copies share: cards, by place outward, then by place inward; then bottlenecks.
+    /// Bandwidths of the shared resources: outgoing NIC of each place, then incoming NIC of each place, then bottlenecks.
     shared: Vec<f64>,
     /// Bottlenecks that an ordered pair crosses, as indices into `shared`.
     bottlenecks: BTreeMap<usize, Vec<u32>>,
-    /// By ordered pair: its class, if it has one.
+    /// Class of each ordered pair, if any.
     class_of: Vec<u32>,
     classes: Vec<Class>,
-    /// Classes that have copies under way.
+    /// Classes with copies in flight.
     active: Vec<u32>,
     at_s: f64,
     is_stale: bool,
     ended: Vec<(u32, Mark)>,
     steps: u64,
-    /// Room for filling.
+    /// Scratch buffers of progressive filling.
     left: Vec<f64>,
     users: Vec<f64>,
     open: Vec<u32>,
@@ -50,23 +50,23 @@ pub(super) struct Sharing {
 
 #[derive(Debug)]
 struct Class {
-    /// What it crosses, indices into `shared`.
+    /// Resources that it crosses, as indices into `shared`.
     crosses: Vec<u32>,
     link: f64,
     rate: f64,
     served: f64,
-    /// In turn: what has to be served until the last large copy ends.
+    /// If in turn: bytes that have to be served until the last large copy ends.
     last: f64,
-    /// What has to be served until it ends, or has begun, and the copy.
+    /// Bytes that have to be served until a copy reaches the mark, with the copy and the mark.
     copies: BinaryHeap<Reverse<(u64, u32, Mark)>>,
 }
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Mark {
-    /// Its first part is there.
+    /// Its first part has arrived.
     Begun,
-    /// Its last byte is there.
+    /// Its last byte has arrived.
     Ended,
 }
 
@@ -115,7 +115,7 @@ impl Sharing {
         self.steps
     }
 
-    /// Forgets all copies; time starts again.
+    /// Forgets all copies and resets the time.
     pub(super) fn clear(&mut self) {
         for class in &mut self.classes {
             class.copies.clear();
@@ -128,7 +128,7 @@ impl Sharing {
         self.is_stale = false;
     }
 
-    /// A copy sets out now. With a first part, it is said when that is there.
+    /// Starts a copy now. With `first_bytes`, the arrival of the first part is reported too.
     pub(super) fn start(&mut self, copy: u32, (from, to): (usize, usize), bytes: f64, first_bytes: Option<f64>) {
         let pair = from * self.places + to;
         if self.class_of[pair] == NO_CLASS {
@@ -150,7 +150,7 @@ impl Sharing {
         if is_behind {
             class.last = end;
         }
-        // Positive floats are in the order of their bits.
+        // Bits of positive floats are ordered like their values.
         class.copies.push(Reverse((end.to_bits(), copy, Mark::Ended)));
         if let Some(first_bytes) = first_bytes {
             class.copies.push(Reverse(((end - bytes + first_bytes).to_bits(), copy, Mark::Begun)));
@@ -158,7 +158,7 @@ impl Sharing {
         self.is_stale = true;
     }
 
-    /// When the next copy ends, or has begun.
+    /// Returns the time at which the next copy reaches a mark.
     pub(super) fn next_s(&mut self) -> Option<f64> {
         if self.is_stale {
             self.fill();
@@ -171,7 +171,7 @@ impl Sharing {
         self.active.iter().map(left_s).min_by(f64::total_cmp).map(|left_s| self.at_s + left_s)
     }
 
-    /// Lets time pass; what has ended is then to be taken.
+    /// Advances the time. Copies that have reached a mark are then available from `take_ended`.
     pub(super) fn advance(&mut self, now_s: f64) {
         let passed_s = now_s - self.at_s;
         self.at_s = now_s;
@@ -194,11 +194,11 @@ impl Sharing {
                 at += 1;
             }
         }
-        // In the order in which they set out, whatever the order of classes.
+        // In the order in which the copies started, whatever the order of classes.
         self.ended.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// A copy that has ended, or begun.
+    /// Takes a copy that has reached a mark.
     pub(super) fn take_ended(&mut self) -> Option<(u32, Mark)> {
         self.ended.pop()
     }
@@ -219,18 +219,18 @@ impl Sharing {
         let mut last_level = 0.0f64;
         while !self.open.is_empty() {
             self.steps += self.open.len() as u64;
-            // The level at which a link, or what links share, is full; all classes held back there have their rate.
+            // The level at which a link or shared resource is full. All classes limited there have their final rate.
             let mut level = f64::INFINITY;
             for number in &self.open {
                 let class = &self.classes[*number as usize];
                 level = level.min(self.bound(class));
             }
-            // Levels rise; where rounding leaves nothing, a copy has to go on all the same.
+            // Levels rise. If rounding leaves no bandwidth, a copy must still progress.
             level = level.max(last_level);
             last_level = level;
             let limit = level * (1.0 + PART_OVER);
             let mut open = std::mem::take(&mut self.open);
-            // First find the classes that are held back, then take what they use: bounds must not move in between.
+            // First find the limited classes, then subtract their use: bounds must not move in between.
             let mut fixed = 0;
             for at in 0..open.len() {
                 if self.bound(&self.classes[open[at] as usize]) <= limit {
@@ -251,13 +251,13 @@ impl Sharing {
         }
     }
 
-    /// The rate at which a copy of that class is held back first.
+    /// Returns the rate at which a copy of the class is first limited.
     fn bound(&self, class: &Class) -> f64 {
         let part = |at: &u32| self.left[*at as usize] / self.users[*at as usize];
         class.crosses.iter().map(part).fold(class.link / self.sharers(class), f64::min)
     }
 
-    /// As how many users a class shares.
+    /// Number of users that a class counts as.
     fn sharers(&self, class: &Class) -> f64 {
         if self.in_turn { 1.0 } else { class.copies.len() as f64 }
     }

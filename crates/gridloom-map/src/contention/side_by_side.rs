@@ -1,16 +1,16 @@
-//! Tasks side by side on one server: each goes on at a rate that depends on how many run.
+//! Tasks side by side on one server: each progresses at a rate that depends on the number of running tasks.
 //!
-//! **Invariant:** between two changes of their number each task gets on by time / factor, of the seconds that it takes alone.
+//! **Invariant:** between two changes of that number, a task completes time / factor of the seconds that it takes alone.
 
-/// Those of one server.
+/// The tasks that run on one server.
 #[derive(Clone, Debug, Default)]
 pub struct SideBySide {
-    /// In order of their starts.
+    /// In order of start.
     running: Vec<Running>,
-    /// Tasks that run at a time since `since_s`.
+    /// Number of tasks that run since `since_s`.
     tasks: u32,
     since_s: f64,
-    /// Counts the changes: what was expected before one does not come.
+    /// Counts the changes: an event scheduled in an earlier turn is void.
     turn: u32,
     is_changed: bool,
 }
@@ -18,9 +18,9 @@ pub struct SideBySide {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     task: u32,
-    /// Seconds that it would take alone from `since_s` on.
+    /// Seconds that it would take alone, from `since_s`.
     left_s: f64,
-    /// How much longer it takes.
+    /// Slowdown: how many times longer it takes than alone.
     factor: f64,
 }
 
@@ -30,15 +30,15 @@ impl SideBySide {
         self.running.clear();
     }
 
-    /// A task starts, which takes so long alone.
+    /// Starts a task that takes `alone_s` seconds alone.
     pub fn start(&mut self, now_s: f64, task: u32, alone_s: f64) {
         self.advance(now_s);
         self.running.push(Running { task, left_s: alone_s, factor: 1.0 });
         self.is_changed = true;
     }
 
-    /// From now on so many tasks run, others than these among them: when the next of these ends, and the turn; `None` if none
-    /// runs, or nothing has changed.
+    /// Sets the number of running tasks from now on, which may include tasks of others. Returns the end of the next of these tasks
+    /// and the turn; `None` if none runs or nothing has changed.
     pub fn next(&mut self, now_s: f64, tasks: u32, factor: impl Fn(u32, u32) -> f64) -> Option<(f64, u32)> {
         if !std::mem::take(&mut self.is_changed) && tasks == self.tasks {
             return None;
@@ -51,7 +51,7 @@ impl SideBySide {
         Some((now_s + first, self.turn))
     }
 
-    /// The task that was to end next has ended.
+    /// Ends the task that was expected to end next, and returns it.
     pub fn end_first(&mut self) -> u32 {
         let ends_s = |one: &Running| one.left_s * one.factor;
         let all = self.running.iter().enumerate();

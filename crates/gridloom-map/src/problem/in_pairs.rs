@@ -1,8 +1,9 @@
-//! A problem made simpler: one datum for each pair of tasks, straight links, no contention.
+//! A simplified problem: one datum for each pair of tasks, direct links, no contention.
 //!
-//! What two tasks share is sent from one to the other by itself, even if other tasks read it too. Servers that cannot talk
-//! have a link as slow as the way through the client. So [`crate::pairs::Pass`], which is fast, takes it. It is lost
-//! that data stay where they have been and that copies share links: the judge of the resulting plan accounts for that.
+//! Data shared by two tasks are sent from one to the other separately, even if other tasks read them too. Servers that cannot
+//! talk have a link as slow as the route through the client. So [`crate::pairs::Pass`], which is fast, can evaluate it. The
+//! simplification ignores that data stay where they were sent and that copies share links: the judge of the resulting plan
+//! accounts for that.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,9 @@ use gridloom_base::Method;
 use super::{Datum, LinkEstimate, NO_LINK, Problem, Task};
 
 impl Problem {
-    /// The same tasks on the same servers in pairs; `with_client` says whether what the client holds has to come from there,
-    /// and what is wanted has to get there.
+    /// Returns the same tasks on the same servers in pairs. With `with_client`, data that the client holds are sent
+    /// from there, and
+    /// wanted data are sent there.
     pub(crate) fn in_pairs(&self, with_client: bool) -> Problem {
         let count = self.task_count();
         let mut made = Made { data: Vec::new(), holders: Vec::new() };

@@ -1,4 +1,4 @@
-//! Reading an outline and a grid into a problem, and checking them: what breaks an invariant is an error that names it.
+//! Reads an outline and a grid into a problem and checks them. Each broken invariant is an error that names it.
 
 use super::{Cost, Datum, NO_LINK, Problem, SECONDS_MAX, SELF_LINK, Server, Task};
 use crate::error::MapError;
@@ -20,8 +20,9 @@ impl Problem {
             if let Some(busy) = server.busy_s.iter().find(|busy| !(busy.is_finite() && **busy <= SECONDS_MAX)) {
                 return Err(bad_server(server, format!("a slot is busy for {busy} s")));
             }
-            // The group can use no more slots than it has tasks: the ones free first. Whatever number of slots a server
-            // states, no more memory is asked for. Adding 0 makes a plain zero of -0: its bits would sort last.
+            // The group can use no more slots than it has tasks: those that are free first. So memory stays bounded,
+            // whatever number of
+            // slots a server states. Adding 0 turns -0 into 0: the bits of -0 would sort last.
             let stated = server.busy_s.iter().take(server.slots as usize).map(|busy| busy.max(0.0) + 0.0);
             let mut busy_s: Vec<f64> = stated.collect();
             let slots = server.slots.min(tasks.max(1) as u32);
@@ -43,7 +44,7 @@ impl Problem {
         Ok(())
     }
 
-    /// `bytes`: no transfer has more, not even of several data at once.
+    /// `bytes` is an upper bound on the size of any transfer, even of several data at once.
     pub(super) fn read_links(&mut self, grid: &GridView, bytes: f64) -> Result<(), MapError> {
         let count = grid.servers.len();
         if grid.client_links.len() != count || grid.links.len() != count || grid.links.iter().any(|l| l.len() != count)
@@ -87,10 +88,13 @@ impl Problem {
                     continue;
                 };
                 if !model.is_sane() {
-                    return Err(bad_server(server, format!("the model of '{function}' is no curve that ascends")));
+                    return Err(bad_server(server, format!("the model of '{function}' is not an ascending curve")));
                 }
                 if !(PACE_MIN..=PACE_MAX).contains(&server.pace) {
-                    return Err(bad_server(server, format!("its calls take {} times as long as known", server.pace)));
+                    return Err(bad_server(
+                        server,
+                        format!("its calls take {} times as long as its models predict", server.pace),
+                    ));
                 }
                 if let Some(flops) = server.speed_flops.filter(|flops| flops.is_nan() || *flops <= 0.0) {
                     return Err(bad_server(server, format!("its speed is {flops} flop/s")));
@@ -109,7 +113,7 @@ impl Problem {
     pub(super) fn read_datum(&mut self, number: usize, datum: &OutlineDatum) -> Result<(), MapError> {
         let first = self.holders.len();
         if datum.producer.is_none() {
-            // What a plain server has made is on its way to the client.
+            // Results of a stateless server are on their way to the client.
             let kept_at = |place: usize| if self.is_plain(place) { self.client() } else { place };
             let known = datum.at.iter().filter_map(|node| self.places.get(node));
             let mut holders: Vec<u32> = known.map(|place| kept_at(*place) as u32).collect();
@@ -190,7 +194,7 @@ impl Problem {
         Ok(())
     }
 
-    /// Every datum that names a maker is listed by it, once.
+    /// Checks that every datum that names a maker is listed by it exactly once.
     pub(super) fn check_makers(&self, outline: &Outline) -> Result<(), MapError> {
         let mut makers = vec![0u32; self.data.len()];
         outline.tasks.iter().flat_map(|task| &task.outputs).for_each(|output| makers[*output as usize] += 1);
@@ -202,8 +206,7 @@ impl Problem {
         }
     }
 
-    /// How full servers will be, as far as that can be said before anything is mapped: the group's mean width, dealt out over
-    /// all slots alike.
+    /// Estimates the load of servers before anything is mapped: the group's mean width, distributed evenly over all slots.
     pub(super) fn expect_loads(&mut self) {
         if !(0..self.servers.len()).any(|server| self.is_perturbed(server)) {
             return;
@@ -246,7 +249,7 @@ impl Problem {
                 *most = Some((work_flops, number));
             }
         }
-        // Times never descend with work: if the largest has a time everywhere, all have.
+        // Times never decrease with work: if the largest task has a finite time everywhere, all tasks have.
         for (function, most) in most_work.into_iter().enumerate() {
             let Some((work_flops, task)) = most else { continue };
             let mut costs = self.costs_of(function).iter().flatten();
@@ -257,14 +260,14 @@ impl Problem {
         Ok(())
     }
 
-    /// Largest store among the servers that offer a function; `None` if none does.
+    /// Size of the largest store among the servers that offer a function; `None` if none does.
     fn widest(&self, function: usize) -> Option<u64> {
         let offered = self.costs_of(function).iter().zip(&self.servers).filter(|(cost, _)| cost.is_some());
         offered.map(|(_, server)| server.memory_bytes).max()
     }
 }
 
-/// Whether it is a time that others can be added to.
+/// True if it is a finite, non-negative time.
 fn is_duration(value: f64) -> bool {
     (0.0..=SECONDS_MAX).contains(&value)
 }
@@ -275,7 +278,7 @@ fn check_link(link: LinkEstimate, bytes: f64, from: &str, to: &str) -> Result<Li
     }
     let LinkEstimate { latency_s, bandwidth } = link;
     let why = format!(
-        "latency {latency_s} s, bandwidth {bandwidth} bytes/s; both have to be positive, and the group's {bytes:.0} bytes be moved in \
+        "latency {latency_s} s, bandwidth {bandwidth} bytes/s; both must be positive, and the group's {bytes:.0} bytes must be movable in \
          {SECONDS_MAX:.0e} s"
     );
     Err(MapError::BadEstimate { subject: format!("the link between '{from}' and '{to}'"), why })

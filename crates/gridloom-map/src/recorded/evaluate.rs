@@ -1,5 +1,5 @@
-//! Maps recorded workflows and evaluates plans. New plans and plans read from files are evaluated alike: the makespan that
-//! is printed with a plan is the one that it has when it is read again.
+//! Maps recorded workflows and evaluates plans. New plans and plans read from files are evaluated alike, so a plan that is
+//! printed and read again has the same makespan.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::error::MapError;
 use crate::problem::Problem;
 use crate::spec::Spec;
 
-/// Times of plans without contention are compared with this part of the makespan as tolerance.
+/// Tolerance for comparing times of plans without contention, as a fraction of the makespan.
 const TOLERANCE: f64 = 1e-9;
 
-/// The times that a plan comes to.
+/// The evaluation of a plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluated {
-    /// The plan; with contention its starts are when tasks start, and its sources are those of all copies.
+    /// The plan. With contention, its starts are the actual starts of tasks, and its sources are those of all copies.
     pub plan: RecordedPlan,
     /// End of the last task or copy, seconds.
     pub makespan_s: f64,
     pub end_s: Vec<f64>,
-    /// All copies in order of their starts, with contention: data are files, and places are servers, or the client by the number
-    /// after theirs.
+    /// With contention: all copies in order of their starts. Data are files. Places are servers; the client has the number after
+    /// theirs.
     pub copies: Vec<Copied>,
 }
 
@@ -32,14 +32,14 @@ pub struct Evaluated {
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// A task starts before one of its inputs is there.
+    /// A task starts before one of its inputs arrives.
     #[error("task '{task}' starts at {start_s} s, and '{input}' is there at {arrival_s} s")]
     TooEarly {
         task: String,
         start_s: f64,
         /// The task that makes the input, or the client.
         input: String,
-        /// When the input is there.
+        /// Arrival of the input.
         arrival_s: f64,
     },
     /// Two tasks run on one server at the same time.
@@ -48,34 +48,34 @@ pub enum EvaluateError {
         task: String,
         start_s: f64,
         server: u32,
-        /// The task that runs there.
+        /// The task that occupies the server.
         other: String,
         end_s: f64,
     },
     /// Copies or tasks wait for one another.
     #[error("{0}")]
     Stuck(String),
-    /// The plan of plain GridRPC moves data as models without contention cannot say.
-    #[error("a plan of plain GridRPC, where each input comes from the client for each task, is for model m2")]
+    /// A plan of plain GridRPC was evaluated by a model without contention, which cannot represent its transfers.
+    #[error("a plan of plain GridRPC, in which the client sends each input for each task, needs model m2")]
     PlainWithoutContention,
 }
 
 impl Case<'_> {
-    /// The group on the grid.
+    /// Builds the mapping problem of the group on the grid.
     ///
     /// # Errors
-    /// If the mapper cannot take it, for times beyond its limits.
+    /// If times are beyond the mapper's limits.
     pub fn problem(&self) -> Result<Problem, MapError> {
         let problem = Problem::new(&self.outline(), &self.grid(), CLIENT)?.with_exact_figures();
         Ok(if self.model == Model::M2 { problem } else { problem.without_contention() })
     }
 
-    /// The plan of a heuristic. With [`Model::M2`], one that knows nothing of contention is blind to all that the model
-    /// adds: it maps as by [`Model::M0`]. `mct` is plain GridRPC with [`Model::M2`]; with the others its servers and order are
-    /// kept, and data go as in any plan.
+    /// Returns the plan of a heuristic. With [`Model::M2`], a heuristic that does not model contention ignores everything that the
+    /// model adds: it maps as with [`Model::M0`]. `mct` is plain GridRPC with [`Model::M2`]; with the other models its servers and
+    /// order are kept, and data are sent as in any plan.
     ///
     /// # Errors
-    /// If the heuristic cannot be made, or gives up.
+    /// If the heuristic cannot be built, or fails.
     pub fn map(&self, spec: &Spec) -> Result<RecordedPlan, MapError> {
         if spec.entry().name == "mct" {
             return Ok(self.map_plain());
@@ -96,11 +96,11 @@ impl Case<'_> {
         Ok(self.timed(plan, &order))
     }
 
-    /// The times that a plan comes to.
+    /// Computes the times of a plan.
     ///
     /// # Errors
-    /// If a task starts before its inputs are there or while its server is taken (without contention), or waits for
-    /// ever (with contention).
+    /// If a task starts before its inputs arrive or while its server is busy (without contention), or waits forever (with
+    /// contention).
     pub fn evaluate(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
         match self.model {
             Model::M0 | Model::M1 => self.check_times(plan),
@@ -108,7 +108,7 @@ impl Case<'_> {
         }
     }
 
-    /// When plain GridRPC would end without contention, seconds.
+    /// End of plain GridRPC without contention, seconds.
     pub fn plain_s(&self) -> f64 {
         plain::plan(self).1
     }
@@ -122,8 +122,8 @@ impl Case<'_> {
         self.timed(RecordedPlan { is_plain: false, ..plan }, &order)
     }
 
-    /// The plan with starts in that order: without contention each task as early as it can, so that one that takes no
-    /// time waits for its turn, too.
+    /// Returns the plan with starts in that order. Without contention each task starts as early as it can; tasks that take no time
+    /// also wait for their turn.
     fn timed(&self, mut plan: RecordedPlan, order: &[u32]) -> RecordedPlan {
         let mut free_s = vec![0.0f64; self.servers.len()];
         for task in order.iter().filter(|_| self.model != Model::M2) {
@@ -140,7 +140,7 @@ impl Case<'_> {
         plan.start_s[task] + self.servers.task_s(plan.servers[task] as usize, self.workflow.tasks[task].work_s)
     }
 
-    /// Without contention: the makers of a task's inputs, the client as `None`, and when each input is there.
+    /// Without contention: the makers of a task's inputs (`None` is the client), and the arrival of each input.
     fn arrivals<'a>(&'a self, plan: &'a RecordedPlan, task: usize) -> impl Iterator<Item = (Option<usize>, f64)> + 'a {
         let (workflow, servers) = (self.workflow, self.servers);
         let to = plan.servers[task] as usize;
@@ -163,7 +163,7 @@ impl Case<'_> {
         made.chain([(None, outside_s)])
     }
 
-    /// Times without contention: as the plan states them, if they are possible.
+    /// Without contention: the times that the plan states, if they are possible.
     fn check_times(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
         if plan.is_plain {
             return Err(EvaluateError::PlainWithoutContention);
@@ -203,7 +203,7 @@ impl Case<'_> {
         let run = if plan.is_plain { judge.run_plain(&choice) } else { judge.run(&choice, f64::INFINITY) };
         let outcome: Result<Outcome, ChoiceError> = run.map(|outcome| outcome.expect("there is no limit").clone());
         let outcome = outcome.map_err(|error| {
-            // With the usual sources only the order can be at fault.
+            // With the default sources, only the order can be wrong.
             let usual = Choice { sources: BTreeMap::new(), ..choice.clone() };
             let is_order = plan.is_plain || judge.run(&usual, f64::INFINITY).is_err();
             let before = self.read_before_made(&choice).filter(|_| is_order);
@@ -212,13 +212,13 @@ impl Case<'_> {
         let client = problem.client() as u32;
         let plan = plan.with_outcome(&outcome, self.workflow, client);
         let Outcome { makespan_s, end_s, mut copies, .. } = outcome;
-        // Copies that end together have an order that says nothing.
+        // The order of copies that end together is arbitrary.
         copies.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then((a.datum, a.to).cmp(&(b.datum, b.to))));
         Ok(Evaluated { plan, makespan_s, end_s, copies })
     }
 
-    /// A task that stands in the order before the maker of one of its inputs, in words: one of the same server before others,
-    /// which may only be unusual.
+    /// Describes a task that the order has before the maker of one of its inputs. A pair on the same server is preferred, since a
+    /// pair on different servers may be harmless.
     fn read_before_made(&self, choice: &Choice) -> Option<String> {
         let mut rank = vec![0; choice.order.len()];
         choice.order.iter().enumerate().for_each(|(at, task)| rank[*task as usize] = at);
@@ -231,10 +231,10 @@ impl Case<'_> {
         let wrong: Vec<(usize, usize)> = pairs.filter(|(reader, maker)| rank[*reader] < rank[*maker]).collect();
         let (reader, maker) = wrong.iter().find(|(reader, maker)| is_same(*reader, *maker)).or(wrong.first())?;
         let id = |task: usize| &self.workflow.tasks[task].id;
-        Some(format!("task '{}' stands before task '{}', whose result it reads", id(*reader), id(*maker)))
+        Some(format!("task '{}' is before task '{}', whose result it reads", id(*reader), id(*maker)))
     }
 
-    /// The judge's words, by name.
+    /// Converts the judge's error to one with the names of tasks and files.
     fn stuck(&self, error: &ChoiceError) -> EvaluateError {
         EvaluateError::Stuck(match error {
             ChoiceError::NeverThere { datum, place } => {

@@ -1,4 +1,4 @@
-//! Recorded workflows on described servers, as files: the cases on which mappers are compared.
+//! Recorded workflows on given servers, read from files. These are the test cases for comparing mappers.
 //!
 //! ```text
 //! workflow.json ──Workflow::parse──┐
@@ -8,13 +8,13 @@
 //! Case ──map(spec)──▶ RecordedPlan ──evaluate──▶ Evaluated (also plan.json ──RecordedPlan::parse──▶)
 //! ```
 //!
-//! - [`Model::M0`]: a datum for each pair of tasks that share files; inputs without maker are everywhere, results stay.
+//! - [`Model::M0`]: a datum for each pair of tasks that share files; inputs without a maker are everywhere, and results stay.
 //!   Each transfer has the full bandwidth; pairs without a link of their own go through the client, at the sum of both
 //!   times.
-//! - [`Model::M1`]: also a datum for the outside inputs of each task, at the client, and one for its results that
-//!   nobody reads, which go there. Transfers as by `M0`.
-//! - [`Model::M2`]: a datum for each file, which stays where it has been. Transfers share links and cards, with rates
-//!   that are max-min fair; pairs without a link of their own go through the client, which holds the file then.
+//! - [`Model::M1`]: in addition, a datum at the client for the outside inputs of each task, and one for the task's results that
+//!   nobody reads, which is sent to the client. Transfers are as in `M0`.
+//! - [`Model::M2`]: a datum for each file, which stays wherever it was copied. Transfers share links and NICs, with rates
+//!   that are max-min fair; pairs without a link of their own go through the client, which then holds the file.
 
 mod evaluate;
 mod plain;
@@ -38,14 +38,14 @@ use gridloom_perf::{Curve, FunctionModel, GridView, LinkEstimate, Point, ServerV
 pub const CLIENT: NodeId = NodeId(1);
 /// The identifier of server 0.
 pub const FIRST_SERVER: u64 = 2;
-/// What every task calls: its work is in seconds on a server of speed 1, or in [`STEPS`] of it.
+/// The function that every task calls. Its work is in seconds on a server of speed 1, or in [`STEPS`] per second.
 const FUNCTION: &str = "recorded/task";
-/// Of a second, where programs take time to start: models count no work below 1.
+/// Units of work per second, if programs take time to start: models count no work below 1.
 const STEPS: f64 = 1e9;
-/// Bandwidth where nothing is said of a client's link because nothing crosses it.
+/// Bandwidth of a client's link that the file does not state because nothing crosses it.
 const BANDWIDTH_UNUSED: f64 = 1e12;
 
-/// What is modelled of transfers; see the module's list.
+/// The model of transfers; see the module's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Model {
     /// No contention, inputs in place.
@@ -64,12 +64,12 @@ impl FromStr for Model {
             "m0" => Ok(Model::M0),
             "m1" => Ok(Model::M1),
             "m2" => Ok(Model::M2),
-            _ => Err(format!("'{text}' is no model; known: m0, m1, m2")),
+            _ => Err(format!("'{text}' is not a model; known: m0, m1, m2")),
         }
     }
 }
 
-/// A workflow on servers, by one of the models.
+/// A workflow on servers, with one of the models.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
     pub workflow: &'a Workflow,
@@ -86,13 +86,13 @@ impl Case<'_> {
         }
     }
 
-    /// Units of work for each second on a server of speed 1.
+    /// Units of work per second on a server of speed 1.
     fn steps(&self) -> f64 {
         let servers = 0..self.servers.len();
         if servers.into_iter().any(|server| self.servers.start_s(server) > 0.0) { STEPS } else { 1.0 }
     }
 
-    /// The time of a task on that server against its work: a line that begins with the start of its program.
+    /// The time of a task on that server as a function of its work: a straight line whose offset is the start of its program.
     fn task_model(&self, server: usize) -> FunctionModel {
         let steps = self.steps();
         if steps == 1.0 {
@@ -111,7 +111,7 @@ impl Case<'_> {
         let count = servers.len();
         let view = |server: usize| ServerView {
             node: NodeId(FIRST_SERVER + server as u64),
-            // In order of number also where there are ten.
+            // Padded, so that names sort by number even with ten or more servers.
             name: format!("{server:06}"),
             address: String::new(),
             slots: 1,
@@ -142,15 +142,17 @@ impl Case<'_> {
         }
     }
 
-    /// A lower bound on the makespan by this model: the larger of the critical path on the fastest server and the work over
-    /// all speeds. But for [`Model::M0`], outside inputs and results count in the critical path, over the client's best link.
+    /// Returns a lower bound on the makespan by this model: the larger of the critical path on the fastest server and
+    /// the total work
+    /// over the sum of speeds. Except for [`Model::M0`], outside inputs and results count in the critical path, over the client's
+    /// best link.
     pub fn lower_bound_s(&self) -> f64 {
         let (workflow, servers) = (self.workflow, self.servers);
         let shortest_s = |work_s: f64| {
             let on = (0..servers.len()).map(|server| servers.task_s(server, work_s));
             on.fold(f64::INFINITY, f64::min)
         };
-        // On each server, the start of a program is as long as at least so much work.
+        // The work that corresponds to the start of a program: the minimum over all servers.
         let start_work_s = (0..servers.len()).map(|server| servers.start_s(server) * servers.speed(server));
         let start_work_s = start_work_s.fold(f64::INFINITY, f64::min);
         let best_link = (0..servers.len()).map(|server| servers.client(server)).fold(0.0, f64::max);
@@ -168,7 +170,7 @@ impl Case<'_> {
         bound_s.max(work_s / servers.speeds().iter().sum::<f64>())
     }
 
-    /// A datum for each pair of a maker and a reader, and by [`Model::M1`] those of the client.
+    /// Builds a datum for each pair of a maker and a reader, and with [`Model::M1`] those of the client.
     fn outline_of_pairs(&self) -> Outline {
         let workflow = self.workflow;
         let mut data: Vec<OutlineDatum> = Vec::new();

@@ -1,8 +1,8 @@
 //! Plain GridRPC on recorded workflows: the baseline for groups.
 //!
-//! A call is issued when the client has all its inputs, those that are ready first before others, ties in the order of the
-//! file. By itself it goes to the server that completes it first: input bytes over the client's link, then work, then output
-//! bytes over the client's link, free of contention. The client has its results then.
+//! A call is issued when the client has all its inputs. Calls that are ready first are issued first, with ties in the order of
+//! the file. A call is sent to the server that would complete it first if it were alone: input bytes over the client's link,
+//! then work, then output bytes over the client's link, without contention. The client then has its results.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::Case;
 use super::plan::RecordedPlan;
 
-/// Its plan, and when it would end without contention, seconds.
+/// Returns the plan and its end without contention, seconds.
 pub(super) fn plan(case: &Case<'_>) -> (RecordedPlan, f64) {
     let (workflow, servers) = (case.workflow, case.servers);
     let tasks = &workflow.tasks;
@@ -25,7 +25,7 @@ pub(super) fn plan(case: &Case<'_>) -> (RecordedPlan, f64) {
         sources: BTreeMap::new(),
         is_plain: true,
     };
-    // Times that are not negative are in the order of their bits.
+    // Bits of times that are not negative are ordered like their values.
     let entry = |task: usize, ready_s: f64| Reverse((ready_s.to_bits(), tasks[task].place, task));
     let mut ready: BinaryHeap<_> = (0..tasks.len()).filter(|t| waits_for[*t] == 0).map(|t| entry(t, 0.0)).collect();
     let (mut makespan_s, mut order) = (0.0f64, Vec::with_capacity(tasks.len()));

@@ -1,15 +1,15 @@
-//! Plans of recorded workflows, as files have them: by names of tasks and files, by numbers of servers.
+//! Plans of recorded workflows in their file format: by names of tasks and files, and by numbers of servers.
 //!
 //! ```text
 //! {"assignment": {task: server}, "start_seconds": {task: seconds}, "sources": {file: {server: source}}, "plain": false}
 //! ```
 //!
-//! A source is a server or -1, the client; left out, it is the server that makes the file, or the client. `sources` has a
-//! meaning with [`Model::M2`](super::Model) only. `plain` marks a plan of plain GridRPC, where nothing stays: the client
-//! sends each input for each task, and gets each output.
+//! A source is a server or -1, the client. The default is the server that makes the file, or the client. `sources` has a
+//! meaning with [`Model::M2`](super::Model) only. `plain` marks a plan of plain GridRPC, in which servers keep nothing: the
+//! client sends each input for each task, and receives each output.
 //!
-//! **Invariants** of a [`RecordedPlan`]: every task has a server that there is, and a start that is finite and not negative;
-//! sources are places that there are.
+//! **Invariants** of a [`RecordedPlan`]: every task has an existing server, and a start that is finite and not negative;
+//! sources are existing places.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +25,13 @@ use gridloom_base::json;
 /// A plan of a workflow on servers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedPlan {
-    /// By task: its server.
+    /// Server of each task.
     pub servers: Vec<u32>,
-    /// By task: its start, seconds. With contention only the order that it gives counts.
+    /// Start of each task, seconds. With contention, only their order counts.
     pub start_s: Vec<f64>,
-    /// By file and destination: where it is copied from; the client is the number of servers.
+    /// The place to copy a file from, by file and destination; the index of the client is the number of servers.
     pub sources: BTreeMap<(u32, u32), u32>,
-    /// Whether nothing stays at a server.
+    /// True if servers keep nothing.
     pub is_plain: bool,
 }
 
@@ -45,7 +45,7 @@ struct Text {
     plain: bool,
 }
 
-/// A plan as files have it.
+/// A plan in its file format.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PlanText<'w> {
     /// Server by task.
@@ -56,11 +56,11 @@ pub struct PlanText<'w> {
     pub sources: BTreeMap<&'w str, BTreeMap<String, i64>>,
 }
 
-/// What a file has at its top.
+/// Description of the expected top level of a file, for errors.
 const SHAPE: &str = "a plan of a workflow, as 'gridloom map --json' prints it: {\"assignment\": {TASK: SERVER}, \
                      \"start_seconds\": {TASK: SECONDS}}";
 
-/// What a file is that is no such plan, if that can be told.
+/// Describes a file that is not such a plan, if its kind can be recognized.
 fn kind(text: &str) -> String {
     match json::text_of(text, "format") {
         Some(format) => format!("its format is '{format}', "),
@@ -69,14 +69,14 @@ fn kind(text: &str) -> String {
     }
 }
 
-/// The client, as files have it.
+/// Number of the client in files.
 const CLIENT_NUMBER: i64 = -1;
 
 impl RecordedPlan {
-    /// Reads a plan; what else the file has is left alone.
+    /// Reads a plan and ignores other fields of the file.
     ///
     /// # Errors
-    /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
+    /// The reason, with the `name` of the file and, if it is not JSON, line and column.
     pub fn parse(text: &str, name: &str, workflow: &Workflow, servers: &Servers) -> Result<RecordedPlan, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
         let given = kind(text);
@@ -92,7 +92,7 @@ impl RecordedPlan {
             .chain(text.start_seconds.keys().map(|id| ("start_seconds", id)))
         {
             if !known.contains_key(id.as_str()) {
-                return Err(wrong(format!("'{what}' has task '{id}', which the workflow has not")));
+                return Err(wrong(format!("'{what}' has task '{id}', which is not in the workflow")));
             }
         }
         let (mut chosen, mut start_s) = (Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ impl RecordedPlan {
                 return Err(in_file("the workflow has no such file".into()));
             };
             for (to, from) in by_server {
-                let number = to.parse().map_err(|_| in_file(format!("'{to}' is no number of a server")))?;
+                let number = to.parse().map_err(|_| in_file(format!("'{to}' is not the number of a server")))?;
                 let (to, from) = (place(number), place(*from));
                 let (to, from) = (to.map_err(|error| in_file(error.why))?, from.map_err(|error| in_file(error.why))?);
                 sources.insert((*datum as u32, to), from);
@@ -123,7 +123,7 @@ impl RecordedPlan {
         Ok(RecordedPlan { servers: chosen, start_s, sources, is_plain: text.plain })
     }
 
-    /// That of a mapper; sources of copies to servers are what its transfers say, if `with_sources`.
+    /// Converts a mapper's plan. With `with_sources`, the sources of copies to servers are those of its transfers.
     pub fn of(plan: &Plan, problem: &Problem, with_sources: bool) -> RecordedPlan {
         let place = |node| problem.place(node).expect("a plan names places of its problem") as u32;
         let moved = plan.transfers.iter().filter(|_| with_sources);
@@ -138,7 +138,7 @@ impl RecordedPlan {
         }
     }
 
-    /// As files have it.
+    /// Converts the plan to its file format.
     pub fn text<'w>(&self, workflow: &'w Workflow, servers: &Servers) -> PlanText<'w> {
         let number = |place: u32| if place as usize == servers.len() { CLIENT_NUMBER } else { i64::from(place) };
         let mut sources: BTreeMap<&str, BTreeMap<String, i64>> = BTreeMap::new();
@@ -153,7 +153,7 @@ impl RecordedPlan {
         }
     }
 
-    /// Tasks by start, ties by place in the file.
+    /// Returns the tasks by start, with ties by position in the file.
     pub fn order(&self, workflow: &Workflow) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.servers.len() as u32).collect();
         let place = |task: u32| workflow.tasks[task as usize].place;
@@ -162,12 +162,12 @@ impl RecordedPlan {
         order
     }
 
-    /// What the judge is asked.
+    /// Converts the plan to the judge's input.
     pub(super) fn choice(&self, workflow: &Workflow) -> Choice {
         Choice { servers: self.servers.clone(), order: self.order(workflow), sources: self.sources.clone() }
     }
 
-    /// The plan with the times and copies that came of it, from which the same comes again.
+    /// Returns the plan with the times and copies of its outcome. Evaluating it again gives the same outcome.
     pub(super) fn with_outcome(mut self, outcome: &Outcome, workflow: &Workflow, client: u32) -> RecordedPlan {
         let order = self.order(workflow);
         self.start_s.clone_from(&outcome.start_s);
@@ -177,7 +177,7 @@ impl RecordedPlan {
                 Some(task) => self.servers[task as usize],
                 None => client,
             };
-            // Copies to the client are stated only where they were.
+            // Sources of copies to the client are stated only if they were stated before.
             let is_stated = |file: u32| self.sources.contains_key(&(file, client));
             let made = outcome.copies.iter();
             let made =
@@ -187,8 +187,9 @@ impl RecordedPlan {
         self
     }
 
-    /// Lets tasks of a server that start at the same time, since some of them take none, start as much apart as numbers
-    /// can say where ties would not give their order.
+    /// Separates tasks of a server that start at the same time because some take no time. If ties would not give their
+    /// order, their
+    /// starts are moved apart by the smallest representable step.
     pub(super) fn part(&mut self, order: &[u32], workflow: &Workflow) {
         let mut before: BTreeMap<u32, u32> = BTreeMap::new();
         for task in order {

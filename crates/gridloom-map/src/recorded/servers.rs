@@ -7,14 +7,14 @@ use serde::Deserialize;
 use super::workflow::CaseError;
 use gridloom_base::json::{self, JsonError};
 
-/// Servers, numbered from 0. Links are alike both ways.
+/// Servers, numbered from 0. Links are the same in both directions.
 #[derive(Clone, Debug)]
 pub struct Servers {
     speeds: Vec<f64>,
     client: Vec<f64>,
-    /// By pair, 0 where there is no direct link.
+    /// Bandwidth by pair, 0 if there is no direct link.
     direct: Vec<f64>,
-    /// Seconds by server.
+    /// Start of a program, seconds by server.
     starts_s: Vec<f64>,
 }
 
@@ -33,8 +33,8 @@ struct Wrapped {
     platform: Text,
 }
 
-/// The servers as they stand by themselves, perhaps with a `platform` that is their name, or under `platform` beside
-/// figures of theirs.
+/// Reads the servers, either at the top level, where a `platform` field may be their name, or in a `platform` object next to
+/// other figures.
 fn read(text: &str) -> Result<Text, JsonError> {
     if json::has(text, "platform") && !json::has(text, "speed") {
         return json::read(text).map(|Wrapped { platform }| platform);
@@ -42,17 +42,17 @@ fn read(text: &str) -> Result<Text, JsonError> {
     json::read(text)
 }
 
-/// What a file has at its top.
+/// Description of the expected top level of a file, for errors.
 const SHAPE: &str = "a platform: \
     {\"speed\": [...], \"client_bytes_per_s\": [...], \"direct_bytes_per_s\": {\"0-1\": BYTES}}, \
     perhaps with \"program_start_seconds\": [...]";
 
 impl Servers {
-    /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`, and
-    /// `"program_start_seconds": [...]` if it is there, also as the value of `platform`; what else it has is left alone.
+    /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`, with an optional
+    /// `"program_start_seconds": [...]`. The object may also be the value of `platform`. Other fields are ignored.
     ///
     /// # Errors
-    /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
+    /// The reason, with the `name` of the file and, if it is not JSON, line and column.
     pub fn parse(text: &str, name: &str) -> Result<Servers, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
         let text = read(text).map_err(|error| wrong(format!("{error}; expected {SHAPE}")))?;
@@ -76,7 +76,7 @@ impl Servers {
             let ends = pair.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
             let Some((a, b)) = ends.filter(|(a, b): &(usize, usize)| a != b && *a < count && *b < count) else {
                 let last = count - 1;
-                return Err(wrong(format!("'{pair}' is no pair of servers 'A-B' from 0 to {last}")));
+                return Err(wrong(format!("'{pair}' is not a pair of servers 'A-B' from 0 to {last}")));
             };
             if !is_rate(bandwidth) {
                 return Err(wrong(format!("the link '{pair}' has {bandwidth} bytes/s; it must be above 0 and finite")));
@@ -84,7 +84,7 @@ impl Servers {
             let known = direct[a * count + b];
             if known > 0.0 && known != *bandwidth {
                 return Err(wrong(format!(
-                    "the link '{a}-{b}' has {bandwidth} bytes/s, and '{b}-{a}' {known}: links are alike both ways"
+                    "the link '{a}-{b}' has {bandwidth} bytes/s, and '{b}-{a}' {known}: links are the same in both directions"
                 )));
             }
             direct[a * count + b] = *bandwidth;
@@ -107,12 +107,12 @@ impl Servers {
         self.speeds.len()
     }
 
-    /// Whether there are none, which no parsed file says.
+    /// True if there are no servers, which no parsed file allows.
     pub fn is_empty(&self) -> bool {
         self.speeds.is_empty()
     }
 
-    /// Speed by server; a task takes its work in seconds divided by it.
+    /// Speed by server. A task takes its work in seconds divided by the speed.
     pub fn speeds(&self) -> &[f64] {
         &self.speeds
     }
@@ -121,12 +121,12 @@ impl Servers {
         self.speeds[server]
     }
 
-    /// What the start of a task's program takes on a server, seconds, whatever its speed.
+    /// Seconds that the start of a task's program takes on a server, whatever its speed.
     pub fn start_s(&self, server: usize) -> f64 {
         self.starts_s[server]
     }
 
-    /// How long a task runs on a server, seconds.
+    /// Run time of a task on a server, seconds.
     pub fn task_s(&self, server: usize, work_s: f64) -> f64 {
         self.starts_s[server] + work_s / self.speeds[server]
     }
@@ -141,7 +141,7 @@ impl Servers {
         Some(self.direct[from * self.len() + to]).filter(|bandwidth| *bandwidth > 0.0)
     }
 
-    /// What two servers without a direct link have through the client, one leg after the other, bytes per second.
+    /// Bandwidth between two servers through the client, one hop after the other, bytes per second.
     pub fn relayed(&self, from: usize, to: usize) -> f64 {
         1.0 / (1.0 / self.client[from] + 1.0 / self.client[to])
     }

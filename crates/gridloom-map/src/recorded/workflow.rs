@@ -1,4 +1,4 @@
-//! A workflow as it was recorded: tasks with their work and files.
+//! A recorded workflow: tasks with their work and files.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,7 @@ pub struct CaseError {
     pub why: String,
 }
 
-/// A workflow. Tasks come after the makers of the files that they read; tasks that do not depend on one another are in
-/// the order of the file.
+/// A workflow. Tasks come after the makers of the files that they read; independent tasks are in the order of the file.
 #[derive(Clone, Debug)]
 pub struct Workflow {
     pub tasks: Vec<WorkflowTask>,
@@ -26,13 +25,13 @@ pub struct Workflow {
 
 #[derive(Clone, Debug)]
 pub struct WorkflowTask {
-    /// What plans call it.
+    /// Identifier used in plans.
     pub id: String,
-    /// What the file calls it beside that, for readers; empty if it does not say.
+    /// Additional name for readers; empty if the file has none.
     pub name: String,
-    /// Its place in the file: ties go to the first.
+    /// Its position in the file: the first wins ties.
     pub place: usize,
-    /// What it takes on a server of speed 1, seconds.
+    /// Run time on a server of speed 1, seconds.
     pub work_s: f64,
     /// Files that it reads, each once.
     pub inputs: Vec<u32>,
@@ -66,18 +65,18 @@ struct TaskText {
     outputs: Vec<String>,
 }
 
-/// What a file has at its top.
+/// Description of the expected top level of a file, for errors.
 const SHAPE: &str =
     "a workflow: {\"tasks\": [{\"id\", \"work_seconds\", \"inputs\", \"outputs\"}], \"files\": {NAME: BYTES}}";
 /// Largest size that is exact as a float.
 const BYTES_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl Workflow {
-    /// Reads `{"tasks": [{"id", "work_seconds", "inputs": [file], "outputs": [file]}], "files": {file: bytes}}`, where tasks may
-    /// have a "name", too; what else it has is left alone.
+    /// Reads `{"tasks": [{"id", "work_seconds", "inputs": [file], "outputs": [file]}], "files": {file: bytes}}`. Tasks may have a
+    /// "name", too. Other fields are ignored.
     ///
     /// # Errors
-    /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
+    /// The reason, with the `name` of the file and, if it is not JSON, line and column.
     pub fn parse(text: &str, name: &str) -> Result<Workflow, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
         let text: Text = json::read(text).map_err(|error| wrong(format!("{error}; expected {SHAPE}")))?;
@@ -109,7 +108,7 @@ impl Workflow {
             }
             let known = |file: &String| {
                 let number = numbers.get(file.as_str()).copied();
-                number.ok_or_else(|| wrong(format!("task '{}' names file '{file}', which 'files' has not", task.id)))
+                number.ok_or_else(|| wrong(format!("task '{}' names file '{file}', which is not in 'files'", task.id)))
             };
             let mut inputs: Vec<u32> = task.inputs.iter().map(known).collect::<Result<_, _>>()?;
             inputs.sort_unstable();
@@ -132,7 +131,9 @@ impl Workflow {
             tasks.push(WorkflowTask { id, name, place, work_s: task.work_seconds, inputs, outputs });
         }
         let mut workflow = Workflow { tasks, files };
-        workflow.sort().map_err(|task| wrong(format!("the tasks depend on one another in a circle, '{task}' too")))?;
+        workflow
+            .sort()
+            .map_err(|task| wrong(format!("the tasks depend on one another in a cycle, which includes '{task}'")))?;
         for number in 0..workflow.tasks.len() {
             for file in &workflow.tasks[number].inputs {
                 workflow.files[*file as usize].readers.push(number as u32);
@@ -153,7 +154,7 @@ impl Workflow {
         files.filter(|file| file.readers.is_empty()).map(|file| file.size_bytes).sum()
     }
 
-    /// Puts tasks after those they depend on, the first in the file first; or names one of a circle.
+    /// Sorts tasks after those they depend on, keeping the order of the file otherwise. Fails with a task of a cycle.
     fn sort(&mut self) -> Result<(), String> {
         let count = self.tasks.len();
         let mut waits_for = vec![0usize; count];

@@ -1,4 +1,4 @@
-//! What `auto` must achieve, on graphs with known best plans, and what it must leave alone.
+//! What `auto` must achieve on graphs with known best plans, and which inputs it must not change.
 
 use crate::testing::*;
 use gridloom_base::SplitMix64;
@@ -16,7 +16,7 @@ fn small_graphs_are_near_their_best_without_contention() {
         let (tasks, grid) = (1 + rng.below(9) as usize, random_grid(&mut rng, 3));
         let outline = random_graph(&mut rng, tasks, 4);
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap().without_contention();
-        // The few graphs without a known best by then are left out.
+        // The few graphs whose best plan is not found within this budget are skipped.
         let spec = Spec::parse("exhaustive[nodes=60000]").unwrap();
         let Ok(best) = spec.heuristic().unwrap().map(&problem) else { continue };
         if best.makespan_s > 0.0 {
@@ -31,7 +31,7 @@ fn small_graphs_are_near_their_best_without_contention() {
     assert!(mean < 1.03 && worst < 1.15, "{mean} times the best on average, {worst} at worst");
 }
 
-/// With contention the best is not known: of all servers and orders by which a list finds sources, the best is tried.
+/// With contention the best plan is not known. Instead, all servers and orders are tried, with sources from the list scheduler.
 #[test]
 fn tiny_graphs_are_near_their_best_with_contention() {
     let (mut ratios, mut worst) = (Vec::new(), 0.0f64);
@@ -50,7 +50,7 @@ fn tiny_graphs_are_near_their_best_with_contention() {
                 best_s = best_s.min(judge.run(&choice, f64::INFINITY).unwrap().unwrap().makespan_s);
             }
         }
-        // Shorter ones get no search.
+        // Shorter ones are not searched.
         if best_s > 0.1 {
             let plan = map("auto[steps=1000000]", &problem);
             worst = worst.max(plan.makespan_s / best_s);
@@ -58,7 +58,7 @@ fn tiny_graphs_are_near_their_best_with_contention() {
         }
     }
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-    // What ends 5 % later and moves less is as good.
+    // A plan that ends 5 % later and moves fewer bytes is as good.
     assert!(mean < 1.02 && worst < 1.051, "{mean} times the best on average, {worst} at worst");
 }
 
@@ -74,14 +74,14 @@ fn a_plan_has_the_times_of_copies_that_share() {
     let problem = Problem::new(&outline, &all, CLIENT).unwrap();
     let shared = map("auto", &problem);
     shared.validate(&problem).unwrap();
-    // Four copies of a second each share the client's card, so that the last is there after four.
+    // Four copies of a second each share the client's NIC, so the last arrives after four seconds.
     assert!((shared.makespan_s - 44.0).abs() < 0.01, "{shared}");
     let alone = map("auto[contention=no]", &problem);
     assert!((alone.makespan_s - 41.0).abs() < 0.01, "{alone}");
     assert_eq!(map("auto", &problem.clone().without_contention()), alone);
 }
 
-/// One upload, and then from server to server: a mapper that ignores contention does not find this.
+/// One upload, then copies from server to server: a mapper that ignores contention does not find this.
 #[test]
 fn a_large_file_is_sent_over_the_slow_link_once() {
     let mut build = Build::new(1);

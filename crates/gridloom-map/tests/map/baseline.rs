@@ -1,4 +1,4 @@
-//! The published heuristics against an independent implementation of them, on recorded workflows, where they are at hand.
+//! The published heuristics against an independent implementation of them, on recorded workflows, if these are available.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use gridloom_map::{Problem, Spec};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/workflows");
 
-/// Heuristic, model, and where the baseline has its makespan.
+/// Heuristic, model, and keys of the makespan in the baseline.
 const COMPARED: [(&str, Model, [&str; 2]); 5] = [
     ("heft", Model::M0, ["own_reimplementation", "Heft"]),
     ("cpop", Model::M0, ["own_reimplementation", "Cpop"]),

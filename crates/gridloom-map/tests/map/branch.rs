@@ -6,7 +6,7 @@ use gridloom_map::parts::*;
 use gridloom_map::*;
 use gridloom_map::{Outline, OutlineDatum};
 
-/// A graph in which each datum has one reader, or goes to the client.
+/// A graph in which each datum has one reader, or is sent to the client.
 fn graph_of_pairs(rng: &mut SplitMix64, tasks: usize) -> Outline {
     let mut outline = Build::new(4).done();
     for task in 0..tasks {
@@ -60,7 +60,7 @@ fn both_searches_find_the_same() {
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
         let bound_s = lower_bound(&problem);
         let mut slow = Search { problem: &problem, left: 3_000_000, best: None, bound_s };
-        // A poor plan, so that there is much to find.
+        // A poor plan, so that much can be improved.
         slow.offer(map_group("round-robin", &outline, &grid, CLIENT).unwrap());
         let known_s = slow.best_s();
         slow.descend(&Schedule::new(&problem), None, 0).expect("the budget is enough");

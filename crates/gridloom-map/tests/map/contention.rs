@@ -1,4 +1,4 @@
-//! The judge against small cases by hand; `tests/map_oracle.rs` has plans with known makespans.
+//! The judge on small cases computed by hand; `oracle.rs` has plans with known makespans.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn copies_of_a_real_group_go_the_same_way_in_turn_and_in_the_order_of_tasks() {
     assert_eq!(starts([2, 1, 0]), [500.0, 100.0, 1.0]);
     let exact = problem.clone().with_exact_figures();
     let choice = Choice { servers: vec![0; 3], order: vec![2, 1, 0], sources: BTreeMap::new() };
-    // As in recorded workflows, where all share.
+    // As in recorded workflows, where all copies share.
     assert_eq!(Judge::new(&exact).run(&choice, f64::INFINITY).unwrap().unwrap().start_s, [501.0, 201.0, 3.0]);
 }
 
@@ -53,8 +53,9 @@ fn two_copies_share_the_clients_card_and_a_relay_passes_through_it() {
     let mut judge = Judge::new(&problem);
     let choice = Choice { servers: vec![0, 1, 1], order: vec![0, 1, 2], sources: BTreeMap::new() };
     let outcome = judge.run(&choice, f64::INFINITY).unwrap().unwrap().clone();
-    // The card of 1,000 bytes/s serves two at 500 each until both have 10,000; x goes up at 1,000, down at 500, the result up
-    // at 500.
+    // The NIC of 1,000 bytes/s serves two at 500 each until both have 10,000; x is sent at 1,000 to the client, at 500
+    // from it, and
+    // the result at 500 to it.
     assert_eq!(outcome.start_s, [20.0, 20.0, 36.0]);
     assert_eq!(outcome.makespan_s, 39.0);
     let ways: Vec<(u32, u32)> = outcome.copies.iter().map(|copy| (copy.from, copy.to)).collect();
@@ -62,7 +63,7 @@ fn two_copies_share_the_clients_card_and_a_relay_passes_through_it() {
     assert!(judge.run(&choice, 38.0).unwrap().is_none());
 }
 
-/// Two sites of three servers. Each pair of servers of different sites could have a way of its own, but all share one.
+/// Two sites of three servers. Each pair of servers of different sites could have its own link, but all share one.
 #[test]
 fn what_several_links_share_is_crossed_once() {
     let mut build = Build::new(1);
@@ -91,8 +92,8 @@ fn what_several_links_share_is_crossed_once() {
     assert_eq!(crossings(&grid), 1);
 }
 
-/// Two sites of eight servers with a slow way between them. Each server has a datum, and each reads all: a card carries 15 of them, the
-/// way eight.
+/// Two sites of eight servers with a slow link between them. Each server has a datum and reads all: a NIC carries 15 of them, the
+/// slow link eight.
 #[test]
 fn an_exchange_between_sites_crosses_the_slow_way_once() {
     const WIDTH: f64 = 12.5e6;
@@ -151,7 +152,7 @@ fn one_upload_serves_all_servers_that_can_talk() {
     let order: Vec<u32> = (0..8).collect();
     let halves = Choice { servers: vec![0, 1, 0, 1, 0, 1, 0, 1], order, sources: BTreeMap::new() };
     let mut judge = Judge::new(&problem);
-    // Two uploads over the client's card.
+    // Two uploads over the client's NIC.
     assert_eq!(judge.run(&halves, f64::INFINITY).unwrap().unwrap().makespan_s, 360.0);
     let circle = Choice { sources: BTreeMap::from([((0, 0), 1), ((0, 1), 0)]), ..halves.clone() };
     assert_eq!(judge.run(&circle, f64::INFINITY), Err(ChoiceError::NeverThere { datum: 0, place: 0 }));
@@ -170,8 +171,9 @@ fn tasks_beside_others_go_on_as_slowly_as_those_make_them() {
     let problem = Problem::new(&outline, &grid, crate::testing::CLIENT).unwrap();
     let choice = Choice { servers: vec![0; 4], order: vec![0, 1, 2, 3], sources: BTreeMap::new() };
     let outcome = Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
-    // Another group's task runs until 4: a third each, of which 4/3 are done by then. From then on there are three of this
-    // group's; the first two have 2/3 left, the third 2: 2 s more at a third, then two at a half, and the last alone.
+    // Another group's task runs until 4. Until then each task has a third, so that 4/3 of each are done. From then on
+    // three of this
+    // group's tasks run; the first two have 2/3 left, the third 2: 2 s more at a third, then two at a half, and the last alone.
     assert_eq!(outcome.start_s, [0.0, 0.0, 4.0, 6.0]);
     let ends = [6.0, 6.0, 4.0 + 2.0 + 2.0 * 4.0 / 3.0, 0.0];
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
@@ -202,7 +204,7 @@ fn what_runs_on_slots_that_are_not_needed_disturbs_too() {
 
 const SIZE_BYTES: u64 = 2 * PARTS.passed_on_bytes_min();
 
-/// Three tasks that read one large datum of the client's, on three servers with links of 1 MB/s between them.
+/// Three tasks that read one large datum of the client, on three servers with links of 1 MB/s between them.
 fn one_datum_for_three(client_bytes_per_s: u64) -> (Workflow, Servers) {
     let task = |name| format!(r#"{{"id": "{name}", "work_seconds": 100, "inputs": ["x"], "outputs": []}}"#);
     let tasks = ["a", "b", "c"].map(task).join(",");
@@ -233,14 +235,14 @@ fn servers_pass_on_what_still_comes_to_them() {
             let expected_s = first_s + number as f64 * part_s;
             assert!((start_s - expected_s).abs() < 1e-6, "{start_s} for {expected_s}");
         }
-        // It is found, too, and what comes of it is a valid plan whose path leads back to the client.
+        // The search finds it too, and the result is a valid plan whose critical path leads back to the client.
         let (found, found_s) = search(&problem, &[], 100_000, 1);
         assert!(found_s <= outcome.makespan_s * (1.0 + 1e-9), "{found_s} with {:?}", found.sources);
         let plan = Spec::parse("auto").unwrap().heuristic().unwrap().map(&problem).unwrap();
         assert!((plan.makespan_s - found_s).abs() < 1e-6);
         let path = critical_path(&plan, &problem).unwrap();
         assert!(path.len() >= 3 && path[0].start_s == 0.0, "{path:?}");
-        // In recorded workflows only a complete copy is passed on.
+        // In recorded workflows only a complete copy is forwarded.
         let exact = problem.with_exact_figures();
         let outcome = Judge::new(&exact).run(&chain, f64::INFINITY).unwrap().unwrap().clone();
         assert!((outcome.start_s[2] - first_s - 2.0 * SIZE_BYTES as f64 / 1e6).abs() < 1e-6);

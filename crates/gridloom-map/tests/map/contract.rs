@@ -1,4 +1,4 @@
-//! Checks that every heuristic of the table must pass; plans that some must achieve; inputs that none may accept.
+//! Contract tests that every heuristic of the table must pass; plans that some must find; inputs that all must reject.
 
 use crate::testing::*;
 use gridloom_base::{NodeId, SplitMix64};
@@ -10,7 +10,7 @@ fn plan(spec: &str, outline: &Outline, grid: &GridView) -> Plan {
     map_group(spec, outline, grid, CLIENT).unwrap_or_else(|error| panic!("{spec}: {error}"))
 }
 
-/// Everything one after another, as it was planned: at any time something must have been going on.
+/// Seconds of everything planned, one after another. A plan cannot take longer, since something is active at any time.
 fn serial_seconds(plan: &Plan, grid: &GridView) -> f64 {
     let busy = grid.servers.iter().flat_map(|server| server.busy_s.iter().copied()).fold(0.0, f64::max);
     let tasks: f64 = plan.tasks.iter().map(|task| task.end_s - task.start_s).sum();
@@ -28,7 +28,7 @@ fn keeps_contract(name: &str, outline: &Outline, grid: &GridView) -> Plan {
     first
 }
 
-/// The table but for `exhaustive`, which is for tiny graphs only, and with small budgets, since each goes over many graphs.
+/// The table without `exhaustive`, which is for tiny graphs only, and with small budgets, since each heuristic maps many graphs.
 fn fast() -> impl Iterator<Item = &'static str> {
     let name = |entry: &'static Entry| match entry.name {
         "exhaustive" => None,
@@ -41,7 +41,8 @@ fn fast() -> impl Iterator<Item = &'static str> {
     HEURISTICS.iter().filter_map(name)
 }
 
-/// `exhaustive` knows whole copies only. With contention, `auto` also has servers pass on what is still coming, and can end earlier.
+/// `exhaustive` models complete copies only. With contention, `auto` also has servers forward data that they are still receiving,
+/// and can end earlier.
 fn whole_copies(name: &'static str) -> &'static str {
     if name.starts_with("auto") { "auto[steps=100000,contention=no]" } else { name }
 }
@@ -95,7 +96,8 @@ fn all_keep_the_contract_where_tasks_disturb_one_another() {
     }
 }
 
-/// Two tasks of five run on the last server but one that can, or on any other: what a heuristic would take by itself, and not.
+/// Binds two of five tasks to the last server but one that can run it, or to any other, whether or not a heuristic
+/// would choose it.
 fn bound(rng: &mut SplitMix64, mut outline: Outline, grid: &GridView) -> Outline {
     let problem = Problem::new(&outline, grid, CLIENT).unwrap();
     for (number, task) in outline.tasks.iter_mut().enumerate() {
@@ -189,7 +191,7 @@ fn improvers_are_never_worse_than_what_they_start_from() {
     assert!(better.into_iter().all(|count| count > 120), "{better:?} of 240 are better");
 }
 
-/// The acceptance case: 8 matrices in, P2, P4 and Q2 moved, 1 matrix out, so that the client's link carries 9 of 21.
+/// The acceptance case: 8 matrices are sent, P2, P4 and Q2 are moved, 1 matrix is returned: the client's link carries 9 of 21.
 #[test]
 fn a_chain_of_matrices_moves_what_it_must() {
     let outline = matrix_chain(2048);
@@ -219,11 +221,11 @@ fn a_datum_that_all_read_goes_to_each_server_once() {
     assert_eq!(traffic(&plan("mct", &outline, &grid(&[1e9; 4]))), [40, 0, 40]);
 }
 
-/// Section 2.1 of the SmartGridRPC paper. The servers do 2 and 1 operations a second. In order of call, the task of 1 operation
-/// would take the fast server, and that of 4 would end there after 0.5 + 2 = 2.5 s. By size, the fast server takes that of
-/// 4 (2 s), and the slow one that of 1 (1 s, not 2 + 0.5). The tasks of the second level (6 and 8) go by size as well: that of
-/// 8 waits for 2 s and ends on the fast server at 6 s (on the slow one at 10 s), that of 6 ends on the slow one at 8 s (on the fast
-/// one at 9 s).
+/// Section 2.1 of the SmartGridRPC paper. The servers run 2 and 1 operations per second. In call order, the task of 1 operation
+/// would take the fast server, and the task of 4 would end there after 0.5 + 2 = 2.5 s. By size, the fast server gets the task of
+/// 4 (2 s), and the slow one the task of 1 (1 s, not 2 + 0.5). The tasks of the second level (6 and 8) are placed by size as well:
+/// the task of 8 waits for 2 s and ends on the fast server at 6 s (on the slow one at 10 s), the task of 6 ends on the slow one
+/// at 8 s (on the fast one at 9 s).
 #[test]
 fn greedy_maps_ready_tasks_in_order_of_size() {
     let mut build = crate::testing::Build::new(1);
@@ -251,7 +253,7 @@ fn data_at_a_server_are_read_there() {
     assert_eq!((plan.tasks[0].server.0, traffic(&plan)), (102, [0, 0, 1]));
 }
 
-/// A gap before a task that waits for its data takes a short task; without insertion it stays empty.
+/// A gap before a task that waits for its data is filled by a short task; without insertion it stays empty.
 #[test]
 fn insertion_fills_gaps() {
     let mut build = crate::testing::Build::new(1);
@@ -275,7 +277,7 @@ fn a_plan_that_was_changed_is_refused() {
         assert!(found.contains(why), "'{found}' does not say '{why}'");
     };
     refused(&|plan| plan.tasks.truncate(6), "it has 6 tasks");
-    refused(&|plan| plan.tasks[0].server = CLIENT, "no server of the grid");
+    refused(&|plan| plan.tasks[0].server = CLIENT, "not a server of the grid");
     refused(&|plan| plan.tasks[0].end_s += 1.0, "was given");
     refused(&|plan| plan.tasks[1] = plan.tasks[0], "runs 2 tasks");
     refused(&|plan| plan.transfers = plan.transfers.split_off(1), "is not at server");
@@ -343,7 +345,7 @@ fn a_search_without_end_is_refused_or_cut_short() {
     assert_eq!(error, Err(MapError::TooManyNodes { tasks: 30, servers: 3, budget: 1000 }));
 }
 
-/// Is stopped when it is asked for the so-many-th time.
+/// Stops at the given number of queries.
 fn stop_after(questions: u32) -> Stop {
     let asked = std::sync::atomic::AtomicU32::new(0);
     Stop::when(move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= questions)
@@ -357,7 +359,7 @@ fn all_end_when_they_are_stopped() {
         assert_eq!(map(entry.name, stop_after(0)), Err(MapError::Stopped), "{}", entry.name);
         assert_eq!(map(entry.name, stop_after(1)), Err(MapError::Stopped), "{}", entry.name);
     }
-    // A search of which the first plan is there gives it, or a better one.
+    // A search that has its first plan returns it, or a better one.
     for spec in ["anneal[steps=10000000000000000]", "local[steps=10000000000000000]", "auto[steps=10000000000000000]"] {
         let asks_of_heft = outline.tasks.len() as u32;
         for questions in [asks_of_heft, asks_of_heft + 1, asks_of_heft + 100, 100_000] {

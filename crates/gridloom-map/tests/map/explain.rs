@@ -1,4 +1,4 @@
-//! Explanations: alternatives of a task, what decides, the critical path.
+//! Explanations: alternatives of a task, deciding factors, the critical path.
 
 use crate::testing::{Build, CLIENT, grid, matrix_chain};
 use gridloom_base::NodeId;
@@ -36,8 +36,7 @@ fn what_decides_is_said() {
     assert!(explained.alternatives[2].outcome.as_ref().unwrap_err().contains("does not offer"));
 }
 
-/// A short task and a long one: the short one would end sooner on the fast server, where the long one would wait
-/// for it.
+/// A short task and a long one. The short one would end sooner on the fast server, but the long one would wait for it.
 #[test]
 fn what_is_behind_a_task_is_the_reason_where_it_is() {
     let mut build = Build::new(1);

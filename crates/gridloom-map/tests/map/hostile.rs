@@ -1,5 +1,5 @@
-//! Outlines, specs and figures come over sockets: whatever they say, mapping gives a valid plan or an error, and never
-//! panics or asks for memory out of proportion to the input.
+//! Outlines, specs and figures arrive over sockets. Whatever they contain, mapping returns a valid plan or an error. It never
+//! panics and never allocates memory out of proportion to the input.
 
 use crate::testing::*;
 use gridloom_base::{NodeId, SplitMix64};

@@ -1,4 +1,4 @@
-//! Given plans: what is read back, what is refused, what a heuristic adds.
+//! Imposed plans: reading back, rejection, and mapping again by a heuristic.
 
 use crate::testing::{Build, CLIENT, grid, matrix_chain};
 use gridloom_map::*;
@@ -17,7 +17,7 @@ fn a_plan_given_again_is_the_same_plan() {
     };
     let (given, auto) = again("auto", &problem);
     assert_eq!((given.tasks, given.makespan_s), (auto.tasks, auto.makespan_s));
-    // Three servers and four pairs of inputs over one link of the client: heft does not know.
+    // Three servers receive four pairs of inputs over one link of the client, which heft does not model.
     let (given, heft) = again("heft", &problem);
     assert_eq!((given.order(), given.makespan_s > 1.1 * heft.makespan_s), (heft.order(), true));
     let (given, heft) = again("heft", &problem.without_contention());
@@ -49,7 +49,7 @@ fn what_does_not_fit_says_why() {
             given.heuristic = "mine".into();
             given.order.clear();
         },
-        "heuristic 'mine' returned what cannot be run",
+        "heuristic 'mine' returned an invalid plan",
     );
 }
 

@@ -1,4 +1,4 @@
-//! The chain of eight matrices on four equal servers, with figures that were measured with noise.
+//! The chain of eight matrices on four equal servers, with noisy measurements.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use gridloom_map::*;
 use gridloom_perf::GridView;
 use gridloom_perf::LinkEstimate;
 
-/// With steps enough for seven products, not for what they take.
+/// Enough steps for seven products, regardless of their predicted time.
 const AUTO: &str = "auto[steps=2000000]";
 
-/// Order 1024 to 2048, 0.05 to 0.6 s a product; links 1 to 5 GB/s, each ±50 %; latencies 20 to 100 µs; rates as given.
+/// Order 1024 to 2048, 0.05 to 0.6 s per product; links 1 to 5 GB/s, each ±50 %; latencies 20 to 100 µs; rates as given.
 fn noisy(rng: &mut SplitMix64, rate_noise: f64) -> (Outline, GridView) {
     let order = 1024 + rng.below(1025);
     let rate = 28e9 + 14e9 * rng.unit();
@@ -29,13 +29,13 @@ fn noisy(rng: &mut SplitMix64, rate_noise: f64) -> (Outline, GridView) {
     (matrix_chain(order), grid)
 }
 
-/// Servers that make the first four products.
+/// Number of servers that compute the first four products.
 fn first_servers(plan: &Plan) -> usize {
     plan.tasks[..4].iter().map(|task| task.server).collect::<BTreeSet<_>>().len()
 }
 
-/// Servers of all plans that use four of them for the first products and move 8 + 3 + 1 matrices: every way to deal the
-/// first products, and every later product at one of its inputs.
+/// Servers of all plans that use four servers for the first products and move 8 + 3 + 1 matrices: every assignment of the first
+/// products, with every later product at one of its inputs.
 fn tidy_plans() -> Vec<[usize; 7]> {
     let mut plans = Vec::new();
     for code in 0..256usize {
@@ -52,7 +52,7 @@ fn tidy_plans() -> Vec<[usize; 7]> {
     plans
 }
 
-/// Least makespan of those plans.
+/// Smallest makespan of those plans.
 fn best_tidy_s(problem: &Problem) -> f64 {
     let makespan_s = |at: &[usize; 7]| {
         let mut schedule = Schedule::new(problem);
@@ -72,8 +72,8 @@ fn best_tidy_judged_s(problem: &Problem) -> f64 {
     tidy_plans().iter().map(makespan_s).fold(f64::INFINITY, f64::min)
 }
 
-/// The servers are told apart by noise only, as when four equal ones are measured one after another: exactly what the
-/// binary tree needs moves, and all four take part.
+/// The servers differ by noise only, as when four equal ones are measured one after another. Exactly the data that the binary
+/// tree needs move, and all four servers are used.
 #[test]
 fn small_noise_changes_nothing() {
     for seed in 10_000..10_200 {
@@ -83,8 +83,8 @@ fn small_noise_changes_nothing() {
     }
 }
 
-/// With rates that differ by up to 2.3 times, using all four servers is not always best. The client's link is never
-/// loaded more than it must be; and where the plan is not the tidy one, it moves less, or ends before the best tidy one.
+/// With rates that differ by up to 2.3 times, using all four servers is not always best. The client's link never carries more
+/// than it must. If the plan is not the tidy one, it moves less, or ends before the best tidy one.
 #[test]
 fn large_noise_wastes_nothing() {
     let (mut tidy, mut over_tidy) = (0, Vec::new());
@@ -106,7 +106,7 @@ fn large_noise_wastes_nothing() {
     assert!(tidy >= 100, "only {tidy} of 200 move 8 + 3 + 1 over four servers");
 }
 
-/// The same by `auto`, where all copies share the client's card.
+/// The same with `auto`, where all copies share the client's NIC.
 #[test]
 fn small_noise_changes_nothing_for_auto() {
     for seed in 10_000..10_040 {

@@ -1,5 +1,5 @@
-//! Recorded workflows against figures that are known of them, where they are at hand: makespans of plans with contention,
-//! lower bounds, plain GridRPC.
+//! Recorded workflows against their known figures, if available: makespans of plans with contention, lower bounds, plain
+//! GridRPC.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn known_plans_have_their_makespans() {
         let read = RecordedPlan::parse(&plan.to_string(), name, &workflow, &servers).unwrap();
         let found = case.evaluate(read).unwrap();
         assert_near(found.makespan_s, &plan["makespan_seconds"], &format!("{name} {} {}", plan["k"], plan["plan"]));
-        // What is written with it gives it again, to the bit.
+        // The plan written with it evaluates to the same result, bit for bit.
         assert_eq!(case.evaluate(found.plan.clone()).unwrap(), found);
         compared += 1;
     }
@@ -52,7 +52,7 @@ fn bounds_and_plain_calls_are_as_known() {
         let name = known["workflow"].as_str().unwrap();
         let workflow = workflow(name);
         for platform in known["platforms"].as_array().unwrap() {
-            // The whole entry: the platform stands in it under its name.
+            // The whole entry, with the platform under its name.
             let servers = Servers::parse(&platform.to_string(), name).unwrap();
             let case = |model| Case { workflow: &workflow, servers: &servers, model };
             assert_near(case(Model::M0).lower_bound_s(), &platform["lower_bounds"]["max"], name);

@@ -1,4 +1,4 @@
-//! Passes over lines of pairs against the model, and annealing.
+//! Makespans by one pass, compared with the model, and annealing.
 
 use gridloom_map::pairs::*;
 use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
@@ -16,10 +16,10 @@ fn a_pass_has_the_times_of_the_model_and_annealing_finds_what_is_better() {
     let problem = Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap();
     let mut pass = Pass::new(&problem).unwrap();
     let slow = Line { servers: vec![1, 1, 1], order: vec![0, 1, 2] };
-    // 1 s for the input, then 10 s of work, then 0.1 s home.
+    // 1 s for the input, then 10 s of work, then 0.1 s to the client.
     assert_eq!(pass.makespan(&slow, f64::INFINITY), 11.1);
     assert_eq!(pass.makespan(&slow, 11.0), f64::INFINITY);
-    // b's result takes a second by the client, and comes when a has long ended.
+    // b's result takes a second through the client, and arrives long after a has ended.
     let both = Line { servers: vec![0, 1, 0], ..slow.clone() };
     assert_eq!(pass.makespan(&both, f64::INFINITY), 7.1);
     assert_eq!(pass.start_s(), [1.0, 1.0, 6.0]);

@@ -7,14 +7,14 @@ use gridloom_map::recorded::*;
 fn what_is_wrong_is_named() {
     let cases = [
         ("{", "servers.json: line 1, column 1: the file ends in the middle of its JSON; expected a platform: {"),
-        (r#"{"speed": [1], "client_bytes_per_s": [1], "speed": [2]}"#, "'speed' stands twice in one object"),
-        (r#"{"platform": "desk"}"#, "the text \"desk\" stands where an object is expected"),
+        (r#"{"speed": [1], "client_bytes_per_s": [1], "speed": [2]}"#, "'speed' appears twice in one object"),
+        (r#"{"platform": "desk"}"#, "expected an object, found the string \"desk\""),
         (r#"{"speed": [], "client_bytes_per_s": []}"#, "it has no servers"),
         (r#"{"speed": [1], "client_bytes_per_s": []}"#, "'speed' has 1 servers and 'client_bytes_per_s' 0"),
         (r#"{"speed": [1, 0], "client_bytes_per_s": [1, 1]}"#, "'speed' of server 1 is 0"),
         (
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-2": 1}}"#,
-            "'0-2' is no pair of servers 'A-B' from 0 to 1",
+            "'0-2' is not a pair of servers 'A-B' from 0 to 1",
         ),
         (
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-1": -1}}"#,
@@ -22,7 +22,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-1": 1e7, "1-0": 1e6}}"#,
-            "the link '1-0' has 1000000 bytes/s, and '0-1' 10000000: links are alike both ways",
+            "the link '1-0' has 1000000 bytes/s, and '0-1' 10000000: links are the same in both directions",
         ),
         (
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "program_start_seconds": [0.01]}"#,
@@ -47,12 +47,12 @@ fn links_are_alike_both_ways() {
     assert_eq!(servers.relayed(0, 1), 7.5);
     let twice = text.replace("\"0-1\": 5", "\"0-1\": 5, \"1-0\": 5");
     assert_eq!(Servers::parse(&twice, "servers.json").unwrap().direct(0, 1), Some(5.0));
-    // A platform that has a name.
+    // A platform with a name.
     let named = text.replace("\"k\": 0", "\"platform\": \"desk\"");
     assert_eq!(Servers::parse(&named, "servers.json").unwrap().len(), 2);
 }
 
-/// Ten short tasks without files on two servers: each takes its work and the start of its program.
+/// Ten short tasks without files on two servers: each takes its work plus the start of its program.
 #[test]
 fn the_start_of_a_program_is_part_of_each_task() {
     let tasks: Vec<String> = (0..10)
@@ -70,7 +70,7 @@ fn the_start_of_a_program_is_part_of_each_task() {
         let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected} {model:?}");
         // Two on the slow server, eight on the fast one; or three and seven.
         near(case("", model).0, 0.08);
-        // 0.05 s on the slow one, and 0.02 s on the fast one with a start of 0.01 s: three and seven.
+        // 0.05 s on the slow server, and 0.02 s plus a start of 0.01 s on the fast one: three and seven tasks.
         let (makespan_s, bound_s) = case(r#", "program_start_seconds": [0.02, 0.01]"#, model);
         near(makespan_s, 0.15);
         assert!(bound_s <= makespan_s && bound_s > case("", model).1, "{bound_s}");

@@ -11,17 +11,17 @@ fn what_is_wrong_is_named() {
     let one = r#"{"id": "a", "work_seconds": 1, "inputs": ["f"], "outputs": ["g"]}"#;
     let other = r#"{"id": "b", "work_seconds": 1, "inputs": ["g"], "outputs": ["f"]}"#;
     let sizes = r#""f": 1, "g": 2"#;
-    assert!(refused(&format!("{one},{other}"), sizes).contains("in a circle, 'a' too"));
+    assert!(refused(&format!("{one},{other}"), sizes).contains("in a cycle, which includes 'a'"));
     assert!(refused(&format!("{one},{one}"), sizes).contains("two tasks have the name 'a'"));
     assert!(refused(&format!("{one},{}", one.replace("\"a\"", "\"c\"")), sizes).contains("by 'a' and 'c'"));
-    assert!(refused(one, r#""f": 1"#).contains("task 'a' names file 'g', which 'files' has not"));
+    assert!(refused(one, r#""f": 1"#).contains("task 'a' names file 'g', which is not in 'files'"));
     assert!(refused(one, r#""f": -1, "g": 2"#).contains("file 'f' has -1 bytes"));
     assert!(
         refused(one, r#""f": 1, "g": 2.5"#).contains("file 'g' has 2.5 bytes; it must be a whole number, such as 3")
     );
     let twice = one.replace(r#"["g"]"#, r#"["g", "g"]"#);
     assert!(refused(&twice, sizes).contains("task 'a' has the output 'g' twice; list it once"));
-    assert!(refused(one, r#""f": 1, "g": 2, "f": 3"#).contains("'f' stands twice in one object"));
+    assert!(refused(one, r#""f": 1, "g": 2, "f": 3"#).contains("'f' appears twice in one object"));
     let without = one.replace(r#""work_seconds": 1, "#, "");
     let said = refused(&without, sizes);
     assert!(said.contains("'work_seconds' is missing; expected a workflow: {\"tasks\": "), "{said}");

@@ -1,4 +1,4 @@
-//! Data that several servers read, in rings.
+//! Data with several readers, sent in rings.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ fn is_coprime(a: usize, b: usize) -> bool {
     (2..=a).all(|factor| !a.is_multiple_of(factor) || !b.is_multiple_of(factor))
 }
 
-/// Large enough to be passed on while it comes.
+/// Large enough to be forwarded while it is received.
 const LARGE_BYTES: u64 = 16 << 20;
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// Two sites of so many servers. Each server has a datum of that size, and reads all.
+/// Two sites of `each` servers. Each server has a datum of that size, and reads all.
 fn exchange(each: usize, size_bytes: u64) -> Problem {
     let count = 2 * each;
     let is_between = |from: usize, to: usize| (from < each) != (to < each);
@@ -43,7 +43,7 @@ fn exchange(each: usize, size_bytes: u64) -> Problem {
 
 #[test]
 fn each_datum_crosses_once_and_all_servers_send_as_much() {
-    // Small ones are passed on whole, so the last of a ring has them later.
+    // Small ones are forwarded when complete, so the last of a ring has them later.
     let sizes = [(LARGE_BYTES, 1.1), (SMALL_BYTES, 2.2)];
     for (each, (size_bytes, times)) in [2, 3, 7, 8].iter().flat_map(|each| sizes.map(|size| (*each, size))) {
         let (problem, count) = (exchange(each, size_bytes), 2 * each);
@@ -62,7 +62,7 @@ fn each_datum_crosses_once_and_all_servers_send_as_much() {
         assert!(crossed.len() == count && crossed.values().all(|times| *times == 1), "{crossed:?}");
         let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
         assert!(most - least <= 2, "{each}: {sent:?}");
-        // As many rings as there are strides that meet all.
+        // As many rings as there are strides that visit all servers.
         let strides = (1..each).filter(|stride| is_coprime(*stride, each)).count();
         let most = beside.values().max().unwrap();
         assert!(*most <= count.div_ceil(strides) + 1, "{each}: {most} between two servers, {strides} strides");

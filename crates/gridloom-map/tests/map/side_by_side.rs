@@ -1,8 +1,8 @@
-//! Tasks beside one another on a processor in equal shares.
+//! Tasks side by side on a processor in equal shares.
 
 use gridloom_map::parts::SideBySide;
 
-/// Starts and ends of tasks that take as long as they run at a time: a processor in equal shares.
+/// Starts and ends of tasks whose slowdown is the number of running tasks: a processor in equal shares.
 #[test]
 fn a_processor_in_equal_shares() {
     let equal = |_: u32, tasks: u32| f64::from(tasks);
@@ -10,7 +10,7 @@ fn a_processor_in_equal_shares() {
     beside.start(0.0, 7, 2.0);
     assert_eq!(beside.next(0.0, 1, equal), Some((2.0, 1)));
     beside.start(1.0, 8, 3.0);
-    // One second of the first is left, in halves.
+    // One second of the first is left, at half speed.
     assert_eq!(beside.next(1.0, 2, equal), Some((3.0, 2)));
     assert_eq!(beside.next(1.0, 2, equal), None, "nothing has changed");
     assert_eq!(beside.end_first(), 7);

@@ -1,4 +1,4 @@
-//! Slots of a server against a slow search.
+//! Slots of a server compared with a slow search.
 
 use gridloom_map::parts::Slots;
 
@@ -23,7 +23,7 @@ fn nothing_lies_across_a_task_that_takes_no_time() {
     slots.take(5.0, 9.0);
     slots.take(3.0, 3.0);
     assert_eq!((slots.fit(0.0, 3.0, true), slots.fit(0.0, 4.0, true)), (0.0, 9.0));
-    // Between others there is room for it, within them there is none.
+    // There is room for it between other tasks, but not within them.
     assert_eq!((slots.fit(5.0, 0.0, true), slots.fit(6.0, 0.0, true)), (5.0, 9.0));
 }
 
@@ -38,7 +38,7 @@ fn two_slots_run_two_tasks() {
     assert_eq!(slots.fit(0.0, 1.0, true), 5.0);
 }
 
-/// The oracle: the earliest start is 0, the ready time, or the end of something placed.
+/// The oracle: the earliest start is 0, the ready time, or the end of a placed interval.
 fn fit_slowly(placed: &[(f64, f64)], capacity: usize, ready_s: f64, seconds: f64) -> f64 {
     let mut starts: Vec<f64> = placed.iter().map(|(_, end)| end.max(ready_s)).chain([ready_s]).collect();
     starts.sort_by(f64::total_cmp);

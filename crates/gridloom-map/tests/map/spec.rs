@@ -1,4 +1,4 @@
-//! Specs: read, printed back, refused.
+//! Specs: reading, printing, rejection.
 
 use gridloom_base::limits::SPEC_DEPTH_MAX;
 use gridloom_map::*;

@@ -10,7 +10,7 @@ use gridloom_perf::{Beside, FunctionModel, GridView, LinkEstimate, Perturbation,
 /// The client of all test grids.
 pub const CLIENT: NodeId = NodeId(0);
 
-/// The spec for small groups with imprecise figures: what need not move does not.
+/// The spec for small groups with imprecise figures, which avoids unnecessary transfers.
 pub const TIDY: &str = "heft[slack=0.05,polish=1000000]";
 
 /// Builds an outline task by task.
@@ -18,13 +18,13 @@ pub const TIDY: &str = "heft[slack=0.05,polish=1000000]";
 pub struct Build(pub Outline);
 
 impl Build {
-    /// A graph of tasks that call one function, or with `functions` > 1 several.
+    /// Starts a graph of tasks that call one function, or several if `functions` > 1.
     pub fn new(functions: usize) -> Build {
         let functions = (0..functions).map(|number| format!("m/f{number}")).collect();
         Build(Outline { functions, ..Outline::default() })
     }
 
-    /// A datum that the client holds.
+    /// Adds a datum that the client holds.
     pub fn source(&mut self, size_bytes: u64) -> u32 {
         self.0.data.push(OutlineDatum {
             size_bytes,
@@ -37,7 +37,7 @@ impl Build {
         self.0.data.len() as u32 - 1
     }
 
-    /// A task with one result.
+    /// Adds a task with one result.
     pub fn task(&mut self, function: u32, work: f64, inputs: &[u32], size_bytes: u64) -> u32 {
         let mut inputs = inputs.to_vec();
         inputs.sort_unstable();
@@ -55,7 +55,7 @@ impl Build {
         datum
     }
 
-    /// Wants every result that no task reads.
+    /// Marks every result that no task reads as wanted.
     pub fn done(mut self) -> Outline {
         let mut read = vec![false; self.0.data.len()];
         self.0.tasks.iter().flat_map(|task| &task.inputs).for_each(|input| read[*input as usize] = true);
@@ -77,7 +77,7 @@ pub fn matrix_chain(order: u64) -> Outline {
     build.done()
 }
 
-/// A source, `width` tasks that read it, and one that reads their results.
+/// A source, `width` tasks that read it, and one task that reads their results.
 pub fn fork_join(width: usize) -> Outline {
     let mut build = Build::new(1);
     let source = build.source(1 << 20);
@@ -87,7 +87,7 @@ pub fn fork_join(width: usize) -> Outline {
     build.done()
 }
 
-/// Tasks that read and share nothing.
+/// Tasks that read nothing and share nothing.
 pub fn independent(tasks: usize, work: f64) -> Outline {
     let mut build = Build::new(1);
     (0..tasks).for_each(|_| {
@@ -102,7 +102,7 @@ pub fn independent(tasks: usize, work: f64) -> Outline {
     build.done()
 }
 
-/// A graph drawn at random: up to three inputs each, from the sources and earlier tasks; some works and sizes are 0.
+/// A random graph: up to three inputs each, from the sources and earlier tasks; some works and sizes are 0.
 pub fn random_graph(rng: &mut SplitMix64, tasks: usize, functions: usize) -> Outline {
     let mut build = Build::new(functions);
     for _ in 0..2 {
@@ -147,8 +147,8 @@ pub fn grid(speeds: &[f64]) -> GridView {
     }
 }
 
-/// A grid drawn at random: some servers plain, some pairs without a link, some functions missing (never `m/f0` of the
-/// first server, nor any of the last), some slots busy. No direct link is slower than the way through the client.
+/// A random grid: some servers are stateless, some pairs have no link, some functions are missing (never `m/f0` of the first
+/// server, nor any of the last), some slots are busy. No direct link is slower than the route through the client.
 pub fn random_grid(rng: &mut SplitMix64, servers: usize) -> GridView {
     let speeds: Vec<f64> = (0..servers).map(|_| 1e9 * (1.0 + 3.0 * rng.unit())).collect();
     let mut grid = grid(&speeds);
@@ -175,7 +175,7 @@ pub fn random_grid(rng: &mut SplitMix64, servers: usize) -> GridView {
     grid
 }
 
-/// The grid with servers of more slots, most of which slow their tasks down side by side.
+/// The grid with more slots per server; most servers slow their tasks down side by side.
 pub fn perturbed(rng: &mut SplitMix64, mut grid: GridView) -> GridView {
     for server in &mut grid.servers {
         server.slots += rng.below(4) as u32;
@@ -190,13 +190,13 @@ pub fn perturbed(rng: &mut SplitMix64, mut grid: GridView) -> GridView {
     grid
 }
 
-/// Factors by tasks side by side.
+/// Slowdown factors by the number of tasks side by side.
 pub fn perturbation(points: &[(u32, f64)]) -> Perturbation {
     let point = |(tasks, factor): &(u32, f64)| Beside { tasks: *tasks, factor: *factor, calls: 9 };
     Perturbation::new(points.iter().map(point).collect())
 }
 
-/// Counts: client to server, server to server, server to client.
+/// Number of transfers: client to server, server to server, server to client.
 pub fn traffic(plan: &Plan) -> [usize; 3] {
     let count = |from: bool, to: bool| {
         plan.transfers.iter().filter(|moved| (moved.from == CLIENT) == from && (moved.to == CLIENT) == to).count()

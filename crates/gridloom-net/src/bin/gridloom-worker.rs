@@ -1,4 +1,4 @@
-//! Serves native functions of one slot of a server: `gridloom-worker worker --fd 0`. Only servers start it.
+//! Runs native functions for one slot of a server: `gridloom-worker worker --fd 0`. Only servers start this program.
 
 use std::process::ExitCode;
 

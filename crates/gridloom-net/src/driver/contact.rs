@@ -1,4 +1,4 @@
-//! One connection: its channel, and how far it is.
+//! One connection: its channel and its stage.
 
 use std::io;
 use std::time::Instant;
@@ -12,33 +12,33 @@ use crate::transport::held::Held;
 use crate::transport::stream::Stream;
 use crate::transport::{Aside, REFUSAL_CHARS_MAX};
 
-/// A connection and how far it is.
+/// A connection and its stage.
 pub(super) struct Contact {
     pub(super) channel: Channel<Held<Stream>>,
     pub(super) stage: Stage,
-    /// While it is in the handshake and no frame is being handled.
+    /// Present during the handshake, except while a frame is being handled.
     pub(super) handshake: Option<Box<Handshake>>,
-    /// The key of the frames that come, until the channel has it.
+    /// Key of the received frames, until it is installed in the channel.
     pub(super) receives_with: Option<Key>,
     pub(super) dial: Option<u64>,
     pub(super) deadline: Time,
-    /// Whether epoll tells when the socket takes more.
+    /// True if epoll reports when the socket can be written.
     pub(super) watches_writing: bool,
 }
 
-/// How far a connection is.
+/// The stage of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The socket is not connected yet.
     Connecting,
-    /// In the handshake.
+    /// The handshake is running.
     Shaking,
-    /// A control connection to that peer.
+    /// Control connection to this peer.
     Up(NodeId),
 }
 
 impl Contact {
-    /// Watches for room to write only while something waits for it: a peer that reads would wake this node each time.
+    /// Watches for writability only while data wait for it: otherwise each read by the peer would wake this node.
     pub(super) fn watch(&mut self, registry: &Registry, token: usize) -> io::Result<()> {
         let blocked = self.channel.outbound.is_blocked() || self.channel.stream().is_blocked();
         if blocked == self.watches_writing {
@@ -49,12 +49,12 @@ impl Contact {
         registry.reregister(self.channel.stream_mut(), Token(token), interests)
     }
 
-    /// Writes what is due of that which a connection to another site has held back. Gives when to come again; `None` if nothing is held back,
-    /// or the socket takes no more.
+    /// Writes the due part of the data that a connection to another site delays. Returns the time of the next call, or
+    /// `None` if nothing is delayed or the socket accepts no more.
     pub(super) fn let_go(&mut self, now: Instant, buffers: &mut Buffers) -> io::Result<Option<Instant>> {
         loop {
             let due = self.channel.stream_mut().let_go(now)?;
-            // What went has made room for what waits behind.
+            // The bytes written have made room for those that wait behind them.
             let before = self.channel.outbound.waiting_bytes();
             self.channel.flush(buffers)?;
             if self.channel.outbound.waiting_bytes() == before {
@@ -63,7 +63,7 @@ impl Contact {
         }
     }
 
-    /// Says as its last word why the connection ends.
+    /// Sends the reason why the connection ends, as the last frame.
     pub(super) fn refuse(&mut self, why: &str, buffers: &mut Buffers) {
         let why = why.chars().take(REFUSAL_CHARS_MAX).collect();
         let queued = self.channel.outbound.message(Kind::Hello, &Aside::Refused { why });
@@ -71,7 +71,7 @@ impl Contact {
         self.say_all(buffers);
     }
 
-    /// Writes what was said as far as the socket takes it: the connection ends either way.
+    /// Writes all queued frames as far as the socket accepts them: the connection ends either way.
     pub(super) fn say_all(&mut self, buffers: &mut Buffers) {
         let _ = self.channel.flush(buffers);
         self.channel.stream_mut().let_all_go();

@@ -1,9 +1,9 @@
-//! Connections as they come and go: dials, handshakes, frames, loss.
+//! Lifecycle of connections: dials, handshakes, frames, loss.
 //!
-//! **Promises** (of the world's contract): `PeerUp` before the first message of a peer, `PeerLost` after the last; a
-//! dial ends once; whatever a peer sends, known or not, the worst is that its own connection is closed.
+//! **Guarantees** (of the world's contract): `PeerUp` is emitted before the first message of a peer, `PeerLost` after
+//! the last; a dial ends exactly once; whatever a peer sends, known or not, at worst its own connection is closed.
 //!
-//! It knows neither the machine nor bulk: what it has to tell is [`News`], which the node's core takes and passes on.
+//! This module knows neither the state machine nor bulk data. It reports [`News`], which the node's core takes and forwards.
 
 mod dialling;
 mod handshakes;
@@ -36,25 +36,25 @@ use crate::transport::notice::{Inbox, Link};
 use crate::transport::stream::{Listener, Stream};
 use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 
-/// Pause before connections are accepted again, when there was no place or no descriptor left for one.
+/// Pause before connections are accepted again after the connection limit or the descriptor limit was reached.
 const ACCEPT_PAUSE_NS: u64 = 20 * MILLISECOND_NS;
-/// Connections that are accepted in one turn.
+/// Maximum number of connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Reads of one connection in one turn (4 MiB), so that one flood does not starve the others.
+/// Maximum number of reads of one connection in one turn (4 MiB), so that one flooding peer does not starve the others.
 pub(super) const READS_PER_TURN: u32 = 64;
-/// As how many of them a read of a long frame counts, which takes about a mebibyte.
+/// Number of reads that one read of a long frame counts for; it takes about a mebibyte.
 pub(super) const READS_PER_LONG: u32 = 16;
 
-/// What the connections have to tell.
+/// Updates from the connections to the core.
 pub(super) enum News {
-    /// Something for the machine.
+    /// An input for the state machine.
     Input(Input),
     Log(LogLine),
-    /// A control connection stands, on which that version is spoken.
+    /// A control connection is up, with the negotiated wire version.
     Up(Link, Box<Hello>, Pass, u16),
-    /// It does no longer.
+    /// The control connection is down.
     Down(Link),
-    /// A peer dialled this connection for bulk.
+    /// A connection that a peer dialled for bulk data.
     Bulk((TcpStream, Keys), Box<Hello>, Purpose),
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Contacts {
     registry: Registry,
     inbox: Arc<Inbox>,
     listener: Option<Listener>,
-    /// Where nodes of this host meet, and what stands between this one and other sites.
+    /// Sockets on which nodes of this host meet, and the filters between this node and other sites.
     around: (Option<HostSockets>, Arc<Apart>),
     connections: BTreeMap<usize, Contact>,
     next_token: usize,
@@ -73,40 +73,40 @@ pub(super) struct Contacts {
     peers: BTreeMap<NodeId, Peer>,
     dials: Dials,
     refusals: Refusals,
-    /// When it has to look again: handshakes and dials that last too long, a listener that was full.
+    /// Time of the next check for handshakes and dials that take too long, and for a listener that was full.
     check_at: Time,
     accept_again: bool,
     open: Open,
     news: VecDeque<News>,
 }
 
-/// Connections at which something is left to do, by token.
+/// Connections that need work, by token.
 #[derive(Default)]
 struct Open {
-    /// Of strangers, in the handshake; a smaller token is an older one.
+    /// Connections of strangers, in the handshake. A smaller token is an older connection.
     half_open: BTreeSet<usize>,
-    /// With frames to write.
+    /// Connections with frames to write.
     dirty: BTreeSet<usize>,
-    /// With more to read.
+    /// Connections with more to read.
     unread: BTreeSet<usize>,
-    /// That hold back what is not due.
+    /// Connections that delay frames which are not due.
     holding: BTreeSet<usize>,
-    /// When the first of these has something that is due.
+    /// Time at which the first delayed frame of `holding` is due.
     due: Option<Instant>,
 }
 
-/// A peer with a control connection that stands.
+/// A peer whose control connection is up.
 struct Peer {
     link: Link,
     since: Time,
     address: String,
     pass: Pass,
-    /// What is spoken with it.
+    /// Negotiated wire version.
     version: u16,
 }
 
 impl Contacts {
-    /// None yet. Tokens of connections begin with `first_token`.
+    /// Creates an empty set of connections. Their tokens begin at `first_token`.
     pub(super) fn new(
         own: Hello,
         credentials: Credentials,
@@ -136,32 +136,32 @@ impl Contacts {
         }
     }
 
-    /// The next thing that it has to tell.
+    /// Returns the next update for the core.
     pub(super) fn take_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
-    /// Whether a control connection to that peer stands.
+    /// Reports whether the control connection to this peer is up.
     pub(super) fn is_up(&self, peer: NodeId) -> bool {
         self.peers.contains_key(&peer)
     }
 
-    /// How messages of that peer are written.
+    /// Returns the wire version in which messages of this peer are encoded.
     pub(super) fn dialect(&self, peer: NodeId) -> Dialect {
         self.peers.get(&peer).map_or(Dialect::OWN, |peer| dialect(peer.version))
     }
 
-    /// When it has to be called though nothing comes.
+    /// Returns the time by which this must be called even if nothing arrives.
     pub(super) fn wake_at(&self) -> Time {
         if self.open.unread.is_empty() { self.check_at } else { Time::ZERO }
     }
 
-    /// When something is due that a connection to another site has held back.
+    /// Returns the time at which the first delayed frame to another site is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.open.due
     }
 
-    /// What must hold between two calls.
+    /// Asserts the invariants that hold between two calls.
     pub(super) fn check_invariants(&self) {
         for (peer, Peer { link, .. }) in &self.peers {
             let contact = self.connections.get(&token_of(*link));
@@ -172,7 +172,7 @@ impl Contacts {
         assert!(open.into_iter().all(|token| self.connections.contains_key(token)));
     }
 
-    /// Ends everything.
+    /// Closes all connections.
     pub(super) fn shut_down(&mut self) {
         self.connections.values_mut().for_each(|contact| contact.channel.stream_mut().let_all_go());
         (self.peers, self.connections, self.open) = Default::default();
@@ -188,7 +188,7 @@ impl Contacts {
 
     pub(super) fn accept(&mut self, now: Time) {
         self.accept_again = false;
-        // Between two turns, those that have come say who they are: no flood puts out what it has not let speak.
+        // Between two turns, new peers can send their hello: a flood cannot evict peers that had no chance to send it.
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(listener) = &self.listener else { return };
             let done = match listener.accept() {
@@ -205,7 +205,7 @@ impl Contacts {
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                // Descriptors are short, mostly. A stranger's serves a newcomer better.
+                // Usually the process is out of descriptors. Closing the oldest stranger frees one for the new connection.
                 if !self.put_out_oldest(now) {
                     self.log(warning("a connection could not be accepted").why(error));
                 }
@@ -223,13 +223,14 @@ impl Contacts {
         self.check_at = self.check_at.min(at);
     }
 
-    /// Closes the oldest connection of a stranger that is in the handshake; whether there was one.
+    /// Closes the oldest handshake of a stranger. Returns false if there was none.
     fn put_out_oldest(&mut self, now: Time) -> bool {
         let Some(oldest) = self.open.half_open.pop_first() else { return false };
         self.forget(oldest);
         if let Some(more) = self.refusals.admit(now) {
             let why = format!(
-                "the oldest of {HANDSHAKES_MAX} that have not said who they are makes room for a newcomer{more}"
+                "{HANDSHAKES_MAX} handshakes were in progress, the maximum, and the oldest was closed for a new \
+                 one{more}"
             );
             self.log(warning("a connection was turned away").why(why));
         }
@@ -257,7 +258,7 @@ impl Contacts {
 
     // ---- reading
 
-    /// A connection's socket is ready. Whether it is to be read.
+    /// Handles a ready socket. Returns true if the connection must be read.
     pub(super) fn on_ready(&mut self, event: &Readiness) -> bool {
         let token = event.token().0;
         let Some(contact) = self.connections.get_mut(&token) else { return false };
@@ -277,18 +278,18 @@ impl Contacts {
         event.is_readable() || event.is_read_closed() || event.is_error()
     }
 
-    /// Reads once, and hands out what has come; it is put back with [`Contacts::put_back`].
+    /// Reads once and hands out the received bytes; the caller returns them with [`Contacts::put_back`].
     pub(super) fn read(&mut self, token: usize) -> Option<(io::Result<Filled>, Inbound)> {
         let channel = &mut self.connections.get_mut(&token)?.channel;
         Some((channel.fill(&mut self.buffers), std::mem::take(&mut channel.inbound)))
     }
 
-    /// How far a connection is, if it is there.
+    /// Returns the stage of a connection, if it exists.
     pub(super) fn stage(&self, token: usize) -> Option<Stage> {
         self.connections.get(&token).map(|contact| contact.stage)
     }
 
-    /// The next frame of what has come.
+    /// Returns the next frame of the received bytes.
     pub(super) fn next<'a>(
         &mut self,
         inbound: &'a mut Inbound,
@@ -298,13 +299,13 @@ impl Contacts {
         inbound.next(limits, &mut self.buffers)
     }
 
-    /// The key with which the peer tags its frames from the next one on, if the handshake has just ended.
+    /// Returns the key with which the peer tags its frames from the next one on, if the handshake has just ended.
     pub(super) fn take_key(&mut self, token: usize) -> Option<Key> {
         self.connections.get_mut(&token)?.receives_with.take()
     }
 
-    /// All whole frames of what has come were handled. Whether to read on. `closing`: the last event said that the peer
-    /// closed, so a short read is not the end.
+    /// Takes back the buffer once all complete frames in it are handled. Returns true if the caller should read again.
+    /// `closing` means that the last event reported the peer's close, so a short read is not the end.
     pub(super) fn put_back(
         &mut self,
         token: usize,
@@ -325,19 +326,19 @@ impl Contacts {
         false
     }
 
-    /// The connection has more to read, in the next turn.
+    /// Schedules another read of the connection for the next turn.
     pub(super) fn read_later(&mut self, token: usize) {
         self.open.unread.insert(token);
     }
 
-    /// Connections that are to be read though nothing new has come.
+    /// Takes the connections that must be read although nothing new has arrived.
     pub(super) fn take_unread(&mut self) -> BTreeSet<usize> {
         std::mem::take(&mut self.open.unread)
     }
 
     // ---- writing
 
-    /// Queues a frame for a peer; no effect if it is not up.
+    /// Queues a frame for a peer. Does nothing if the peer is not up.
     pub(super) fn queue(&mut self, to: NodeId, write: impl FnOnce(&mut Outbound) -> Result<(), FrameError>) {
         let Some(token) = self.peers.get(&to).map(|peer| token_of(peer.link)) else { return };
         let contact = self.connections.get_mut(&token).expect("a peer's connection is kept while it is up");
@@ -345,12 +346,12 @@ impl Contacts {
             Ok(()) => {
                 self.open.dirty.insert(token);
             }
-            // The peer would wait for this message for ever.
-            Err(error) => self.lose(token, &format!("a message to it cannot be sent: {error}")),
+            // The peer would otherwise wait for this message forever.
+            Err(error) => self.lose(token, &format!("a message to it could not be sent: {error}")),
         }
     }
 
-    /// Writes everything queued, as far as the sockets take it.
+    /// Writes all queued frames, as far as the sockets accept them.
     pub(super) fn flush(&mut self) {
         while let Some(token) = self.open.dirty.pop_first() {
             let Some(contact) = self.connections.get_mut(&token) else { continue };
@@ -366,14 +367,14 @@ impl Contacts {
             }
         }
         if self.open.holding.is_empty() {
-            // What was due went with its connection.
+            // No connection is delaying frames any more.
             self.open.due = None;
         } else {
             self.let_go();
         }
     }
 
-    /// Writes what is due of that which connections to other sites have held back.
+    /// Writes the due part of what connections to other sites delay.
     fn let_go(&mut self) {
         let now = Instant::now();
         self.open.due = None;
@@ -402,9 +403,10 @@ impl Contacts {
         }
     }
 
-    /// Closes a connection for what the peer has sent. The peer hears why: what waits for an answer there can say so.
+    /// Closes a connection because of what the peer has sent. The peer receives the reason, so that the operations
+    /// waiting for it there can report it.
     pub(super) fn refuse(&mut self, token: usize, why: &str) {
-        // One of the last version does not know the word.
+        // A peer with the previous wire version does not know this message.
         let is_told = matches!(self.stage(token), Some(Stage::Up(peer)) if self.dialect(peer) == Dialect::OWN);
         if let Some(contact) = self.connections.get_mut(&token).filter(|_| is_told) {
             contact.refuse(why, &mut self.buffers);
@@ -412,14 +414,14 @@ impl Contacts {
         self.lose(token, why);
     }
 
-    /// Closes that connection to a peer, if it still stands, and says so to the machine.
+    /// Closes this connection to a peer, if it is still up, and notifies the state machine.
     pub(super) fn lose_link(&mut self, link: Link, why: &str) {
         if self.peers.get(&link.peer).is_some_and(|peer| peer.link == link) {
             self.lose(token_of(link), why);
         }
     }
 
-    /// Closes a connection that is no longer good, and says so to the machine.
+    /// Closes a failed connection and notifies the state machine.
     pub(super) fn lose(&mut self, token: usize, why: &str) {
         let Some(contact) = self.forget(token) else { return };
         match (contact.stage, contact.dial) {
@@ -430,14 +432,14 @@ impl Contacts {
         }
     }
 
-    /// Closes a connection.
+    /// Removes a connection and closes it.
     fn forget(&mut self, token: usize) -> Option<Contact> {
         let mut contact = self.connections.remove(&token)?;
         self.open.dirty.remove(&token);
         self.open.unread.remove(&token);
         self.open.holding.remove(&token);
         self.open.half_open.remove(&token);
-        // A socket that cannot be deregistered is deregistered by being closed.
+        // If deregistering fails, closing the socket deregisters it.
         let _ = self.registry.deregister(contact.channel.stream_mut());
         if let Stage::Up(peer) = contact.stage
             && let Some(peer) = self.peers.get(&peer).filter(|peer| token_of(peer.link) == token)
@@ -449,20 +451,22 @@ impl Contacts {
         Some(contact)
     }
 
-    /// A connection turned out to be one for bulk.
+    /// Hands over a connection that turned out to be for bulk data.
     pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose, keys: Keys) {
         match self.forget(token).map(|contact| contact.channel.into_stream().into_inner()) {
             Some(Stream::Tcp(stream)) => {
                 self.news.push_back(News::Bulk((stream.into(), keys), Box::new(hello), purpose))
             }
             Some(Stream::Unix(_)) => {
-                self.log(warning("a peer wants to send by copies what can be shared").peer(hello.name));
+                self.log(
+                    warning("a peer on this host opened a bulk connection instead of sharing memory").peer(hello.name),
+                );
             }
             None => {}
         }
     }
 
-    /// Ends what takes too long, and tries again what could not be done, if it is time.
+    /// Once the check is due, closes connections and dials past their deadlines, and accepts again after a failure.
     pub(super) fn check(&mut self, now: Time) {
         if now < self.check_at {
             return;
@@ -476,14 +480,14 @@ impl Contacts {
         for (token, stage) in late {
             match stage {
                 Stage::Connecting => self.lose(token, &no_answer()),
-                Stage::Shaking | Stage::Up(_) => self.lose(token, "it says nothing"),
+                Stage::Shaking | Stage::Up(_) => self.lose(token, "it sent nothing within the time limit"),
             }
         }
         for number in self.dials.late(now) {
             self.dial_failed(number, no_answer());
         }
         for address in self.dials.take_late_shadowed(now) {
-            let why = "the other connection between the two did not last".into();
+            let why = "the other connection between the two nodes was lost".into();
             self.news.push_back(News::Input(Input::DialFailed { address, why, connected: None }));
         }
         let contacts = self.connections.values().filter(|c| !matches!(c.stage, Stage::Up(_))).map(|c| c.deadline);
@@ -491,7 +495,7 @@ impl Contacts {
     }
 }
 
-/// A link is numbered by the token of its connection.
+/// Returns the token of a link's connection, which is the link's generation.
 fn token_of(link: Link) -> usize {
     link.generation as usize
 }

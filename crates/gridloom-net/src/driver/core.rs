@@ -1,17 +1,17 @@
-//! The inside of a node: its machine and the sub-machines of its world, under one lock. What happens becomes inputs;
-//! what the machine wants is passed to the part that does it.
+//! The inside of a node: its state machine and the sub-machines of its world, under one lock. Events become inputs of
+//! the state machine; its effects are passed to the part that performs them.
 //!
 //! ```text
 //!            inputs                 effects
 //!  pending ──────────▶ machine ──────────────▶ contacts (control connections)
 //!     ▲                                        streams  (bulk)
-//!     └──────── news of each part ◀─────────── workers  (slots), timers, mappings
+//!     └──────── updates of each part ◀──────── workers  (slots), timers, mappings
 //! ```
-//! The parts do not see one another: each tells its news, which this file passes on (`lift`).
+//! The parts do not know each other: each reports updates, which this file forwards (`lift`).
 //!
-//! **Invariants:** an input that follows from performing an effect waits in `pending` until the effects before it are
-//! performed, so the machine is never entered twice; frames queued in a turn are written at its end (`flush`); nothing
-//! here blocks or touches bytes of bulk.
+//! **Invariants:** an input that results from performing an effect waits in `pending` until the preceding effects are
+//! performed, so the state machine is never entered recursively; frames queued in a turn are written at its end
+//! (`flush`); nothing here blocks or touches bulk bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -43,10 +43,10 @@ pub(crate) const WAKER: Token = Token(0);
 pub(crate) const LISTENER: Token = Token(1);
 pub(crate) const LOCAL_LISTENER: Token = Token(2);
 pub(crate) const CONNECTIONS: usize = 3;
-/// Tokens from here on are those of workers.
+/// First token of workers.
 pub(crate) const WORKERS: usize = 1 << 62;
 
-/// Any machine that speaks the protocol of nodes.
+/// Any state machine that implements the node protocol.
 pub type BoxMachine = Box<dyn Machine<Input = Input, Effect = Effect> + Send>;
 
 /// The state of a node.
@@ -61,7 +61,7 @@ pub(crate) struct Core {
     pub(super) workers: Workers,
     pub(super) mappings: Mappings,
     pub(super) durable: Writer,
-    /// In the storage that servers share.
+    /// Files in the storage that servers share.
     pub(super) files: Files,
     pub(super) timers: Timers,
     pub(super) pending: VecDeque<Input>,
@@ -73,13 +73,13 @@ pub(crate) struct Core {
 impl Core {
     // ---- the machine
 
-    /// Hands the machine one input and performs all that follows from it.
+    /// Passes one input to the state machine and performs all its consequences.
     pub(crate) fn input(&mut self, input: Input) {
         self.pending.push_back(input);
         self.settle();
     }
 
-    /// Hands over what is pending.
+    /// Passes all pending inputs to the state machine.
     fn settle(&mut self) {
         self.lift();
         while let Some(input) = self.pending.pop_front() {
@@ -170,7 +170,7 @@ impl Core {
         }
     }
 
-    /// Passes on what the parts have to tell.
+    /// Forwards the updates of all parts.
     fn lift(&mut self) {
         loop {
             if let Some(news) = self.contacts.take_news() {
@@ -198,12 +198,13 @@ impl Core {
         self.events.push_back(Event::Log(line));
     }
 
-    /// Says something to the peer's world.
+    /// Sends a message to the peer's world.
     fn aside(&mut self, to: NodeId, aside: &Aside) {
         self.contacts.queue(to, |out| out.message(Kind::Hello, aside));
     }
 
-    /// A small datum is no file, and memory of this host is handed over.
+    /// Stores a large datum in the shared storage for a peer. Small data are sent directly, and data for the same host
+    /// are passed in memory.
     fn store_datum(&mut self, to: NodeId, datum: DatumId) {
         let found = self.store.get(&datum).filter(|(_, payload)| payload.size_bytes() > EAGER_BYTES_MAX);
         let link = self.streams.link_to(to).filter(|_| !self.streams.shares_memory_with(to));
@@ -213,7 +214,7 @@ impl Core {
         }
     }
 
-    /// A datum is in the storage for a peer, or has to go another way.
+    /// Handles the outcome of storing a datum for a peer: announces the file, or sends the datum over the network.
     fn stored(&mut self, link: Link, datum: DatumId, outcome: Result<[u8; 32], String>) {
         if !self.streams.is_up(link) {
             return;
@@ -222,19 +223,21 @@ impl Core {
             (Ok(digest), Some((meta, _))) => self.aside(link.peer, &Aside::Stored { datum, meta, digest }),
             (Ok(_), None) => self.send_datum(link.peer, datum),
             (Err(why), _) => {
-                self.log(warning("a datum cannot be written to the storage: it is sent").why(why));
+                self.log(
+                    warning("a datum cannot be written to the shared storage; it is sent over the network").why(why),
+                );
                 self.send_datum(link.peer, datum);
             }
         }
     }
 
-    /// A peer has written a datum to the storage.
+    /// Reads a datum that a peer has written to the shared storage.
     fn load(&mut self, from: NodeId, datum: DatumId, meta: Meta, digest: [u8; 32]) -> Result<(), String> {
         self.streams.check_sender(from, datum)?;
         let Some(link) = self.streams.link_to(from) else { return Ok(()) };
         let is_too_large = meta.checked_size_bytes().is_none_or(|bytes| bytes > self.streams.datum_bytes_max());
         if is_too_large || !self.files.read(Stored { link, datum, meta, digest }) {
-            let why = "it has no storage, none for so large a datum, or too much to read".into();
+            let why = "its storage is missing, the datum is too large for it, or too many reads are queued".into();
             self.pending.push_back(Input::DatumBroken { from, datum, no_memory: false, why });
         }
         Ok(())
@@ -260,9 +263,9 @@ impl Core {
         }
     }
 
-    // ---- what happens
+    // ---- events
 
-    /// Handles what epoll said.
+    /// Handles the events of epoll.
     pub(super) fn on_ready(&mut self, events: &Events) {
         for event in events {
             match event.token() {
@@ -285,7 +288,7 @@ impl Core {
         }
     }
 
-    /// What threads have told since the last turn.
+    /// Handles the notices that threads have posted since the last turn.
     fn on_notices(&mut self) {
         let mut released: BTreeMap<(Link, bool), Vec<u64>> = BTreeMap::new();
         for notice in self.inbox.clone().take() {
@@ -307,7 +310,7 @@ impl Core {
                     self.pending.push_back(match outcome {
                         Ok(payload) => {
                             self.store.put(datum, meta.clone(), payload);
-                            // Its time says nothing of the way between the two.
+                            // The transfer time of a storage file does not measure the link between the two nodes.
                             Input::DatumArrived { from, datum, meta, took_ns: 0 }
                         }
                         Err((no_memory, why)) => Input::DatumBroken { from, datum, no_memory, why },
@@ -330,7 +333,7 @@ impl Core {
         }
     }
 
-    /// Reads a connection, and handles what is there.
+    /// Reads a connection and handles the received frames.
     fn read(&mut self, token: usize, closing: bool) {
         let mut reads = 0;
         while reads < READS_PER_TURN {
@@ -344,7 +347,7 @@ impl Core {
         self.contacts.read_later(token);
     }
 
-    /// Handles the frames that have come whole. It may end the connection, from either side.
+    /// Handles the completely received frames. Either side may end the connection meanwhile.
     fn handle_frames(&mut self, token: usize, inbound: &mut Inbound) {
         while let Some(stage) = self.contacts.stage(token) {
             let bulk = match self.contacts.next(inbound, stage) {
@@ -364,7 +367,7 @@ impl Core {
             match bulk {
                 Ok(None) => {}
                 Ok(Some(_)) if !inbound.is_empty() => {
-                    self.contacts.lose(token, "bulk before the end of the handshake");
+                    self.contacts.lose(token, "bulk data before the end of the handshake");
                 }
                 Ok(Some((hello, purpose, keys))) => self.contacts.hand_over(token, hello, purpose, keys),
                 Err(why) => self.contacts.refuse(token, &why),
@@ -397,7 +400,7 @@ impl Core {
                 Aside::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
                 Aside::Refused { why } => {
                     let why: String = why.chars().take(REFUSAL_CHARS_MAX).collect();
-                    self.contacts.lose(token, &format!("it does not take what it was sent: {why}"));
+                    self.contacts.lose(token, &format!("it rejected a message: {why}"));
                 }
                 aside => self.streams.on_aside(from, aside)?,
             },
@@ -408,7 +411,7 @@ impl Core {
 
     // ---- turns
 
-    /// Ends a turn: slots, then everything queued is written, and whatever follows from that, until nothing does.
+    /// Ends a turn: runs the slots, writes everything queued, and repeats until nothing more results from it.
     pub(crate) fn flush(&mut self) {
         loop {
             if let Err(error) = self.workers.turn(&mut self.pending) {
@@ -423,13 +426,13 @@ impl Core {
         }
     }
 
-    /// When the loop has to turn even if nothing comes.
+    /// Returns the time by which the loop must turn even if nothing arrives.
     pub(crate) fn wake_at(&self) -> Time {
         let due = || self.contacts.due().map_or(Time::NEVER, |due| self.clock.at(due));
         if self.pending.is_empty() { self.timers.next().min(self.contacts.wake_at()).min(due()) } else { Time::ZERO }
     }
 
-    /// Fires what is due.
+    /// Fires the timers that are due.
     fn fire_timers(&mut self) {
         let now = self.clock.now();
         while let Some(timer) = self.timers.pop_due(now) {
@@ -440,7 +443,7 @@ impl Core {
         self.settle();
     }
 
-    /// Ends everything: what is queued is written as far as the sockets take it.
+    /// Ends everything. Queued frames are written as far as the sockets accept them.
     pub(crate) fn shut_down(&mut self) {
         self.flush();
         self.streams.shut_down();

@@ -1,7 +1,7 @@
-//! Dials on their way, and those that wait for the connection that the peer has dialled itself.
+//! Dials in progress, and dials that wait for the connection that the peer has dialled itself.
 //!
 //! Two nodes may dial each other at the same moment, and one of the two connections ends as "duplicate". Its dial is
-//! *shadowed*: it ends when the other connection stands, or fails at its deadline.
+//! *shadowed*: it ends when the other connection is up, or fails at its deadline.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,7 +11,7 @@ use gridloom_base::dial::{NO_ANSWER, NOBODY_LISTENS};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 
-/// A dial on its way.
+/// A dial in progress.
 pub(super) struct Dial {
     pub(super) address: String,
     /// Addresses not tried yet.
@@ -25,12 +25,12 @@ pub(super) struct Dial {
 pub(super) struct Dials {
     under_way: BTreeMap<u64, Dial>,
     next: u64,
-    /// Deadlines, by node and address.
+    /// Deadlines of shadowed dials, by node and address.
     shadowed: BTreeMap<(NodeId, String), Time>,
 }
 
 impl Dials {
-    /// Notes a new dial; its number.
+    /// Registers a new dial and returns its number.
     pub(super) fn begin(&mut self, dial: Dial) -> u64 {
         self.next += 1;
         self.under_way.insert(self.next, dial);
@@ -41,34 +41,34 @@ impl Dials {
         self.under_way.get_mut(&number)
     }
 
-    /// The addresses behind a dial's name are known.
+    /// Stores the resolved addresses of a dial.
     pub(super) fn resolved(&mut self, number: u64, addresses: Vec<SocketAddr>) {
         if let Some(dial) = self.under_way.get_mut(&number) {
             dial.left = addresses.into();
         }
     }
 
-    /// Ends a dial, either way.
+    /// Removes a dial, whether it succeeded or failed.
     pub(super) fn end(&mut self, number: u64) -> Option<Dial> {
         self.under_way.remove(&number)
     }
 
-    /// A dial ended as duplicate, and the other connection does not stand yet.
+    /// Registers a dial that ended as a duplicate while the other connection is not up yet.
     pub(super) fn shadow(&mut self, peer: NodeId, address: String, deadline: Time) {
         self.shadowed.insert((peer, address), deadline);
     }
 
-    /// The peer's connection stands: the addresses by which it was dialled as well.
+    /// Takes the addresses of the shadowed dials to this peer, whose connection is up now.
     pub(super) fn take_shadowed(&mut self, peer: NodeId) -> Vec<String> {
         self.take_shadowed_if(|node, _| node == peer)
     }
 
-    /// Dials past their deadline.
+    /// Returns the dials past their deadline.
     pub(super) fn late(&self, now: Time) -> Vec<u64> {
         self.under_way.iter().filter(|(_, dial)| dial.deadline <= now).map(|(number, _)| *number).collect()
     }
 
-    /// Addresses of shadowed dials past their deadline.
+    /// Takes the addresses of shadowed dials past their deadline.
     pub(super) fn take_late_shadowed(&mut self, now: Time) -> Vec<String> {
         self.take_shadowed_if(|_, deadline| deadline <= now)
     }
@@ -85,13 +85,13 @@ impl Dials {
         over
     }
 
-    /// When one of them has to be looked at.
+    /// Returns all deadlines.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Time> {
         self.under_way.values().map(|dial| dial.deadline).chain(self.shadowed.values().copied())
     }
 }
 
-/// Why a connection did not come about.
+/// Describes why a connection failed.
 pub(super) fn cannot_connect(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("{NOBODY_LISTENS} (connection refused)"),
@@ -100,10 +100,10 @@ pub(super) fn cannot_connect(error: &io::Error) -> String {
     }
 }
 
-/// Why a dial failed that nothing answered.
+/// Describes why a dial that got no answer failed.
 pub(super) fn no_answer() -> String {
     let seconds = DIAL_NS_MAX as f64 / 1e9;
-    format!("{NO_ANSWER} within {seconds} s: the host is down, or something on the way drops what is sent there")
+    format!("{NO_ANSWER} within {seconds} s: the host is down, or something on the path drops the packets")
 }
 
 #[cfg(test)]

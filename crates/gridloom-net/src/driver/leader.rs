@@ -1,18 +1,18 @@
-//! Which thread drives a node.
+//! Election of the thread that drives a node.
 //!
-//! One thread at a time is the *leader*: it waits in epoll, without the lock, and then handles what
-//! came, with it. A server's or agent's main thread leads from `run`. On a client the thread that waits for
-//! an event leads, so a call takes no change of thread. While no thread waits, a thread in the background leads; it
-//! steps aside when a waiter comes, and takes over again only when no thread has waited for [`TAKE_OVER`], so that a program
-//! that calls in a loop does not pay for it. A thread that only looks, without waiting, leads for one turn.
+//! One thread at a time is the *leader*: it waits in epoll without the lock, then takes the lock and handles what
+//! arrived. The main thread of a server or agent leads from `run`. On a client, the thread that waits for an event
+//! leads, so a call needs no switch between threads. While no thread waits, a background thread leads. It steps aside
+//! when a waiter arrives, and takes over again only after no thread has waited for [`TAKE_OVER`], so that a program
+//! that calls in a loop does not pay for the switch. A thread that only polls, without waiting, leads for one turn.
 //!
 //! ```text
 //!  command ─▶ machine ─▶ effects: written ─▶ (returns)
 //!  wait ─▶ leader? ── yes: epoll ─▶ inputs ─▶ machine ─▶ effects, events ─▶ is it what I wait for? ─▶ (returns)
 //!              └── no: sleeps until the leader has events or leaves
 //! ```
-//! **Invariant:** one thread at most is the leader; a thread that stops leading wakes those that sleep, so that a node with a
-//! waiter always has a leader.
+//! **Invariant:** at most one thread is the leader. A thread that stops leading wakes the sleeping ones, so that a
+//! node with a waiter always has a leader.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,52 +26,52 @@ use super::core::Core;
 use crate::store::Store;
 use crate::transport::notice::Inbox;
 
-/// The background leads again when no thread has waited for so long.
+/// Time without a waiting thread after which the background thread leads again.
 const TAKE_OVER: Duration = Duration::from_millis(2);
-/// After something happened, the leader looks again for so long before it sleeps: the answer of a short call is on its
-/// way, and waking a processor that has gone to sleep takes longer than the call. It yields between looks, so that
-/// others of this host run meanwhile.
+/// Time for which the leader polls after an event before it sleeps. The answer of a short call is about to arrive, and
+/// waking a sleeping processor takes longer than the call. The leader yields between polls so that other processes of
+/// this host run meanwhile.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
-/// After so many looks at which a waiter led, the background stops looking and asks to be told. It steps aside when other
-/// threads looked so often during one of its turns.
+/// After this many polls in which a waiter led, the background thread stops polling and asks to be woken. It steps
+/// aside when other threads polled this often during one of its turns.
 const LOOKS_MAX: u32 = 50;
 
-/// What the threads of a node share.
+/// State shared by the threads of a node.
 pub(super) struct Shared {
     pub(super) id: NodeId,
     pub(super) address: String,
     pub(super) store: Arc<Store>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) state: Mutex<State>,
-    /// Waiters that do not lead.
+    /// Wakes waiters that do not lead.
     pub(super) changed: Condvar,
-    /// The thread in the background.
+    /// Wakes the background thread.
     pub(super) idle: Condvar,
-    /// Used by the leader alone.
+    /// Used by the leader only.
     pub(super) poll: Mutex<(Poll, Events)>,
-    /// There are other processors on which an answer can be made while a thread looks for it.
+    /// True if other processors can compute an answer while this thread polls for it.
     pub(super) may_spin: bool,
 }
 
-/// What changes, under the lock.
+/// Mutable state, protected by the lock.
 pub(super) struct State {
     pub(super) core: Core,
     pub(super) leader: Leader,
-    /// Waiters that sleep.
+    /// Number of sleeping waiters.
     pub(super) followers: usize,
-    /// Counts the times a waiter led, so that the background sees whether one did lately.
+    /// Number of times that a waiter led, so that the background thread sees whether one did recently.
     pub(super) led: u64,
-    /// Counts the times a thread looked without waiting since the background's turn began.
+    /// Number of times that a thread polled without waiting since the background thread's turn began.
     pub(super) looks: u32,
     pub(super) background_asleep: bool,
-    /// When the leader that is in epoll turns at the latest; `None` if no thread is.
+    /// Latest time at which the leader in epoll turns; `None` if no thread is in epoll.
     pub(super) polling_until: Option<Time>,
     pub(super) closed: bool,
-    /// The leader looks without sleeping until then.
+    /// Time until which the leader polls without sleeping.
     pub(super) spin_until: Instant,
 }
 
-/// Which thread leads.
+/// The current leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Leader {
     None,
@@ -82,7 +82,8 @@ pub(super) enum Leader {
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| {
-            // A bug of ours: the thread that met it reported its panic. The others get an end rather than a hang.
+            // A bug in this program: the thread that panicked has reported it. The other threads get an end of the
+            // node instead of a hang.
             let mut state = poisoned.into_inner();
             state.core.exit.get_or_insert_with(|| "it panicked".into());
             state.closed = true;
@@ -91,7 +92,7 @@ impl Shared {
         })
     }
 
-    /// One turn of the leader: waits without the lock, then handles what came.
+    /// Runs one turn of the leader: waits without the lock, then handles what arrived.
     pub(super) fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Time) -> MutexGuard<'a, State> {
         let until = until.min(state.core.wake_at());
         let timeout = match until {
@@ -107,12 +108,12 @@ impl Shared {
         loop {
             let spins = may_spin && Instant::now() < spin_until;
             if spins {
-                // Other threads that want this processor go first.
+                // Let other threads that want this processor run first.
                 thread::yield_now();
             }
             match poll.poll(events, if spins { Some(Duration::ZERO) } else { timeout }) {
                 Ok(()) => {}
-                // A signal: the waiting program may want to look at it, and nothing is lost by turning.
+                // A signal arrived: the waiting program may want to handle it, and an extra turn does no harm.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
                 Err(error) => panic!("epoll of this process's own descriptors failed: {error}"),
             }
@@ -132,7 +133,7 @@ impl Shared {
         state
     }
 
-    /// To be called after each change of the state: writes, and wakes threads that sleep.
+    /// Writes and wakes sleeping threads. Must be called after each change of the state.
     pub(super) fn finish(&self, state: &mut State) {
         if state.closed {
             return;
@@ -148,8 +149,9 @@ impl Shared {
         }
     }
 
-    /// Takes in what has come, without waiting. A thread that looks in a loop must not depend on the background getting a
-    /// processor beside it, so it leads for one turn; if another thread leads, it gives way to that one.
+    /// Handles what has arrived, without waiting. A thread that polls in a loop must not depend on the background
+    /// thread getting a processor at the same time, so it leads for one turn. If another thread leads, it leaves the
+    /// work to that one.
     pub(super) fn look<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if state.leader == Leader::None {
             state.led += 1;
@@ -164,7 +166,7 @@ impl Shared {
         self.lock()
     }
 
-    /// Sleeps until something changed that concerns waiters.
+    /// Sleeps until a change that concerns waiters.
     pub(super) fn follow<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

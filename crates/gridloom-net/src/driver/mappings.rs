@@ -1,6 +1,7 @@
-//! Mappings of an agent: each has a thread of its own, so that the node goes on meanwhile. The machine bounds their number.
+//! The agent's mappings of task graphs. Each runs on its own thread so that the node keeps working meanwhile. The
+//! state machine limits their number.
 //!
-//! **Invariants:** each mapping ends in one [`Notice::Mapped`], whatever its heuristic does.
+//! **Invariant:** each mapping ends with exactly one [`Notice::Mapped`], whatever its heuristic does.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +14,7 @@ use gridloom_map::{MapError, Stop};
 
 use crate::transport::notice::{Inbox, Notice};
 
-/// See the module.
+/// The mappings in progress. See the module documentation.
 pub(super) struct Mappings {
     inbox: Arc<Inbox>,
     under_way: BTreeMap<u64, Mapping>,
@@ -29,7 +30,7 @@ impl Mappings {
         Mappings { inbox, under_way: BTreeMap::new() }
     }
 
-    /// Begins one.
+    /// Starts a mapping.
     pub(super) fn begin(&mut self, number: u64, job: Arc<MapJob>) -> Result<(), MapError> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let (stop, inbox) = (is_stopped.clone(), self.inbox.clone());
@@ -54,10 +55,10 @@ impl Mappings {
         }
     }
 
-    /// Its notice has come.
+    /// Removes a mapping whose notice has arrived.
     pub(super) fn ended(&mut self, number: u64) {
         if let Some(mapping) = self.under_way.remove(&number) {
-            // It posts as the last thing that it does, and catches panics.
+            // Posting is the last thing that the thread does, and it catches panics.
             let _ = mapping.thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! How many lines of the log refused connections get: a flood of them would fill a disk.
+//! Limits how many log lines refused connections produce: a flood of them would otherwise fill the disk.
 
 use gridloom_base::Time;
 use gridloom_base::limits::{REFUSALS_LOGGED_MAX, REFUSALS_LOGGED_NS};
@@ -12,7 +12,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// A refusal: the end of its line, or `None` if it gets none.
+    /// Counts a refusal. Returns the suffix of its log line, or `None` if it must not be logged.
     pub(super) fn admit(&mut self, now: Time) -> Option<String> {
         if now >= self.period_ends {
             (self.period_ends, self.logged) = (now + REFUSALS_LOGGED_NS, 0);

@@ -1,9 +1,9 @@
-//! Bulk as the loop sees it: streams that open and end, what arrived, what broke; never the bytes.
+//! Bulk data as the event loop sees them: streams that open and end, data that arrived or failed; never the bytes.
 //!
-//! It knows neither the machine nor the control connections: what it has to tell is [`News`], which the node's core takes
-//! and passes on.
+//! This module knows neither the state machine nor the control connections. It reports [`News`], which the node's core
+//! takes and forwards.
 //!
-//! **Invariant:** what a thread tells of an earlier connection to a peer has no effect ([`Link`]).
+//! **Invariant:** notices of a thread that belongs to an earlier connection to a peer have no effect ([`Link`]).
 
 mod local;
 mod peer;
@@ -39,41 +39,41 @@ use crate::transport::shared::{Closer, Route, prepare_blocking};
 use crate::transport::stripes::Stripes;
 use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, HAS_MAX, TAKEN_EVERY};
 
-/// Gives a lane, started if need be.
+/// Selects a lane and starts it if needed.
 type Lane = for<'a> fn(&'a mut Lanes, &dyn Fn(u64) -> io::Result<Outgoing>) -> io::Result<&'a Outgoing>;
 
-/// What the streams have to tell.
+/// Updates from the streams to the core.
 pub(super) enum News {
-    /// Something for the machine.
+    /// An input for the state machine.
     Input(Input),
     Log(LogLine),
-    /// To be said to a peer's world.
+    /// A message to a peer's world.
     Aside(NodeId, Aside),
-    /// A peer broke the protocol: its connection ends.
+    /// A peer broke the protocol: its connection is closed.
     Lose(Link, String),
 }
 
-/// Bulk of a node, by peer.
+/// The bulk streams of a node, by peer.
 pub(super) struct Streams {
     own: Hello,
     credentials: Credentials,
     inbox: Arc<Inbox>,
     store: Arc<Store>,
     datum_bytes_max: u64,
-    /// Connections of a stream that this node opens; by the round trip, if `None`.
+    /// Number of connections per stream that this node opens; derived from the round-trip time if `None`.
     stripes: Option<u8>,
     apart: Arc<Apart>,
-    /// Where nodes of this host meet, and where they pass memory to this one.
+    /// Sockets on which nodes of this host meet and pass memory to this node.
     sockets: Option<HostSockets>,
     listener: Option<(UnixListener, SocketFile)>,
-    /// Handshakes on local sockets, each on a thread.
+    /// Number of handshakes in progress on local sockets, each on a thread.
     shaking: usize,
     peers: BTreeMap<NodeId, Peer>,
     news: VecDeque<News>,
 }
 
 impl Streams {
-    /// None yet.
+    /// Creates an empty set of streams.
     pub(super) fn new(
         own: Hello,
         credentials: Credentials,
@@ -99,17 +99,17 @@ impl Streams {
         }
     }
 
-    /// Takes memory from nodes of this host at that socket.
+    /// Accepts memory from nodes of this host on this socket.
     pub(super) fn share(&mut self, sockets: HostSockets, listener: (UnixListener, SocketFile)) {
         (self.sockets, self.listener) = (Some(sockets), Some(listener));
     }
 
-    /// The next thing that they have to tell.
+    /// Returns the next update for the core.
     pub(super) fn take_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
-    /// A control connection to a peer stands.
+    /// Registers a peer whose control connection is up.
     pub(super) fn peer_up(&mut self, link: Link, hello: Hello, pass: Pass, version: u16) {
         self.peers.insert(
             link.peer,
@@ -127,36 +127,36 @@ impl Streams {
         );
     }
 
-    /// It does no longer: its bulk ends with it.
+    /// Removes a peer whose control connection is down; its bulk streams end with it.
     pub(super) fn peer_down(&mut self, link: Link) {
         if self.is_up(link) {
             self.peers.remove(&link.peer);
         }
     }
 
-    /// What must hold between two calls; `is_up` tells of control connections.
+    /// Asserts the invariants that hold between two calls; `is_up` reports whether a control connection is up.
     pub(super) fn check_invariants(&self, is_up: impl Fn(NodeId) -> bool) {
         assert!(self.peers.keys().all(|peer| is_up(*peer)), "bulk of a peer that is not up");
         assert!(self.peers.values().all(|peer| peer.incoming.len() <= STREAMS_MAX));
     }
 
-    /// The largest datum that it takes.
+    /// Returns the size of the largest accepted datum.
     pub(super) fn datum_bytes_max(&self) -> u64 {
         self.datum_bytes_max
     }
 
-    /// The connection to a peer.
+    /// Returns the current link to a peer.
     pub(super) fn link_to(&self, peer: NodeId) -> Option<Link> {
         self.peers.get(&peer).map(|peer| peer.link)
     }
 
-    /// Ends everything.
+    /// Ends all streams.
     pub(super) fn shut_down(&mut self) {
         self.peers.clear();
         self.listener = None;
     }
 
-    /// Whether a dialled bulk connection is one that is due.
+    /// Checks whether a dialled bulk connection is expected.
     pub(super) fn admits(&self, hello: &Hello) -> Result<(), String> {
         let peer = self.peers.get(&hello.node);
         let is_due = peer.is_some_and(|peer| match hello.purpose {
@@ -165,8 +165,8 @@ impl Streams {
         });
         match (peer, hello.purpose) {
             _ if is_due => Ok(()),
-            (Some(_), Purpose::BulkReceive) => Err(format!("bulk connection {} that was not asked for", hello.stream)),
-            _ => Err("a bulk connection of no peer".into()),
+            (Some(_), Purpose::BulkReceive) => Err(format!("bulk connection {} that was not requested", hello.stream)),
+            _ => Err("a bulk connection without a control connection".into()),
         }
     }
 
@@ -180,7 +180,7 @@ impl Streams {
         });
     }
 
-    /// Sends a large datum as it comes here.
+    /// Forwards a large datum while it is still being received.
     pub(super) fn pass_on(&mut self, to: NodeId, datum: DatumId, meta: Meta, coming: Arc<Filling>) {
         let had_bytes = self.take_had(to, datum);
         self.send_by(to, datum, Lanes::passing_on, |outgoing| {
@@ -188,7 +188,7 @@ impl Streams {
         });
     }
 
-    /// How many bytes of a datum a peer has said to have, since it last got it.
+    /// Takes the number of bytes of a datum that the peer reported to have already, since it last received the datum.
     fn take_had(&mut self, peer: NodeId, datum: DatumId) -> u64 {
         self.peers.get_mut(&peer).and_then(|peer| peer.has.remove(&datum)).unwrap_or(0)
     }
@@ -198,7 +198,7 @@ impl Streams {
             None => {}
             Some(Ok(outgoing)) => send(outgoing),
             Some(Err(error)) => {
-                let why = format!("no thread to send it: {error}");
+                let why = format!("cannot start a thread to send it: {error}");
                 self.aside(to, Aside::Broken { datum, why });
             }
         }
@@ -233,9 +233,9 @@ impl Streams {
         Some(lane(&mut peer.outgoing, &start))
     }
 
-    // ---- news of threads and of peers' worlds
+    // ---- updates from threads and from peers' worlds
 
-    /// Data that peers passed are no longer used here.
+    /// Reports data that peers passed and that are no longer used here.
     pub(super) fn released(&mut self, link: Link, retired: bool, serials: Vec<u64>) {
         self.aside_on(link, Aside::Released { retired, serials });
     }
@@ -243,7 +243,7 @@ impl Streams {
     pub(super) fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::LocalPeer { hello, stream, reply } => {
-                // A thread that no longer waits has given up its stream.
+                // If the thread no longer waits, it has given up its stream.
                 let _ = reply.send(self.admit_local(&hello, stream));
             }
             Notice::LocalShaken => self.shaking -= 1,
@@ -251,7 +251,7 @@ impl Streams {
                 self.receive_tcp(link, stream, (socket.into(), keys));
             }
             Notice::Begun { link, datum } => {
-                // What should not come ends its connection when it has.
+                // A datum that the peer must not send ends its connection once it has arrived.
                 if self.is_up(link) && self.check_sender(link.peer, datum).is_ok() {
                     self.input(Input::DatumBegun { from: link.peer, datum });
                 }
@@ -281,12 +281,12 @@ impl Streams {
         }
     }
 
-    /// What a peer's world says.
+    /// Handles a message of a peer's world.
     pub(super) fn on_aside(&mut self, from: NodeId, aside: Aside) -> Result<(), String> {
         let Some(peer) = self.peers.get_mut(&from) else { return Ok(()) };
         match aside {
             Aside::OpenBulk { stream } if !peer.may_open(stream) => {
-                return Err(format!("it asked for bulk stream {stream}, {STREAMS_MAX} may be open"));
+                return Err(format!("it requested bulk stream {stream}, but at most {STREAMS_MAX} may be open"));
             }
             Aside::OpenBulk { stream } => {
                 peer.incoming.insert(stream, Incoming { closer: None, told: 0 });
@@ -320,7 +320,7 @@ impl Streams {
         Ok(())
     }
 
-    /// A bulk connection that a peer has dialled.
+    /// Takes over a bulk connection that a peer has dialled.
     pub(super) fn take_bulk(&mut self, (socket, keys): (net::TcpStream, Keys), hello: Hello, purpose: Purpose) {
         let Some(peer) = self.peers.get_mut(&hello.node) else { return };
         if let Err(error) = prepare_blocking(&socket) {
@@ -353,7 +353,7 @@ impl Streams {
         };
         let thread = thread::Builder::new().name("open bulk".into()).stack_size(STACK_BYTES * 4);
         if let Err(error) = self.inbox.threads.spawn(thread, open) {
-            self.log(warning("no thread to open a bulk connection").why(error));
+            self.log(warning("cannot start a thread to open a bulk connection").why(error));
             self.stream_ended(link, stream, 0, StreamEnd::Ended);
         }
     }
@@ -372,7 +372,7 @@ impl Streams {
             (Ok(closer), Some(incoming)) => incoming.closer = Some(Closer::Tcp(closer)),
             (Ok(closer), None) => Closer::Tcp(closer).close(),
             (Err(error), _) => {
-                self.log(warning("no thread to receive from a peer").peer(link.peer).why(error));
+                self.log(warning("cannot start a thread to receive from a peer").peer(link.peer).why(error));
                 self.stream_ended(link, stream, 0, StreamEnd::Ended);
             }
         }
@@ -386,10 +386,10 @@ impl Streams {
         Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max, passes_on_from, dialect }
     }
 
-    /// Whether a peer may send that datum.
+    /// Checks whether a peer may send this datum.
     ///
     /// # Errors
-    /// Why not: its connection is to be lost.
+    /// The reason why not; the caller then closes the peer's connection.
     pub(super) fn check_sender(&self, peer: NodeId, datum: DatumId) -> Result<(), String> {
         match self.peers.get(&peer).is_none_or(|known| known.hello.role.may_send(peer, datum)) {
             true => Ok(()),
@@ -397,7 +397,7 @@ impl Streams {
         }
     }
 
-    // ---- news of streams
+    // ---- updates from streams
 
     fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload, took_ns: u64) {
         cargo.datum().iter().for_each(|datum| self.store.end_coming(datum, |coming| coming.is_of(&payload)));
@@ -444,7 +444,7 @@ impl Streams {
         self.aside(link.peer, Aside::StreamEnded { stream, serial });
     }
 
-    /// What came from a peer is not what it sent: it breaks off here.
+    /// Handles received bytes that differ from what the peer sent: its stream ends here.
     fn changed(&mut self, link: Link, part: Option<ChangedPart>) {
         let peer = self.peers.get_mut(&link.peer).expect("its stream has ended");
         peer.changed_in_a_row += 1;
@@ -452,7 +452,8 @@ impl Streams {
         let Some(ChangedPart { datum, from_byte, .. }) = part else {
             return self.changed_again(link, times, warning(CHANGED).peer(name));
         };
-        let why = format!("what came of {datum} from byte {from_byte} on is not what '{name}' sent");
+        let why =
+            format!("{datum} was corrupted in transit: its bytes from {from_byte} on are not those that '{name}' sent");
         let from = link.peer;
         self.input(Input::DatumBroken { from, datum, no_memory: false, why: why.clone() });
         self.changed_again(link, times, warning(CHANGED).peer(name).why(why));
@@ -465,7 +466,7 @@ impl Streams {
         }
     }
 
-    /// Whether that very connection to the peer still stands.
+    /// Reports whether exactly this connection to the peer is still up.
     pub(super) fn is_up(&self, link: Link) -> bool {
         self.peers.get(&link.peer).is_some_and(|peer| peer.link == link)
     }

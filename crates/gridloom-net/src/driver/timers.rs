@@ -1,4 +1,4 @@
-//! The world's clock, and the timers of its machine.
+//! The world's clock, and the timers of its state machine.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use gridloom_base::Time;
 use gridloom_core::node::Timer;
 
-/// Monotonic time, anchored to the Unix epoch when the node started: setting the system's clock does not move it.
+/// Monotonic time, anchored to the Unix epoch when the node started: changes of the system clock do not affect it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -15,7 +15,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Clock {
-        // A system clock before 1970 is wrong, and harmless here: only differences matter.
+        // A system clock before 1970 is wrong but harmless here: only differences matter.
         let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         Clock { start: Instant::now(), start_ns }
     }
@@ -29,7 +29,7 @@ impl Clock {
     }
 }
 
-/// Timers by time and by name. **Promise:** each fires once, not before its time; a cancelled one does not.
+/// Timers by time and by name. **Guarantee:** each fires once, not before its time; a cancelled one never fires.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     at: HashMap<Timer, Time>,

@@ -1,4 +1,4 @@
-//! The slots of a node as its loop sees them, if it has any, and the speed of one slot.
+//! The slots of a node as its event loop sees them, if it has any, and the speed of one slot.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,20 +15,19 @@ use crate::store::Store;
 use crate::transport::notice::{Inbox, Notice};
 use crate::transport::outgoing::STACK_BYTES;
 
-/// The slots.
 pub(super) struct Workers {
     server: String,
     jobs: Option<Jobs>,
-    /// How many times as long as they need calls take here.
+    /// Factor by which calls take longer on this node than they need.
     slowdown: f64,
-    /// Speed of one slot, if it was told.
+    /// Configured speed of one slot, if any.
     speed_flops: Option<f64>,
     registry: Registry,
     first_token: usize,
 }
 
 impl Workers {
-    /// The slots of that server, if it has any, with their workers. Tokens of workers begin with `first_token`.
+    /// Creates the slots of this server, if it has any, with their workers. The tokens of workers begin at `first_token`.
     pub(super) fn new(
         server: String,
         config: Option<JobsConfig>,
@@ -44,7 +43,7 @@ impl Workers {
         Workers { server, jobs, slowdown, speed_flops, registry, first_token }
     }
 
-    /// Starts a task; what the machine is told if it cannot be.
+    /// Starts a task. Returns an input for the state machine if the task cannot be started.
     pub(super) fn start(&mut self, task: Arc<Task>, store: &Store) -> Option<Input> {
         if let Some(jobs) = &mut self.jobs {
             jobs.start(task, store);
@@ -79,22 +78,22 @@ impl Workers {
         }
     }
 
-    /// A worker's descriptor is ready.
+    /// Handles a worker's ready descriptor.
     pub(super) fn on_ready(&mut self, token: usize, store: &Store) {
         if let Some(jobs) = &mut self.jobs {
             jobs.ready(WorkerToken((token - self.first_token) as u64), store);
         }
     }
 
-    /// Writes what the slots have batched, watches what they want watched, and hands over what ended.
+    /// Writes what the slots have batched, updates the watched descriptors, and hands over what has ended.
     ///
     /// # Errors
     /// If a worker cannot be watched.
     pub(super) fn turn(&mut self, inputs: &mut impl Extend<Input>) -> std::io::Result<()> {
         let Some(jobs) = &mut self.jobs else { return Ok(()) };
         jobs.flush();
-        // Its descriptors are level-triggered, beside mio's own, which are not: mio takes the data of an event of its
-        // epoll for a token, whatever registered it.
+        // The workers' descriptors are level-triggered, unlike mio's own. mio treats the data of any event of its
+        // epoll as a token, whatever registered it.
         let first = self.first_token as u64;
         let watched = jobs.register_with(self.registry.as_fd(), |token| first + token.0);
         inputs.extend(jobs.take_events().into_iter().map(|event| match event {
@@ -106,10 +105,10 @@ impl Workers {
         watched
     }
 
-    /// Measures the speed of a slot on a thread, which posts it; at once if it was told.
+    /// Measures the speed of a slot on a thread that posts the result. If the speed is configured, posts it at once.
     ///
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the system cannot start a thread.
     pub(super) fn measure_speed(&self, inbox: Arc<Inbox>) -> std::io::Result<()> {
         if let Some(flops) = self.speed_flops {
             inbox.post(Notice::Speed { flops });

@@ -1,7 +1,7 @@
-//! The database that describes durable data: a record for each, by the serial of its name.
+//! The database that describes durable data: one record per datum, keyed by its serial.
 //!
-//! **Invariants.** What a method has written is on the disk when it returns. After an error of the disk the database takes nothing more
-//! ([redb] says so): it is closed, and opened again for the next change.
+//! **Invariants.** What a method has written is on the disk when the method returns. After a disk error the database
+//! accepts no more writes (as [redb] documents), so it is closed and reopened for the next change.
 //!
 //! [redb]: https://www.redb.org
 
@@ -13,7 +13,7 @@ use gridloom_base::Named;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableHandle, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-/// The number tells the layout of a record from others.
+/// Table of records. The number in its name is the version of the record layout.
 pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 3");
 
 #[derive(Serialize, Deserialize)]
@@ -22,21 +22,21 @@ pub(super) struct Record {
     pub(super) digest: [u8; 32],
 }
 
-/// See the module.
+/// The database of records. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Records {
     path: PathBuf,
     /// `None` after an error.
     database: Option<Database>,
-    /// Records that are of no use, and that could not be removed.
+    /// Records that are no longer needed but could not be removed yet.
     unremoved: BTreeSet<u64>,
 }
 
 impl Records {
-    /// Opens the database, or makes it. Also gives what is in it.
+    /// Opens or creates the database. Also returns its records.
     ///
     /// # Errors
-    /// If another process uses it, it is of another version, or the disk fails.
+    /// If another process uses it, it has another version, or the disk fails.
     pub(super) fn open(path: PathBuf) -> io::Result<(Records, Vec<(u64, Record)>)> {
         let database = Database::create(&path).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => io::Error::other("another server keeps its data there"),
@@ -46,8 +46,10 @@ impl Records {
         Ok((Records { path, database: Some(database), unremoved: BTreeSet::new() }, known))
     }
 
+    /// Inserts a record.
+    ///
     /// # Errors
-    /// If the disk is full, or fails.
+    /// If the disk is full or fails.
     pub(super) fn insert(&mut self, serial: u64, record: &Record) -> io::Result<()> {
         let record = postcard::to_stdvec(record).map_err(io::Error::other)?;
         self.change(|write, unremoved| {
@@ -60,10 +62,10 @@ impl Records {
         })
     }
 
-    /// Removes a record, if there is one. If it cannot be removed now, it is with the next change.
+    /// Removes a record, if it exists. If it cannot be removed now, the next change removes it.
     ///
     /// # Errors
-    /// If the disk is full, or fails.
+    /// If the disk is full or fails.
     pub(super) fn remove(&mut self, serial: u64) -> io::Result<()> {
         self.unremoved.insert(serial);
         self.change(|write, unremoved| {
@@ -76,7 +78,7 @@ impl Records {
         })
     }
 
-    /// One transaction, which the closure says to commit or to break off.
+    /// Runs one transaction; the closure returns whether to commit or abort it.
     fn change(&mut self, act: impl Fn(&WriteTransaction, &BTreeSet<u64>) -> io::Result<bool>) -> io::Result<()> {
         let database = match self.database.take() {
             Some(database) => database,
@@ -98,9 +100,9 @@ impl Records {
     }
 }
 
-/// After an error. What was not committed is not in it.
+/// Reopens the database after an error. It contains only committed changes.
 fn reopen(path: &Path) -> io::Result<Database> {
-    let again = |error| io::Error::other(format!("'{}' cannot be opened again: {error}", path.display()));
+    let again = |error| io::Error::other(format!("'{}' cannot be reopened: {error}", path.display()));
     Database::open(path).map_err(again)
 }
 
@@ -112,7 +114,7 @@ fn read(database: &Database) -> io::Result<Vec<(u64, Record)>> {
         return Err(io::Error::other("it has data of another version of Gridloom"));
     }
     let write = database.begin_write().map_err(io::Error::other)?;
-    // So that it exists.
+    // Creates the table if it does not exist.
     drop(write.open_table(RECORDS).map_err(io::Error::other)?);
     write.commit().map_err(io::Error::other)?;
     let read = database.begin_read().map_err(io::Error::other)?;
@@ -137,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk on which nothing can be written while the flag is set.
+    /// A disk that rejects writes while the flag is set.
     #[derive(Debug)]
     struct Disk(FileBackend, Arc<AtomicBool>);
 
@@ -211,7 +213,7 @@ mod tests {
         is_full.store(true, Ordering::Relaxed);
         assert!(records.remove(1).is_err());
         is_full.store(false, Ordering::Relaxed);
-        // This removes the first as well.
+        // This also removes the first record.
         records.insert(5, &record(5)).unwrap();
         records.remove(2).unwrap();
         assert!(Records::open(path.clone()).is_err_and(|error| error.to_string().contains("another server")));

@@ -1,7 +1,8 @@
-//! The key of a node: its identifier is made of it, so that nobody else can use that identifier.
+//! The key of a node. The node's identifier is derived from it, so that nobody else can use that identifier.
 //!
-//! A node makes a key (Ed25519) when it starts, and signs each handshake. Nodes of one grid share the secret; the key tells them apart.
-//! **Limit:** an identifier has 64 bits. To have that of a certain node, a program tries 2^64 keys.
+//! A node creates an Ed25519 key when it starts and signs each handshake with it. Nodes of one grid share the secret;
+//! the key distinguishes them.
+//! **Limit:** an identifier has 64 bits. To obtain the identifier of a given node, an attacker has to try 2^64 keys.
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use gridloom_base::NodeId;
 
 use super::{Secret, Ticket, random};
 
-/// Bytes of a signature.
+/// Length of a signature in bytes.
 pub const SIGNATURE_BYTES: usize = Signature::BYTES;
 
 /// The key of one node. Its secret half never leaves the process.
 pub struct NodeKey(KeyPair);
 
 impl NodeKey {
-    /// A new one.
+    /// Generates a new key.
     ///
     /// # Errors
     /// If the system has no random bytes.
@@ -26,7 +27,7 @@ impl NodeKey {
         NodeKey::from_seed(random()?)
     }
 
-    /// That of a seed.
+    /// Derives the key from a seed.
     ///
     /// # Errors
     /// If the seed is all zeros.
@@ -34,12 +35,12 @@ impl NodeKey {
         KeyPair::try_from_seed(Seed::new(seed)).map(NodeKey).map_err(|error| io::Error::other(error.to_string()))
     }
 
-    /// What others may know.
+    /// Returns the public key.
     pub fn public(&self) -> [u8; 32] {
         *self.0.pk
     }
 
-    /// The identifier of its node.
+    /// Returns the identifier of the key's node.
     pub fn id(&self) -> NodeId {
         id_of(&self.public())
     }
@@ -55,18 +56,18 @@ impl std::fmt::Debug for NodeKey {
     }
 }
 
-/// The identifier of the node with that key.
+/// Returns the identifier of the node with this public key.
 pub(crate) fn id_of(public: &[u8; 32]) -> NodeId {
     let hash = blake3::derive_key("gridloom 2026 identifier of a node v1", public);
     NodeId(u64::from_le_bytes(*hash.first_chunk().expect("a hash has 32 bytes")))
 }
 
-/// Whether the node with that key has signed the message.
+/// Reports whether the node with this public key has signed the message.
 pub(crate) fn has_signed(public: &[u8; 32], message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
     PublicKey::new(*public).verify(message, &Signature::new(*signature)).is_ok()
 }
 
-/// What a node proves itself with: that it is of its grid, and which node it is.
+/// What a node proves in a handshake: membership in its grid, and its identity.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     pub secret: Secret,
@@ -74,7 +75,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of a node that starts in the grid with that secret.
+    /// Creates credentials for a node that starts in the grid with this secret.
     ///
     /// # Errors
     /// If the system has no random bytes.
@@ -82,7 +83,7 @@ impl Credentials {
         Ok(Credentials { secret, key: Arc::new(NodeKey::random()?) })
     }
 
-    /// For a connection to a peer with that ticket.
+    /// Returns credentials for a connection to a peer with this ticket.
     pub(crate) fn for_peer(&self, ticket: Option<Ticket>) -> Credentials {
         Credentials { secret: self.secret.for_peer(ticket), key: self.key.clone() }
     }

@@ -1,14 +1,14 @@
-//! The secret of a grid: where it is kept, and how a node proves that it knows it.
+//! The secret of a grid: where it is stored, and how a node proves that it knows it.
 //!
-//! A program takes the secret from `GRIDLOOM_SECRET`, else from the file that `GRIDLOOM_SECRET_FILE` names, else from
-//! `gridloom/secret` in the user's configuration folder. The first agent or server of a user makes that file, with random
-//! content and mode 0600.
+//! A program takes the secret from `GRIDLOOM_SECRET`, otherwise from the file named by `GRIDLOOM_SECRET_FILE`,
+//! otherwise from `gridloom/secret` in the user's configuration folder. The first agent or server of a user creates
+//! that file, with random content and mode 0600.
 //!
-//! A *ticket* is derived from the secret for the functions of a server. It admits clients alone, so that functions can open
-//! sessions and do not see the secret.
+//! A *ticket* is derived from the secret for the functions of a server. It admits clients only, so that functions can
+//! open sessions without seeing the secret.
 //!
-//! **Promises:** a [`Secret`] is never printed and never leaves the process. A blank secret is refused, and so is a file
-//! that other users can read. Two programs that make the file at the same time end up with one secret.
+//! **Guarantees:** a [`Secret`] is never printed and never leaves the process. A blank secret is rejected, and so is a
+//! file that other users can read. Two programs that create the file at the same time end up with one secret.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -24,36 +24,36 @@ use super::random;
 pub const SECRET_VARIABLE: &str = "GRIDLOOM_SECRET";
 /// Environment variable that names a file with the grid's secret.
 pub const SECRET_FILE_VARIABLE: &str = "GRIDLOOM_SECRET_FILE";
-/// Environment variable that holds a ticket: it is for sessions that functions open.
+/// Environment variable that holds a ticket, for sessions that functions open.
 pub const TICKET_VARIABLE: &str = "GRIDLOOM_TICKET";
-/// Environment variable that names the agent of a server to its functions.
+/// Environment variable that gives functions the address of their server's agent.
 const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
-/// Largest file that is taken for a secret: a longer one is a mistake.
+/// Maximum size of a secret file: a larger file is a mistake.
 const SECRET_FILE_BYTES_MAX: u64 = 4096;
 
-/// What the nodes of one grid share and prove to each other, without showing it.
+/// The secret that the nodes of one grid share. Nodes prove to each other that they know it, without revealing it.
 #[derive(Clone)]
 pub struct Secret {
     key: [u8; 32],
-    /// The number of the ticket, if it is one and no secret of a grid.
+    /// Number of the ticket, if this is a ticket and not the secret of a grid.
     ticket: Option<Ticket>,
     source: Arc<Source>,
 }
 
-/// Number of a ticket.
+/// The number of a ticket.
 pub(crate) type Ticket = [u8; 16];
 
-/// Where a secret comes from, for errors.
+/// The source of a secret, for error messages.
 #[derive(Debug)]
 enum Source {
-    /// The program.
+    /// Passed by the program.
     Given,
     /// `GRIDLOOM_SECRET`.
     Variable,
     /// `GRIDLOOM_TICKET`.
     Ticket,
     File(PathBuf),
-    /// There is none at the usual place, or no usual place.
+    /// No secret at the usual path, or no usual path.
     Missing(Option<PathBuf>),
 }
 
@@ -67,7 +67,7 @@ impl PartialEq for Secret {
 impl Eq for Secret {}
 
 impl Secret {
-    /// The secret derived from these bytes.
+    /// Derives a secret from these bytes.
     pub fn from_bytes(bytes: &[u8]) -> Secret {
         Secret::new(bytes, Source::Given)
     }
@@ -77,7 +77,7 @@ impl Secret {
         Secret { key, ticket: None, source: Arc::new(source) }
     }
 
-    /// The content of a file, without white space around it.
+    /// Reads a secret from a file, ignoring surrounding white space.
     ///
     /// # Errors
     /// If it cannot be read, is blank or too long, or if other users can read it.
@@ -87,7 +87,7 @@ impl Secret {
         let read = |error: io::Error| io::Error::new(error.kind(), say(error.to_string()).to_string());
         let file = fs::File::open(path).map_err(read)?;
         let status = file.metadata().map_err(read)?;
-        // The mode of a pipe or a device does not say which users read the secret.
+        // The mode of a pipe or a device does not determine which users can read the secret.
         if status.is_file() {
             check_private(&status).map_err(|why| say(format!("{why}; run: chmod 600 '{}'", path.display())))?;
         }
@@ -104,11 +104,11 @@ impl Secret {
         }
     }
 
-    /// The secret that the environment or the user's file gives. Where there is none, a random one stands for it: no grid
-    /// lets it in, and [`Secret::remedy`] names the missing file.
+    /// Returns the secret from the environment or the user's file. If there is none, returns a random secret: no grid
+    /// admits it, and [`Secret::remedy`] names the missing file.
     ///
     /// # Errors
-    /// If there is one that cannot be used.
+    /// If a secret exists but cannot be used.
     pub fn find() -> io::Result<Secret> {
         if let Some(secret) = Secret::from_environment()? {
             return Ok(secret);
@@ -121,11 +121,11 @@ impl Secret {
         }
     }
 
-    /// As [`Secret::find`], for an agent: a function uses its ticket with the agent of its server, whatever secret its program has
-    /// set for another grid.
+    /// Like [`Secret::find`], for connecting to `agent`: a function uses its ticket with the agent of its own server,
+    /// whatever secret its program has set for another grid.
     ///
     /// # Errors
-    /// If there is one that cannot be used.
+    /// If a secret exists but cannot be used.
     pub fn find_for(agent: &str) -> io::Result<Secret> {
         let is_its_own = env::var(AGENT_VARIABLE).is_ok_and(|own| own == agent);
         match env::var_os(TICKET_VARIABLE).filter(|_| is_its_own) {
@@ -134,10 +134,10 @@ impl Secret {
         }
     }
 
-    /// As [`Secret::find`], and makes the user's file if there is no secret yet.
+    /// Like [`Secret::find`], but creates the user's file if there is no secret yet.
     ///
     /// # Errors
-    /// If the secret that is there cannot be used, or none can be made.
+    /// If the existing secret cannot be used, or none can be created.
     pub fn find_or_make() -> io::Result<Secret> {
         let secret = Secret::find()?;
         let file = match &*secret.source {
@@ -146,25 +146,25 @@ impl Secret {
             _ => return Ok(secret),
         };
         match write_new(file, false) {
-            // Another program has made it meanwhile.
+            // Another program has created it meanwhile.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             written => written?,
         }
         Secret::from_file(file)
     }
 
-    /// The text of the secret that [`Secret::find_or_make`] gives, to be handed to nodes on other machines: by a pipe, and never in
-    /// a command line or a log.
+    /// Returns the text of the secret that [`Secret::find_or_make`] returns, for passing to nodes on other machines.
+    /// Pass it through a pipe, never in a command line or a log.
     ///
     /// # Errors
-    /// As [`Secret::find_or_make`]; if it is a ticket, or no text.
+    /// As [`Secret::find_or_make`]; also if it is a ticket, or not text.
     pub fn find_text_or_make() -> io::Result<String> {
         let secret = Secret::find_or_make()?;
         let bytes = match &*secret.source {
             Source::Variable => env::var_os(SECRET_VARIABLE).unwrap_or_default().into_encoded_bytes(),
             Source::File(file) => fs::read(file)?,
             Source::Given | Source::Ticket | Source::Missing(_) => {
-                let why = format!("a grid needs its secret, and {TICKET_VARIABLE} gives a ticket; unset it");
+                let why = format!("a grid needs its secret, but {TICKET_VARIABLE} contains a ticket; unset it");
                 return Err(io::Error::new(ErrorKind::InvalidInput, why));
             }
         };
@@ -172,15 +172,15 @@ impl Secret {
             Ok(text) if !text.contains('\0') => Ok(text.to_string()),
             _ => Err(io::Error::new(
                 ErrorKind::InvalidData,
-                "the grid's secret is no text: 'gridloom secret --replace' makes one",
+                "the grid's secret is not text; 'gridloom secret --replace' creates a new one",
             )),
         }
     }
 
-    /// Writes a new random secret to the user's file, and gives the file's name.
+    /// Writes a new random secret to the user's file and returns the file's path.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] if there is one that is not to be replaced; if it cannot be written.
+    /// [`ErrorKind::AlreadyExists`] if a file exists and `replaces` is false; or if the file cannot be written.
     pub fn make(replaces: bool) -> io::Result<PathBuf> {
         let file = secret_file().ok_or_else(|| io::Error::new(ErrorKind::NotFound, NO_FOLDER))?;
         write_new(&file, replaces)?;
@@ -205,8 +205,8 @@ impl Secret {
         Secret::from_file(Path::new(&path)).map(Some).map_err(named)
     }
 
-    /// A ticket for functions, as text: whoever has it may be a client of the grid, and nothing else. It does not tell the
-    /// secret.
+    /// Creates a ticket for functions, as text: its holder can be a client of the grid and nothing else. It does not
+    /// reveal the secret.
     ///
     /// # Errors
     /// If the system has no random bytes.
@@ -215,13 +215,13 @@ impl Secret {
         Ok(format!("{}{}", hex(&number), hex(&self.ticket(number).key)))
     }
 
-    /// The ticket of programs that servers offer: the same on all servers of the grid, so that processes of one gang prove themselves to
-    /// each other.
+    /// Returns the ticket of the programs that servers offer. It is the same on all servers of the grid, so that
+    /// processes of one gang can authenticate to each other.
     pub fn ticket_of_programs(&self) -> String {
         format!("{}{}", hex(PROGRAMS), hex(&self.ticket(*PROGRAMS).key))
     }
 
-    /// What a ticket of [`Secret::new_ticket`] admits with.
+    /// Parses a ticket created by [`Secret::new_ticket`].
     pub fn from_ticket(text: &str) -> Option<Secret> {
         let byte = |at: usize| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok();
         let bytes: Vec<u8> = (0..48).map(byte).collect::<Option<_>>()?;
@@ -235,31 +235,31 @@ impl Secret {
         Secret { key: *derived.as_bytes(), ticket: Some(number), source: self.source.clone() }
     }
 
-    /// What a connection to a peer with that ticket is proved with: the ticket's key.
+    /// Returns the key for authenticating a connection to a peer with this ticket.
     pub(crate) fn for_peer(&self, ticket: Option<Ticket>) -> Secret {
         match (self.ticket, ticket) {
             (None, Some(number)) => self.ticket(number),
-            // With a ticket of another number the proofs differ.
+            // If this is a ticket with another number, the proofs will not match.
             _ => self.clone(),
         }
     }
 
-    /// The number of the ticket, if it is one.
+    /// Returns the ticket's number, if this is a ticket.
     pub(crate) fn ticket_number(&self) -> Option<Ticket> {
         self.ticket
     }
 
-    /// Whether it admits to the grid as a client alone.
+    /// Reports whether this is a ticket, which admits to the grid only as a client.
     pub fn is_ticket(&self) -> bool {
         self.ticket.is_some()
     }
 
-    /// Whether a random one stands for a secret that is not there.
+    /// Reports whether this is a random secret that replaces a missing one.
     pub fn is_missing(&self) -> bool {
         matches!(*self.source, Source::Missing(_))
     }
 
-    /// The file that it was read from, or where it is missing.
+    /// Returns the file that the secret was read from, or that is missing.
     pub fn file(&self) -> Option<&Path> {
         match &*self.source {
             Source::File(file) | Source::Missing(Some(file)) => Some(file),
@@ -267,31 +267,31 @@ impl Secret {
         }
     }
 
-    /// Where it comes from, and what to do if the other side of a connection has another one.
+    /// Describes the source of the secret, and what to do if the other side of a connection has a different one.
     pub fn remedy(&self) -> String {
-        let carry = "'gridloom secret' on the machine of the agent prints how to carry its secret here";
+        let carry = "'gridloom secret' on the agent's machine prints how to copy its secret here";
         match &*self.source {
-            Source::Given => "this side's was given by its program".into(),
+            Source::Given => "this side's secret was passed by its program".into(),
             Source::Variable => {
-                format!("this side's is from {SECRET_VARIABLE}; set it to the same value on both sides")
+                format!("this side's secret is from {SECRET_VARIABLE}; set it to the same value on both sides")
             }
-            Source::File(file) => format!("this side's is from '{}'; {carry}", file.display()),
+            Source::File(file) => format!("this side's secret is from '{}'; {carry}", file.display()),
             Source::Ticket => {
-                "this side's is a ticket that a server gave to its functions; its grid may have ended".into()
+                "this side has a ticket that a server passed to its functions; its grid may have ended".into()
             }
             Source::Missing(Some(file)) => {
-                format!("this side has none, as there is no file '{}'; {carry}", file.display())
+                format!("this side has no secret, since there is no file '{}'; {carry}", file.display())
             }
-            Source::Missing(None) => format!("this side has none: {NO_FOLDER}"),
+            Source::Missing(None) => format!("this side has no secret: {NO_FOLDER}"),
         }
     }
 
-    /// A short text by which people compare the secrets of two machines. It does not tell the secret.
+    /// Returns a short text for comparing the secrets of two machines. It does not reveal the secret.
     pub fn fingerprint(&self) -> String {
         hex(&blake3::derive_key("gridloom 2026 fingerprint of a grid secret v1", &self.key)[..8])
     }
 
-    /// Proof that the holder knows the secret and saw this transcript.
+    /// Returns a proof that the holder knows the secret and saw this transcript.
     pub(crate) fn prove(&self, side: &[u8], transcript: &[&[u8]]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         for part in std::iter::once(&side).chain(transcript) {
@@ -309,18 +309,19 @@ impl fmt::Debug for Secret {
 }
 
 fn ticket_in(text: &OsStr) -> io::Result<Secret> {
-    let wrong = || io::Error::new(ErrorKind::InvalidInput, format!("{TICKET_VARIABLE} holds no ticket of a server"));
+    let wrong =
+        || io::Error::new(ErrorKind::InvalidInput, format!("{TICKET_VARIABLE} does not contain a server's ticket"));
     Secret::from_ticket(&text.to_string_lossy()).ok_or_else(wrong)
 }
 
-/// The user's file with the secret; `None` if the user has no home folder.
+/// Returns the path of the user's secret file; `None` if the user has no home folder.
 pub fn secret_file() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let home = || env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".config"));
     set("XDG_CONFIG_HOME").or_else(home).map(|folder| folder.join("gridloom").join("secret"))
 }
 
-/// Refuses a file that users other than this one and root own or can read.
+/// Rejects a file that is owned by, or readable for, users other than this one and root.
 fn check_private(status: &fs::Metadata) -> Result<(), String> {
     let (own, owner, mode) = (rustix::process::geteuid().as_raw(), status.uid(), status.mode() & 0o777);
     if owner != own && owner != 0 {
@@ -332,10 +333,11 @@ fn check_private(status: &fs::Metadata) -> Result<(), String> {
     }
 }
 
-/// Writes a random secret. Whoever reads the file finds a whole secret or none.
+/// Writes a random secret atomically: a reader of the file finds a complete secret or none.
 fn write_new(file: &Path, replaces: bool) -> io::Result<()> {
     let named = |error: io::Error| {
-        let what = format!("no grid secret can be kept in '{}': {error}; or set {SECRET_VARIABLE}", file.display());
+        let what =
+            format!("cannot store a grid secret in '{}': {error}; alternatively set {SECRET_VARIABLE}", file.display());
         io::Error::new(error.kind(), what)
     };
     let folder = file.parent().expect("the file of the secret lies in a folder");
@@ -345,7 +347,7 @@ fn write_new(file: &Path, replaces: bool) -> io::Result<()> {
     let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&trial);
     let done = written.and_then(|mut open| open.write_all(text.as_bytes()).and_then(|()| open.sync_all()));
     let done = done.and_then(|()| if replaces { fs::rename(&trial, file) } else { fs::hard_link(&trial, file) });
-    // It is gone after a rename.
+    // After a rename this file no longer exists.
     let _ = fs::remove_file(&trial);
     done.map_err(named)
 }
@@ -357,7 +359,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The number of the ticket of programs.
+/// The ticket number of programs.
 const PROGRAMS: &Ticket = b"gridloom-program";
 
 const NO_FOLDER: &str =

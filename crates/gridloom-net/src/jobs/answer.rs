@@ -1,4 +1,4 @@
-//! What a worker answers: results into the store, failures into words.
+//! Handles the replies of a worker: puts results into the store and turns failures into errors.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,10 +14,10 @@ use crate::store::Store;
 use crate::worker::channel::Received;
 use crate::worker::protocol::{FromWorker, Place, Value};
 
-/// Reads once what a worker has sent, puts results into the store and appends the events.
+/// Reads once from a worker, puts its results into the store and appends the events.
 ///
 /// # Errors
-/// If the worker says what makes no sense, or its results cannot be taken over: it must be given up.
+/// If the worker sends an invalid message, or its results cannot be stored. The worker must then be given up.
 pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Vec<JobEvent>) -> io::Result<Received> {
     let received = link.inbox.receive(link.socket.as_fd(), false)?;
     while let Some((message, inline)) = link.inbox.next::<FromWorker>()? {
@@ -25,7 +25,7 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
             FromWorker::Ready => link.ready = true,
             FromWorker::Broken { why } => link.end.fault = Some(why),
             FromWorker::CallsBack { serial, callback, values } => {
-                // One that was stopped waits until it is killed.
+                // A stopped task waits until it is killed.
                 if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
                     events.push(JobEvent::CallsBack(CallBack { task: sent.pending.task.id, callback, values }));
                     link.pause = Pause::Answer;
@@ -56,7 +56,7 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                         files.push(link.inbox.take_fd()?);
                     }
                 }
-                // The answer to a task that was taken back, or stopped and buried, is of no interest.
+                // The reply to a task that was withdrawn, or stopped and removed, is ignored.
                 let Some(Sent { pending, stopped, .. }) = link.take_ended(serial) else { continue };
                 link.pause = Pause::None;
                 let task = pending.task.id;
@@ -72,7 +72,7 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
     Ok(received)
 }
 
-/// Copies of the inline results.
+/// Copies the inline results.
 fn copies(values: &[Value], mut inline: &[u8]) -> io::Result<Vec<Option<Payload>>> {
     let mut copies = Vec::with_capacity(values.len());
     for value in values {
@@ -97,7 +97,7 @@ fn keep(
     store: &Store,
 ) -> io::Result<Vec<(DatumId, Meta)>> {
     if values.len() != outputs.len() {
-        return Err(nonsense("it gave another number of results than were asked for"));
+        return Err(nonsense("it returned a different number of results than requested"));
     }
     let mut files = files.into_iter();
     let mut made = Vec::with_capacity(outputs.len());
@@ -110,11 +110,11 @@ fn keep(
                 Payload::segment(store.pool().adopt(file, size_bytes)?)
             }
             (Place::Inline { .. } | Place::Shared { .. } | Place::Room { .. }, ..) => {
-                return Err(nonsense("a result is not where it should be"));
+                return Err(nonsense("a result is in an unexpected place"));
             }
         };
-        // Only text, bytes and lists may differ from what was asked for: in size, text and bytes may be each other, and what was
-        // asked for as bytes may be an array of which nothing was known (VAROUT).
+        // Only text, bytes and lists may differ from their declaration: their size may differ, text and bytes are
+        // interchangeable, and a result declared as bytes may be an array about which nothing was known (VAROUT).
         let meta = match (output.meta, value.meta) {
             (Meta::Text { .. } | Meta::Bytes { .. }, made @ (Meta::Text { .. } | Meta::Bytes { .. })) => made,
             (Meta::Bytes { .. }, made @ Meta::Array { .. }) => made,
@@ -122,9 +122,9 @@ fn keep(
             (meta, _) => meta,
         };
         if meta.checked_size_bytes() != Some(payload.size_bytes()) {
-            return Err(nonsense("a result has another size than its description"));
+            return Err(nonsense("the size of a result differs from its description"));
         }
-        // A result that is there already came from elsewhere, and is the same datum.
+        // If the result is already stored, it was received from another node and is the same datum.
         store.put(output.datum, meta.clone(), payload);
         made.push((output.datum, meta));
     }

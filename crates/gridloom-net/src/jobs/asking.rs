@@ -1,17 +1,18 @@
-//! Workers with tasks that wait: they leave their slots to others meanwhile.
+//! Workers whose tasks are waiting: they give up their slots meanwhile.
 //!
-//! **Limit:** of those that wait for what their programs say, as many leave theirs at a time as there are slots; others keep
-//! theirs. Those that wait for calls of their own all leave theirs: these calls need slots.
+//! **Limit:** of the workers that wait for a reply from their programs, at most as many as there are slots give up
+//! theirs at a time; the others keep theirs. All workers that wait for calls of their own give up their slots, because
+//! these calls need slots.
 
 use super::link::Pause;
 use super::{Jobs, WorkerToken};
 
-/// Workers that are kept without a slot.
+/// Maximum number of workers kept without a slot.
 const SPARES_MAX: usize = 4;
 
 impl Jobs {
-    /// Looks after the slot of a worker that said something. A worker whose task waits leaves its slot; an idle one without a slot
-    /// is kept as a spare.
+    /// Updates the slot of a worker that sent a message. A worker whose task waits gives up its slot; an idle worker
+    /// without a slot is kept as a spare.
     pub(super) fn look_after_slot(&mut self, token: WorkerToken) {
         let Some(link) = self.pool.get(token) else { return };
         let (waits, is_free) = (link.pause != Pause::None, link.is_idle() && link.end.since.is_none());
@@ -27,7 +28,7 @@ impl Jobs {
         }
     }
 
-    /// A worker that waits and has a slot, if one more may leave its own.
+    /// Returns a waiting worker that has a slot, if one more worker may give up its slot.
     fn next_to_leave(&self) -> Option<WorkerToken> {
         let mut in_slots = self.slots.iter().flatten().flatten();
         if let Some(calling) = in_slots.find(|token| self.pool.link(**token).pause == Pause::Calls) {
@@ -41,7 +42,7 @@ impl Jobs {
         (outside < self.slots.len()).then_some(next)
     }
 
-    /// What is queued behind its task goes elsewhere.
+    /// Takes a worker's slot away. The tasks queued behind its running task go to other workers.
     fn leave_slot(&mut self, token: WorkerToken) {
         self.slots.iter_mut().flatten().filter(|slot| **slot == Some(token)).for_each(|slot| *slot = None);
         let Some(link) = self.pool.get_mut(token) else { return };

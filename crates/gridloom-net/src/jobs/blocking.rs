@@ -1,4 +1,5 @@
-//! One task at a time, waited for: real bodies under simulated time. Others may wait for their programs meanwhile.
+//! Runs one task at a time and waits for it: real function bodies under simulated time. Other tasks may meanwhile wait
+//! for their programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,39 +14,39 @@ use rustix::event::epoll;
 use super::{JobEvent, Jobs, JobsConfig, WorkerToken};
 use crate::store::Store;
 
-/// A task's end.
+/// The outcome of a task.
 type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
 
-/// How far a task has come; its results are in the store at its end.
+/// The point at which a task stops or ends; at its end its results are in the store.
 pub type Halt = call::Halt<Vec<(DatumId, Meta)>>;
 
-/// Slots that are driven by their caller.
+/// Slots driven by their caller.
 pub struct BlockingJobs {
     jobs: Jobs,
     epoll: OwnedFd,
-    /// Ends of tasks that were not waited for: their workers died while their programs were asked.
+    /// Outcomes of tasks that nobody waited for: their workers died while their programs were being called back.
     ended: BTreeMap<TaskId, Outcome>,
     stopped: BTreeSet<TaskId>,
 }
 
 impl BlockingJobs {
-    /// The slots; a worker starts with the first task of its slot.
+    /// Creates the slots. A worker starts with the first task of its slot.
     ///
     /// # Errors
-    /// If there is no descriptor left.
+    /// If no descriptor is available.
     pub fn new(config: JobsConfig) -> io::Result<BlockingJobs> {
         let (ended, stopped) = Default::default();
         Ok(BlockingJobs { jobs: Jobs::new(config), epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, ended, stopped })
     }
 
-    /// Runs a task that has its inputs in the store. Waits for its end or for it to call its program back; its results
-    /// are in the store at its end.
+    /// Runs a task whose inputs are in the store. Waits until it ends or calls its program back; at its end its
+    /// results are in the store.
     pub fn run(&mut self, task: Arc<Task>, store: &Store) -> Halt {
         self.jobs.start(task.clone(), store);
         self.wait(&task, store)
     }
 
-    /// Tells a task that has called its program back what that says, and waits again.
+    /// Passes the program's reply to a task that has called it back, and waits again.
     pub fn answer(&mut self, task: &Task, answer: CallBackAnswer, store: &Store) -> Halt {
         self.jobs.answer(task.id, answer);
         self.wait(task, store)
@@ -86,7 +87,7 @@ impl BlockingJobs {
                             self.ended.insert(other, outcome);
                         }
                     }
-                    // Of a task that was stopped; nothing is called from inside a simulation's functions, and they say nothing.
+                    // Events of a stopped task. Functions make no calls in a simulation, and their output is ignored.
                     JobEvent::CallsBack(_) | JobEvent::Calling { .. } | JobEvent::Said(_) => {}
                 }
             }
@@ -101,7 +102,7 @@ impl BlockingJobs {
         }
     }
 
-    /// Ends the worker.
+    /// Ends the workers.
     pub fn shutdown(self) {
         self.jobs.shutdown();
     }

@@ -1,4 +1,4 @@
-//! What the slots are given, and what they tell.
+//! Configuration and events of the slots.
 
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use gridloom_base::{DatumId, Meta, TaskError, TaskId};
 use gridloom_core::call::{CallBack, Said};
 use gridloom_idl::Definition;
 
-/// How the slots are set up.
+/// The configuration of the slots.
 #[derive(Clone, Debug)]
 pub struct JobsConfig {
-    /// The server's name, for errors.
+    /// Server name, for error messages.
     pub server_name: String,
-    /// Tasks that run at a time.
+    /// Number of tasks that run at a time.
     pub slots: u32,
-    /// What is offered.
+    /// Definitions of the offered functions.
     pub definitions: Vec<Definition>,
-    /// Shared libraries, searched in this order for symbols.
+    /// Shared libraries, searched for symbols in this order.
     pub libraries: Vec<PathBuf>,
     /// Program that serves native functions, run as `PROGRAM worker --fd N`.
     pub worker_program: PathBuf,
@@ -24,22 +24,21 @@ pub struct JobsConfig {
     pub python: PathBuf,
     /// Files of Python modules.
     pub modules: Vec<PathBuf>,
-    /// Tasks that one worker holds at a time, the running one included.
+    /// Maximum number of tasks that one worker holds, including the running one.
     pub queue_depth: u32,
     /// Variables added to the workers' environment.
     pub env: Vec<(String, String)>,
-    /// Variables of this process that workers get beside the common ones; a star at the end stands for any rest.
+    /// Variables of this process that workers inherit in addition to the common ones; a trailing star matches any suffix.
     pub pass_env: Vec<String>,
-    /// The user as whom workers run; `None` for that of this process.
+    /// User as whom workers run; `None` for the user of this process.
     pub run_as: Option<RunAs>,
-    /// How many times as long as they need calls take, 1 for a server that is as fast as it can be: the speed of a
-    /// slower processor, emulated.
+    /// Factor by which calls take longer than they need, to emulate a slower processor. 1 means full speed.
     pub slowdown: f64,
-    /// The control group that workers join, by its file `cgroup.procs`.
+    /// Control group that workers join, as the path of its `cgroup.procs` file.
     pub worker_group: Option<PathBuf>,
 }
 
-/// A user as whom workers run.
+/// The user as whom workers run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunAs {
     pub name: String,
@@ -48,12 +47,12 @@ pub struct RunAs {
     pub home: PathBuf,
 }
 
-/// Variables by which numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) are told how many threads a call may have.
+/// Variables that tell numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) how many threads a call may use.
 const THREADS: [&str; 5] =
     ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"];
 
-/// An equal share of this machine's processors, as threads of numerical libraries, for each of so many calls at a time. What the
-/// environment says already counts.
+/// Returns thread limits for numerical libraries that give each of `calls` concurrent calls an equal share of this
+/// machine's processors. Variables that are already set are left alone.
 pub fn shared_threads(calls: u32) -> Vec<(String, String)> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = (processors / calls.max(1) as usize).max(1).to_string();
@@ -61,42 +60,42 @@ pub fn shared_threads(calls: u32) -> Vec<(String, String)> {
     unset.map(|name| (name.to_string(), threads.clone())).collect()
 }
 
-/// What happened.
+/// An event of the slots.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEvent {
     /// A started task ended; its results are in the store.
     Ended {
         /// The task.
         task: TaskId,
-        /// Its results' true descriptions, or why there are none.
+        /// Actual descriptions of its results, or the error.
         outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
-        /// Nanoseconds that the function ran.
+        /// Run time of the function in nanoseconds.
         run_ns: u64,
     },
-    /// A started task calls its program back, and waits for [`super::Jobs::answer`].
+    /// A started task calls its program back and waits for [`super::Jobs::answer`].
     CallsBack(CallBack),
-    /// A started task says something.
+    /// Output of a started task.
     Said(Said),
-    /// A started task waits for calls that it made itself, or goes on.
+    /// A started task begins or stops waiting for calls that it made itself.
     Calling {
         /// The task.
         task: TaskId,
-        /// Whether it waits.
+        /// True if it waits.
         waits: bool,
     },
 }
 
-/// A worker, as the poller names it.
+/// Identifies a worker to the poller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkerToken(pub u64);
 
-/// A change of what the poller watches. A worker has two descriptors under one token: its socket and its process.
+/// A change to the descriptors that the poller watches. A worker has two descriptors under one token: its socket and its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Registration {
-    /// Watch for reading.
+    /// Watch for readability.
     Add(RawFd, WorkerToken),
-    /// Watch for writing too, or no longer.
+    /// Start or stop watching for writability.
     Writable(RawFd, WorkerToken, bool),
-    /// Watch no longer. The descriptor may be closed already (which removes it from an epoll by itself).
+    /// Stop watching. The descriptor may be closed already, which removes it from an epoll.
     Remove(RawFd, WorkerToken),
 }

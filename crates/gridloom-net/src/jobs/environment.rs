@@ -1,14 +1,15 @@
-//! What workers get of the server's environment: variables that programs and libraries commonly need, and those that the server
-//! names. Functions are the code of others; a server's environment may hold passwords and keys of its user.
+//! Selects the part of the server's environment that workers inherit: variables that programs and libraries commonly
+//! need, and those that the server lists. Functions are other people's code, and a server's environment may contain
+//! its user's passwords and keys.
 
 use std::env;
 use std::ffi::OsString;
 
 use crate::identity::{SECRET_FILE_VARIABLE, SECRET_VARIABLE};
 
-/// Variables that every worker gets. A star at the end stands for any rest.
+/// Variables that every worker gets. A trailing star matches any suffix.
 const COMMON: [&str; 54] = [
-    // The user, places, language.
+    // User, paths, language.
     "HOME",
     "LANG",
     "LANGUAGE",
@@ -25,16 +26,16 @@ const COMMON: [&str; 54] = [
     "XDG_CACHE_HOME",
     "XDG_DATA_HOME",
     "XDG_RUNTIME_DIR",
-    // Gridloom, but for its secret.
+    // Gridloom, except for its secret.
     "GRIDLOOM_*",
-    // Dynamic libraries and their memory.
+    // Dynamic libraries and memory allocation.
     "ASAN_OPTIONS",
     "GLIBC_TUNABLES",
     "LD_*",
     "LSAN_OPTIONS",
     "MALLOC_*",
     "UBSAN_OPTIONS",
-    // Languages.
+    // Programming languages.
     "CONDA_*",
     "JULIA_*",
     "MPLBACKEND",
@@ -74,7 +75,8 @@ const COMMON: [&str; 54] = [
 /// Variables that no worker gets.
 const NEVER: [&str; 2] = [SECRET_VARIABLE, SECRET_FILE_VARIABLE];
 
-/// The part of this process's environment that workers get. `named` are further variables, also with a star at the end.
+/// Returns the part of this process's environment that workers get. `named` lists further variables, which may also
+/// end with a star.
 pub(super) fn inherited(named: &[String]) -> Vec<(OsString, OsString)> {
     let passes = |name: &str| {
         let fits = |pattern: &str| match pattern.strip_suffix('*') {

@@ -1,28 +1,28 @@
-//! What becomes of the tasks of a worker that has ended.
+//! Decides what happens to the tasks of a worker that has ended.
 //!
-//! | the worker | the task that ran | tasks that had ended, and not answered | tasks behind |
+//! | the worker | the task that ran | tasks that had ended without a reply | tasks queued behind |
 //! |---|---|---|---|
-//! | ended by itself: a signal of its own, an exit | crashed | run again | run again |
+//! | ended by itself: its own signal or exit | crashed | run again | run again |
 //! | was killed: SIGKILL, SIGTERM, SIGHUP | runs again, up to [`WORKERS_KILLED_MAX`] workers | run again | run again |
 //!
-//! If none ran, the last that had ended is taken for the one that ran: it closed the connection, say. What may run once only does
-//! not run again once it has begun.
+//! If no task was running, the last task that had ended is treated as the one that ran: it may have closed the
+//! connection. A task that may run only once is not run again after it has begun.
 
 use gridloom_base::limits::{TASK_ATTEMPTS_MAX, WORKERS_KILLED_MAX};
 
 use super::link::{Death, Sent};
 use crate::worker::protocol::Progress;
 
-/// What becomes of a task.
+/// What happens to a task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// It goes to another worker.
+    /// It is sent to another worker.
     Again,
-    /// It is at fault, or can do no more.
+    /// It caused the worker's end, or cannot be tried again.
     Crashed(String),
 }
 
-/// Of tasks in the order in which they were sent, the one that is taken to have run.
+/// Returns the task that is considered to have run, among tasks in the order in which they were sent.
 pub(super) fn culprit(progress: &[Progress], has_fault: bool, death: &Death) -> Option<usize> {
     let running = progress.iter().position(|progress| *progress == Progress::Running);
     let first = || has_fault.then_some(0).filter(|_| !progress.is_empty());
@@ -30,7 +30,7 @@ pub(super) fn culprit(progress: &[Progress], has_fault: bool, death: &Death) -> 
     running.or_else(first).or_else(done)
 }
 
-/// What becomes of a task, of which it is known whether it ran.
+/// Decides what happens to a task, given its progress.
 pub(super) fn fate(sent: &mut Sent, progress: Progress, is_culprit: bool, has_culprit: bool, death: &Death) -> Fate {
     let Sent { pending, .. } = sent;
     let Death { how, was_killed } = death;
@@ -41,12 +41,14 @@ pub(super) fn fate(sent: &mut Sent, progress: Progress, is_culprit: bool, has_cu
     if is_culprit {
         pending.killed += 1;
         if pending.killed >= WORKERS_KILLED_MAX {
-            return Fate::Crashed(format!("{WORKERS_KILLED_MAX} workers were killed that ran it, the last by {how}"));
+            return Fate::Crashed(format!(
+                "{WORKERS_KILLED_MAX} workers were killed while they ran it, the last by {how}"
+            ));
         }
     } else if !has_culprit {
         pending.attempts += 1;
         if pending.attempts >= TASK_ATTEMPTS_MAX {
-            return Fate::Crashed(format!("{TASK_ATTEMPTS_MAX} workers ended before it, the last by {how}"));
+            return Fate::Crashed(format!("{TASK_ATTEMPTS_MAX} workers ended before it started, the last by {how}"));
         }
     }
     Fate::Again

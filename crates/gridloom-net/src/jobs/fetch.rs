@@ -1,4 +1,4 @@
-//! What a task needs before a worker can run it: its inputs from the store, and memory for its results.
+//! Collects what a worker needs to run a task: its inputs from the store, and memory for its results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::payload::Payload;
 use crate::store::Store;
 use crate::worker::{relabelled, wanted_order};
 
-/// Gathers what a task needs; `functions` are the numbers of definitions by name.
+/// Collects what a task needs; `functions` maps names to the numbers of definitions.
 ///
 /// # Errors
 /// If the function is unknown, an input is not in the store, or there is no memory for a result.
@@ -42,7 +42,7 @@ pub(super) fn fetch(
         inputs.push(match arg {
             Argument::Inline { .. } => None,
             Argument::Datum(datum) => {
-                let lost = || TaskError::DatumLost { datum: *datum, why: format!("it is not in '{server}'") };
+                let lost = || TaskError::DatumLost { datum: *datum, why: format!("it is not stored on '{server}'") };
                 let (meta, payload) = store.get(datum).ok_or_else(lost)?;
                 if payload.size_bytes() <= EAGER_BYTES_MAX {
                     Some((meta, payload))
@@ -65,7 +65,7 @@ pub(super) fn fetch(
         outputs.push(PendingOutput { datum: output.datum, meta, memory });
     }
     if outputs.len() != task.outputs.len() {
-        let why = format!("it gives {} results, the call asks for {}", outputs.len(), task.outputs.len());
+        let why = format!("it returns {} results, but the call requests {}", outputs.len(), task.outputs.len());
         return Err(TaskError::Refused { function: name.to_string(), server: server.clone(), why });
     }
     Ok(Pending { task: task.clone(), function, kind: Kind::of(definition), inputs, outputs, attempts: 0, killed: 0 })

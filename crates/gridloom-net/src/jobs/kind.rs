@@ -1,4 +1,4 @@
-//! Kinds of workers: which functions each runs, and by which program. A further kind is one more variant here.
+//! Kinds of workers: the functions that each runs, and its program. To add a kind, add a variant here.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use gridloom_idl::{Body, Definition};
 
 use super::JobsConfig;
 
-/// What a worker can run.
+/// The kind of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
     Native,
@@ -14,10 +14,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of their numbers.
+    /// All kinds, in the order of their discriminants.
     pub(super) const ALL: [Kind; 2] = [Kind::Native, Kind::Python];
 
-    /// The kind that runs a function.
+    /// Returns the kind of worker that runs a function.
     pub(super) fn of(definition: &Definition) -> Kind {
         match definition.body {
             Body::Native { .. } | Body::Program { .. } => Kind::Native,
@@ -25,7 +25,7 @@ impl Kind {
         }
     }
 
-    /// The program that serves it.
+    /// Returns the command that starts a worker of this kind.
     pub(super) fn command(self, config: &JobsConfig) -> Command {
         match self {
             Kind::Native => {

@@ -1,4 +1,4 @@
-//! One worker process, seen from the server: its socket, its tasks, and what it knows of our memory.
+//! The server's view of one worker process: its socket, its tasks, and the segments it has mapped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -25,98 +25,99 @@ use crate::worker::channel::{Inbox, Outbox};
 use crate::worker::protocol::{Board, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use crate::worker::{SERVER_PROTOCOL_VARIABLE, Setup};
 
-/// Segments that a worker keeps mapped. Each costs it a descriptor and a mapping; the usual bound is 1024 descriptors.
+/// Maximum number of segments that a worker keeps mapped. Each costs it a descriptor and a mapping; the usual limit is
+/// 1024 descriptors.
 const KNOWN_SEGMENTS_MAX: usize = 512;
-/// A worker's allocator (glibc's) keeps memory from call to call: up to 256 MiB that are free, and blocks up to 32 MiB
-/// are taken from what it keeps. Else each call of a function that makes arrays gives them back and faults them in anew,
-/// page by page. Values that the server's environment sets are kept.
+/// Allocator settings of workers. glibc's malloc keeps up to 256 MiB of free memory between calls, and serves blocks
+/// of up to 32 MiB from it. Otherwise each call of a function that creates arrays would return the memory and fault it
+/// in again, page by page. Values set in the server's environment take precedence.
 const KEPT_MEMORY: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "268435456"), ("MALLOC_MMAP_THRESHOLD_", "33554432")];
 
-/// A task with what it needs.
+/// A task with everything needed to run it.
 pub(super) struct Pending {
     pub(super) task: Arc<Task>,
     pub(super) function: u32,
     pub(super) kind: Kind,
-    /// For each argument that is a datum, its value.
+    /// Value of each argument that is a datum.
     pub(super) inputs: Vec<Option<(Meta, Payload)>>,
     pub(super) outputs: Vec<PendingOutput>,
-    /// Workers that ended before it began, though nothing ran there.
+    /// Number of workers that ended before the task began, although nothing ran there.
     pub(super) attempts: u32,
-    /// Workers that were killed while they ran it.
+    /// Number of workers that were killed while they ran the task.
     pub(super) killed: u32,
 }
 
-/// A result to be made.
+/// A result to be produced.
 pub(super) struct PendingOutput {
     pub(super) datum: DatumId,
     pub(super) meta: Meta,
-    /// Where it shall be; `None` if it comes in the answer.
+    /// Memory for the result; `None` if the result is sent inline in the reply.
     pub(super) memory: Option<SegmentMut>,
 }
 
-/// A task that the worker has.
+/// A task that was sent to the worker.
 pub(super) struct Sent {
     pub(super) serial: u64,
     pub(super) pending: Pending,
-    /// It was stopped: whatever becomes of it, it ends as cancelled.
+    /// True if the task was stopped: it ends as cancelled in any case.
     pub(super) stopped: bool,
 }
 
-/// How far a worker is on its way out.
+/// How far a worker is in ending.
 #[derive(Default)]
 pub(super) struct End {
-    /// It is not spoken to any more: killed, or its socket is closed.
+    /// True once the worker is killed or its socket is closed: no more messages are sent to it.
     pub(super) dying: bool,
-    /// Why it is given up, if the worker said it or spoke nonsense.
+    /// Why the worker was given up: the error that it reported, or its invalid message.
     pub(super) fault: Option<String>,
-    /// Its socket is no longer watched.
+    /// True if its socket is no longer watched.
     pub(super) closed: bool,
-    /// When it was told to end.
+    /// Time at which it was asked to end.
     pub(super) since: Option<Instant>,
-    /// It lived on without its socket, and was killed for that.
+    /// True if it kept running without its socket and was killed for that reason.
     pub(super) cut_off: bool,
 }
 
-/// What a task that has begun waits for.
+/// What a started task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Pause {
-    /// It runs.
+    /// The task runs.
     #[default]
     None,
-    /// What its program says.
+    /// It waits for its program's reply.
     Answer,
-    /// Calls that it made itself.
+    /// It waits for calls that it made itself.
     Calls,
 }
 
-/// The numbers of a worker's tasks.
+/// Serial numbers of a worker's tasks.
 struct Serials {
     next: u64,
-    /// The largest that the worker has ended.
+    /// Largest serial that the worker has ended.
     ended: u64,
 }
 
 /// The segments that a worker keeps mapped.
 struct KnownMemory {
     segments: BTreeMap<u64, Known>,
-    /// How many segments had been given up when the worker was last told.
+    /// Number of destroyed segments when the worker was last notified.
     destroyed_seen: u64,
 }
 
 struct Known {
     memory: Weak<Memory>,
-    /// Serial of the last task that used it.
+    /// Serial of the last task that used the segment.
     used: u64,
 }
 
 impl KnownMemory {
-    /// Notes that a task uses the segment, if the worker has it mapped.
+    /// Records that a task uses the segment, if the worker has it mapped. Returns false if it has not.
     fn note_use(&mut self, key: u64, serial: u64) -> bool {
         self.segments.get_mut(&key).map(|known| known.used = serial).is_some()
     }
 
-    /// If there are too many, the quarter that was not used for the longest time, but for what that task uses.
+    /// If too many segments are mapped, returns the least recently used quarter, except those that this task uses.
     fn oldest_beyond_bound(&self, serial: u64) -> Vec<u64> {
         if self.segments.len() <= KNOWN_SEGMENTS_MAX {
             return Vec::new();
@@ -127,7 +128,7 @@ impl KnownMemory {
         by_age.into_iter().filter(|(used, _)| *used != serial).map(|(_, key)| key).collect()
     }
 
-    /// Those whose memory was given up since the last call.
+    /// Returns the segments that were destroyed since the last call.
     fn destroyed(&mut self) -> Vec<u64> {
         let destroyed = destroyed_count();
         if destroyed == self.destroyed_seen {
@@ -151,7 +152,7 @@ pub(super) struct Link {
     pub(super) outbox: Outbox,
     pub(super) kind: Kind,
     pub(super) tasks: VecDeque<Sent>,
-    /// What the first of them waits for.
+    /// What the first task waits for.
     pub(super) pause: Pause,
     pub(super) ready: bool,
     pub(super) end: End,
@@ -161,13 +162,14 @@ pub(super) struct Link {
     known: KnownMemory,
     loaded: BTreeSet<u32>,
     serials: Serials,
-    /// Removed with all that is left in it, once the process is gone.
+    /// Scratch folder, removed with its content once the process has ended.
     _scratch: Scratch,
 }
 
 impl Link {
-    /// Starts a worker. Its socket is its descriptor 0 (so that no other process inherits it by chance), its standard
-    /// output goes to our standard error. It leads a process group, to which what its functions start belongs too.
+    /// Starts a worker. Its socket is its descriptor 0, so that no other process inherits it accidentally; its
+    /// standard output goes to our standard error. It leads a process group that includes the processes that its
+    /// functions start.
     pub(super) fn start(kind: Kind, config: &JobsConfig) -> io::Result<Link> {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -194,7 +196,7 @@ impl Link {
             return Err(io::Error::new(error.kind(), what));
         }
         let process = raw_pid(&child).ok_or(rustix::io::Errno::SRCH).and_then(|pid| {
-            // Not yet reaped, so the number is still this process's.
+            // The process is not reaped yet, so the pid is still its own.
             rustix::process::pidfd_open(pid, PidfdFlags::empty())
         });
         let process = match process {
@@ -236,22 +238,22 @@ impl Link {
         Ok(link)
     }
 
-    /// Whether its words have room for one more task.
+    /// Reports whether the worker can take one more task.
     pub(super) fn has_room(&self, depth: usize) -> bool {
         !self.end.dying
             && self.tasks.len() < depth
             && self.serials.next - self.serials.ended < TASKS_PER_WORKER_MAX as u64
     }
 
-    /// Whether it lives and has nothing to do.
+    /// Reports whether the worker is alive and has no tasks.
     pub(super) fn is_idle(&self) -> bool {
         !self.end.dying && self.tasks.is_empty()
     }
 
-    /// Appends a task to what will be sent. `first` is the function that initialises its module, if one does.
+    /// Appends a task to the outgoing messages. `first` is the function that initialises its module, if any.
     ///
     /// # Errors
-    /// If it cannot be put into words; the task comes back, and the worker must be given up.
+    /// If the task cannot be encoded. The task is returned, and the worker must be given up.
     pub(super) fn send(
         &mut self,
         mut pending: Pending,
@@ -309,7 +311,8 @@ impl Link {
             let place = match &mut output.memory {
                 None => Place::Inline { size_bytes: 0 },
                 Some(memory) => {
-                    // A worker that dies with the room may have written to it: the next one hears another answer.
+                    // A worker that dies may have written to the result memory, so it must be marked as not zeroed for
+                    // the next worker.
                     let zeroed = memory.take_zeroed();
                     let segment = memory.segment();
                     let (key, len) = (segment.key(), segment.mapped_len());
@@ -336,7 +339,7 @@ impl Link {
         Ok(())
     }
 
-    /// Notes the use of a segment; if the worker does not know it, appends its descriptor and says so.
+    /// Records the use of a segment. If the worker does not have it mapped, appends its descriptor and returns true.
     fn know(
         &mut self,
         serial: u64,
@@ -352,7 +355,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Tells the worker of memory that was given up since the last time.
+    /// Notifies the worker of segments destroyed since the last call.
     pub(super) fn forget_destroyed(&mut self) -> io::Result<()> {
         let gone = self.known.destroyed();
         self.forget(gone)
@@ -366,29 +369,29 @@ impl Link {
         self.outbox.push(&ToWorker::Forget { keys }, std::iter::empty())
     }
 
-    /// The progress of its tasks.
+    /// Returns the progress board of its tasks.
     pub(super) fn board(&self) -> Board<'_> {
         Board(self.words.words())
     }
 
-    /// Takes the task of that serial, which the worker says has ended.
+    /// Removes the task with this serial, which the worker reported as ended.
     pub(super) fn take_ended(&mut self, serial: u64) -> Option<Sent> {
         self.serials.ended = self.serials.ended.max(serial.min(self.serials.next - 1));
         let at = self.tasks.iter().position(|sent| sent.serial == serial)?;
         self.tasks.remove(at)
     }
 
-    /// Ends the process at once, and what its functions have started. Its end is noticed like any other.
+    /// Kills the process and the processes that its functions have started. Its end is noticed like any other.
     pub(super) fn kill(&mut self) {
         self.end.dying = true;
         self.kill_group();
     }
 
-    /// Ends its process group, and what a gang has left behind. The process is not yet reaped (`try_wait` and `end` do that last), so the number is still
-    /// its group's alone.
+    /// Kills its process group and the processes that a gang has left behind. The process is not reaped yet
+    /// (`try_wait` and `end` do that last), so the number still identifies its group alone.
     fn kill_group(&self) {
         if let Some(group) = raw_pid(&self.child) {
-            // It fails only if the group is empty, which is what is wanted.
+            // Fails only if the group is empty, which is the goal.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
         if self.tasks.iter().any(|sent| sent.pending.task.terms.gang > 0) {
@@ -396,12 +399,12 @@ impl Link {
         }
     }
 
-    /// Its process number, unless it is on its way out.
+    /// Returns its pid, unless it is ending.
     pub(super) fn pid(&self) -> Option<Pid> {
         if self.end.dying { None } else { raw_pid(&self.child) }
     }
 
-    /// How the process ended, if it has. What its functions had started ends with it.
+    /// Returns how the process ended, if it has. Also kills the processes that its functions had started.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if rustix::process::waitid(WaitId::PidFd(self.process.as_fd()), look)?.is_none() {
@@ -411,32 +414,32 @@ impl Link {
         self.child.try_wait()
     }
 
-    /// Tells an idle worker to end: it reads the end of the stream.
+    /// Asks an idle worker to end: it reads the end of the stream.
     pub(super) fn hang_up(&self) {
         if self.tasks.is_empty() {
-            // It fails only if the worker has hung up first.
+            // Fails only if the worker has closed the socket first.
             let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         }
     }
 
-    /// Waits so long for the process to end; whether it has.
+    /// Waits up to `limit_ms` for the process to end. Returns true if it has.
     pub(super) fn ends_within(&self, limit_ms: i64) -> bool {
         let mut watched = [rustix::event::PollFd::new(&self.process, rustix::event::PollFlags::IN)];
         let limit = rustix::event::Timespec { tv_sec: limit_ms / 1000, tv_nsec: limit_ms % 1000 * 1_000_000 };
         rustix::event::poll(&mut watched, Some(&limit)).is_ok_and(|ended| ended > 0)
     }
 
-    /// Gives an idle worker `grace_ms` to end by itself, kills any other, and reaps it.
+    /// Gives an idle worker `grace_ms` to end by itself, kills any other, and reaps the worker.
     pub(super) fn end(mut self, grace_ms: i64) {
         if self.tasks.is_empty() && !self.end.dying {
             self.ends_within(grace_ms);
         }
         self.kill();
-        // It fails only if it was reaped already.
+        // Fails only if the process was reaped already.
         let _ = self.child.wait();
     }
 
-    /// Its socket and its process, for the poller.
+    /// Returns the descriptors of its socket and its process, for the poller.
     pub(super) fn fds(&self) -> [i32; 2] {
         use std::os::fd::AsRawFd;
         [self.socket.as_fd().as_raw_fd(), self.process.as_fd().as_raw_fd()]
@@ -450,21 +453,21 @@ fn raw_pid(child: &Child) -> Option<Pid> {
 /// How a worker ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Death {
-    /// In words.
+    /// Description for error messages.
     pub(super) how: String,
-    /// Somebody else ended it: the system, for lack of memory, or a user.
+    /// True if something else ended it: the system for lack of memory, or a user.
     pub(super) was_killed: bool,
 }
 
-/// How a process ended.
+/// Describes how a process ended.
 pub(super) fn describe(status: ExitStatus, end: &End) -> Death {
     let is_ours = end.cut_off || end.fault.is_some() || end.since.is_some();
     let was_killed = matches!(status.signal(), Some(1 | 9 | 15)) && !is_ours;
     let how = match (status.signal(), status.code()) {
-        (Some(9), _) if end.cut_off => "its end, after it closed its connection to the server".into(),
+        (Some(9), _) if end.cut_off => "SIGKILL from the server because the worker had closed its connection".into(),
         (Some(signal), _) => format!("signal {signal}{}", signal_name(signal)),
         (None, Some(code)) => format!("exit status {code}"),
-        (None, None) => "for no known reason".into(),
+        (None, None) => "an unknown cause".into(),
     };
     Death { how, was_killed }
 }

@@ -4,21 +4,22 @@
 //!            start                       send                 answer
 //!  machine --------> backlog (in order) ------> worker's queue ------> events
 //!              ^                                     |
-//!              '------- the worker died: what had not started
+//!              '------- the worker died: tasks that had not started
 //! ```
-//! A slot runs one task at a time. It has at most one worker for native and one for Python functions, each started
-//! with the first task for it, and only one of them has tasks. A worker holds up to `queue_depth` tasks, so that short
-//! ones need not wait for a message between them. An object's methods run in a worker of its own, and take a slot while
-//! they do. A worker leaves its slot to another while its task has called the program back and waits for the answer:
-//! the program may call functions for it.
+//! A slot runs one task at a time. It has at most one worker for native and one for Python functions. Each worker is
+//! started with the first task for it, and only one of the two has tasks. A worker holds up to `queue_depth` tasks, so
+//! that short tasks need not wait for a message between them. An object's methods run in the object's own worker and
+//! occupy a slot while they run. A worker gives up its slot while its task has called the program back and waits for
+//! the reply: the program may call functions to produce it.
 //!
-//! **Invariants.** A started task ends in exactly one event. Only the task that ran when its worker died may fail; those
-//! behind it go to another worker. Results are in the store before their event is seen.
+//! **Invariants.** A started task ends with exactly one event. Only the task that ran when its worker died may fail;
+//! the tasks queued behind it go to another worker. Results are in the store before their event is visible.
 //!
-//! **Not done here.** No thread and no waiting: the caller polls the descriptors of [`Jobs::take_registrations`], calls
-//! [`Jobs::ready`] for each event (level-triggered), and [`Jobs::flush`] before it waits again. Call everything from
-//! the thread that lives as long as the server: the kernel ends the workers with the thread that started them. The
-//! processes themselves are the `pool`'s; what a worker promises stands at [`gridloom_core::call::Halt`].
+//! **Not done here.** This module has no threads and never waits: the caller polls the descriptors of
+//! [`Jobs::take_registrations`], calls [`Jobs::ready`] for each event (level-triggered), and calls [`Jobs::flush`]
+//! before it waits again. Call everything from a thread that lives as long as the server: the kernel ends the workers
+//! with the thread that started them. The `pool` manages the processes; the contract of a worker is documented at
+//! [`gridloom_core::call::Halt`].
 
 mod answer;
 mod asking;
@@ -59,19 +60,19 @@ pub use blocking::BlockingJobs;
 pub use config::{JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads};
 pub use speed::{measure_speed, processor_time};
 
-/// Workers of a slot, one of each kind at most.
+/// Workers of a slot, at most one of each kind.
 type Slot = [Option<WorkerToken>; Kind::ALL.len()];
 
-/// The slots: which task goes to which worker of the pool.
+/// The slots; they assign tasks to the workers of the pool.
 pub struct Jobs {
     config: Arc<JobsConfig>,
     depth: usize,
     functions: BTreeMap<String, u32>,
-    /// For each function the one that initialises its module.
+    /// For each function, the function that initialises its module.
     initialisers: Vec<Option<u32>>,
     pool: Pool,
     slots: Vec<Slot>,
-    /// Workers without a slot that may take one: their tasks called their programs back, and have ended.
+    /// Workers without a slot that may take one: their tasks called their programs back and have ended.
     spares: Vec<WorkerToken>,
     objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
@@ -79,7 +80,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Slots without workers.
+    /// Creates the slots, without workers.
     pub fn new(config: JobsConfig) -> Jobs {
         raise_descriptor_limit();
         let names = config.definitions.iter().enumerate();
@@ -103,8 +104,8 @@ impl Jobs {
         }
     }
 
-    /// Starts every slot's worker of each kind that is offered now, so that the first tasks need not wait for them. A
-    /// worker that cannot be started is tried again with the first task, which then fails with the reason.
+    /// Starts each slot's worker of every offered kind now, so that the first tasks need not wait for them. A worker
+    /// that cannot be started is retried with the first task, which fails with the reason if that fails too.
     pub fn prestart(&mut self) {
         for kind in Kind::ALL {
             if self.config.definitions.iter().any(|definition| Kind::of(definition) == kind) {
@@ -116,12 +117,12 @@ impl Jobs {
         self.flush();
     }
 
-    /// Process numbers of the workers that live.
+    /// Returns the pids of the live workers.
     pub fn worker_pids(&self) -> Vec<Pid> {
         self.pool.pids()
     }
 
-    /// Runs a task, as soon as a slot is free; its inputs are in the store. Ends in exactly one event.
+    /// Runs a task as soon as a slot is free. Its inputs must be in the store. Ends with exactly one event.
     pub fn start(&mut self, task: Arc<Task>, store: &Store) {
         match fetch::fetch(&self.config, &self.functions, &task, store) {
             Ok(pending) => {
@@ -132,8 +133,8 @@ impl Jobs {
         }
     }
 
-    /// Kills a started task, or lets it end by itself for a moment if it asks whether it is cancelled: its event says that it was. No
-    /// effect on one that has ended.
+    /// Kills a started task; a task that checks for cancellation first gets a short time to end by itself. Its event
+    /// reports it as cancelled. Does nothing if the task has ended.
     pub fn stop(&mut self, task: TaskId) {
         if self.withdraw(task) {
             return;
@@ -150,10 +151,10 @@ impl Jobs {
         } else if link.board().progress(serial) == Progress::Running {
             link.kill();
         }
-        // One that has ended is let be: its answer is on the way.
+        // A task that has ended is left alone: its reply is already on the socket.
     }
 
-    /// Ends a started task as cancelled if its function has not begun, and says whether it was so.
+    /// Ends a started task as cancelled if its function has not begun. Returns true if it did.
     pub fn withdraw(&mut self, task: TaskId) -> bool {
         if let Some(at) = self.backlog.iter().position(|pending| pending.task.id == task) {
             self.backlog.remove(at);
@@ -173,36 +174,37 @@ impl Jobs {
         false
     }
 
-    /// Tells a task that has called its program back what the program says. No effect on one that has ended.
+    /// Passes the program's reply to a task that has called it back. Does nothing if the task has ended.
     pub fn answer(&mut self, task: TaskId, answer: CallBackAnswer) {
         for link in self.pool.links_mut() {
             let Some(sent) = link.tasks.iter().find(|sent| sent.pending.task.id == task) else { continue };
             let answer = ToWorker::CalledBack { serial: sent.serial, answer };
             link.pause = Pause::None;
             if let Err(error) = link.outbox.push(&answer, std::iter::empty()) {
-                // The task would wait for ever.
-                link.end.fault = Some(format!("it cannot be told what its program says: {error}"));
+                // The task would otherwise wait forever.
+                link.end.fault = Some(format!("its program's reply cannot be sent: {error}"));
                 link.kill();
             }
             return;
         }
     }
 
-    /// Changes of what is to be watched, in order.
+    /// Returns the changes to the watched descriptors, in order.
     pub fn take_registrations(&mut self) -> Vec<Registration> {
         self.pool.take_registrations()
     }
 
-    /// Makes the changes of [`Jobs::take_registrations`] in an epoll; an event of a worker carries what `data` makes of
-    /// its token.
+    /// Applies the changes of [`Jobs::take_registrations`] to an epoll; a worker's events carry the value that `data`
+    /// returns for its token.
     ///
     /// # Errors
+    /// If the epoll rejects a descriptor.
     /// If the epoll refuses a descriptor.
     pub fn register_with(&mut self, epoll: BorrowedFd<'_>, data: impl Fn(WorkerToken) -> u64) -> std::io::Result<()> {
         self.pool.register_with(epoll, data)
     }
 
-    /// A worker's descriptor is readable or writable. A token is unknown if its worker is gone: no effect.
+    /// Handles a readable or writable descriptor of a worker. Does nothing if the worker no longer exists.
     pub fn ready(&mut self, token: WorkerToken, store: &Store) {
         let Some(link) = self.pool.get_mut(token) else { return };
         match answer::read(link, store, &self.config.server_name, &mut self.events) {
@@ -220,23 +222,23 @@ impl Jobs {
         self.balance();
     }
 
-    /// Writes what `start` and `ready` have batched.
+    /// Writes the messages batched by `start` and `ready`.
     pub fn flush(&mut self) {
         self.pool.flush();
     }
 
-    /// What happened since the last call.
+    /// Returns the events since the last call.
     pub fn take_events(&mut self) -> Vec<JobEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// Ends and reaps all workers. Idle ones end by themselves, others are killed.
+    /// Ends and reaps all workers. Idle workers end by themselves, the others are killed.
     pub fn shutdown(mut self) {
         self.pool.shut_down();
     }
 
-    /// Gives tasks of the backlog to slots, in order, while there is room. A task for one kind of worker does not pass
-    /// one for the other kind that has to wait.
+    /// Assigns tasks of the backlog to slots, in order, while there is room. A task for one kind of worker does not
+    /// overtake a task for the other kind that has to wait.
     fn dispatch(&mut self) {
         while let Some(front) = self.backlog.front() {
             let (kind, object) = (front.kind, front.task.object());
@@ -266,8 +268,7 @@ impl Jobs {
         }
     }
 
-    /// Gives half of the longest queue to a slot that has nothing to do: what was queued as short may wait behind
-    /// something long.
+    /// Moves half of the longest queue to an idle slot: tasks queued as short may be waiting behind a long one.
     fn balance(&mut self) {
         if !self.backlog.is_empty() || self.slots.len() < 2 {
             return;
@@ -297,14 +298,15 @@ impl Jobs {
         let definition = definition(pending.function);
         let link = self.pool.get_mut(token).expect("a slot's worker is in the pool until it is buried");
         if let Err((pending, error)) = link.send(pending, definition, first) {
-            // The stream may hold half of it; the worker is useless, the task at fault.
+            // The stream may contain half of the message: the worker is unusable, and the task is the cause.
             link.kill();
             let error = self.cannot_run(&pending, error.to_string());
             self.end(pending.task.id, Err(error), 0);
         }
     }
 
-    /// The slot with the fewest tasks that can take one more of that kind; one that has its worker already wins a tie.
+    /// Returns the slot with the fewest tasks that can take one more of this kind. On a tie, a slot that already has
+    /// such a worker wins.
     fn slot_for(&self, kind: Kind) -> Option<usize> {
         let is_full = self.is_full();
         let load = |slot: &Slot| {
@@ -315,7 +317,7 @@ impl Jobs {
             }
             let own = link(kind);
             match own {
-                // Methods of objects take its place.
+                // Methods of objects occupy its place.
                 None if is_full => None,
                 Some(link) if is_full && link.tasks.is_empty() => None,
                 None => Some((0, true)),
@@ -342,7 +344,7 @@ impl Jobs {
         Ok(token)
     }
 
-    /// Looks whether a worker has ended: what becomes of its tasks stands at [`fate`].
+    /// Checks whether a worker has ended. [`fate`] decides what happens to its tasks.
     fn look_after(&mut self, token: WorkerToken, closed: bool) {
         let Some((mut link, death)) = self.pool.reap(token, closed) else { return };
         self.slots.iter_mut().flatten().filter(|slot| **slot == Some(token)).for_each(|slot| *slot = None);

@@ -1,4 +1,4 @@
-//! Objects: each a worker of its own, from its first method until it ends.
+//! Objects: each has a worker of its own, from its first method call until it ends.
 
 use gridloom_base::{ObjectId, TaskError};
 
@@ -6,7 +6,8 @@ use super::link::{Pause, Pending};
 use super::{Jobs, WorkerToken};
 
 impl Jobs {
-    /// Ends an object's worker, which has time to end well unless it runs something. No effect on one that is not there.
+    /// Ends an object's worker. If it is not running a method, it gets time to end by itself. Does nothing if the
+    /// worker does not exist.
     pub fn end_object(&mut self, object: ObjectId) {
         let Some(token) = self.objects.remove(&object) else { return };
         let Some(link) = self.pool.get_mut(token) else { return };
@@ -16,7 +17,7 @@ impl Jobs {
         }
     }
 
-    /// Whether as many tasks run as there are slots, those that wait behind others apart.
+    /// Reports whether as many tasks run as there are slots, not counting tasks queued behind others.
     pub(super) fn is_full(&self) -> bool {
         !self.objects.is_empty() && self.busy() >= self.slots.len()
     }
@@ -27,13 +28,13 @@ impl Jobs {
         with_tasks.count() - paused(Pause::Calls) - paused(Pause::Answer).min(self.slots.len())
     }
 
-    /// Whether a method of that object can be sent now, or is known to fail.
+    /// Reports whether a method of this object can be sent now, or is known to fail.
     pub(super) fn can_run_method(&self, object: ObjectId) -> bool {
         let is_free = |token: &WorkerToken| self.pool.get(*token).is_none_or(|link| link.has_room(1));
         self.busy() < self.slots.len() && self.objects.get(&object).is_none_or(is_free)
     }
 
-    /// The worker of an object, a new one for a new object.
+    /// Returns the worker of an object, starting one for a new object.
     ///
     /// # Errors
     /// If the object's worker has ended.

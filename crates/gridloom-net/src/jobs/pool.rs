@@ -1,10 +1,10 @@
-//! The pool of worker processes: started, watched, written to, reaped. Which task goes to which worker is decided by the
-//! slots (`super`), which the pool does not know.
+//! The pool of worker processes: starts, watches, writes to and reaps them. The slots (`super`) decide which task goes
+//! to which worker; the pool does not know about slots.
 //!
-//! **The life of a worker** (the contract is stated once, at [`gridloom_core::call::Halt`]): *spawn* starts the process;
-//! what is pushed to its link goes out with [`Pool::write`]; [`Pool::tell_to_end`] lets an idle one end by itself and kills
-//! it after [`END_GRACE`]; a worker that has ended, for whatever reason, is given out once by [`Pool::reap`], with the tasks
-//! that it had.
+//! **Lifecycle of a worker** (its contract is documented at [`gridloom_core::call::Halt`]): *spawn* starts the
+//! process; [`Pool::write`] writes what is pushed to its link; [`Pool::tell_to_end`] lets an idle worker end by itself
+//! and kills it after [`END_GRACE`]; [`Pool::reap`] returns each ended worker once, whatever the reason, together with
+//! its tasks.
 
 use std::collections::btree_map::ValuesMut;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,27 +19,27 @@ use super::kind::Kind;
 use super::link::{self, Death, Link};
 use super::{JobsConfig, Registration, WorkerToken};
 
-/// Time that an idle worker has to end by itself.
+/// Time for an idle worker to end by itself before it is killed.
 const END_GRACE: Duration = Duration::from_millis(500);
-/// Time that a function which asks whether its call was cancelled has to end by itself.
+/// Time for a function that checks for cancellation to end by itself before its worker is killed.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
-/// A process that exits closes its socket at most so long before it is gone, milliseconds.
+/// Maximum time between the moment an exiting process closes its socket and its end, in milliseconds.
 const EXIT_MS_MAX: i64 = 50;
 
 /// The workers of a server.
 pub(super) struct Pool {
     config: Arc<JobsConfig>,
     links: BTreeMap<WorkerToken, Link>,
-    /// Workers that were told to end.
+    /// Workers that were asked to end.
     ending: BTreeSet<WorkerToken>,
-    /// Tasks that know that they are cancelled, and since when.
+    /// Tasks that know that they are cancelled, with the time since when.
     canceled: Vec<(WorkerToken, u64, Instant)>,
     next_token: u64,
     registrations: Vec<Registration>,
 }
 
 impl Pool {
-    /// Without workers.
+    /// Creates a pool without workers.
     pub(super) fn new(config: Arc<JobsConfig>) -> Pool {
         let (links, ending, canceled, registrations) = Default::default();
         Pool { config, links, ending, canceled, next_token: 0, registrations }
@@ -48,7 +48,7 @@ impl Pool {
     /// Starts a worker.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system cannot start a process.
     pub(super) fn spawn(&mut self, kind: Kind) -> io::Result<WorkerToken> {
         let link = Link::start(kind, &self.config)?;
         self.next_token += 1;
@@ -58,7 +58,7 @@ impl Pool {
         Ok(token)
     }
 
-    /// A worker that has not been reaped.
+    /// Returns a worker that has not been reaped.
     pub(super) fn link(&self, token: WorkerToken) -> &Link {
         self.links.get(&token).expect("a worker that has a place is in the pool until it is reaped")
     }
@@ -83,7 +83,7 @@ impl Pool {
         self.links.values_mut()
     }
 
-    /// Process numbers of the workers that live.
+    /// Returns the pids of the live workers.
     pub(super) fn pids(&self) -> Vec<Pid> {
         self.links.values().filter_map(Link::pid).collect()
     }
@@ -97,13 +97,13 @@ impl Pool {
         }
     }
 
-    /// A task knows that it is cancelled, and has [`CANCEL_GRACE`] to end by itself.
+    /// Records that a task knows that it is cancelled; it has [`CANCEL_GRACE`] to end by itself.
     pub(super) fn end_if_it_lasts(&mut self, token: WorkerToken, serial: u64) {
         self.canceled.push((token, serial, Instant::now()));
     }
 
-    /// Writes to every worker what has been batched for it, and kills those that were told to end and do not, or have a
-    /// cancelled task that goes on.
+    /// Writes each worker's batched messages. Kills workers that were asked to end and did not, and workers whose
+    /// cancelled task keeps running.
     pub(super) fn flush(&mut self) {
         let links = &mut self.links;
         self.canceled.retain(|(token, serial, since)| {
@@ -127,7 +127,7 @@ impl Pool {
         tokens.into_iter().for_each(|token| self.write(token));
     }
 
-    /// Writes to a worker what has been batched for it, as far as its socket takes it.
+    /// Writes a worker's batched messages, as far as its socket accepts them.
     pub(super) fn write(&mut self, token: WorkerToken) {
         let Some(link) = self.links.get_mut(&token) else { return };
         if link.end.dying {
@@ -137,7 +137,7 @@ impl Pool {
             true => Ok(true),
             false => link.outbox.send(link.socket.as_fd(), false),
         });
-        // A socket that broke is that of a worker that died: its process tells how.
+        // A broken socket means that the worker died; the end of its process explains why.
         let blocked = matches!(sent, Ok(false));
         if blocked != link.watched_for_writing {
             link.watched_for_writing = blocked;
@@ -145,15 +145,15 @@ impl Pool {
         }
     }
 
-    /// A worker that has ended leaves the pool: its link, and how it ended. A worker with a `closed` socket
-    /// that was not told to end is made to.
+    /// Removes an ended worker from the pool; returns its link and how it ended. A worker whose socket is `closed`
+    /// although it was not asked to end is killed.
     pub(super) fn reap(&mut self, token: WorkerToken, closed: bool) -> Option<(Link, Death)> {
         let link = self.links.get_mut(&token)?;
         let death = match link.try_wait() {
             Ok(Some(status)) => link::describe(status, &link.end),
             Ok(None) => {
                 if closed && !link.end.closed {
-                    // It is ending, or has closed its socket for reasons of its own. Its exit will be noticed.
+                    // The worker is ending, or has closed its socket for its own reasons. Its exit will be noticed.
                     link.end.closed = true;
                     if link.end.since.is_none() {
                         link.end.cut_off = !link.ends_within(EXIT_MS_MAX);
@@ -163,7 +163,7 @@ impl Pool {
                 }
                 return None;
             }
-            Err(error) => Death { how: format!("its end was lost: {error}"), was_killed: false },
+            Err(error) => Death { how: format!("its exit status cannot be read: {error}"), was_killed: false },
         };
         let link = self.links.remove(&token)?;
         let [socket, process] = link.fds();
@@ -174,21 +174,21 @@ impl Pool {
         Some((link, death))
     }
 
-    /// Changes of what is to be watched, in order.
+    /// Returns the changes to the watched descriptors, in order.
     pub(super) fn take_registrations(&mut self) -> Vec<Registration> {
         std::mem::take(&mut self.registrations)
     }
 
-    /// Makes these changes in an epoll; an event of a worker carries what `data` makes of its token.
+    /// Applies these changes to an epoll; a worker's events carry the value that `data` returns for its token.
     ///
     /// # Errors
-    /// If the epoll refuses a descriptor.
+    /// If the epoll rejects a descriptor.
     pub(super) fn register_with(&mut self, epoll: BorrowedFd<'_>, data: impl Fn(WorkerToken) -> u64) -> io::Result<()> {
         use rustix::event::epoll::{EventData, EventFlags, add, delete, modify};
         for change in self.take_registrations() {
             let (Registration::Add(fd, token) | Registration::Writable(fd, token, _) | Registration::Remove(fd, token)) =
                 change;
-            // The descriptors of a worker that is gone are closed, and have left the epoll by that.
+            // The descriptors of a reaped worker are closed, which removed them from the epoll.
             let Some(link) = self.links.get(&token) else { continue };
             let source = if link.fds()[0] == fd { link.socket.as_fd() } else { link.process.as_fd() };
             let data = EventData::new_u64(data(token));
@@ -202,7 +202,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends and reaps all workers. Idle ones end by themselves, others are killed.
+    /// Ends and reaps all workers. Idle workers end by themselves, the others are killed.
     pub(super) fn shut_down(&mut self) {
         self.links.values().for_each(Link::hang_up);
         let until = Instant::now() + END_GRACE;

@@ -1,24 +1,25 @@
-//! Speed of one slot: a short matrix product in plain Rust, so that all servers measure with the same ruler.
+//! Measures the speed of one slot with a short matrix product in plain Rust, so that all servers are measured alike.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Order of the matrices: three of them, 96 KiB, fit the second-level cache of every processor of interest.
+/// Order of the matrices. Three of them, 96 KiB, fit into the second-level cache of every relevant processor.
 const ORDER: usize = 64;
-/// Products between two looks at the clock.
+/// Number of products between two readings of the clock.
 const PRODUCTS_PER_LOOK: usize = 4;
 /// Duration of one sample.
 const SAMPLE: Duration = Duration::from_millis(3);
-/// Samples; their median is the answer, so that one interruption does not count.
+/// Number of samples. The result is their median, so that one interruption does not affect it.
 const SAMPLES: usize = 5;
 
-/// Floating-point operations per second of one core: the median of a few short samples, 15 ms in all. Processor time
-/// counts, not the clock on the wall, so that servers that start together on one host do not slow each other's figure.
+/// Returns the floating-point operations per second of one core: the median of a few short samples, 15 ms in total.
+/// Processor time is measured, not wall-clock time, so that servers that start together on one host do not slow down
+/// each other's measurement.
 ///
-/// It is what compiled loops reach, not the peak of a tuned library: a yardstick between servers, which the measured
-/// durations of real calls soon replace.
+/// The result is what compiled loops reach, not the peak of a tuned library. It serves to compare servers and is soon
+/// replaced by the measured durations of real calls.
 pub fn measure_speed() -> f64 {
     let a: Vec<f64> = (0..ORDER * ORDER).map(|i| 1.0 + i as f64 * 1e-6).collect();
     let b: Vec<f64> = (0..ORDER * ORDER).map(|i| 1.0 - i as f64 * 1e-6).collect();
@@ -44,12 +45,12 @@ fn sample(a: &[f64], b: &[f64], c: &mut [f64]) -> f64 {
     }
 }
 
-/// Processor time that this thread has used.
+/// Returns the processor time that this thread has used.
 pub fn processor_time() -> Duration {
     time_of(ClockId::ThreadCPUTime)
 }
 
-/// Processor time that all threads of this process have used.
+/// Returns the processor time that all threads of this process have used.
 pub(crate) fn process_time() -> Duration {
     time_of(ClockId::ProcessCPUTime)
 }
@@ -59,7 +60,7 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// C = A B, row by row, so that the inner loop runs along rows of B and C and vectorises.
+/// Computes C = A B row by row, so that the inner loop runs along rows of B and C and vectorises.
 fn product(a: &[f64], b: &[f64], c: &mut [f64]) {
     for (a, c) in a.chunks_exact(ORDER).zip(c.chunks_exact_mut(ORDER)) {
         c.fill(0.0);

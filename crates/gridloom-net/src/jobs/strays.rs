@@ -1,11 +1,12 @@
-//! What a gang has left behind when its worker is killed.
+//! Kills the processes that a gang has left behind when its worker is killed.
 //!
-//! A worker ends that itself at the end of a call, which it cannot if it is killed. The kernel then gives the processes away that were its
-//! descendants, and those that have begun a session of their own are not in its process group. So each worker has a word in its environment that no
-//! other one has. All that comes from it inherits that word, and the server looks for it.
+//! A worker ends them itself at the end of a call, but cannot do so if it is killed. The kernel then reparents its
+//! descendants, and those that have started a session of their own are no longer in its process group. Each worker
+//! therefore gets a unique marker in its environment. All its descendants inherit the marker, and the server searches
+//! for it.
 //!
-//! **Limits:** processes that have cleared their environment, that are of another user, or that another machine runs, are not found. Nothing is
-//! looked for after the server itself was killed.
+//! **Limits:** processes that have cleared their environment, belong to another user, or run on another machine are
+//! not found. Nothing is searched for after the server itself was killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,18 +18,21 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::identity::random;
 
-/// In the environment of a worker, and of what its functions start: which worker it is.
+/// Environment variable that identifies the worker, for the worker and all processes that its functions start.
 const WORKER_VARIABLE: &str = "GRIDLOOM_WORKER";
-/// So often a look follows that has found new ones: these may have started others before they were killed.
+/// Maximum number of scans of `/proc`. A scan that found new processes is repeated, because they may have started
+/// others before they were killed.
 const LOOKS_MAX: usize = 16;
 
-/// A worker's process, with a word of its own.
+/// A worker process with its unique marker.
 pub(super) struct MarkedChild {
     child: Child,
     word: String,
 }
 
 impl MarkedChild {
+    /// Starts the command with a new marker.
+    ///
     /// # Errors
     /// If the system has no entropy, or the command cannot be started.
     pub(super) fn spawn(command: &mut Command) -> io::Result<MarkedChild> {
@@ -37,7 +41,7 @@ impl MarkedChild {
         Ok(MarkedChild { child, word })
     }
 
-    /// Kills all that have its word. It does not wait for their end: one that is killed starts no other.
+    /// Kills all processes with the marker. Does not wait for their end: a killed process starts no others.
     pub(super) fn end_all(&self) {
         let own = format!("{WORKER_VARIABLE}={}", self.word).into_bytes();
         let mut killed = BTreeSet::new();
@@ -67,10 +71,10 @@ impl DerefMut for MarkedChild {
     }
 }
 
-/// Kills that process if it has that in its environment; whether it has. One that has ended has none.
+/// Kills the process if its environment contains `own`, and reports whether it did. A process that has ended has no environment.
 fn end(pid: i32, own: &[u8]) -> bool {
     let Some(process) = Pid::from_raw(pid) else { return false };
-    // It stands for that process, also if another one gets its number.
+    // The pidfd refers to this process even if its pid is reused.
     let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { return false };
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
     environment.split(|byte| *byte == 0).any(|variable| variable == own)
@@ -87,7 +91,7 @@ mod tests {
 
     #[test]
     fn all_that_a_worker_has_started_ends_and_nothing_else() {
-        // One in a session of its own without its parent, and one below it. All of them hold the pipe.
+        // One descendant in its own session without its parent, and one below that. All of them hold the pipe.
         let script = "(setsid sh -c 'sleep 20 & echo begun; sleep 20; echo alive' &); sleep 20; echo alive";
         let mut command = Command::new("sh");
         let mut worker = MarkedChild::spawn(command.args(["-c", script]).stdout(Stdio::piped())).unwrap();

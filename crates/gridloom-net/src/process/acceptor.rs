@@ -1,4 +1,4 @@
-//! A process's listening ports: connections are accepted, and admitted by the handshake.
+//! Accepts connections on a process's listening ports and admits them by the handshake.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,50 +18,50 @@ use crate::identity::Credentials;
 use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use crate::transport::outgoing::STACK_BYTES;
 
-/// What the thread of a listener needs.
+/// State of a listener's thread.
 #[derive(Clone)]
 pub(super) struct Acceptor {
     pub(super) credentials: Credentials,
     pub(super) own: Hello,
     pub(super) accepted: Sender<Shaken>,
-    /// Of the process, for connections that it dials as well.
+    /// Counter of the process's rings, shared with connections that it dials.
     pub(super) rings: RingCount,
-    /// A byte in it wakes the process.
+    /// Writing a byte to it wakes the process.
     pub(super) bell: Arc<OwnedFd>,
-    /// The process attends to its ports no more.
+    /// True once the process no longer accepts connections.
     pub(super) is_shut: Arc<AtomicBool>,
 }
 
-/// Handshakes under way at a time. One more, and the oldest is closed: a peer that knows the secret needs milliseconds.
+/// Maximum number of handshakes in progress. Beyond it the oldest is closed: a peer that knows the secret needs only milliseconds.
 pub(crate) const PENDING_MAX: usize = 64;
-/// Pause after an accept that failed, for want of descriptors for instance.
+/// Pause after a failed accept, for example when descriptors are exhausted.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Sockets with handshakes under way, the oldest first.
+/// Sockets with handshakes in progress, oldest first.
 type PendingHandshakes = Mutex<BTreeMap<u64, TcpStream>>;
 
 impl Acceptor {
-    /// Accepts until the listener is shut. Each handshake runs on a thread of its own, so that a silent one delays no other.
+    /// Accepts until the listener is shut down. Each handshake runs on its own thread, so that a silent peer delays no other.
     pub(super) fn run(self, listener: &TcpListener) {
         let pending = Arc::new(PendingHandshakes::default());
         for number in 0.. {
             match listener.accept() {
                 Ok((stream, _)) => self.start_handshake(number, stream, &pending),
                 Err(_) if self.is_shut.load(Ordering::Acquire) => return,
-                // The dialler has gone, or descriptors are short for a while.
+                // The dialler has disconnected, or descriptors are exhausted temporarily.
                 Err(_) => thread::sleep(PAUSE),
             }
         }
     }
 
-    /// Runs a handshake; a connection that fails it is closed, and nothing else happens.
+    /// Runs a handshake. A connection that fails it is closed, without other effects.
     fn start_handshake(&self, number: u64, stream: TcpStream, pending: &Arc<PendingHandshakes>) {
         let Ok(known) = stream.try_clone() else { return };
         let mut under_way = lock(pending);
         if under_way.len() >= PENDING_MAX
             && let Some((_, oldest)) = under_way.pop_first()
         {
-            // It fails if the dialler has gone, which is what is wanted.
+            // Fails if the dialler has disconnected, which is the goal.
             let _ = oldest.shutdown(Shutdown::Both);
         }
         under_way.insert(number, known);
@@ -81,7 +81,7 @@ impl Acceptor {
 
     fn admit(&self, accepted: Shaken) {
         if self.accepted.send(accepted).is_ok() {
-            // A full pipe wakes as well.
+            // If the pipe is full, the process wakes anyway.
             let _ = rustix::io::write(&*self.bell, &[1]);
         }
     }
@@ -92,14 +92,14 @@ impl Acceptor {
         let mut stream = stream;
         let (hello, _, session) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
             Purpose::Process => Ok(Verdict::Welcome),
-            _ => Err("this is a process that talks by messages, and no node of a grid".into()),
+            _ => Err("this is a process of a deployment, not a grid node".into()),
         })?;
         let rings = if is_here(&hello, &self.own) { Rings::accept(stream, &self.rings)? } else { None };
         Ok((hello.name, session.keys, rings))
     }
 }
 
-/// The dialler's side.
+/// Runs the dialler's side of the handshake.
 pub(super) fn greet(
     stream: TcpStream,
     credentials: &Credentials,
@@ -113,7 +113,7 @@ pub(super) fn greet(
     Ok(Shaken { stream, name: hello.name, keys: session.keys, rings })
 }
 
-/// Whether both share memory.
+/// Reports whether both processes share memory.
 fn is_here(hello: &Hello, own: &Hello) -> bool {
     !own.host.is_empty() && hello.host == own.host
 }

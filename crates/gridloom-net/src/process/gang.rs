@@ -1,20 +1,21 @@
-//! What a server tells a process of a gang beside its [`ProcessConfig`](super::ProcessConfig). That comes from the gang's caller; this does not.
+//! What a server passes to a process of a gang, in addition to its [`ProcessConfig`](super::ProcessConfig). The
+//! `ProcessConfig` is set by the gang's caller; this is not.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// In the environment of a process of a gang: its [`Gang`], as JSON.
+/// Environment variable with the [`Gang`] of a process, as JSON.
 pub const GANG_VARIABLE: &str = "GRIDLOOM_GANG";
 
-/// What the server says. A process uses no other files, whatever its caller tells it.
+/// The server's settings for a process. A process uses no other files, whatever its caller requests.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Gang {
-    /// Folder of the program, below which its checkpoints are kept, each by its name.
+    /// Folder of the program that contains its checkpoints by name.
     pub checkpoints: Option<PathBuf>,
-    /// The file for what the process did.
+    /// File for the records of the process.
     pub records: Option<PathBuf>,
-    /// What is to be added to this machine's monotonic clock to get that of the caller, nanoseconds.
+    /// Offset to add to this machine's monotonic clock to get the caller's clock, in nanoseconds.
     pub shift_ns: i64,
 }
 
@@ -23,13 +24,13 @@ impl Gang {
         serde_json::to_string(self).expect("paths that were texts, and a number")
     }
 
-    /// Of this process, if a server has started it.
+    /// Returns the settings of this process, if a server has started it.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the variable cannot be parsed.
     pub fn of_environment() -> Result<Option<Gang>, String> {
         let Some(text) = std::env::var_os(GANG_VARIABLE) else { return Ok(None) };
         let gang = serde_json::from_str(&text.to_string_lossy());
-        gang.map(Some).map_err(|error| format!("{GANG_VARIABLE} is not what a server says: {error}"))
+        gang.map(Some).map_err(|error| format!("{GANG_VARIABLE} is not the JSON that a server sets: {error}"))
     }
 }

@@ -1,4 +1,4 @@
-//! How a process gives letters to its siblings, threads of the same process, and takes theirs.
+//! Passes messages between a process and its siblings, which are threads of the same operating-system process.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use super::world::{NetProcess, ProcessConfig};
 use crate::identity::Secret;
 
 impl NetProcess {
-    /// Processes that are threads of this one.
+    /// Creates processes that run as threads of this one.
     ///
     /// # Errors
     /// As [`NetProcess::new`].
@@ -23,7 +23,7 @@ impl NetProcess {
         Ok(all)
     }
 
-    /// A connection with the sibling that listens there.
+    /// Opens a connection to the sibling that listens there.
     pub(super) fn meet(&mut self, host: &str, port: u16) -> Option<PeerId> {
         let to = self.siblings.find(host, port)?;
         let name = format!("{}@{}", self.spec().function, self.spec().host);
@@ -39,7 +39,7 @@ impl NetProcess {
         peer
     }
 
-    /// Takes in what siblings have put; whether there was anything.
+    /// Takes messages from siblings. Returns true if there were any.
     pub(super) fn take_handed(&mut self) -> bool {
         let came = self.siblings.take();
         let any = !came.is_empty();
@@ -60,19 +60,19 @@ impl NetProcess {
                     let why = format!("{} has closed it", self.describe(peer));
                     self.ended(peer, why);
                 }
-                // It was closed here.
+                // The connection was closed here.
                 (What::Letter(_) | What::Closes, None) => {}
             }
         }
         any
     }
 
-    /// Whether a letter for that sibling is to be offered again later.
+    /// Reports whether a message to this sibling must be offered again later.
     pub(super) fn is_full_sibling(&self, peer: PeerId) -> bool {
         self.peers.sibling(peer).is_some_and(Handed::is_full)
     }
 
-    /// Gives that sibling a letter.
+    /// Passes a message to this sibling.
     pub(super) fn hand_over(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
         let Some(handed) = self.peers.sibling(peer) else { return Err(self.closed(peer)) };
         let bytes = letter.payload.len() as u64;
@@ -82,7 +82,7 @@ impl NetProcess {
         Ok(())
     }
 
-    /// As [`NetProcess::hand_over`], when there is room.
+    /// Like [`NetProcess::hand_over`], once there is room.
     pub(super) fn hand_over_in_turn(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
         while self.is_full_sibling(peer) {
             self.wait(Some(self.now() + MILLISECOND_NS));
@@ -90,7 +90,7 @@ impl NetProcess {
         self.hand_over(peer, letter)
     }
 
-    /// Closes the connection with a sibling; what was put there still arrives.
+    /// Closes the connection to a sibling; messages already put there still arrive.
     pub(super) fn part_sibling(&mut self, peer: PeerId) {
         if let Some(handed) = self.peers.part_sibling(peer) {
             self.siblings.peers.remove(&handed.connection);

@@ -1,9 +1,9 @@
-//! Connections that were closed here, until the other side's system has taken all that was sent.
+//! Keeps connections that were closed here until the other side's system has received all sent data.
 //!
-//! A socket that is closed while something unread has come for it resets its connection, and what it had sent but the
-//! other side has not taken is lost. So a connection is shut for writing only, and its socket kept for a while.
+//! If a socket is closed while it has unread data, its connection is reset, and sent data that the other side has not
+//! received are lost. A connection is therefore shut down for writing only, and its socket is kept for a while.
 //!
-//! **Limit:** [`LEAVING_MAX`] sockets; a peer that takes nothing is given up after [`LINGER_NS_MAX`].
+//! **Limit:** [`LEAVING_MAX`] sockets; a peer that receives nothing is given up after [`LINGER_NS_MAX`].
 
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::limits::LINGER_NS_MAX;
 
-/// Most sockets that are kept.
+/// Maximum number of sockets kept.
 const LEAVING_MAX: usize = 256;
-/// Between two looks at what the other side has taken.
+/// Interval between two checks of what the other side has received.
 const LINGER_STEP: Duration = Duration::from_millis(1);
 
-/// Sockets that are shut for writing.
+/// Sockets that are shut down for writing.
 #[derive(Default)]
 pub(super) struct Lingering {
     streams: VecDeque<TcpStream>,
 }
 
 impl Lingering {
-    /// Shuts a socket for writing and keeps it; what was sent still arrives.
+    /// Shuts down a socket for writing and keeps it; sent data still arrive.
     pub(super) fn add(&mut self, stream: TcpStream) {
-        // It fails if the connection is broken, and then nothing can arrive.
+        // Fails if the connection is broken, and then nothing can arrive.
         if stream.shutdown(Shutdown::Write).is_ok() {
             self.streams.push_back(stream);
         }
@@ -37,12 +37,12 @@ impl Lingering {
         }
     }
 
-    /// Closes the sockets from which all was taken.
+    /// Closes the sockets whose data were all received.
     pub(super) fn sweep(&mut self) {
         self.streams.retain(|stream| unsent_bytes(stream) > 0);
     }
 
-    /// Waits until no more than so many sockets have something to send, or the others take nothing for too long.
+    /// Waits until at most `most` sockets have unsent data, or the other sides receive nothing for too long.
     pub(super) fn wait(&mut self, most: usize) {
         let unsent = |all: &VecDeque<TcpStream>| all.iter().map(unsent_bytes).sum::<u64>();
         let (mut last, mut since) = (unsent(&self.streams), Instant::now());
@@ -64,12 +64,13 @@ impl Lingering {
     }
 }
 
-/// What was sent, its end included, and not taken by the other side's system; nothing if the connection is broken.
+/// Returns the number of bytes, including the end of the stream, that the other side's system has not received.
+/// Returns 0 if the connection is broken.
 fn unsent_bytes(stream: &TcpStream) -> u64 {
     let (fd, mut bytes, mut state): (_, libc::c_int, u8) = (stream.as_raw_fd(), 0, 0);
     let mut length: libc::socklen_t = 1;
-    // SAFETY: the option begins with the state, one byte, of which no more is asked for; the descriptor is open as long as
-    // the stream.
+    // SAFETY: the option begins with the state, one byte, and only this byte is requested; the descriptor is open as
+    // long as the stream.
     let told =
         unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length) };
     if told != 0 || !UNSENT_STATES.contains(&state) {
@@ -80,6 +81,6 @@ fn unsent_bytes(stream: &TcpStream) -> u64 {
     if told == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
 }
 
-/// States of a TCP connection in which its end may still be on its way: established, close-wait, fin-wait-1, last-ack,
-/// closing. One that was reset is in none of them, whatever it had to send.
+/// TCP states in which the end of the stream may not have arrived yet: established, close-wait, fin-wait-1, last-ack,
+/// closing. A connection that was reset is in none of them, whatever it had to send.
 const UNSENT_STATES: [u8; 5] = [1, 8, 4, 9, 11];

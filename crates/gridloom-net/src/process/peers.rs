@@ -1,6 +1,6 @@
-//! The channels of a process by peer, and why those that have ended did.
+//! The channels of a process by peer, and the reasons why connections have ended.
 //!
-//! **Limit:** [`FORMER_PEERS_MAX`] ended connections are remembered, the latest ones.
+//! **Limit:** only the last [`FORMER_PEERS_MAX`] ended connections are remembered.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -18,23 +18,22 @@ pub(super) struct Shaken {
     pub(super) stream: TcpStream,
     pub(super) name: String,
     pub(super) keys: Keys,
-    /// With a process of this host.
+    /// Present if the peer is a process on this host.
     pub(super) rings: Option<Rings>,
 }
 
-/// The peers.
 #[derive(Default)]
 pub(super) struct Peers {
     channels: BTreeMap<PeerId, Channel<Stream>>,
-    /// Those with rings in shared memory.
+    /// Peers with rings in shared memory.
     near: Vec<PeerId>,
     /// Threads of this process, which have no channel.
     siblings: BTreeMap<PeerId, Handed>,
-    /// Names of all; also of some peers with connections that have ended.
+    /// Names of all peers, including some whose connections have ended.
     names: BTreeMap<PeerId, String>,
-    /// Those, in the order of their ends.
+    /// Peers whose connections have ended, in that order.
     former: VecDeque<PeerId>,
-    /// Why those that were not closed here have ended.
+    /// Why connections that were not closed here have ended.
     ends: BTreeMap<PeerId, String>,
     next: u64,
 }
@@ -62,7 +61,7 @@ impl Peers {
         peer
     }
 
-    /// Adds a connection with a thread of this process.
+    /// Adds a connection to a thread of this process.
     pub(super) fn join_sibling(&mut self, name: String, handed: Handed) -> PeerId {
         let peer = self.name(name);
         self.siblings.insert(peer, handed);
@@ -73,7 +72,7 @@ impl Peers {
         self.siblings.get(&peer)
     }
 
-    /// Removes one. The name is remembered for a while.
+    /// Removes a sibling. Its name is remembered for a while.
     pub(super) fn part_sibling(&mut self, peer: PeerId) -> Option<Handed> {
         let handed = self.siblings.remove(&peer)?;
         self.forget_later(peer);
@@ -84,7 +83,7 @@ impl Peers {
         self.siblings.keys().copied().collect()
     }
 
-    /// Removes a connection: its socket. The name is remembered for a while.
+    /// Removes a connection and returns its socket. The name is remembered for a while.
     pub(super) fn part(&mut self, peer: PeerId) -> Option<TcpStream> {
         let stream = self.channels.remove(&peer)?.into_stream().into_socket();
         self.near.retain(|near| *near != peer);
@@ -102,7 +101,7 @@ impl Peers {
         }
     }
 
-    /// Notes why a connection has ended that was not closed here.
+    /// Records why a connection that was not closed here has ended.
     pub(super) fn ended(&mut self, peer: PeerId, why: String) {
         self.ends.insert(peer, why);
     }
@@ -111,22 +110,22 @@ impl Peers {
         self.channels.get_mut(&peer)
     }
 
-    /// Peers with connections that stand, with their channels.
+    /// Returns the peers with open connections, and their channels.
     pub(super) fn channels(&self) -> impl Iterator<Item = (PeerId, &Channel<Stream>)> {
         self.channels.iter().map(|(peer, channel)| (*peer, channel))
     }
 
-    /// How many of them have rings.
+    /// Returns the number of peers with rings.
     pub(super) fn near_count(&self) -> usize {
         self.near.len()
     }
 
-    /// Whether all of them have rings.
+    /// Reports whether all peers have rings.
     pub(super) fn are_near(&self) -> bool {
         self.near.len() == self.channels.len()
     }
 
-    /// One of those that have rings.
+    /// Returns one of the peers that have rings.
     pub(super) fn near(&mut self, number: usize) -> Option<(PeerId, &mut Channel<Stream>)> {
         let peer = *self.near.get(number)?;
         Some((peer, self.channels.get_mut(&peer)?))
@@ -136,12 +135,12 @@ impl Peers {
         self.channels.contains_key(&peer) || self.siblings.contains_key(&peer)
     }
 
-    /// Why a connection has ended, in words.
+    /// Returns why a connection has ended.
     pub(super) fn why_closed(&self, peer: PeerId) -> String {
         self.ends.get(&peer).cloned().unwrap_or_else(|| "it was closed here".into())
     }
 
-    /// The peer, in words.
+    /// Returns the peer's name.
     pub(super) fn describe(&self, peer: PeerId) -> String {
         self.names.get(&peer).cloned().unwrap_or_else(|| "nobody".into())
     }

@@ -1,17 +1,18 @@
-//! Bytes from one process to another of the same host, in memory that both map.
+//! One-way byte channel between two processes of the same host, in memory that both map.
 //!
 //! ```text
 //!  word  0        8        16               24
-//!        | tail   | head   | reader | writer | data: 131,072 words, again from the beginning
+//!        | tail   | head   | reader | writer | data: 131,072 words, wrapping around
 //!          of the   of the   sleeps   sleeps
 //!          writer   reader
 //! ```
-//! A ring holds runs: a word with a number of bytes, and the bytes in whole words. Head and tail count words from the beginning, and
-//! only one side writes each. They lie in cache lines of their own.
+//! A ring contains runs: a word with a number of bytes, followed by the bytes in whole words. Head and tail count
+//! words from the beginning, and only one side writes each. They are in separate cache lines.
 //!
-//! **Sleep:** a side that finds nothing to do says so in its word, looks once more, and then sleeps. The other side looks at that word
-//! after each change, and rings. Both put a fence between, so that one of the two sees the other's word.
-//! **Promise:** whatever the other process writes here, nothing outside the ring is touched, and a run that cannot be is an error.
+//! **Sleep:** a side that has nothing to do sets its sleep word, checks once more, and then sleeps. The other side
+//! checks that word after each change and rings. Both use a fence in between, so that at least one of the two sees the
+//! other's word.
+//! **Guarantee:** whatever the other process writes here, nothing outside the ring is accessed, and an invalid run is an error.
 //! **Does not**: wait, or know how the other side is woken ([`super::stream`]).
 
 use std::io::{self, ErrorKind, IoSlice};
@@ -20,17 +21,18 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::segment::SharedWords;
 
-/// Words of a ring, with those before its data.
+/// Number of words of a ring, including those before its data.
 pub(super) const RING_WORDS: usize = DATA + CAPACITY;
 
 const TAIL: usize = 0;
-/// In the line of the tail: the writer has closed the ring.
+/// Word in the tail's cache line: the writer has closed the ring.
 const IS_CLOSED: usize = 1;
 const HEAD: usize = 8;
 const READER_SLEEPS: usize = 16;
 const WRITER_SLEEPS: usize = 17;
 const DATA: usize = 24;
-/// Words of data, 1 MiB: a process that computes meanwhile neither reads nor writes, as the system does for TCP.
+/// Words of data, 1 MiB. A process that is computing neither reads nor writes meanwhile, so the ring must buffer as
+/// much as the system does for TCP.
 const CAPACITY: usize = 1 << 17;
 const WORD: usize = 8;
 
@@ -46,14 +48,14 @@ impl Words {
         &self.memory.words()[self.from + word]
     }
 
-    /// The data words from that position on, up to the end of the ring, and those behind at its beginning.
+    /// Returns the data words from this position to the end of the ring, followed by those from its beginning.
     fn data(&self, position: u64) -> impl Iterator<Item = &AtomicU64> {
         let data = &self.memory.words()[self.from + DATA..self.from + DATA + CAPACITY];
         let (begin, end) = data.split_at(position as usize % CAPACITY);
         end.iter().chain(begin)
     }
 
-    /// Takes a word back by which the other side said that it sleeps.
+    /// Clears the word by which the other side announced that it sleeps. Returns true if it was set.
     fn wakes(&self, word: usize) -> bool {
         fence(Ordering::SeqCst);
         self.at(word).load(Ordering::Relaxed) != 0 && self.at(word).swap(0, Ordering::Relaxed) != 0
@@ -69,7 +71,7 @@ impl Words {
 pub(super) struct Writer {
     words: Words,
     tail: u64,
-    /// The head when it was last looked at.
+    /// Last known head.
     head: u64,
 }
 
@@ -77,50 +79,50 @@ pub(super) struct Writer {
 pub(super) struct Reader {
     words: Words,
     head: u64,
-    /// The tail when it was last looked at.
+    /// Last known tail.
     tail: u64,
-    /// What lies behind that tail is not read.
+    /// True if nothing beyond that tail is read.
     is_last: bool,
-    /// Of the run that is being read: its bytes, and those that are read.
+    /// The run being read: its number of bytes, and how many of them are read.
     run: (usize, usize),
 }
 
 impl Writer {
-    /// For the ring that begins at that word.
+    /// Creates the writing side of the ring that begins at word `from`.
     pub(super) fn new(memory: Arc<SharedWords>, from: usize) -> Writer {
         Writer { words: Words { memory, from }, tail: 0, head: 0 }
     }
 
-    /// Words that a run may take now, its first one included.
+    /// Returns the number of words that a run may take now, including its first one.
     fn room(&mut self) -> io::Result<usize> {
         let room = |head: u64, tail: u64| {
             let used = tail.wrapping_sub(head);
             if used > CAPACITY as u64 { Err(corrupt()) } else { Ok(CAPACITY - used as usize) }
         };
-        // Two words are the least run.
+        // The smallest run has two words.
         if room(self.head, self.tail)? < 2 {
             self.head = self.words.at(HEAD).load(Ordering::Acquire);
         }
         room(self.head, self.tail)
     }
 
-    /// Whether something can be written. If not, the reader rings when it has read more.
+    /// Reports whether something can be written. If not, the reader rings when it has read more.
     pub(super) fn has_room(&mut self) -> bool {
         if self.room().is_ok_and(|room| room < 2) {
             self.await_room();
         }
-        // A head that cannot be is an error of the next write.
+        // The next write reports an invalid head as an error.
         self.room().map_or(true, |room| room >= 2)
     }
 
-    /// Says that this side sleeps, and looks at the head once more. Each advance of the head takes that back, also one by a word, which
-    /// makes no room for a run.
+    /// Announces that this side sleeps, and reads the head once more. Each advance of the head clears the
+    /// announcement, even an advance by one word, which makes no room for a run.
     fn await_room(&mut self) {
         self.words.sleeps(WRITER_SLEEPS);
         self.head = self.words.at(HEAD).load(Ordering::Acquire);
     }
 
-    /// Writes as much of these as there is room for, and whether the reader is to be woken.
+    /// Writes as much of `parts` as there is room for. Returns the number of bytes, and whether the reader must be woken.
     ///
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if there is no room: the reader rings when there is some.
@@ -130,7 +132,7 @@ impl Writer {
             return Ok((0, false));
         }
         if self.room()? * WORD < all + 2 * WORD {
-            // What was seen of the head may be old.
+            // The known head may be outdated.
             self.head = self.words.at(HEAD).load(Ordering::Acquire);
         }
         if self.room()? < 2 {
@@ -172,19 +174,19 @@ impl Writer {
         Ok((length, self.words.wakes(READER_SLEEPS)))
     }
 
-    /// Nothing more will be written.
+    /// Announces that nothing more will be written.
     pub(super) fn close(&self) {
         self.words.at(IS_CLOSED).store(1, Ordering::Release);
     }
 }
 
 impl Reader {
-    /// For the ring that begins at that word.
+    /// Creates the reading side of the ring that begins at word `from`.
     pub(super) fn new(memory: Arc<SharedWords>, from: usize) -> Reader {
         Reader { words: Words { memory, from }, head: 0, tail: 0, is_last: false, run: (0, 0) }
     }
 
-    /// Whether something can be read.
+    /// Reports whether something can be read.
     pub(super) fn has_bytes(&mut self) -> bool {
         if self.run.1 == self.run.0 && self.head == self.tail && !self.is_last {
             self.tail = self.words.at(TAIL).load(Ordering::Acquire);
@@ -192,8 +194,8 @@ impl Reader {
         self.run.1 < self.run.0 || self.head != self.tail
     }
 
-    /// What is in the ring now is the last that is read: the other side is gone, or has closed the ring, and a broken one might write
-    /// without end.
+    /// Makes the current content of the ring the last that is read: the other side is gone or has closed the ring, and
+    /// a faulty one might write forever.
     pub(super) fn end(&mut self) {
         if !self.is_last {
             self.tail = self.words.at(TAIL).load(Ordering::Acquire);
@@ -201,15 +203,15 @@ impl Reader {
         }
     }
 
-    /// Whether the other side writes no more; what it wrote before may be there.
+    /// Reports whether the other side has stopped writing; earlier data may still be unread.
     pub(super) fn is_closed(&self) -> bool {
         self.words.at(IS_CLOSED).load(Ordering::Acquire) != 0
     }
 
-    /// Fills that as far as there is something, and whether the writer is to be woken.
+    /// Reads into `into` as much as is available. Returns the number of bytes, and whether the writer must be woken.
     ///
     /// # Errors
-    /// If what is there is no run.
+    /// If the ring contains an invalid run.
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<(usize, bool)> {
         let (mut length, before) = (0, self.head);
         while length < into.len() && self.has_bytes() {
@@ -260,19 +262,19 @@ impl Reader {
         length
     }
 
-    /// Says that this side sleeps. It must look for bytes once more before it does.
+    /// Announces that this side sleeps. The caller must check for bytes once more before it does.
     pub(super) fn sleeps(&self) {
         self.words.sleeps(READER_SLEEPS);
     }
 
-    /// This side does not sleep any more.
+    /// Announces that this side no longer sleeps.
     pub(super) fn is_awake(&self) {
         self.words.at(READER_SLEEPS).store(0, Ordering::Relaxed);
     }
 }
 
 fn corrupt() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "the memory shared with it holds what it cannot have written")
+    io::Error::new(ErrorKind::InvalidData, "the memory shared with it is corrupt")
 }
 
 #[cfg(test)]
@@ -310,7 +312,7 @@ mod tests {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
                 }
             }
-            // The reader is sometimes behind.
+            // The reader sometimes lags behind.
             let mut into = vec![0; if turn % 97 < 40 { turn % 31 } else { 3000 }];
             let (length, _) = reader.read(&mut into).unwrap();
             came.extend_from_slice(&into[..length]);
@@ -347,7 +349,7 @@ mod tests {
         let all = vec![7; CAPACITY * WORD];
         assert_eq!(writer.write(&[IoSlice::new(&all)]).unwrap(), ((CAPACITY - 1) * WORD, false));
         assert_eq!(writer.write(&[IoSlice::new(b"a")]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        // The word with the number of bytes is free now, and the next one still has bytes.
+        // The word with the number of bytes is free now, but the next one still has bytes.
         assert_eq!(reader.read(&mut [0; 1]).unwrap(), (1, true));
         assert!(!writer.has_room());
         assert_eq!(reader.read(&mut [0; 7]).unwrap(), (7, true));

@@ -1,11 +1,13 @@
-//! Threads of one process that are processes of a deployment each: letters between them go by pointer.
+//! Threads of one operating-system process that are separate processes of a deployment: messages between them are
+//! passed by pointer.
 //!
-//! Each thread has a post, into which its siblings put letters. A thread that waits looks at its post as it does at the memory of near
-//! peers, and says there when it sleeps; its siblings then ring as the acceptor does.
+//! Each thread has a mailbox into which its siblings put messages. A waiting thread polls its mailbox like the shared
+//! memory of local peers, and announces there when it sleeps; its siblings then ring its wake-up descriptor, as the
+//! acceptor does.
 //!
-//! **Promise:** a letter is moved and not copied, and no system call is made for it unless its receiver sleeps. A thread that ends closes its
-//! connections behind its letters, also by a panic. From then on it cannot be dialled.
-//! **Limit:** [`SEND_BYTES_MAX`] of a connection and direction may be on their way, as of other connections.
+//! **Guarantee:** a message is moved, not copied, and needs no system call unless its receiver sleeps. A thread that
+//! ends, also by a panic, closes its connections after its messages. From then on it cannot be dialled.
+//! **Limit:** [`SEND_BYTES_MAX`] in flight per connection and direction, as for other connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -15,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridloom_base::limits::SEND_BYTES_MAX;
 use gridloom_process::{Letter, PeerId, ProcessSpec};
 
-/// Bytes on their way, for the dialler's direction and the other one.
+/// Bytes in flight, for the dialler's direction and the other one.
 pub(super) type UnderWay = Arc<[AtomicU64; 2]>;
 
 pub(super) enum What {
@@ -24,11 +26,11 @@ pub(super) enum What {
     Closes,
 }
 
-/// What comes to a thread from its siblings.
+/// The mailbox of a thread for messages from its siblings.
 struct Post {
     spec: ProcessSpec,
     ports: Mutex<Vec<u16>>,
-    /// Each with its connection; none once the thread has ended.
+    /// Messages with their connections; `None` once the thread has ended.
     letters: Mutex<Option<VecDeque<(u64, What)>>>,
     has_letters: AtomicBool,
     sleeps: AtomicBool,
@@ -36,7 +38,7 @@ struct Post {
 }
 
 impl Post {
-    /// Whether its thread still takes something.
+    /// Puts a message. Returns false if the thread accepts nothing any more.
     fn put(&self, connection: u64, what: What) -> bool {
         let mut letters = lock(&self.letters);
         let Some(waiting) = &mut *letters else { return false };
@@ -44,7 +46,7 @@ impl Post {
         self.has_letters.store(true, Ordering::SeqCst);
         drop(letters);
         if self.sleeps.load(Ordering::SeqCst) && self.sleeps.swap(false, Ordering::SeqCst) {
-            // A bell that is full rings.
+            // If the pipe is full, the thread wakes anyway.
             let _ = rustix::io::write(&*self.bell, &[0]);
         }
         true
@@ -55,17 +57,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection with a sibling.
+/// A connection to a sibling.
 pub(super) struct Handed {
     to: usize,
     pub(super) connection: u64,
     under_way: UnderWay,
-    /// The own direction.
+    /// Index of this side's direction.
     direction: usize,
 }
 
 impl Handed {
-    /// The other end of one that was opened there.
+    /// Returns the accepting end of a connection that the sibling `by` opened.
     pub(super) fn opened(connection: u64, by: usize, under_way: UnderWay) -> Handed {
         Handed { to: by, connection, under_way, direction: 1 }
     }
@@ -74,29 +76,30 @@ impl Handed {
         self.under_way[self.direction].load(Ordering::Relaxed) > SEND_BYTES_MAX
     }
 
-    /// So many bytes go there.
+    /// Counts bytes sent to the sibling.
     pub(super) fn goes(&self, bytes: u64) {
         self.under_way[self.direction].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many have come from there.
+    /// Counts bytes received from the sibling.
     pub(super) fn came(&self, bytes: u64) {
         self.under_way[1 - self.direction].fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// The threads beside a process; none for most.
+/// The siblings of a process; most have none.
 #[derive(Default)]
 pub(super) struct Siblings {
     own: usize,
     posts: Arc<Vec<Post>>,
     connections: u64,
-    /// By connection.
+    /// Peers by connection.
     pub(super) peers: BTreeMap<u64, PeerId>,
 }
 
 impl Siblings {
-    /// One for each of these processes, with what wakes it. None of them listens or is connected yet.
+    /// Creates one set of siblings per process, given each process with its wake-up descriptor. None of them listens
+    /// or is connected yet.
     pub(super) fn of(processes: Vec<(ProcessSpec, Arc<OwnedFd>)>) -> Vec<Siblings> {
         let post = |(spec, bell)| Post {
             spec,
@@ -110,7 +113,7 @@ impl Siblings {
         (0..posts.len()).map(|own| Siblings { own, posts: posts.clone(), ..Siblings::default() }).collect()
     }
 
-    /// Another one that listens there.
+    /// Returns the sibling that listens there.
     pub(super) fn find(&self, host: &str, port: u16) -> Option<usize> {
         let is_it = |(at, post): &(usize, &Post)| {
             *at != self.own && post.spec.host == host && lock(&post.ports).contains(&port)
@@ -122,7 +125,7 @@ impl Siblings {
         &self.posts[of].spec
     }
 
-    /// Opens a connection with that one, under that name, unless it has ended.
+    /// Opens a connection to a sibling under `name`, unless the sibling has ended.
     pub(super) fn open(&mut self, to: usize, name: String) -> Option<Handed> {
         self.connections += 1;
         let (connection, under_way) = ((self.own as u64) << 32 | self.connections, UnderWay::default());
@@ -130,7 +133,7 @@ impl Siblings {
         self.posts[to].put(connection, opens).then_some(Handed { to, connection, under_way, direction: 0 })
     }
 
-    /// What has come since the last time.
+    /// Takes the messages that have arrived since the last call.
     pub(super) fn take(&self) -> VecDeque<(u64, What)> {
         let Some(post) = self.posts.get(self.own).filter(|post| post.has_letters.load(Ordering::SeqCst)) else {
             return VecDeque::new();
@@ -140,16 +143,16 @@ impl Siblings {
         letters.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// One that has ended has closed the connection, or does so.
+    /// Puts a message for a sibling. If the sibling has ended, it closes the connection itself.
     pub(super) fn put(&self, handed: &Handed, what: What) {
         self.posts[handed.to].put(handed.connection, what);
     }
 
-    /// This thread takes nothing from now on. Connections that it has not taken are closed.
+    /// Stops accepting messages. Closes connections that were not accepted yet.
     pub(super) fn shut(&self) {
         let Some(post) = self.posts.get(self.own) else { return };
         lock(&post.ports).clear();
-        // Its lock is not held meanwhile: another one may do the same.
+        // The lock is not held during the loop: another sibling may do the same at that time.
         let left = lock(&post.letters).take().unwrap_or_default();
         for (connection, what) in left {
             if let What::Opens { by, .. } = what {
@@ -168,7 +171,7 @@ impl Siblings {
         }
     }
 
-    /// They ring from now on.
+    /// Makes siblings ring from now on.
     pub(super) fn sleeps(&self) {
         if let Some(post) = self.posts.get(self.own) {
             post.sleeps.store(true, Ordering::SeqCst);

@@ -1,18 +1,20 @@
-//! The stream of a connection between two processes: TCP, or between processes of one host two rings in shared memory beside it.
+//! The stream of a connection between two processes: TCP, or, between processes of one host, two rings in shared memory beside it.
 //!
 //! ```text
 //! dialler                                     acceptor
-//!   | handshake <==========================>    |   TCP; both say which host they run on
-//!   | process, descriptor, number ------------->|   if it is the same host; process 0 offers nothing
-//!   |                                           |   maps the dialler's memory, which holds the number
-//!   |<------------------------------- yes or no |   no: the connection goes on by TCP
-//!   | rings <==============================>    |   the socket then wakes a side that sleeps, and says that a side is gone
+//!   | handshake <==========================>    |   TCP; both send the host they run on
+//!   | process, descriptor, number ------------->|   if the host is the same; process 0 means no offer
+//!   |                                           |   maps the dialler's memory, which contains the number
+//!   |<------------------------------- yes or no |   no: the connection continues over TCP
+//!   | rings <==============================>    |   the socket then wakes a sleeping side, and reports a side that is gone
 //! ```
-//! The descriptor is opened by way of `/proc`, as the system allows the same user alone. So frames in rings carry no tags: what can
-//! write there can write into both processes. The random number tells a process of another container with the same number apart.
+//! The acceptor opens the descriptor through `/proc`, which the system permits only for the same user. Frames in rings
+//! therefore carry no authentication tags: a process that can write there can write into both processes. The random
+//! number distinguishes a process of another container that has the same pid.
 //!
-//! **Promise:** what a side has written before it went is read before its end.
-//! **Limit:** a process has rings with [`RINGS_MAX`] peers. With further ones, or without memory or descriptors, it talks by TCP.
+//! **Guarantee:** data that a side has written before it ended are read before the end.
+//! **Limit:** a process has rings with at most [`RINGS_MAX`] peers. With further peers, or without memory or
+//! descriptors, it uses TCP.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -28,26 +30,26 @@ use super::ring::{RING_WORDS, Reader, Writer};
 use crate::identity::random;
 use crate::segment::SharedWords;
 
-/// The dialler's ring, the acceptor's, and the number.
+/// Layout: the dialler's ring, the acceptor's ring, and the number.
 const WORDS: usize = 2 * RING_WORDS + 1;
 const NUMBER: usize = 2 * RING_WORDS;
 const OFFER_BYTES: usize = 16;
-/// What no acceptor can open, as no process has the number 0.
+/// Offer that no acceptor can open, since no process has pid 0.
 const NO_OFFER: [u8; OFFER_BYTES] = [0; OFFER_BYTES];
 const YES: u8 = 1;
 const NO: u8 = 0;
-/// Bells that are read at a time.
+/// Maximum number of wake-up bytes read at a time.
 const BELLS: usize = 4096;
 
 /// Counts the connections of a process that have rings.
 #[derive(Clone, Default)]
 pub(super) struct RingCount(Arc<AtomicUsize>);
 
-/// One of them, as long as it lasts.
+/// One counted connection; dropping it decrements the counter.
 struct Counted(RingCount);
 
 impl RingCount {
-    /// `None` at the limit.
+    /// Counts one more connection. Returns `None` at the limit.
     fn take(&self) -> Option<Counted> {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(self.clone());
@@ -68,10 +70,10 @@ pub(super) struct Rings {
     _counted: Counted,
 }
 
-/// The dialler's memory, until the acceptor has answered.
+/// The dialler's memory, until the acceptor has replied.
 struct Offer {
     memory: SharedWords,
-    /// The acceptor opens it by its number.
+    /// Kept open because the acceptor opens it by its number.
     _file: OwnedFd,
     bytes: [u8; OFFER_BYTES],
 }
@@ -87,7 +89,7 @@ impl Offer {
         Ok(Offer { memory, _file: file, bytes })
     }
 
-    /// Maps what was offered. `None` if that is nothing, or another user's, or another container's.
+    /// Maps the offered memory. Returns `None` if there is no offer, or it belongs to another user or container.
     fn open(bytes: [u8; OFFER_BYTES]) -> Option<SharedWords> {
         let (process, rest) = bytes.split_first_chunk::<4>().expect("16 bytes");
         let (descriptor, number) = rest.split_first_chunk::<4>().expect("12 bytes");
@@ -102,7 +104,7 @@ impl Offer {
 pub(super) struct Stream {
     tcp: TcpStream,
     rings: Option<Rings>,
-    /// The socket was read to its end, or is broken.
+    /// True if the socket was read to its end, or is broken.
     is_ended: bool,
 }
 
@@ -112,12 +114,13 @@ impl Rings {
         Rings { writer: Writer::new(memory.clone(), own), reader: Reader::new(memory, other), _counted: counted }
     }
 
-    /// The dialler's side, after the handshake. `None` if there is no memory for it, or the acceptor does not map it.
+    /// Runs the dialler's side, after the handshake. Returns `None` if there is no memory for the rings, or the
+    /// acceptor does not map it.
     ///
     /// # Errors
-    /// If the acceptor says nothing.
+    /// If the acceptor does not reply.
     pub(super) fn dial(stream: &TcpStream, count: &RingCount) -> io::Result<Option<Rings>> {
-        // The acceptor waits for an offer also where memory or descriptors are short.
+        // The acceptor waits for an offer even if memory or descriptors are exhausted.
         let made = count.take().and_then(|counted| Some((counted, Offer::new().ok()?)));
         let offer = made.as_ref().map_or(NO_OFFER, |(_, offer)| offer.bytes);
         let answer = within(stream, |mut stream| {
@@ -130,10 +133,10 @@ impl Rings {
         Ok(agreed.map(|(counted, offer)| Rings::new(offer.memory, [0, RING_WORDS], counted)))
     }
 
-    /// The acceptor's side.
+    /// Runs the acceptor's side.
     ///
     /// # Errors
-    /// If the dialler says nothing.
+    /// If the dialler does not send its offer.
     pub(super) fn accept(stream: &TcpStream, count: &RingCount) -> io::Result<Option<Rings>> {
         within(stream, |mut stream| {
             let mut offer = NO_OFFER;
@@ -145,7 +148,7 @@ impl Rings {
     }
 }
 
-/// Does that on the socket, which blocks, with a time limit.
+/// Runs an exchange on the blocking socket, with a time limit.
 fn within<T>(stream: &TcpStream, exchange: impl FnOnce(&TcpStream) -> io::Result<T>) -> io::Result<T> {
     stream.set_read_timeout(Some(Duration::from_nanos(DIAL_NS_MAX)))?;
     let done = exchange(stream);
@@ -162,7 +165,7 @@ impl Stream {
         self.rings.is_some()
     }
 
-    /// Gives up the socket; the other side reads what was written to its end.
+    /// Returns the socket; the other side can still read everything that was written.
     pub(super) fn into_socket(self) -> TcpStream {
         if let Some(rings) = &self.rings {
             rings.writer.close();
@@ -170,44 +173,44 @@ impl Stream {
         self.tcp
     }
 
-    /// Whether a ring has something to read.
+    /// Reports whether the ring has data to read.
     pub(super) fn has_bytes(&mut self) -> bool {
         self.rings.as_mut().is_some_and(|rings| rings.reader.has_bytes())
     }
 
-    /// Whether a ring takes something.
+    /// Reports whether the ring has room for data.
     pub(super) fn has_room(&mut self) -> bool {
         self.rings.as_mut().is_some_and(|rings| rings.writer.has_room())
     }
 
-    /// Whether the other side has closed its ring.
+    /// Reports whether the other side has closed its ring.
     pub(super) fn is_closed_there(&self) -> bool {
         self.is_ended || self.rings.as_ref().is_some_and(|rings| rings.reader.is_closed())
     }
 
-    /// This side sleeps from now on. Whether it may: nothing has come meanwhile.
+    /// Announces that this side sleeps. Returns true if it may: nothing has arrived meanwhile.
     pub(super) fn sleeps(&mut self) -> bool {
         let Some(rings) = &mut self.rings else { return true };
         rings.reader.sleeps();
         !rings.reader.has_bytes()
     }
 
-    /// This side does not sleep any more.
+    /// Announces that this side no longer sleeps.
     pub(super) fn is_awake(&self) {
         if let Some(rings) = &self.rings {
             rings.reader.is_awake();
         }
     }
 
-    /// Nothing is read but what has come.
+    /// Stops reading after the data that have already arrived.
     pub(super) fn end(&mut self) {
         if let Some(rings) = &mut self.rings {
             rings.reader.end();
         }
     }
 
-    /// The socket can be read, and may have its end behind what is there. Where there are rings, it has bells. It is read once, as `poll`
-    /// says again that there are more.
+    /// Handles a readable socket, whose end may follow the available data. With rings, the socket carries only wake-up
+    /// bytes. It is read once, since `poll` reports again if there are more.
     pub(super) fn rung(&mut self, has_end: bool) {
         self.is_ended |= has_end && self.rings.is_some();
         if self.rings.is_none() || self.is_ended {
@@ -217,13 +220,14 @@ impl Stream {
             Ok(0) => self.is_ended = true,
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-            // One that ends with bells unread resets its connection.
+            // A peer that ends with unread wake-up bytes resets its connection.
             Err(_) => self.is_ended = true,
         }
     }
 }
 
-/// A socket that takes no more has bells in it, and one that is broken says so where it is read.
+/// Wakes the other side. A socket that accepts no more bytes already contains wake-up bytes, and a broken socket is
+/// reported when it is read.
 fn ring(mut tcp: &TcpStream) {
     let _ = tcp.write(&[0]);
 }
@@ -291,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the dialler and the acceptor have rings, while these are held.
+    /// Returns whether the dialler and the acceptor have rings, while the counters are held.
     fn shake(dialler: &RingCount, acceptor: &RingCount) -> [bool; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

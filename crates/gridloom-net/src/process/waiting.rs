@@ -1,11 +1,11 @@
-//! How a process waits: for sockets, and for what peers of its host write into shared memory.
+//! How a process waits for sockets, and for data that peers on its host write into shared memory.
 //!
-//! A process that waits looks at the memory of its near peers first, which costs no system call. It yields its processor to others in
-//! between. If nothing comes soon, it tells near peers that it sleeps, and sleeps in `poll` until a socket has something, or one of a
-//! near peer rings.
+//! A waiting process first polls the shared memory of its local peers, which needs no system call, and yields its
+//! processor in between. If nothing arrives soon, it announces to local peers that it sleeps, and sleeps in `poll`
+//! until a socket is ready or a local peer rings.
 //!
-//! **Promise:** a peer that was killed is noticed, as its socket ends. Where all peers are near, or near ones write
-//! without a pause, sockets are looked at only each 50 µs.
+//! **Guarantee:** a killed peer is noticed, because its socket ends. If all peers are local, or local peers write
+//! without a pause, sockets are checked only every 50 µs.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,15 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::world::NetProcess;
 
-/// Between two looks at sockets that only say that a peer is gone, or that one has come.
+/// Interval between two checks of sockets that only report that a peer has disconnected or connected.
 const LOOK: Duration = Duration::from_micros(50);
-/// The other side has ended the connection.
+/// Poll flags that mean the other side has ended the connection.
 const ENDED: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
-/// So often memory is looked at before a waiting process yields its processor for a moment.
+/// Number of polls of shared memory before a waiting process yields its processor.
 const GLANCES: u32 = 32;
 
 impl NetProcess {
-    /// As [`NetProcess::poll`]; it polls without sleeping at first, if what it waited for last came soon.
+    /// Like [`NetProcess::poll`], but polls without sleeping at first if the previous wait was short.
     pub(super) fn wait(&mut self, until: Option<Time>) -> bool {
         if self.look_near() {
             return true;
@@ -44,7 +44,7 @@ impl NetProcess {
         is_ready
     }
 
-    /// Looks near for a few microseconds.
+    /// Polls local peers for a few microseconds.
     fn glance(&mut self) -> bool {
         (0..GLANCES).any(|_| {
             std::hint::spin_loop();
@@ -52,7 +52,7 @@ impl NetProcess {
         })
     }
 
-    /// Waits until something can be read, or written where letters wait; reads and writes it. False at the time limit.
+    /// Waits until data can be read, or written for queued messages, and does so. Returns false at the time limit.
     pub(super) fn poll(&mut self, until: Option<Time>) -> bool {
         if self.look_near() {
             return true;
@@ -68,11 +68,11 @@ impl NetProcess {
                 channel.stream().is_awake();
             }
         }
-        // A peer that wrote meanwhile has rung; this spares a look at the sockets.
+        // A peer that wrote meanwhile has rung; this check avoids another check of the sockets.
         self.look_near() || ready
     }
 
-    /// Near peers ring from now on. False if one has written or made room meanwhile.
+    /// Makes local peers ring from now on. Returns false if one has written or made room meanwhile.
     fn falls_asleep(&mut self) -> bool {
         let mut may_sleep = true;
         self.siblings.sleeps();
@@ -81,18 +81,18 @@ impl NetProcess {
                 may_sleep &= channel.stream_mut().sleeps();
             }
         }
-        // Where letters wait, the peer has been told when there was no room.
+        // A peer for which messages are queued was notified when there was no room.
         may_sleep && !self.look_near()
     }
 
-    /// As [`NetProcess::poll`], of the sockets.
+    /// Like [`NetProcess::poll`], for the sockets only.
     fn poll_sockets(&mut self, left_ns: Option<u64>) -> bool {
         self.looked = Instant::now();
         let mut peers = Vec::new();
         let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
         for (peer, channel) in self.peers.channels() {
             let more = match channel.stream().has_rings() {
-                // Its end may lie behind bells.
+                // The end of the stream may follow unread wake-up bytes.
                 true => PollFlags::RDHUP,
                 false if channel.outbound.is_blocked() => PollFlags::OUT,
                 false => PollFlags::empty(),
@@ -123,15 +123,15 @@ impl NetProcess {
                 self.read(peer);
             }
             if ready.contains(PollFlags::OUT) {
-                // A connection that breaks says so where it is read, and with the next letter for it.
+                // A broken connection is reported when it is read, and at the next message to it.
                 let _ = self.flush(peer);
             }
         }
         true
     }
 
-    /// Takes what siblings have put, reads what near peers have written, and writes where they have made room. Whether there was any. Sockets have their turn, also
-    /// if there is always some.
+    /// Takes messages from siblings, reads what local peers have written, and writes where they have made room.
+    /// Returns true if anything was done. Sockets get their turn even if there is always something.
     fn look_near(&mut self) -> bool {
         let (mut any, mut number) = (self.take_handed(), 0);
         while let Some((peer, channel)) = self.peers.near(number) {
@@ -142,7 +142,7 @@ impl NetProcess {
             }
             if has_room {
                 any = true;
-                // As below.
+                // Same as in `poll_sockets`.
                 let _ = self.flush(peer);
             }
             number += 1;
@@ -153,7 +153,7 @@ impl NetProcess {
         any
     }
 
-    /// Whether the other side has ended the connection, whatever of it is still unread.
+    /// Reports whether the other side has ended the connection, even if some data are still unread.
     pub(super) fn is_hung_up(&mut self, peer: PeerId) -> bool {
         let Some(channel) = self.peers.channel(peer) else { return false };
         if channel.stream().has_rings() {

@@ -1,4 +1,4 @@
-//! The real world as one process sees it.
+//! The real world as seen by one process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -30,24 +30,24 @@ use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::outgoing::STACK_BYTES;
 use crate::transport::stripes::Stripe;
 
-/// Where hosts are. Empty: names are resolved as the system does.
+/// Addresses of hosts by name. If empty, the system resolves names.
 pub type Addresses = BTreeMap<String, IpAddr>;
 
-/// What a process is, and where the others are.
+/// The configuration of a process, and the addresses of the others.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessConfig {
-    /// Its function, host and arguments.
+    /// Function, host and arguments of the process.
     pub spec: ProcessSpec,
-    /// Where the deployment's hosts are.
+    /// Addresses of the deployment's hosts.
     #[serde(default)]
     pub addresses: Addresses,
-    /// Whether it talks to processes of its host by TCP, too, and not in shared memory.
+    /// True to use TCP instead of shared memory with processes of the same host, too.
     #[serde(default)]
     pub by_tcp: bool,
-    /// The port on which it listens already: by the socket that is its standard input.
+    /// Port on which the process listens already, through the socket that is its standard input.
     #[serde(default)]
     pub listens: Option<u16>,
-    /// Further processes of the deployment that are threads of this one.
+    /// Further processes of the deployment that run as threads of this one.
     #[serde(default)]
     pub threads: Vec<ProcessSpec>,
 }
@@ -69,13 +69,13 @@ pub struct NetProcess {
     pub(super) inbox: VecDeque<Incoming>,
     buffers: Buffers,
     pub(super) spin: SpinPolicy,
-    /// When the sockets were last looked at. Where all peers are near, that is not needed each time.
+    /// Time of the last check of the sockets. If all peers are on this host, they need not be checked every time.
     pub(super) looked: Instant,
     pub(super) siblings: Siblings,
 }
 
 impl NetProcess {
-    /// A process.
+    /// Creates the world of a process.
     ///
     /// # Errors
     /// If the system refuses descriptors or entropy.
@@ -128,10 +128,10 @@ impl NetProcess {
         })
     }
 
-    /// From now on this thread, and those that it starts, use that processor alone.
+    /// Restricts this thread, and those that it starts from now on, to one processor.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system refuses to set the affinity.
     pub fn bind(&mut self, processor: usize) -> io::Result<()> {
         let mut one = CpuSet::new();
         one.set(processor.min(CpuSet::MAX_CPU - 1));
@@ -144,7 +144,7 @@ impl NetProcess {
         if let Some(address) = self.config.addresses.get(host) {
             return Ok(vec![SocketAddr::new(*address, port)]);
         }
-        // Elements that began later than this process are named by their address.
+        // Elements that began later than this process are addressed by IP address.
         if let Ok(address) = host.parse() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
@@ -161,7 +161,7 @@ impl NetProcess {
         self.peers.join(shaken)
     }
 
-    /// Ends a connection from here; what was written still arrives.
+    /// Closes a connection from this side; data already written still arrive.
     fn leave(&mut self, peer: PeerId) {
         self.part_sibling(peer);
         if let Some(stream) = self.peers.part(peer) {
@@ -170,7 +170,7 @@ impl NetProcess {
     }
 
     pub(super) fn take_accepted(&mut self) {
-        // Bytes that came together are read together.
+        // One read handles all wake-up bytes that arrived together.
         let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 64]);
         while let Ok(shaken) = self.accepted.try_recv() {
             if let Err(error) = self.join(shaken) {
@@ -179,7 +179,7 @@ impl NetProcess {
         }
     }
 
-    /// Takes in what has come from there; whether anything had.
+    /// Reads what a peer has sent. Returns true if there was anything.
     pub(super) fn read(&mut self, peer: PeerId) -> bool {
         let Some(channel) = self.peers.channel(peer) else { return false };
         let filled = channel.fill(&mut self.buffers);
@@ -208,13 +208,13 @@ impl NetProcess {
         has_come
     }
 
-    /// The connection has ended, and not from here.
+    /// Records that a connection was ended by the other side.
     pub(super) fn ended(&mut self, peer: PeerId, why: String) {
         self.peers.ended(peer, why.clone());
         self.inbox.push_back(Incoming::Closed { peer, why });
     }
 
-    /// Nothing can be written any more: takes in what came before.
+    /// Handles a connection that can no longer be written: reads what arrived before.
     fn read_to_end(&mut self, peer: PeerId, why: &str) {
         if let Some(channel) = self.peers.channel(peer) {
             channel.stream_mut().end();
@@ -225,8 +225,8 @@ impl NetProcess {
         }
     }
 
-    /// Before a letter goes: what is written to a peer that has gone vanishes, and the system says so with the next write
-    /// only.
+    /// Called before a message is sent: data written to a peer that has disconnected are lost, and the system reports
+    /// this only at the next write.
     fn notice_hang_up(&mut self, peer: PeerId) {
         if self.is_hung_up(peer) {
             let gone = self.has_closed(peer);
@@ -234,7 +234,7 @@ impl NetProcess {
         }
     }
 
-    /// Writes what waits, as far as the system takes it.
+    /// Writes queued data, as far as the system accepts them.
     pub(super) fn flush(&mut self, peer: PeerId) -> Result<&Outbound, ProcessError> {
         let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
         if let Err(error) = channel.flush(&mut self.buffers) {
@@ -247,7 +247,7 @@ impl NetProcess {
         Ok(&self.peers.channel(peer).expect("it is up").outbound)
     }
 
-    /// Waits until what was offered is written, or the peer takes nothing for too long.
+    /// Waits until the offered data are written, or the peer accepts nothing for too long.
     fn drain(&mut self, peer: PeerId) {
         let (mut least, mut since) = (usize::MAX, Instant::now());
         while let Ok(outbound) = self.flush(peer)
@@ -269,10 +269,10 @@ impl NetProcess {
         format!("{} has closed it", self.describe(peer))
     }
 
-    /// What an error of its socket means.
+    /// Describes an error of a peer's socket.
     fn why(&self, peer: PeerId, error: &io::Error) -> String {
         match error.kind() {
-            // A peer that ends with something unread resets its connections.
+            // A peer that ends with unread data resets its connections.
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => self.has_closed(peer),
             _ => error.to_string(),
         }
@@ -346,7 +346,7 @@ impl ProcessWorld for NetProcess {
         while frame.is_some() || self.flush(peer)?.is_blocked() {
             let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
             frame = frame.and_then(|frame| channel.outbound.offer(frame).err());
-            // Two that send to each other must both read meanwhile.
+            // Two processes that send to each other must both read meanwhile.
             if self.flush(peer)?.is_blocked() {
                 self.wait(None);
             }

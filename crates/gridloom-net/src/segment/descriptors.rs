@@ -1,40 +1,41 @@
-//! How many descriptors this process may have, and for how many data they suffice: each segment takes one.
+//! The descriptor limit of this process, and the number of data for which it suffices: each segment takes one descriptor.
 
 use std::{fs, io};
 
 use crate::process::PENDING_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// One in so many descriptors is for memory that is kept warm.
+/// Divisor of the descriptor limit: one in 8 descriptors is for memory kept for reuse.
 pub(super) const KEPT_PART: u64 = 8;
-/// What a server opens at its start, and connections of a few peers.
+/// Descriptors that a server opens at its start, including connections of a few peers.
 const SERVER: u64 = 28;
-/// What a worker takes of its server's: its memory, its socket, its pipes.
+/// Descriptors of a server per worker: its memory, its socket, its pipes.
 const WORKER: u64 = 6;
-/// With fewer data at a time, some functions cannot run.
+/// Minimum number of data at a time; with fewer, some functions cannot run.
 const DATA_MIN: u64 = 4;
 
-/// Lets this process have as many descriptors as it may: the usual default is 1024.
+/// Raises the descriptor limit of this process to its maximum: the usual default is 1024.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // A refusal leaves the limit as it is; running out is an error with its own words later.
+    // If this fails, the limit stays as it is; running out of descriptors is reported later by its own error.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// How many descriptors this process may have.
+/// Returns the descriptor limit of this process.
 pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How much memory that a peer uses is kept for use after it: what the peer keeps for long is not to take all descriptors.
+/// Returns the maximum number of segments used by a peer that are kept for later reuse, so that segments that the peer
+/// keeps for long do not take all descriptors.
 pub fn grants_max() -> usize {
     usize::try_from(descriptor_limit() / (2 * KEPT_PART)).unwrap_or(usize::MAX).max(1)
 }
 
-/// For how many data at a time the descriptors of a server of so many slots suffice.
+/// Returns the number of data at a time for which the descriptors of a server with `slots` slots suffice.
 ///
 /// # Errors
-/// If that is too little to run anything.
+/// If that is too few to run anything.
 pub fn data_max(slots: u32) -> io::Result<u64> {
     raise_descriptor_limit();
     let limit = descriptor_limit();
@@ -42,21 +43,21 @@ pub fn data_max(slots: u32) -> io::Result<u64> {
     data_with(limit, taken).ok_or_else(|| {
         let needed = (taken + DATA_MIN) * KEPT_PART / (KEPT_PART - 1) + 1;
         let why = format!(
-            "{slots} slots need {needed} descriptors at least, and this process may have {limit}: raise the limit (ulimit -Hn), or \
-             give it fewer slots"
+            "{slots} slots need at least {needed} descriptors, but the limit of this process is {limit}: raise the \
+             limit (ulimit -Hn), or use fewer slots"
         );
         io::Error::new(io::ErrorKind::QuotaExceeded, why)
     })
 }
 
-/// Room for so many connections of this process by so many listeners, beside what it has open. If there is too little, it takes as much
-/// as it may.
+/// Ensures that this process can open this many connections through this many listeners, in addition to its open
+/// descriptors. If the limit is too low, raises it to its maximum.
 ///
 /// # Errors
-/// If that is too little, too.
+/// If the maximum is too low, too.
 pub fn room_for(connections: usize, listeners: usize) -> io::Result<()> {
     let open = fs::read_dir("/proc/self/fd").map_or(0, |all| all.count());
-    // A connection takes two until it is admitted.
+    // A connection takes two descriptors until it is admitted.
     let pending = connections.min(listeners * PENDING_MAX);
     let needed = (open + listeners + connections + pending) as u64;
     if needed > descriptor_limit() {
@@ -67,8 +68,8 @@ pub fn room_for(connections: usize, listeners: usize) -> io::Result<()> {
         return Ok(());
     }
     let why = format!(
-        "{connections} connections need {needed} descriptors with those that are open, and this process may have {limit}: raise the \
-         limit (ulimit -Hn)"
+        "{connections} connections need {needed} descriptors including those already open, but the limit of this \
+         process is {limit}: raise the limit (ulimit -Hn)"
     );
     Err(io::Error::new(io::ErrorKind::QuotaExceeded, why))
 }
@@ -87,7 +88,7 @@ mod tests {
         let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         let told = room_for(usize::try_from(limit).unwrap(), 1).unwrap_err().to_string();
         assert!(told.starts_with(&format!("{limit} connections need ")), "{told}");
-        assert!(told.ends_with(&format!("may have {limit}: raise the limit (ulimit -Hn)")), "{told}");
+        assert!(told.ends_with(&format!("is {limit}: raise the limit (ulimit -Hn)")), "{told}");
     }
 
     #[test]

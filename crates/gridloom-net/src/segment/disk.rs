@@ -1,11 +1,11 @@
-//! Memory that lies in files of a folder: for data that find no room in memory.
+//! Memory backed by files in a folder, for data that do not fit into memory.
 //!
-//! They are mapped like memory files, and the system keeps in memory what of them is read, as far as there is room. So a datum may be
-//! larger than all memory, and is passed on and read as any other.
+//! The files are mapped like memory files, and the system's page cache keeps in memory what is read of them, as far as
+//! there is room. A datum may therefore be larger than all memory, and is forwarded and read like any other.
 //!
-//! **Invariants.** A file has no name, so none is left when its process ends, however it does. Its bytes have their place on the disk
-//! before they are written: a full disk is an error, and never stops the process. It cannot be sealed, so it is handed to workers of
-//! this server alone, by a descriptor that cannot write.
+//! **Invariants.** A file has no name, so none is left when its process ends, in whatever manner. Its disk space is
+//! allocated before its bytes are written: a full disk is an error, and never kills the process. The file cannot be
+//! sealed, so it is passed only to workers of this server, through a read-only descriptor.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -19,10 +19,10 @@ use rustix::fs::FallocateFlags;
 use super::Memory;
 use super::mapping::{Mapping, PAGE_BYTES};
 
-/// Smaller data stay in memory: a file takes longer to make.
+/// Minimum size of data on disk; smaller data stay in memory, because creating a file takes longer.
 pub(crate) const ON_DISK_BYTES_MIN: u64 = 1 << 20;
 
-/// A folder for data, and from when on they go there.
+/// A folder for data, and the memory use from which data are stored there.
 #[derive(Clone, Debug)]
 pub struct Disk {
     folder: PathBuf,
@@ -30,25 +30,25 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Data go to that folder when those in memory have so many bytes.
+    /// Opens the folder for data that exceed this number of bytes in memory.
     ///
     /// # Errors
-    /// If no file can be made there, or none with a place set aside for it.
+    /// If no file can be created there, or its space cannot be allocated.
     pub fn open(folder: &Path, memory_bytes_max: u64) -> io::Result<Disk> {
         let disk = Disk { folder: folder.to_path_buf(), memory_bytes_max };
         disk.allocate(PAGE_BYTES)?;
         Ok(disk)
     }
 
-    /// Bytes of data that stay in memory.
+    /// Returns the number of bytes of data that stay in memory.
     pub(super) fn memory_bytes_max(&self) -> u64 {
         self.memory_bytes_max
     }
 
-    /// So many bytes, whole pages, all 0.
+    /// Allocates whole pages of zeros.
     ///
     /// # Errors
-    /// If the disk is full, or fails.
+    /// If the disk is full or fails.
     pub(super) fn allocate(&self, size_bytes: u64) -> io::Result<Arc<Memory>> {
         let here = |error: io::Error| {
             let why = format!("{size_bytes} bytes in folder '{}': {error}", self.folder.display());
@@ -59,7 +59,7 @@ impl Disk {
         Ok(Memory::on_disk(read, mapping))
     }
 
-    /// The file for writing, and for reading alone.
+    /// Creates a file; returns a descriptor for writing and a read-only one.
     fn file(&self, size_bytes: u64) -> io::Result<(File, OwnedFd)> {
         let written = tempfile::tempfile_in(&self.folder)?;
         rustix::fs::fallocate(&written, FallocateFlags::empty(), 0, size_bytes)?;

@@ -6,12 +6,12 @@
 //!  | any reader       | the one writer         |
 //!  +------------------+------------------------+
 //! ```
-//! Memory may be filled in several ranges, each with a filling of its own.
+//! Memory may be filled in several ranges, each with its own filling.
 //!
-//! **Invariants.** The ranges of fillings of the same memory have no byte in common. Bytes before `filled` are not written any more, and
-//! nobody reads those behind it. `filled` never goes back. A
-//! filling ends whole or broken: its writer says that it is whole, and it is broken if the writer is dropped before. What has been
-//! filled of a broken one can be kept: another filling goes on behind it.
+//! **Invariants.** The ranges of fillings of the same memory are disjoint. Bytes before `filled` are never written
+//! again, and nobody reads the bytes after it. `filled` never decreases. A filling ends whole or broken: it is whole
+//! if its writer declares it, and broken if the writer is dropped before. The filled part of a broken filling can be
+//! kept, and another filling continues after it.
 
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,10 +19,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::{Segment, SegmentMut};
 use crate::payload::Payload;
 
-/// What readers see.
+/// Memory being filled, as readers see it.
 pub struct Filling {
     segment: Arc<Segment>,
-    /// Where in it.
+    /// Range within the segment.
     range: Range<usize>,
     state: Mutex<State>,
     changed: Condvar,
@@ -40,20 +40,20 @@ enum End {
     Broken,
 }
 
-/// The one writer.
+/// The only writer of a filling.
 pub struct Filler {
     filling: Arc<Filling>,
     filled: usize,
 }
 
 impl SegmentMut {
-    /// Fills it from its first byte to its last, for readers meanwhile.
+    /// Starts filling the memory from its first byte to its last, while readers read.
     pub fn fill(self) -> Filler {
         let range = 0..self.segment().len() as usize;
         Filler::of(self.freeze(), range, 0)
     }
 
-    /// The ranges in which it is filled: they cover it, one behind the other, each for as many bytes as given.
+    /// Splits the memory into consecutive ranges of the given sizes, which must cover it.
     ///
     /// # Panics
     /// If they do not.
@@ -68,47 +68,47 @@ impl SegmentMut {
     }
 }
 
-/// A range of memory that is to be filled.
+/// A range of memory to be filled.
 pub struct Unfilled {
     segment: Arc<Segment>,
     range: Range<usize>,
 }
 
 impl Unfilled {
-    /// Fills it from its first byte to its last, for readers meanwhile.
+    /// Starts filling the range from its first byte to its last, while readers read.
     pub fn fill(self) -> Filler {
         Filler::of(self.segment, self.range, 0)
     }
 }
 
 impl Filler {
-    /// The one writer of those bytes, of which the first are filled.
+    /// Creates the only writer of a range whose first `filled` bytes are filled.
     fn of(segment: Arc<Segment>, range: Range<usize>, filled: usize) -> Filler {
         let state = Mutex::new(State { filled, end: None });
         Filler { filling: Arc::new(Filling { segment, range, state, changed: Condvar::new() }), filled }
     }
 
-    /// What others read.
+    /// Returns the filling for readers.
     pub fn filling(&self) -> &Arc<Filling> {
         &self.filling
     }
 
-    /// The next bytes to fill, at most so many; none if all are filled.
+    /// Returns the next bytes to fill, at most `at_most`; empty if all are filled.
     pub fn next_mut(&mut self, at_most: usize) -> &mut [u8] {
         let Filling { segment, range, .. } = &*self.filling;
         let from = range.start + self.filled;
         let count = at_most.min(range.end - from);
-        // SAFETY: the segment was made of a `SegmentMut`, so its mapping is writable, has `len` bytes and no other segment. Ranges of it
-        // have no byte in common. No slice of this filling, of one before it or of a `Partial` reaches behind `filled` but this one
-        // (`Filling::read` stops there, and the bytes of the range are given out only when all are filled), and `&mut self` of the one
-        // writer makes this the only slice here.
+        // SAFETY: the segment was created from a `SegmentMut`, so its mapping is writable, has `len` bytes and belongs
+        // to no other segment. Its ranges are disjoint. No other slice of this filling, of an earlier one or of a
+        // `Partial` extends beyond `filled` (`Filling::read` stops there, and the bytes of the range are handed out
+        // only when all are filled), and `&mut self` of the only writer makes this the only slice here.
         unsafe { std::slice::from_raw_parts_mut(segment.as_ptr().add(from), count) }
     }
 
-    /// So many of the next bytes are filled.
+    /// Declares the next `count` bytes as filled.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If fewer bytes are left.
     pub fn advance(&mut self, count: usize) {
         let filled = self.filled + count;
         assert!(filled <= self.filling.range.len(), "more bytes are filled than there are");
@@ -117,16 +117,16 @@ impl Filler {
         self.filling.changed.notify_all();
     }
 
-    /// No more comes: what has come is kept.
+    /// Ends the filling as broken and returns the filled part.
     pub fn break_off(self) -> Partial {
         self.filling.end(End::Broken);
         Partial { segment: self.filling.segment.clone(), range: self.filling.range.clone(), filled: self.filled }
     }
 
-    /// All is filled, and is what it should be.
+    /// Ends the filling as whole, with valid content.
     ///
     /// # Panics
-    /// If bytes are left.
+    /// If bytes are left to fill.
     pub fn finish(self) -> Payload {
         assert_eq!(self.filled, self.filling.range.len(), "bytes are left");
         self.filling.end(End::Whole);
@@ -134,7 +134,7 @@ impl Filler {
     }
 }
 
-/// What has been filled of memory before it broke off.
+/// The filled part of memory whose filling broke off.
 pub struct Partial {
     segment: Arc<Segment>,
     range: Range<usize>,
@@ -142,18 +142,18 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// What has been filled.
+    /// Returns the filled bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: as in `Filling::read`.
         unsafe { std::slice::from_raw_parts(self.segment.as_ptr().add(self.range.start), self.filled) }
     }
 
-    /// Bytes of the whole.
+    /// Returns the size of the whole.
     pub fn size_bytes(&self) -> u64 {
         self.range.len() as u64
     }
 
-    /// Fills the rest. There is one writer again: this was made of the one before, and cannot be cloned.
+    /// Continues filling the rest. There is one writer again: this value was created from the previous one and cannot be cloned.
     pub fn fill_on(self) -> Filler {
         Filler::of(self.segment, self.range, self.filled)
     }
@@ -166,35 +166,35 @@ impl Drop for Filler {
 }
 
 impl Filling {
-    /// Waits until more bytes are filled than so many, and gives those behind them; `None` if no more come.
+    /// Waits until more than `from` bytes are filled, and returns those after `from`; `None` if no more will be filled.
     pub fn read(&self, from: usize) -> Option<&[u8]> {
         let waiting = |state: &mut State| state.filled <= from && state.end.is_none();
         let state = *self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
         let is_more = state.end != Some(End::Broken) && state.filled > from;
-        // SAFETY: the first `filled` bytes are within the mapping, which lives as long as `self`, and are written no more.
+        // SAFETY: the first `filled` bytes are within the mapping, which lives as long as `self`, and are never written again.
         let at = self.range.start + from;
         is_more.then(|| unsafe { std::slice::from_raw_parts(self.segment.as_ptr().add(at), state.filled - from) })
     }
 
-    /// Waits for its end: the bytes, if all are there.
+    /// Waits for the end of the filling. Returns the bytes if it is whole.
     pub fn whole(&self) -> Option<Payload> {
         let waiting = |state: &mut State| state.end.is_none();
         let state = self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
         (state.end == Some(End::Whole)).then(|| self.payload())
     }
 
-    /// Whether it is neither whole nor broken.
+    /// Reports whether the filling is neither whole nor broken.
     pub fn is_coming(&self) -> bool {
         self.lock().end.is_none()
     }
 
-    /// Whether those bytes are what it was filled with.
+    /// Reports whether these bytes are the content of this filling.
     pub fn is_of(&self, payload: &Payload) -> bool {
         let is_here = |offset: &u64| *offset as usize == self.range.start;
         matches!(payload, Payload::Segment { segment, offset, .. } if Arc::ptr_eq(segment, &self.segment) && is_here(offset))
     }
 
-    /// Bytes when it is whole.
+    /// Returns the size of the whole.
     pub fn size_bytes(&self) -> u64 {
         self.range.len() as u64
     }

@@ -1,7 +1,8 @@
-//! Memory files and their mappings: the only place that maps memory.
+//! Memory files and their mappings; apart from this module, nothing maps files.
 //!
-//! **Invariant:** a file is sealed against shrinking before anybody maps it, so a read never leaves it; [`Mapping`]
-//! refuses any other file. The exception are a server's files on a disk ([`super::disk`]), for itself and its workers.
+//! **Invariant:** a file is sealed against shrinking before it is mapped, so a read never goes beyond its end;
+//! [`Mapping`] rejects any other file. The exception are a server's files on disk ([`super::disk`]), for itself and
+//! its workers.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Granularity of every mapping. A larger hardware page only rounds further up inside the kernel.
+/// Granularity of every mapping. The kernel rounds up further if hardware pages are larger.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// A mapped file.
@@ -22,19 +23,20 @@ pub struct Mapping {
     writable: bool,
 }
 
-// SAFETY: a mapping is plain memory that any thread may read; writing needs `&mut` or goes through atomics.
+// SAFETY: a mapping is plain memory that any thread may read; writing needs `&mut` or uses atomics.
 unsafe impl Send for Mapping {}
-// SAFETY: as above: `&Mapping` gives only shared slices and atomics.
+// SAFETY: as above: `&Mapping` provides only shared slices and atomics.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len_bytes` bytes of what a worker's server gives it, for reading: a write through the slice stops the process.
+    /// Maps the first `len_bytes` bytes of a file that a worker got from its server, for reading: a write through the
+    /// slice crashes the process.
     ///
     /// # Errors
-    /// If the file is shorter, can still shrink and is on no disk, or cannot be mapped.
+    /// If the file is shorter, can still shrink and is not on disk, or cannot be mapped.
     pub fn read_only(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
         match rustix::fs::fcntl_get_seals(fd) {
-            // A file on a disk has no seals, and one of tmpfs can get none.
+            // A file on disk has no seals, and none can be added to a file of tmpfs.
             Err(rustix::io::Errno::INVAL) => check_size(fd, len_bytes)?,
             Ok(SealFlags::SEAL) => check_size(fd, len_bytes)?,
             _ => check(fd, len_bytes)?,
@@ -42,7 +44,7 @@ impl Mapping {
         Mapping::map(fd, len_bytes, ProtFlags::READ, MapFlags::SHARED)
     }
 
-    /// Maps the first `len_bytes` bytes of a file on a disk, that this process made, for writing into it.
+    /// Maps the first `len_bytes` bytes of a file on disk that this process created, for writing to the file.
     ///
     /// # Errors
     /// If the file is shorter, or cannot be mapped.
@@ -51,7 +53,7 @@ impl Mapping {
         Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
     }
 
-    /// Maps the first `len_bytes` bytes for writing into the file.
+    /// Maps the first `len_bytes` bytes for writing to the file.
     ///
     /// # Errors
     /// As [`Mapping::read_only`].
@@ -71,35 +73,36 @@ impl Mapping {
 
     fn map(fd: BorrowedFd<'_>, len_bytes: u64, prot: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
         let len = usize::try_from(len_bytes.max(1).next_multiple_of(PAGE_BYTES)).map_err(io::Error::other)?;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps no memory that Rust knows.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no memory known to Rust.
         let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0)? };
         let at = NonNull::new(at.cast()).expect("the kernel maps nothing at address 0 unasked");
         Ok(Mapping { at, len, writable: prot.contains(ProtFlags::WRITE) })
     }
 
-    /// Its length, whole pages.
+    /// Returns its length, whole pages.
     pub(super) fn len_bytes(&self) -> u64 {
         self.len as u64
     }
 
-    /// Its bytes, rounded up to whole pages.
+    /// Returns its bytes, rounded up to whole pages.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `at..at + len` is mapped readable until `self` is dropped, and the file cannot shrink (`check`).
-        // No thread writes while a reader looks: a segment is frozen, or full, before its bytes are read (module's invariant).
+        // SAFETY: `at..at + len` is mapped readable until `self` is dropped, and the file cannot shrink (`check`). No
+        // thread writes while another reads: a segment is frozen, or full, before its bytes are read (see the module's
+        // invariant).
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 
-    /// Its bytes, for the only writer.
+    /// Returns its bytes, for the only writer.
     ///
     /// # Panics
-    /// If it was mapped for reading only.
+    /// If it was mapped read-only.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(self.writable, "a mapping for reading is not written");
         // SAFETY: as in `bytes`; mapped writable, and `&mut self` makes this the only slice of this mapping.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
     }
 
-    /// Where it lies, for foreign code that keeps its own rules. Writing is sound only on a private mapping.
+    /// Returns a pointer to the mapping, for foreign code that follows its own rules. Writing is sound only on a private mapping.
     pub fn as_ptr(&self) -> *mut u8 {
         self.at.as_ptr()
     }
@@ -107,20 +110,20 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping's own, and no slice of it outlives `self`.
-        // A failure would only leak the mapping, and cannot happen for a range that `mmap` returned.
+        // SAFETY: the range is this mapping's own, and no slice of it outlives `self`. A failure would only leak the
+        // mapping, and cannot happen for a range that `mmap` returned.
         let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
     }
 }
 
-/// A few words that two processes share.
+/// Atomic words that two processes share.
 #[derive(Debug)]
 pub struct SharedWords {
     mapping: Mapping,
 }
 
 impl SharedWords {
-    /// So many words, all 0, and what the other process opens them by.
+    /// Creates `count` words, all 0, and the descriptor by which the other process opens them.
     ///
     /// # Errors
     /// If the system is out of memory or file descriptors.
@@ -129,7 +132,7 @@ impl SharedWords {
         Ok((SharedWords::open(fd.as_fd(), count)?, fd))
     }
 
-    /// The words that the other process made.
+    /// Opens the words that the other process created.
     ///
     /// # Errors
     /// If there are fewer, or they cannot be mapped.
@@ -137,15 +140,15 @@ impl SharedWords {
         Ok(SharedWords { mapping: Mapping::read_write(fd, (count * 8) as u64)? })
     }
 
-    /// The words.
+    /// Returns the words.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is page-aligned, writable, as long as `self`, and accessed only through these atomics
-        // (it is private to this type).
+        // SAFETY: the mapping is page-aligned, writable, lives as long as `self`, and is accessed only through these
+        // atomics (it is private to this type).
         unsafe { std::slice::from_raw_parts(self.mapping.as_ptr().cast::<AtomicU64>(), self.mapping.len / 8) }
     }
 }
 
-/// A memory file of that size that can neither shrink nor grow, such as [`Pool::adopt`] takes.
+/// Creates a memory file that can neither shrink nor grow, as [`Pool::adopt`] requires.
 ///
 /// # Errors
 /// If the system is out of memory or file descriptors.
@@ -156,7 +159,8 @@ pub fn sealed_file(size_bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A read behind the end of a file stops the process, so its maker must be unable to shorten it.
+/// Checks the seals and the size. A read beyond the end of a file crashes the process, so the file's creator must be
+/// unable to shorten it.
 fn check(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
     if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "shared memory is not sealed against shrinking"));
@@ -166,9 +170,9 @@ fn check(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
 
 fn check_size(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
     let size = rustix::fs::fstat(fd)?.st_size as u64;
-    // The file is whole pages, so what is mapped beyond `len_bytes` is there too.
+    // The file is whole pages, so the mapped bytes beyond `len_bytes` exist, too.
     if !size.is_multiple_of(PAGE_BYTES) || size < len_bytes {
-        let why = format!("shared memory of {size} bytes where {len_bytes} were stated");
+        let why = format!("shared memory has {size} bytes instead of the stated {len_bytes}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(())

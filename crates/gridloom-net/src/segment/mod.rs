@@ -1,18 +1,18 @@
-//! Shared memory: memory files that are written once, mapped by every reader on the host, and reused warm.
+//! Shared memory: memory files that are written once, mapped by every reader on the host, and reused.
 //!
-//! A [`Pool`] gives a [`SegmentMut`], which has one writer; frozen it is a [`Segment`], which is never written again.
-//! When its last owner lets go, the memory goes back to the pool with its pages in place: a fresh page costs more than
-//! the copy into it (1.2 against 6.9 GiB/s). A segment of another process is [imported](Segment::import) and mapped
-//! privately, so that a program may write on its own view of it.
+//! A [`Pool`] returns a [`SegmentMut`], which has one writer; frozen it becomes a [`Segment`], which is never written
+//! again. When its last owner drops it, the memory returns to the pool with its pages in place: a fresh page costs
+//! more than the copy into it (1.2 against 6.9 GiB/s). A segment of another process is [imported](Segment::import) and
+//! mapped privately, so that a program may write to its own view of it.
 //!
-//! **Invariants.** The memory of a live [`Segment`] that was given out is not written through this module ([`Filling`] gives it out
-//! when it is full). A file is sealed against
-//! shrinking before anybody maps it, so a read never leaves it. A file's key ([`Segment::key`]) is never reused
-//! within the process, and outlives reuse of the memory: a cache of mappings by key keeps them warm too.
+//! **Invariants.** The memory of a live [`Segment`] that was handed out is not written through this module
+//! ([`Filling`] hands it out when it is full). A file is sealed against shrinking before it is mapped, so a read never
+//! goes beyond its end. A file's key ([`Segment::key`]) is never reused within the process, and stays the same when
+//! the memory is reused: caches of mappings by key therefore stay warm, too.
 //!
-//! **Not done here.** Reused memory is not cleared, as most of it is written whole at once: it holds what the same
-//! server held before, and says so ([`SegmentMut::take_zeroed`]): a function to which it is handed may leave gaps.
-//! Which processes may see a segment, and how many bytes may be held, is decided elsewhere.
+//! **Not done here.** Reused memory is not cleared, since most of it is overwritten completely: it contains old data
+//! of the same server, and reports that ([`SegmentMut::take_zeroed`]), because a function that writes to it may leave
+//! gaps. Which processes may see a segment, and how many bytes may be stored, is decided elsewhere.
 
 mod descriptors;
 mod disk;
@@ -38,19 +38,19 @@ pub(crate) use mapping::PAGE_BYTES;
 pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;
 
-/// A segment's name in the process that owns it; pages reused for another datum keep it.
+/// A segment's id in the process that owns it. Pages reused for another datum keep it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct SegmentId(pub u64);
 
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 static DESTROYED: AtomicU64 = AtomicU64::new(0);
 
-/// How many memory files this process has given up so far. While it stands still, no cached key has gone stale.
+/// Returns the number of memory files that this process has destroyed. While it does not change, no cached key has become stale.
 pub fn destroyed_count() -> u64 {
     DESTROYED.load(Ordering::Acquire)
 }
 
-/// A memory file, or one on a disk, with its mapping.
+/// A memory file, or a file on disk, with its mapping.
 #[derive(Debug)]
 pub struct Memory {
     key: u64,
@@ -81,7 +81,7 @@ impl Drop for Memory {
 
 /// Immutable shared memory.
 pub struct Segment {
-    /// `Some` until dropped.
+    /// `None` only during drop.
     memory: Option<Arc<Memory>>,
     id: SegmentId,
     len: u64,
@@ -90,12 +90,12 @@ pub struct Segment {
     on_drop: Mutex<Option<OnDrop>>,
 }
 
-/// Told whether it was retired.
+/// Callback with a flag whether the segment was retired.
 type OnDrop = Box<dyn FnOnce(bool) + Send>;
 
 impl Segment {
-    /// A segment that another process names `id`. `on_drop` is called when this process uses it no longer,
-    /// so that its owner can be told, and also whether it was retired here.
+    /// Imports a segment that another process names `id`. `on_drop` is called when this process no longer uses it, so
+    /// that its owner can be notified; its argument is true if the segment was retired here.
     ///
     /// # Errors
     /// If the file is shorter than `len` bytes, can still shrink, or cannot be mapped; `on_drop` is not called then.
@@ -111,7 +111,7 @@ impl Segment {
         }))
     }
 
-    /// The first `len` bytes of a file on a disk that nobody changes.
+    /// Returns the first `len` bytes of a file on disk that nobody changes.
     ///
     /// # Errors
     /// If the file is shorter, is not whole pages, or cannot be mapped.
@@ -128,67 +128,70 @@ impl Segment {
         }))
     }
 
-    /// Its name in its owner's process.
+    /// Returns its id in its owner's process.
     pub fn id(&self) -> SegmentId {
         self.id
     }
 
-    /// Its bytes' number, as asked for; the mapping is longer by part of a size class.
+    /// Returns the number of bytes, as requested; the mapping is longer by part of a size class.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Reports whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether it lies on a disk: other nodes are given its bytes, and not the file.
+    /// Reports whether it is on disk: other nodes receive its bytes and not the file.
     pub fn is_on_disk(&self) -> bool {
         self.memory().is_on_disk
     }
 
-    /// Its file, to be handed to another process.
+    /// Returns its file, for passing to another process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory().fd.as_fd()
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.memory().mapping.bytes()[..self.len as usize]
     }
 
-    /// So many of its bytes from that one on. Others may be written meanwhile ([`Filling`]).
+    /// Returns a range of its bytes. Other bytes may be written meanwhile ([`Filling`]).
     ///
     /// # Panics
-    /// If it has not as many.
+    /// If the range exceeds the segment.
     pub fn part(&self, from: u64, size_bytes: u64) -> &[u8] {
         assert!(from.checked_add(size_bytes).is_some_and(|end| end <= self.len), "the part lies within");
-        // SAFETY: within the mapping, which lives as long as `self`. What was given out of a segment is written no more.
+        // SAFETY: the range is within the mapping, which lives as long as `self`. Bytes of a segment that were handed
+        // out are never written again.
         unsafe { std::slice::from_raw_parts(self.as_ptr().add(from as usize), size_bytes as usize) }
     }
 
-    /// Where its bytes lie, for a foreign array. Writing is sound only if it was imported, and then stays here.
+    /// Returns a pointer to its bytes, for a foreign array. Writing is sound only if the segment was imported; the
+    /// writes then stay in this process.
     pub fn as_ptr(&self) -> *mut u8 {
         self.memory().mapping.as_ptr()
     }
 
-    /// Name of the memory in this process, never given to other memory.
+    /// Returns the key of the memory in this process, which is never given to other memory.
     pub fn key(&self) -> u64 {
         self.memory().key
     }
 
-    /// Bytes of the memory behind it, at least [`Segment::len`]: what others map, so that the mapping serves reuse too.
+    /// Returns the size of the underlying memory, at least [`Segment::len`]. Other processes map all of it, so that
+    /// the mapping remains useful when the memory is reused.
     pub fn mapped_len(&self) -> u64 {
         self.memory().len()
     }
 
-    /// The memory without keeping it: it outlives the segment if the pool keeps it.
+    /// Returns a weak reference to the memory. The memory outlives the segment if the pool keeps it.
     pub fn memory_weak(&self) -> Weak<Memory> {
         Arc::downgrade(self.memory())
     }
 
-    /// Its memory is not reused: someone outside may still look at it.
+    /// Prevents reuse of its memory: another process may still read it.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
     }
@@ -218,7 +221,7 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// Shared memory that still has its one writer.
+/// Shared memory that still has its only writer.
 #[derive(Debug)]
 pub struct SegmentMut {
     segment: Segment,
@@ -226,29 +229,29 @@ pub struct SegmentMut {
 }
 
 impl SegmentMut {
-    /// Its bytes, whatever they held before.
+    /// Returns its bytes, with unspecified contents.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.zeroed = false;
         let len = self.segment.len as usize;
         let memory = self.segment.memory.as_mut().expect("memory is there until the segment is dropped");
         let at = memory.mapping.as_ptr();
-        // SAFETY: a mapping for writing of at least `len` bytes that lives as long as `self`; no other segment has
-        // this memory (it left the pool), weak references never give bytes, so this slice is the only one.
+        // SAFETY: a writable mapping of at least `len` bytes that lives as long as `self`; no other segment has this
+        // memory (it was taken from the pool), and weak references never return bytes, so this slice is the only one.
         unsafe { std::slice::from_raw_parts_mut(at, len) }
     }
 
-    /// The segment as it is handed to the process that writes it.
+    /// Returns the segment, for passing to the process that writes it.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// Whether its bytes are all 0, as in memory that is used for the first time. Said once: the caller is about to hand
-    /// it to a writer.
+    /// Reports whether its bytes are all 0, as in memory that is used for the first time. Returns true at most once,
+    /// since the caller is about to pass the memory to a writer.
     pub fn take_zeroed(&mut self) -> bool {
         std::mem::replace(&mut self.zeroed, false)
     }
 
-    /// No more writing.
+    /// Ends writing.
     pub fn freeze(self) -> Arc<Segment> {
         Arc::new(self.segment)
     }

@@ -1,6 +1,6 @@
-//! Makes segments, and keeps the memory of those that were let go for the next of about the same size.
+//! Allocates segments, and keeps the memory of dropped ones for the next segment of about the same size.
 //!
-//! With a [`Disk`], what comes when memory is full goes there.
+//! With a [`Disk`], data received while memory is full are stored on it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,16 +13,16 @@ use super::disk::{Disk, ON_DISK_BYTES_MIN};
 use super::mapping::{Mapping, PAGE_BYTES, sealed_file};
 use super::{Memory, Segment, SegmentId, SegmentMut};
 
-/// Maker and keeper of segments; clones share.
+/// A pool of segments. Clones share the pool.
 #[derive(Clone)]
 pub struct Pool(Arc<Shared>);
 
 pub(super) struct Shared {
     keep_bytes_max: u64,
-    /// Each takes a descriptor.
+    /// Limit of kept segments, each of which takes a descriptor.
     keep_count_max: u64,
     disk: Option<Disk>,
-    /// Bytes of the segments that it made or took over, and that are in use and in memory.
+    /// Bytes of the segments that the pool allocated or adopted, and that are in use and in memory.
     used_bytes: AtomicU64,
     free: Mutex<Free>,
 }
@@ -31,32 +31,32 @@ pub(super) struct Shared {
 struct Free {
     bytes: u64,
     count: u64,
-    /// By size class.
+    /// Free memory by size class.
     memory: BTreeMap<u64, Vec<Arc<Memory>>>,
 }
 
 impl Pool {
-    /// An empty pool that keeps at most so many bytes warm, in at most an eighth of the descriptors.
+    /// Creates an empty pool that keeps at most `keep_bytes_max` for reuse, using at most an eighth of the descriptors.
     pub fn new(keep_bytes_max: u64) -> Pool {
         Pool::with_disk(keep_bytes_max, None)
     }
 
-    /// The same, with a disk for what finds no room in memory.
+    /// Creates a pool with a disk for data that do not fit into memory.
     pub fn with_disk(keep_bytes_max: u64, disk: Option<Disk>) -> Pool {
         let keep_count_max = descriptor_limit() / KEPT_PART;
         let (used_bytes, free) = Default::default();
         Pool(Arc::new(Shared { keep_bytes_max, keep_count_max, disk, used_bytes, free }))
     }
 
-    /// Bytes of data that are to stay in memory, if there is a disk for others.
+    /// Returns the number of bytes of data that may stay in memory, if there is a disk for the others.
     pub fn memory_bytes_max(&self) -> Option<u64> {
         self.0.disk.as_ref().map(Disk::memory_bytes_max)
     }
 
-    /// Memory for data that come: on the disk, if there is one and the memory is full.
+    /// Allocates memory for data about to be received: on disk, if there is one and memory is full.
     ///
     /// # Errors
-    /// As [`Pool::allocate`]; if the disk is full, or fails.
+    /// As [`Pool::allocate`]; also if the disk is full or fails.
     pub fn allocate_for_data(&self, size_bytes: u64) -> io::Result<SegmentMut> {
         let used_bytes = self.0.used_bytes.load(Ordering::Relaxed);
         let is_full = |limit: u64| used_bytes.saturating_add(size_bytes) > limit;
@@ -66,17 +66,17 @@ impl Pool {
         }
     }
 
-    /// Memory on the disk.
+    /// Allocates memory on disk.
     ///
     /// # Errors
-    /// If there is no disk, it is full, or fails.
+    /// If there is no disk, or it is full or fails.
     pub fn allocate_on_disk(&self, size_bytes: u64) -> io::Result<SegmentMut> {
         let disk = self.0.disk.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
         let size = size_bytes.max(1).checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(SegmentMut { segment: self.segment(disk.allocate(size)?, size_bytes, true), zeroed: true })
     }
 
-    /// Memory of `size_bytes` bytes: warm if there is any of its size class, with unspecified contents then.
+    /// Allocates `size_bytes` bytes. Memory is reused if there is any of the size class; its contents are unspecified then.
     ///
     /// # Errors
     /// If the system is out of memory, mappings or file descriptors.
@@ -90,7 +90,7 @@ impl Pool {
         Ok(SegmentMut { segment: self.segment(Memory::new(fd, mapping), size_bytes, false), zeroed: true })
     }
 
-    /// Takes over a file that a worker of this process made and filled, and no longer writes.
+    /// Adopts a file that a worker of this process has created and filled, and no longer writes.
     ///
     /// # Errors
     /// If the file is shorter than `len` bytes, can still shrink, or cannot be mapped.
@@ -99,7 +99,7 @@ impl Pool {
         Ok(Arc::new(self.segment(Memory::new(fd, mapping), len, true)))
     }
 
-    /// Bytes kept warm and not in use.
+    /// Returns the number of bytes that are kept for reuse and not in use.
     pub fn kept_bytes(&self) -> u64 {
         self.0.lock().bytes
     }
@@ -132,7 +132,7 @@ impl Shared {
         Some(memory)
     }
 
-    /// Memory is used no longer; kept for reuse, unless it may still be looked at.
+    /// Returns memory that is no longer used; it is kept for reuse, unless another process may still read it.
     pub(super) fn let_go(&self, memory: Arc<Memory>, is_retired: bool) {
         if memory.is_on_disk {
             return;
@@ -150,8 +150,8 @@ impl Shared {
     }
 }
 
-/// Sizes are rounded up to eighths of a power of two, whole pages: at most 1/8 is wasted, and a freed segment fits the
-/// next of nearly its size.
+/// Rounds a size up to an eighth of a power of two in whole pages: at most 1/8 is wasted, and a freed segment fits the
+/// next one of nearly its size.
 fn class_bytes(size_bytes: u64) -> io::Result<u64> {
     let step = (size_bytes.checked_next_power_of_two().unwrap_or(0) / 16).max(PAGE_BYTES);
     size_bytes.max(1).checked_next_multiple_of(step).filter(|size| *size < 1 << 46).ok_or_else(|| {
@@ -192,12 +192,12 @@ mod tests {
         second.bytes_mut().fill(7);
         let second = second.freeze();
         assert!(!first.is_on_disk() && second.is_on_disk());
-        // A worker reads it, and cannot write.
+        // A worker can read it but not write it.
         let mapping = Mapping::read_only(second.fd(), second.len()).unwrap();
         assert!(mapping.bytes()[..5 << 20].iter().all(|byte| *byte == 7));
         assert!(Mapping::read_write(second.fd(), second.len()).is_err());
         assert!(rustix::fs::ftruncate(second.fd(), 0).is_err());
-        // Another node does not take the file.
+        // Another node does not accept the file.
         let file = second.fd().try_clone_to_owned().unwrap();
         assert!(Segment::import(file, second.len(), second.id(), Box::new(|_| ())).is_err());
         drop(first);

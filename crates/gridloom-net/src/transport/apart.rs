@@ -1,17 +1,18 @@
-//! Sites of a grid on one machine, as if they were far apart: what a node sends to another site passes filters.
+//! Emulates distant sites of a grid on one machine: what a node sends to another site passes through filters.
 //!
 //! ```text
 //!   control connection ── Held: waits until it is due ──┐
 //!                                                       ├─ Way: one rate ══▶ the other site
 //!   lane of bulk ──────── Paced: waits until it is due ─┘
 //! ```
-//! Each node filters what it sends, below pings and probes. All that goes from this node to one site shares the rate. What is sent is due
-//! after the delay and leaves then at the rate: for a delay that does not change, that is the same as the other order, and nothing has to be put
-//! aside for what is sent later and leaves earlier. Handshakes pass no filters.
+//! Each node filters what it sends, below pings and probes. All traffic from this node to one site shares the rate.
+//! Data are due after the delay, and then leave at the rate. For a constant delay this is equivalent to the opposite
+//! order, and no data have to be set aside for later data that leave earlier. Handshakes bypass the filters.
 //!
-//! A node says its site behind its host's name. So nodes of two sites share no memory.
+//! A node appends its site to its host's name, so nodes of two sites share no memory.
 //!
-//! **Limits:** what one node sends has the rate, not what all of a site send. Data that are passed on while they come may be late by one delay more.
+//! **Limits:** the rate applies to each node, not to all nodes of a site together. Data that are forwarded while they
+//! are received may be late by one additional delay.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,16 +26,17 @@ use gridloom_process::filter::{FilterSpec, Pair, Times};
 
 use super::CONTROL_BACKLOG_BYTES_MAX;
 
-/// In a program's environment: its site and the filters to others, such as `2 rate=10MB/s delay=16ms`. An empty one names none.
+/// Environment variable with a program's site and the filters to other sites, such as `2 rate=10MB/s delay=16ms`. If
+/// empty, there is no site.
 pub const SITE_VARIABLE: &str = "GRIDLOOM_SITE";
-/// Stands between a host's name and the site.
+/// Separator between a host's name and its site.
 const AT: char = '@';
-/// So many bytes are given to the way at a time: other connections have a turn between two such pieces.
+/// Maximum number of bytes scheduled on the link at a time: other connections get a turn between two such pieces.
 pub(super) const PIECE_BYTES: usize = 16 << 10;
-/// A thread that wakes late may catch up so much: it is asleep when its part is due.
+/// Time that a thread which wakes late may catch up: it is asleep when its part becomes due.
 const CATCHES_UP: Duration = Duration::from_millis(5);
 
-/// The site of a node, and what stands between it and the others.
+/// The site of a node, and the filters between it and other sites.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Site {
     name: String,
@@ -42,8 +44,10 @@ pub struct Site {
 }
 
 impl Site {
+    /// Creates a site.
+    ///
     /// # Errors
-    /// If it cannot have that name, or one of the filters cannot stand between sites.
+    /// If the name is invalid, or a filter cannot be used between sites.
     pub fn new(name: &str, filters: Vec<FilterSpec>) -> Result<Site, String> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=SITE_NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_name) {
@@ -54,10 +58,12 @@ impl Site {
         let mut times = Times::new(&filters, Pair { from: 0, to: 0 })?;
         let seconds = times.holds_ns_max() as f64 / 1e9;
         if seconds > SITE_DELAY_SECONDS_MAX {
-            return Err(format!("{seconds} s between two sites: at most {SITE_DELAY_SECONDS_MAX} s can be"));
+            return Err(format!(
+                "a delay of {seconds} s between two sites exceeds the limit of {SITE_DELAY_SECONDS_MAX} s"
+            ));
         }
         if times.leaves(Time::ZERO, SITE_RATE_MIN as usize) > Time(1_000_000_000) {
-            return Err(format!("the rate between two sites is at least {} kB/s", SITE_RATE_MIN / 1e3));
+            return Err(format!("the rate between two sites must be at least {} kB/s", SITE_RATE_MIN / 1e3));
         }
         Ok(Site { name: name.into(), filters })
     }
@@ -70,10 +76,10 @@ impl Site {
         &self.filters
     }
 
-    /// That of the environment, if it names one.
+    /// Returns the site of the environment, if set.
     ///
     /// # Errors
-    /// If what it says is no site.
+    /// If the variable is not a valid site.
     pub fn of_environment() -> Result<Option<Site>, String> {
         Site::of_variable(&std::env::var(SITE_VARIABLE).unwrap_or_default())
     }
@@ -91,13 +97,13 @@ impl Site {
         Site::new(name, words.map(str::parse).collect::<Result<_, _>>()?)
     }
 
-    /// What a node there says of its host, which is empty if it shares no memory.
+    /// Returns the host name that a node of this site reports. `host` is empty if it shares no memory.
     pub(crate) fn on(&self, host: &str) -> String {
         format!("{host}{AT}{}", self.name)
     }
 }
 
-/// As in [`SITE_VARIABLE`].
+/// Formats the site as in [`SITE_VARIABLE`].
 impl std::fmt::Display for Site {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.name)?;
@@ -105,7 +111,7 @@ impl std::fmt::Display for Site {
     }
 }
 
-/// Whether two nodes that say this of their hosts share memory.
+/// Reports whether two nodes with these reported host names share memory.
 pub(crate) fn share_memory(own: &str, peer: &str) -> bool {
     own == peer && !own.is_empty() && !own.starts_with(AT)
 }
@@ -114,7 +120,7 @@ fn site_of(host: &str) -> &str {
     host.split_once(AT).map_or("", |(_, site)| site)
 }
 
-/// What stands between this node and other sites, by site.
+/// The emulated links between this node and other sites, by site.
 #[derive(Default)]
 pub(crate) struct Apart {
     site: Option<Site>,
@@ -126,7 +132,7 @@ impl Apart {
         Apart { site: site.filter(|site| !site.filters.is_empty()), ways: Mutex::default() }
     }
 
-    /// The way to a peer that says this of its host; `None` if nothing stands between.
+    /// Returns the link to a peer with this reported host name; `None` if the peer is in the same site.
     pub(crate) fn way_to(&self, host: &str) -> Option<Arc<Way>> {
         let site = self.site.as_ref().filter(|site| site.name != site_of(host))?;
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,10 +146,10 @@ impl Apart {
     }
 }
 
-/// From this node to another site.
+/// The emulated link from this node to another site.
 pub(crate) struct Way {
     filters: Vec<FilterSpec>,
-    /// For what is random, and of a connection.
+    /// Hash of both sites' names. It seeds the random draws, and identifies the site in the pair of a connection.
     number: u32,
     start: Instant,
     room_bytes: usize,
@@ -170,19 +176,19 @@ impl Way {
         }
     }
 
-    /// Bytes that one connection may hold until they are due.
+    /// Returns the number of bytes that one connection may delay.
     pub(crate) fn room_bytes(&self) -> usize {
         self.room_bytes
     }
 
-    /// For one connection, which keeps its order; `lane` tells it from others.
+    /// Returns the delays of one connection, which preserve its order; `lane` distinguishes connections.
     pub(crate) fn delays(self: &Arc<Way>, lane: u32) -> Delays {
         let pair = Pair { from: self.number, to: lane };
         Delays { way: self.clone(), times: Times::new(&self.filters, pair).expect("made with the site") }
     }
 
-    /// When so many bytes have left, behind all that was let out before. They were due at that time, or those before them on the
-    /// same connection had left then.
+    /// Returns the time at which these bytes have left, after everything that was scheduled before. They were due at
+    /// `due`, or the preceding bytes on the same connection had left at that time.
     pub(crate) fn leaves(&self, due: Instant, now: Instant, size_bytes: usize) -> Instant {
         let is_ready = now.saturating_duration_since(due) <= CATCHES_UP;
         let at = self.time(if is_ready { due } else { now });
@@ -199,7 +205,7 @@ impl Way {
     }
 }
 
-/// When what one connection sends is due.
+/// Computes when the data sent on one connection are due.
 pub(crate) struct Delays {
     way: Arc<Way>,
     times: Times,
@@ -210,7 +216,7 @@ impl Delays {
         &self.way
     }
 
-    /// When what is sent then is due.
+    /// Returns the time at which data sent at `sent` are due.
     pub(crate) fn due(&mut self, sent: Instant) -> Instant {
         let sent = self.way.time(sent);
         self.way.instant(self.times.due(sent))
@@ -233,9 +239,9 @@ mod tests {
         assert!(wrong("").starts_with("site '': a name has 1 to 64"));
         assert!(wrong("a@b").starts_with("site 'a@b'"));
         assert!(wrong("2 compress").starts_with("filter compress changes bytes"));
-        assert_eq!(wrong("2 delay=2s jitter=1s"), "3 s between two sites: at most 2 s can be");
-        assert_eq!(wrong("2 rate=99kB/s"), "the rate between two sites is at least 100 kB/s");
-        assert!(wrong("2 fast").starts_with("filter 'fast' is not known"));
+        assert_eq!(wrong("2 delay=2s jitter=1s"), "a delay of 3 s between two sites exceeds the limit of 2 s");
+        assert_eq!(wrong("2 rate=99kB/s"), "the rate between two sites must be at least 100 kB/s");
+        assert!(wrong("2 fast").starts_with("filter 'fast' is unknown"));
     }
 
     #[test]

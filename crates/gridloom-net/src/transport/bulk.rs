@@ -1,4 +1,4 @@
-//! Large data over TCP: blocking sockets, `writev` from where the bytes lie, read to where they shall lie.
+//! Large data over TCP: blocking sockets, `writev` directly from the data's memory, read directly into their destination.
 //!
 //! ```text
 //!  0        4
@@ -8,11 +8,11 @@
 //!  +--------+-------------+-----+---------+-----+-- - - --+-----------+-----+
 //!   u32 LE                 16 B  `PARTS`                   (the rest)
 //! ```
-//! **Promises:** nothing is believed, stored or passed on before its own tag was checked: the header before memory is taken for it,
-//! each part before another node gets it. A receiver allocates what a header states only if it is within the node's bound and fits
-//! the description; a datum without room is read past, so that the ones behind it still come. Bytes that are not what was sent end
-//! the stream: its datum breaks off, and may be asked for again. A header that breaks the rules ends the peer's connection; an
-//! ordinary end of the stream does not.
+//! **Guarantees:** nothing is trusted, stored or forwarded before its own tag was checked: the header before memory is
+//! allocated for it, each part before another node receives it. A receiver allocates what a header states only if it
+//! is within the node's limit and matches the description. A datum without memory is read and discarded, so that the
+//! following data still arrive. Bytes that differ from what was sent end the stream: its datum breaks off, and may be
+//! requested again. An invalid header ends the peer's connection; an ordinary end of the stream does not.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
@@ -32,15 +32,16 @@ use crate::payload::Payload;
 use crate::segment::{Filler, Filling, SegmentMut};
 use crate::store::{Coming, Store};
 
-/// Data are written and read in parts, so that people see how far they have come, and others get what has.
+/// Returns the part size. Data are written and read in parts, so that users see their progress and other nodes can
+/// receive the parts that have arrived.
 pub(super) fn part_bytes(header: &CargoHeader) -> usize {
     PARTS.of(header.size_bytes) as usize
 }
 
-/// Parses a header of that stated length, read by `read`.
+/// Decodes a header of the given length, read from `stream`.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] if it breaks the rules, another kind if the stream broke.
+/// [`ErrorKind::InvalidData`] if it is invalid, another kind if the stream broke.
 pub fn decode_header<T: DeserializeOwned>(length: [u8; 4], stream: &mut impl Read, dialect: Dialect) -> io::Result<T> {
     let length = u32::from_le_bytes(length) as usize;
     if length > CARGO_HEADER_BYTES_MAX {
@@ -51,23 +52,23 @@ pub fn decode_header<T: DeserializeOwned>(length: [u8; 4], stream: &mut impl Rea
     frame::parse(&bytes, dialect).map_err(|error| invalid(error.to_string()))
 }
 
-/// Checks a header against the one before it, its own description and the bound.
+/// Checks a header against the previous serial, its own description and the limits.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] if it breaks the rules.
+/// [`ErrorKind::InvalidData`] if it is invalid.
 pub fn check_header(header: &CargoHeader, last_serial: u64) -> io::Result<()> {
     if header.serial <= last_serial {
         return Err(invalid(format!("bulk number {} after {last_serial} (replayed or injected)", header.serial)));
     }
     match &header.cargo {
         Cargo::Datum { datum, meta } if described_bytes(*datum, meta) != Some(header.size_bytes) => {
-            Err(invalid(format!("a description of {meta} with {} bytes", header.size_bytes)))
+            Err(invalid(format!("a description of {meta} does not match {} bytes", header.size_bytes)))
         }
         Cargo::Datum { .. } | Cargo::Probe => check_goes_on(header),
     }
 }
 
-/// Bytes of a datum of that description, or of a slice of such a one.
+/// Returns the size of a datum with this description, or of a slice of one.
 fn described_bytes(datum: DatumId, meta: &Meta) -> Option<u64> {
     let whole_bytes = meta.checked_size_bytes()?;
     let of_slice = |number| slice_bytes(whole_bytes, number);
@@ -78,16 +79,16 @@ fn check_goes_on(header: &CargoHeader) -> io::Result<()> {
     let Some(GoesOn { from_byte, .. }) = header.goes_on else { return Ok(()) };
     match header.cargo.datum().is_some() && goes_on_from(from_byte, header.size_bytes) {
         true => Ok(()),
-        false => Err(invalid(format!("{} bytes that go on from byte {from_byte}", header.size_bytes))),
+        false => Err(invalid(format!("{} bytes cannot resume from byte {from_byte}", header.size_bytes))),
     }
 }
 
-/// Whether the rest of so many bytes may be sent from that one on.
+/// Reports whether a datum of this size may be resumed at `from_byte`.
 pub(crate) fn goes_on_from(from_byte: u64, size_bytes: u64) -> bool {
     from_byte > 0 && from_byte < size_bytes && from_byte.is_multiple_of(PARTS.of(size_bytes))
 }
 
-/// The digest of the first bytes of a datum that comes, once they are here; `None` if it breaks off before.
+/// Returns the digest of the first bytes of a datum being received, once they are here; `None` if the reception breaks off before.
 pub(crate) fn digest_of_coming(coming: &Filling, bytes: u64) -> Option<[u8; 32]> {
     let (mut hasher, mut hashed) = (blake3::Hasher::new(), 0);
     while hashed < bytes as usize {
@@ -104,26 +105,26 @@ pub(crate) fn digest_of_coming(coming: &Filling, bytes: u64) -> Option<[u8; 32]>
 pub struct Receiver {
     pub link: Link,
     pub stream: u64,
-    /// Where the news go.
+    /// Inbox for notices.
     pub inbox: Arc<Inbox>,
-    /// The store with the pool that gives the memory.
+    /// Store whose pool provides the memory.
     pub store: Arc<Store>,
-    /// Largest datum taken.
+    /// Largest accepted datum.
     pub datum_bytes_max: u64,
-    /// What the sender is, if what it sends may be passed on while it comes.
+    /// Role of the sender, if its data may be forwarded while they are received.
     pub passes_on_from: Option<Role>,
-    /// How the sender writes headers.
+    /// Wire version of the sender's headers.
     pub dialect: Dialect,
 }
 
 impl Receiver {
-    /// Receives until the stream ends, and tells the loop.
+    /// Receives until the stream ends, and posts notices to the loop.
     pub fn run_tcp(self, mut stream: Stripes, key: Key) {
         let mut tagger = Tagger::new(key);
         self.run(|serial| self.receive_one(&mut stream, &mut tagger, serial));
     }
 
-    /// `receive` takes in what comes after that serial number, and gives its own.
+    /// Calls `receive` with the last serial number until it fails; it receives what follows and returns its serial.
     pub fn run(&self, mut receive: impl FnMut(u64) -> Result<u64, StreamEnd>) {
         let mut serial = 0;
         let end = loop {
@@ -133,19 +134,19 @@ impl Receiver {
             }
         };
         if let StreamEnd::Changed(Some(part)) = &end {
-            // This node tells what becomes of it.
+            // This node reports that datum itself.
             serial = part.serial;
         }
         self.inbox.post(Notice::StreamEnded { link: self.link, stream: self.stream, serial, end });
     }
 
-    /// Tells the loop of something whole, which took so many nanoseconds from its first byte to its last.
+    /// Posts the notice of a completely received datum; `took_ns` is the time from its first byte to its last.
     pub fn arrived(&self, header: CargoHeader, payload: Payload, took_ns: u64) {
         let CargoHeader { serial, cargo, .. } = header;
         self.inbox.post(Notice::Arrived { link: self.link, stream: self.stream, serial, cargo, payload, took_ns });
     }
 
-    /// Tells the loop of something that was read past.
+    /// Posts the notice of a datum that was read and discarded.
     pub fn not_taken(&self, header: CargoHeader, no_memory: bool, why: String) {
         let CargoHeader { serial, cargo, .. } = header;
         self.inbox.post(Notice::NotTaken { link: self.link, stream: self.stream, serial, cargo, no_memory, why });
@@ -160,7 +161,7 @@ impl Receiver {
                 let started = Instant::now();
                 let payload = self.read((stream, tagger), &header, filler)?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                // The time of the rest says nothing of what the whole would take.
+                // The time of the rest does not indicate the time of the whole.
                 let took_ns = if header.goes_on.is_some() { 0 } else { took_ns };
                 self.arrived(header, payload, took_ns);
             }
@@ -172,12 +173,13 @@ impl Receiver {
         Ok(serial)
     }
 
-    /// Where a datum shall lie, with what is here of it; or whether it is for want of memory that it cannot, and why.
+    /// Returns the memory for a datum, including the part already received. On error, returns whether memory was
+    /// lacking, and the reason.
     fn filler(&self, header: &CargoHeader) -> Result<Filler, (bool, String)> {
         let size_bytes = header.size_bytes;
         let no_room = |why: String| (true, format!("no room for {size_bytes} bytes: {why}"));
         if size_bytes > self.datum_bytes_max {
-            return Err(no_room(format!("more than the {} bytes that this node takes", self.datum_bytes_max)));
+            return Err(no_room(format!("the limit of this node is {} bytes", self.datum_bytes_max)));
         }
         let (Some(GoesOn { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.goes_on, &header.cargo)
         else {
@@ -188,19 +190,20 @@ impl Receiver {
             return filler.map_err(|error| no_room(error.to_string()));
         };
         let partial = self.store.partials().take(*datum, meta, *from_byte).filter(|_| self.may_come(*datum));
-        let partial = partial.ok_or_else(|| (false, format!("its first {from_byte} bytes are here no longer")))?;
+        let partial =
+            partial.ok_or_else(|| (false, format!("its first {from_byte} bytes are no longer stored here")))?;
         match blake3::hash(partial.bytes()) == blake3::Hash::from_bytes(*digest) {
             true => Ok(partial.fill_on()),
-            false => Err((false, format!("its first {from_byte} bytes here are not those of its sender"))),
+            false => Err((false, format!("its first {from_byte} bytes here differ from those of its sender"))),
         }
     }
 
-    /// Whether the sender may send that datum, as far as it matters before it has come.
+    /// Reports whether the sender may send this datum, as far as this matters before the datum has arrived.
     fn may_come(&self, datum: DatumId) -> bool {
         self.passes_on_from.is_none_or(|role| role.may_send(self.link.peer, datum))
     }
 
-    /// Keeps what has come of a datum that breaks off.
+    /// Keeps the received part of a datum that broke off.
     fn keep(&self, header: &CargoHeader, filler: Filler) {
         if let Cargo::Datum { datum, meta } = &header.cargo
             && self.may_come(*datum)
@@ -211,7 +214,7 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Reads a datum to where it shall lie, and tells how far it is.
+    /// Reads a datum into its memory, and reports its progress.
     fn read(
         &self,
         (stream, tagger): (&mut Stripes, &mut Tagger),
@@ -245,8 +248,8 @@ impl Receiver {
         Ok(filler.finish())
     }
 
-    /// The first part of a datum is here: it can be passed on from now on, unless it comes already by another stream, or its sender
-    /// may not send it.
+    /// Registers a datum whose first part was received: it can be forwarded from now on, unless it is already being
+    /// received on another stream, or its sender may not send it.
     fn begin(&self, header: &CargoHeader, filling: &Arc<Filling>) -> Option<Coming<'_>> {
         let Cargo::Datum { datum, meta } = &header.cargo else { return None };
         self.passes_on_from.filter(|role| role.may_send(self.link.peer, *datum))?;
@@ -256,13 +259,13 @@ impl Receiver {
     }
 }
 
-/// Reads a header, which is as it was sent.
+/// Reads a header and verifies its tag.
 fn read_header(stream: &mut Stripes, tagger: &mut Tagger, dialect: Dialect) -> io::Result<CargoHeader> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let size = u32::from_le_bytes(length) as usize;
     if size > CARGO_HEADER_BYTES_MAX {
-        // Nobody sends such a one; and the tag that would tell lies behind it.
+        // No sender produces such a length, and the tag that would prove it comes after the header.
         return Err(Changed.into());
     }
     let mut bytes = vec![0; size + TAG_BYTES];
@@ -274,7 +277,7 @@ fn read_header(stream: &mut Stripes, tagger: &mut Tagger, dialect: Dialect) -> i
     frame::parse(head, dialect).map_err(|error| invalid(error.to_string()))
 }
 
-/// Reads a part, which is as it was sent.
+/// Reads a part and verifies its tag.
 fn read_part(stream: &mut Stripes, tagger: &mut Tagger, part: &mut [u8]) -> io::Result<()> {
     let mut tagged = Tagged::new(stream, Some(tagger));
     tagged.read_exact(part)?;
@@ -283,7 +286,7 @@ fn read_part(stream: &mut Stripes, tagger: &mut Tagger, part: &mut [u8]) -> io::
     Ok(())
 }
 
-/// Reads all parts of a datum that come, and throws them away.
+/// Reads all remaining parts of a datum and discards them.
 fn read_past(stream: &mut Stripes, tagger: &mut Tagger, header: &CargoHeader) -> io::Result<()> {
     let (mut left, part_bytes) = (header.size_bytes - header.had_bytes(), part_bytes(header) as u64);
     while left > 0 {
@@ -299,7 +302,7 @@ fn read_past(stream: &mut Stripes, tagger: &mut Tagger, header: &CargoHeader) ->
     Ok(())
 }
 
-/// The end of a stream in a part from that byte of a datum on.
+/// Returns the end of a stream for an error in the part that starts at this byte of a datum.
 fn changed_part(error: io::Error, header: &CargoHeader, from_byte: u64) -> StreamEnd {
     match (header.cargo.datum(), StreamEnd::from(error)) {
         (Some(datum), StreamEnd::Changed(_)) => {

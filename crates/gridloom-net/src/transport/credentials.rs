@@ -1,11 +1,11 @@
-//! The user of the process at the other end of a unix socket. Root can connect wherever it wants.
+//! Checks the user of the process at the other end of a unix socket. Root can connect to any socket.
 
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Checks that the other end belongs to this process's user. The kernel says which user owned it when it connected or
-/// listened.
+/// Checks that the other end belongs to this process's user. The kernel reports the user that owned it when it
+/// connected or listened.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if it does not.
@@ -18,17 +18,17 @@ fn check_is(socket: BorrowedFd<'_>, own: u32) -> io::Result<()> {
     if peer == own {
         return Ok(());
     }
-    let why = format!("user {peer} is at the other end of a local connection of user {own}");
+    let why = format!("the peer of a local connection is user {peer}, not user {own}");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Not by rustix: its process number cannot be 0, which a process of another namespace has.
+/// Does not use rustix, whose pid cannot be 0; a process of another namespace has pid 0.
 fn user_of(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: the descriptor is open as long as it is borrowed; the kernel writes at most `length` bytes to a structure
-    // of that size, for which all bit patterns are valid.
+    // SAFETY: the descriptor is open as long as it is borrowed; the kernel writes at most `length` bytes to a
+    // structure of that size, for which all bit patterns are valid.
     let done =
         unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut credentials).cast(), &raw mut length) };
     match done {

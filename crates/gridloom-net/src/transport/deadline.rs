@@ -1,5 +1,5 @@
-//! A blocking socket that is used up to a point in time: a timeout of the socket limits one call, and a peer that sends a byte now
-//! and then would never meet it.
+//! A blocking socket with an absolute deadline. A socket's own timeout limits a single call, so a peer that sends a
+//! byte from time to time would never exceed it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_timeout};
 
-/// A socket until its deadline. The timeouts that it had come back when this is dropped.
+/// A socket with a deadline. Dropping this restores the socket's previous timeouts.
 pub(super) struct Until<'a, S: AsFd> {
     stream: &'a mut S,
     deadline: Instant,
@@ -15,7 +15,7 @@ pub(super) struct Until<'a, S: AsFd> {
 }
 
 impl<'a, S: AsFd> Until<'a, S> {
-    /// From now on for that long.
+    /// Sets the deadline to `limit` from now.
     pub(super) fn new(stream: &'a mut S, limit: Duration) -> io::Result<Until<'a, S>> {
         let before = [
             (Timeout::Recv, socket_timeout(&*stream, Timeout::Recv)?),
@@ -30,7 +30,7 @@ impl<'a, S: AsFd> Until<'a, S> {
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
-        // A timeout that rounds to 0 would be none.
+        // A timeout that rounds to 0 would mean no timeout.
         Ok(set_socket_timeout(&*self.stream, direction, Some(left.max(Duration::from_millis(1))))?)
     }
 }
@@ -38,7 +38,7 @@ impl<'a, S: AsFd> Until<'a, S> {
 impl<S: AsFd> Drop for Until<'_, S> {
     fn drop(&mut self) {
         for (direction, timeout) in self.before {
-            // A socket refuses a timeout only if it is none any more.
+            // Fails only if the descriptor is no longer a socket.
             let _ = set_socket_timeout(&*self.stream, direction, timeout);
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     fn a_drip_does_not_outlast_the_deadline() {
         let (mut here, mut there) = UnixStream::pair().unwrap();
         here.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        // A byte with every read: no single one ever waits.
+        // A byte is available for every read, so no single read ever waits.
         let drip = std::thread::spawn(move || while there.write_all(&[0]).is_ok() {});
         let mut until = Until::new(&mut here, Duration::from_millis(20)).unwrap();
         let error = loop {

@@ -8,26 +8,27 @@
 //!   | Proof: likewise, for the other side ---->|
 //!   |<------------- Verdict -----------------> |   of the decider: welcome, or duplicate
 //! ```
-//! Either side may answer with a refusal in words instead. Each frame is a frame of [`gridloom_channel::frame`] of kind
-//! `Hello`. Its body is a tag byte and then: Hello: magic `GRLM`, lowest and highest version (u16 LE each), postcard of
-//! [`Hello`]; Proof: 32 bytes, and a signature of
-//! them in 64; Verdict: one byte; Refusal: text. Tag, magic, versions and refusal keep their places in
-//! all versions to come, so that nodes of different versions can at least say so.
+//! Either side may reply with a refusal text instead. Each frame is a frame of [`gridloom_channel::frame`] of kind
+//! `Hello`. Its body is a tag byte, followed by: Hello: magic `GRLM`, lowest and highest version (u16 LE each),
+//! postcard of [`Hello`]; Proof: 32 bytes, and a signature of them in 64; Verdict: one byte; Refusal: text. Tag,
+//! magic, versions and refusal keep their positions in all future versions, so that nodes of different versions can at
+//! least report the mismatch.
 //!
-//! **Versions.** Both sides speak the highest version that both ranges have, and refuse the other if there is none
-//! ([`gridloom_core::node::version`]). A hello goes out before that is known. So [`Hello`] gets new fields at its end only, and what a newer
-//! peer says behind those that are known is passed over. Processes of one program run one release: what they send to one another has no
-//! earlier form.
+//! **Versions.** Both sides use the highest version that both ranges contain, and refuse each other if there is none
+//! ([`gridloom_core::node::version`]). A hello is sent before the version is known. Therefore new fields of [`Hello`]
+//! are added only at its end, and fields of a newer peer after the known ones are ignored. Processes of one program
+//! run the same release, so their messages need no compatibility with earlier versions.
 //!
-//! **Decider.** Two nodes may dial each other at the same moment; of a pair's control connections, the node with the
-//! larger identifier alone decides which one stands. On all other kinds the acceptor decides.
+//! **Decider.** Two nodes may dial each other at the same moment. Of a pair's control connections, the node with the
+//! larger identifier alone decides which one is kept. On all other kinds of connections the acceptor decides.
 //!
-//! **Keys.** Both sides derive a key for each direction from the secret and both hellos. Over TCP, each frame that follows carries a
-//! tag made with it ([`gridloom_channel::tags`]). Unix sockets need none: the kernel says which user is at the other end.
+//! **Keys.** Both sides derive a key for each direction from the secret and both hellos. Over TCP, each subsequent
+//! frame carries a tag made with it ([`gridloom_channel::tags`]). Unix sockets need no tags: the kernel reports which
+//! user is at the other end.
 //!
-//! **Promises:** no input panics; nothing past [`HANDSHAKE_BYTES_MAX`] is read; proofs are compared in constant time.
-//! **Limits:** a peer that completes half a handshake can guess a weak secret off line. Nothing is encrypted: that is for links
-//! that leave the trusted network.
+//! **Guarantees:** no input causes a panic; nothing beyond [`HANDSHAKE_BYTES_MAX`] is read; proofs are compared in constant time.
+//! **Limits:** a peer that completes half a handshake can guess a weak secret offline. Nothing is encrypted;
+//! encryption is left to the links outside the trusted network.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -47,77 +48,79 @@ use super::stripes::Stripe;
 use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
-/// Longest frame of a handshake: an unknown peer costs no more.
+/// Maximum length of a handshake frame. It bounds the cost of an unknown peer.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
-/// What may come on a channel until its handshake is over.
+/// Limits of a channel until its handshake is complete.
 pub const HANDSHAKE_LIMITS: Limits = Limits { control: HANDSHAKE_BYTES_MAX, letter: 0 };
-/// Time that a handshake may take from its first byte to its last, nanoseconds. Also how long an unknown peer may hold a place.
+/// Maximum duration of a handshake from its first byte to its last, in nanoseconds. Also the time for which an unknown
+/// peer may occupy a handshake slot.
 pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
-/// What a node says when the secrets differ. The side that notices it adds where its own comes from.
+/// Refusal sent when the secrets differ. The side that notices it adds the source of its own secret.
 pub const WRONG_SECRET: &str = "grid secret does not match";
 
-/// What a node says to one that uses the identifier of another.
-const OTHER_NODE: &str = "has another key than its identifier is made of; somebody uses the identifier of another node";
-/// What a node says to one that dials it as an agent.
-const AGENT_DIALS: &str = "agents are dialled, and dial nobody; somebody wants to take the role of an agent";
-/// What a node says to a function that wants to be more than a client.
-const ONLY_CLIENTS: &str = "a ticket for functions admits clients alone";
+/// Refusal sent to a node that uses the identifier of another.
+const OTHER_NODE: &str = "has a key that does not match its identifier; somebody is using the identifier of another \
+node";
+/// Refusal sent to a node that dials as an agent.
+const AGENT_DIALS: &str = "agents never dial other nodes; somebody is impersonating an agent";
+/// Refusal sent to a function that wants to be more than a client.
+const ONLY_CLIENTS: &str = "a ticket for functions admits only clients";
 
-/// What a connection is for, seen from the dialler.
+/// The purpose of a connection, from the dialler's point of view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Purpose {
-    /// Messages and small data, both ways.
+    /// Messages and small data in both directions.
     Control,
     /// The dialler will send large data.
     BulkSend,
-    /// The dialler will receive large data, as it was asked to.
+    /// The dialler will receive large data that it was asked to receive.
     BulkReceive,
     /// The dialler will pass shared memory.
     Local,
-    /// Letters between two processes, both ways.
+    /// Messages between two processes in both directions.
     Process,
 }
 
-/// What a node says of itself, and what the connection is for.
+/// The description that a node sends of itself, and the purpose of the connection.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Hello {
-    /// What the connection is for; the acceptor repeats the dialler's.
+    /// Purpose of the connection; the acceptor repeats the dialler's.
     pub purpose: Purpose,
-    /// Made of its key.
+    /// Derived from its key.
     pub node: NodeId,
-    /// With which it signs the handshake; set by it.
+    /// Public key that verifies the signature of the handshake; set by the handshake.
     pub key: [u8; 32],
     pub role: Role,
     pub name: String,
-    /// Where it can be dialled, empty if it cannot.
+    /// Address at which it can be dialled, empty if it cannot.
     pub address: String,
-    /// Kernel and network namespace, empty if it does not share memory.
+    /// Kernel and network namespace, empty if the node does not share memory.
     pub host: String,
     /// Number of the bulk stream, 0 on control connections.
     pub stream: u64,
-    /// Which of its connections this is.
+    /// Index of the connection within the stream.
     pub stripe: Stripe,
-    /// Makes every handshake another.
+    /// Random bytes that make every handshake unique.
     pub nonce: [u8; 32],
-    /// On a bulk connection: what shows at once that its dialler has a control connection ([`Pass`]).
+    /// On a bulk connection: proves at once that its dialler has a control connection ([`Pass`]).
     pub pass: Option<[u8; 16]>,
-    /// The number of the ticket that this side proves, if it does not prove the grid's secret.
+    /// Ticket number, if this side proves a ticket and not the grid's secret.
     pub ticket: Option<Ticket>,
 }
 
-/// What both ends of a control connection know, and nobody else: bulk connections begin with a proof of it. So a node tells those of
-/// its peers from a flood of strangers by their first frame.
+/// A key that only the two ends of a control connection know. Bulk connections begin with a proof of it, so that a
+/// node can distinguish them from a flood of strangers by their first frame.
 #[derive(Clone)]
 pub struct Pass([u8; 32]);
 
 impl Pass {
-    /// What the dialler of a bulk connection says.
+    /// Returns the proof that the dialler of a bulk connection sends.
     pub fn of(&self, dialler: NodeId, purpose: Purpose, stream: u64) -> [u8; 16] {
         let says = [&dialler.0.to_le_bytes()[..], &stream.to_le_bytes(), &[purpose as u8]].concat();
         *blake3::keyed_hash(&self.0, &says).as_bytes().first_chunk().expect("a hash has 32 bytes")
     }
 
-    /// Whether a hello has it.
+    /// Reports whether a hello contains the proof.
     pub fn is_in(&self, hello: &Hello) -> bool {
         let due = self.of(hello.node, hello.purpose, hello.stream);
         hello.pass.is_some_and(|pass| are_equal(&pass, &due))
@@ -130,28 +133,28 @@ impl std::fmt::Debug for Pass {
     }
 }
 
-/// What a handshake leaves to both ends.
+/// The result of a handshake, for both ends.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// For the tags of the frames that follow.
+    /// Keys for the tags of subsequent frames.
     pub keys: Keys,
-    /// For further connections.
+    /// Pass for further connections.
     pub pass: Pass,
-    /// What both speak.
+    /// Negotiated version.
     pub version: u16,
 }
 
-/// How messages are written for a peer with which that version is spoken.
+/// Returns the wire version of messages to a peer, given the negotiated protocol version.
 pub fn dialect(version: u16) -> Dialect {
     Dialect::without(unknown_to(version))
 }
 
-/// What the decider said.
+/// The decider's verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The connection stands.
+    /// The connection is established.
     Welcome,
-    /// Another one between the two stands already.
+    /// Another connection between the two nodes is already established.
     Duplicate,
 }
 
@@ -159,13 +162,13 @@ pub enum Verdict {
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The other side refused, in its words.
+    /// The other side refused; contains its text.
     #[error("refused: {0}")]
     Refused(String),
-    /// This side refused; the text was put into the output for the other.
+    /// This side refused; the text was appended to the output for the other side.
     #[error("refused: {0}")]
     Unacceptable(String),
-    /// What came is no handshake.
+    /// The received bytes are not a handshake.
     #[error("not a Gridloom handshake: {0}")]
     Malformed(String),
 }
@@ -177,7 +180,7 @@ enum Stage {
     Verdict,
 }
 
-/// One side of one handshake. Knows no socket: takes frame bodies, gives frame bodies.
+/// One side of a handshake. It performs no I/O: it takes and returns frame bodies.
 #[derive(Debug)]
 pub struct Handshake {
     credentials: Credentials,
@@ -186,12 +189,12 @@ pub struct Handshake {
     dialler: bool,
     stage: Stage,
     peer: Option<(Hello, Vec<u8>)>,
-    /// Once both hellos are known.
+    /// Present once both hellos are known.
     session: Option<Session>,
 }
 
 impl Handshake {
-    /// The dialler's side, and the body to send first.
+    /// Starts the dialler's side and returns the first body to send.
     ///
     /// # Errors
     /// If the system has no random bytes.
@@ -207,7 +210,7 @@ impl Handshake {
         ))
     }
 
-    /// The acceptor's side.
+    /// Starts the acceptor's side.
     ///
     /// # Errors
     /// If the system has no random bytes.
@@ -226,26 +229,26 @@ impl Handshake {
         })
     }
 
-    /// What the connection is for, as the dialler said.
+    /// Returns the purpose of the connection, as requested by the dialler.
     pub fn purpose(&self) -> Purpose {
         self.own.purpose
     }
 
-    /// What it leaves. It is of use once the handshake has succeeded.
+    /// Takes the result. Use it only after the handshake has succeeded.
     pub fn take_session(&mut self) -> Option<Session> {
         self.session.take()
     }
 
-    /// What the peer is and what it is called, if it has said so.
+    /// Returns the peer's hello, if it was received.
     pub fn peer(&self) -> Option<&Hello> {
         self.peer.as_ref().map(|(hello, _)| hello)
     }
 
-    /// Takes a frame's body, appends the bodies to send, and gives the peer and the verdict once there is one.
-    /// `decide` is asked if this side is the decider: `Err` refuses.
+    /// Handles the body of a frame, appends the bodies to send, and returns the peer and the verdict once there is
+    /// one. `decide` is called if this side is the decider; `Err` refuses.
     ///
     /// # Errors
-    /// The connection must be closed on any, after what is in `out` was sent.
+    /// On any error the connection must be closed after the content of `out` was sent.
     pub fn on_frame(
         &mut self,
         body: &[u8],
@@ -267,7 +270,7 @@ impl Handshake {
                 };
                 Ok(self.peer.take().map(|(peer, _)| (peer, verdict)))
             }
-            (tag, stage) => Err(HandshakeError::Malformed(format!("frame {tag} when {stage:?} was due"))),
+            (tag, stage) => Err(HandshakeError::Malformed(format!("frame {tag} in stage {stage:?}"))),
         }
     }
 
@@ -280,8 +283,8 @@ impl Handshake {
             let (lowest, highest) = VERSIONS;
             let older = if high < lowest { "the node that offered them" } else { "this node" };
             let why = format!(
-                "protocol versions {low} to {high} were offered, {lowest} to {highest} are spoken here; update {older}: a release of \
-                 Gridloom works with the one before it"
+                "the peer offers protocol versions {low} to {high}, but this node supports {lowest} to {highest}; \
+                 update {older}: a release of Gridloom works with the one before it"
             );
             return Err(refuse(why, out));
         };
@@ -291,13 +294,13 @@ impl Handshake {
         }
         if peer.purpose == Purpose::Process && high != VERSIONS.1 {
             let why = format!(
-                "the processes of a program run one release of Gridloom: protocol version {high} is there, and {} here; \
-                 install the same release on both sides",
+                "all processes of a program must run the same release of Gridloom: the peer has protocol version \
+                 {high}, this process {}; install the same release on both sides",
                 VERSIONS.1
             );
             return Err(refuse(why, out));
         }
-        // A process may well talk to itself.
+        // A process may connect to itself.
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
         }
@@ -307,7 +310,7 @@ impl Handshake {
         if id_of(&peer.key) != peer.node {
             return Err(refuse(format!("node {} {OTHER_NODE}", peer.node), out));
         }
-        // Servers obey the agent that they have dialled, and no node that calls itself one.
+        // Servers obey only the agent that they have dialled, not a node that claims to be one.
         if !self.dialler && peer.purpose == Purpose::Control && peer.role == Role::Agent {
             return Err(refuse(AGENT_DIALS.into(), out));
         }
@@ -349,7 +352,7 @@ impl Handshake {
         let parts = rest.split_first_chunk::<32>();
         let parts = parts.and_then(|(proof, rest)| Some((*proof, <[u8; SIGNATURE_BYTES]>::try_from(rest).ok()?)));
         let (proof, signature) = parts.ok_or_else(|| HandshakeError::Malformed("a proof has 96 bytes".into()))?;
-        // Comparing two hashes of blake3 takes constant time.
+        // Comparing two blake3 hashes takes constant time.
         let due = self.credentials.secret.prove(theirs, &transcript);
         if due != blake3::Hash::from_bytes(proof) {
             out.push(refusal(WRONG_SECRET));
@@ -376,17 +379,17 @@ impl Handshake {
 }
 
 impl Handshake {
-    /// The proof of one side: that it knows the secret, and signs as the node that it says it is.
+    /// Returns the proof of one side: that it knows the secret, and a signature with the key of its node.
     fn proof(&self, side: &[u8], transcript: [&[u8]; 2]) -> Vec<u8> {
         let proof = self.credentials.secret.prove(side, &transcript);
         tagged(TAG_PROOF, &[&proof.as_bytes()[..], &self.credentials.key.sign(proof.as_bytes())].concat())
     }
 }
 
-/// Runs a handshake on a blocking socket, all of it within [`HANDSHAKE_NS_MAX`]. `first` is what [`Handshake::dial`] gave.
+/// Runs a handshake on a blocking socket within [`HANDSHAKE_NS_MAX`]. `first` is the body that [`Handshake::dial`] returned.
 ///
 /// # Errors
-/// If the stream breaks, the time is over, or the handshake fails.
+/// If the stream breaks, the time limit is exceeded, or the handshake fails.
 pub fn run_blocking<S: Read + Write + AsFd>(
     stream: &mut S,
     handshake: Handshake,
@@ -396,10 +399,10 @@ pub fn run_blocking<S: Read + Write + AsFd>(
     run_within(Duration::from_nanos(HANDSHAKE_NS_MAX), stream, handshake, first, decide)
 }
 
-/// As [`run_blocking`], within that time.
+/// Like [`run_blocking`], within `limit`.
 ///
 /// # Errors
-/// Likewise.
+/// As [`run_blocking`].
 pub fn run_within<S: Read + Write + AsFd>(
     limit: Duration,
     stream: &mut S,
@@ -439,19 +442,19 @@ pub fn run_within<S: Read + Write + AsFd>(
     }
 }
 
-/// A handshake frame around a body.
+/// Wraps a body into a handshake frame.
 pub fn framed(encoder: &mut Encoder, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(frame::HEADER_BYTES + body.len());
     encoder.frame(Kind::Hello, body, &mut bytes).expect("a handshake's frames are short");
     bytes
 }
 
-/// Body of a refusal.
+/// Returns the body of a refusal.
 pub fn refusal(why: &str) -> Vec<u8> {
     tagged(TAG_REFUSAL, &why.as_bytes()[..why.len().min(HANDSHAKE_BYTES_MAX / 2)])
 }
 
-/// The highest version that both sides speak, if the other speaks these.
+/// Returns the highest version that both sides support, given the other side's range.
 fn settled((low, high): (u16, u16)) -> Option<u16> {
     let version = high.min(VERSIONS.1);
     (version >= low.max(VERSIONS.0)).then_some(version)
@@ -482,7 +485,7 @@ const TAG_VERDICT: u8 = 3;
 const TAG_REFUSAL: u8 = 4;
 const DIALLER: &[u8] = b"gridloom dialler";
 const ACCEPTOR: &[u8] = b"gridloom acceptor";
-/// Keys are derived as proofs are.
+/// Labels for deriving keys, in the same way as proofs.
 const FROM_DIALLER: &[u8] = b"gridloom key of what the dialler sends";
 const FURTHER: &[u8] = b"gridloom pass of further connections";
 const FROM_ACCEPTOR: &[u8] = b"gridloom key of what the acceptor sends";

@@ -1,6 +1,8 @@
-//! A control connection to another site: what is written waits until it is due, and leaves at the rate of the way ([`super::apart`]).
+//! A control connection to another site: written data wait until they are due, and are sent at the rate of the link
+//! ([`super::apart`]).
 //!
-//! **Invariant:** no more bytes wait than the way has room for: then the connection takes nothing, as a socket whose peer does not read.
+//! **Invariant:** at most as many bytes wait as the link allows. Then the connection accepts nothing more, like a
+//! socket whose peer does not read.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -11,50 +13,50 @@ use mio::{Interest, Registry, Token};
 
 use super::apart::{Delays, PIECE_BYTES};
 
-/// A stream that may hold what is written.
+/// A stream that may delay written data.
 pub(crate) struct Held<S> {
     stream: S,
     line: Option<Box<Line>>,
 }
 
-/// What waits, in its order.
+/// Waiting data, in order.
 struct Line {
     delays: Delays,
     pieces: VecDeque<Piece>,
     waiting_bytes: usize,
-    /// When the last piece that had its turn has left: the next cannot before.
+    /// Time at which the last scheduled piece has left; the next piece cannot leave earlier.
     left: Instant,
-    /// Whether the stream took no more when something was due.
+    /// True if the stream accepted no more when something was due.
     is_blocked: bool,
 }
 
 struct Piece {
     bytes: Vec<u8>,
     written: usize,
-    /// When it may be written next.
+    /// Time of its next write.
     at: Instant,
-    /// Whether it has had its turn at the rate.
+    /// True if the piece was already scheduled at the link's rate.
     has_left: bool,
 }
 
 impl<S> Held<S> {
-    /// It holds nothing yet.
+    /// Creates a stream that delays nothing yet.
     pub(crate) fn new(stream: S) -> Held<S> {
         Held { stream, line: None }
     }
 
-    /// What is written from now on waits.
+    /// Delays everything written from now on.
     pub(crate) fn hold(&mut self, delays: Delays) {
         let (pieces, left) = (VecDeque::new(), Instant::now());
         self.line = Some(Box::new(Line { delays, pieces, waiting_bytes: 0, left, is_blocked: false }));
     }
 
-    /// Whether something waits.
+    /// Reports whether data are waiting.
     pub(crate) fn is_holding(&self) -> bool {
         self.line.as_ref().is_some_and(|line| !line.pieces.is_empty())
     }
 
-    /// Whether something is due that the stream does not take yet.
+    /// Reports whether something is due that the stream does not accept yet.
     pub(crate) fn is_blocked(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.is_blocked)
     }
@@ -69,7 +71,7 @@ impl<S> Held<S> {
 }
 
 impl<S: Write> Held<S> {
-    /// Writes what may be written by then. Gives when to come again; `None` if nothing waits, or the stream takes no more.
+    /// Writes what is due at `now`. Returns the time of the next call; `None` if nothing waits, or the stream accepts no more.
     ///
     /// # Errors
     /// If the stream broke.
@@ -100,12 +102,12 @@ impl<S: Write> Held<S> {
         Ok(None)
     }
 
-    /// Writes all that waits, as far as the stream takes it: the node says no more.
+    /// Writes all waiting data, as far as the stream accepts them: the node sends nothing more.
     pub(crate) fn let_all_go(&mut self) {
         let pieces = self.line.take().map(|line| line.pieces).unwrap_or_default();
         for mut piece in pieces {
             while piece.written < piece.bytes.len() {
-                // The peer sees the connection closed, at the latest.
+                // At the latest, the peer sees the connection close.
                 if piece.write(&mut self.stream).is_err() {
                     return;
                 }
@@ -142,7 +144,7 @@ impl Line {
         if length > 0 {
             self.waiting_bytes += length;
             let at = self.delays.due(Instant::now());
-            // At a low rate the peer hears of this node while much is on its way.
+            // Data are split so that at a low rate the peer receives something from this node while much is in flight.
             let pieces = bytes.chunks(PIECE_BYTES).map(<[u8]>::to_vec);
             self.pieces.extend(pieces.map(|bytes| Piece { bytes, written: 0, at, has_left: false }));
         }
@@ -201,7 +203,7 @@ mod tests {
     use super::super::apart::{Apart, Site};
     use super::*;
 
-    /// Takes so many bytes, and then nothing.
+    /// A stream that accepts `room` bytes, and then nothing.
     struct Narrow {
         room: usize,
         bytes: Vec<u8>,

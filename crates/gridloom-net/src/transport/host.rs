@@ -1,4 +1,4 @@
-//! The unix sockets by which nodes of one user on one host meet.
+//! The unix sockets through which nodes of one user on one host connect.
 //!
 //! ```text
 //!  GRIDLOOM_SOCKETS or /tmp/gridloom-UID        the user's, mode 0700
@@ -6,10 +6,10 @@
 //!      near-127.0.0.1:7711                      control connections to the node that listens there
 //!      node-0123456789abcdef                    shared memory for that node
 //! ```
-//! **Promises:** no other user can put a socket there, and both ends of a connection check the user of the other. Where the
-//! folder is not the user's alone, there are no such sockets, and nodes of the host meet over TCP.
+//! **Guarantees:** no other user can create a socket there, and both ends of a connection check each other's user. If
+//! the folder is not exclusively the user's, there are no such sockets, and nodes of the host connect over TCP.
 //!
-//! A process that is killed leaves its sockets. The next node of the user removes them.
+//! A killed process leaves its sockets behind. The user's next node removes them.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -27,20 +27,20 @@ use super::credentials::check_user;
 use super::handshake::HANDSHAKE_NS_MAX;
 use crate::pid::pid;
 
-/// Names the folder of the sockets.
+/// Environment variable with the folder of the sockets.
 const FOLDER_VARIABLE: &str = "GRIDLOOM_SOCKETS";
-/// Longest path of a socket, by the system's structure for addresses, which ends it with a zero.
+/// Maximum length of a socket's path: the size of the system's address structure, without the terminating zero.
 const PATH_BYTES_MAX: usize = 107;
-/// Longest name of a socket: `near-127.255.255.255:65535`.
+/// Maximum length of a socket's name: `near-127.255.255.255:65535`.
 const NAME_BYTES_MAX: usize = 26;
-/// A socket younger than this may belong to a process that is just making it.
+/// Minimum age of a socket to be removed. A younger one may belong to a process that is just creating it.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// The folder of the sockets of this user in this network namespace.
+/// The folder of this user's sockets in this network namespace.
 #[derive(Clone, Debug)]
 pub struct HostSockets(PathBuf);
 
-/// The file of a socket, removed when dropped, but not by a copy of it in a forked process.
+/// The file of a socket. It is removed on drop, but not when a copy in a forked process is dropped.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -50,26 +50,26 @@ pub struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.pid == pid() {
-            // Whoever removed it has done what is wanted.
+            // If another process has removed it, the goal is reached.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 impl HostSockets {
-    /// The folder, made if need be.
+    /// Opens the folder, creating it if needed.
     ///
     /// # Errors
-    /// If it cannot be made, or if it is not this user's alone: another user may have taken its name.
+    /// If it cannot be created, or is not exclusively this user's: another user may have taken its name.
     pub fn open() -> io::Result<HostSockets> {
         let usual = || PathBuf::from(format!("/tmp/gridloom-{}", rustix::process::geteuid().as_raw()));
         HostSockets::open_in(&env::var_os(FOLDER_VARIABLE).map_or_else(usual, PathBuf::from))
     }
 
-    /// As [`HostSockets::open`], with that folder.
+    /// Like [`HostSockets::open`], with a given folder.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`HostSockets::open`].
     pub fn open_in(root: &Path) -> io::Result<HostSockets> {
         let namespace = fs::metadata("/proc/self/ns/net")?.ino();
         let folder = root.join(namespace.to_string());
@@ -87,41 +87,42 @@ impl HostSockets {
         Ok(sockets)
     }
 
-    /// Listens for control connections to that address, on which this process listens by TCP.
+    /// Listens for control connections to `address`, on which this process listens over TCP.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     pub fn listen_near(&self, address: std::net::SocketAddr) -> io::Result<(UnixListener, SocketFile)> {
         self.bind(&near_name(address))
     }
 
-    /// Connects to the node that listens on that address of this host.
+    /// Connects to the node that listens on this address of this host.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is none of this user, [`ErrorKind::PermissionDenied`] if another user listens
-    /// there, any other if it takes no connection now.
+    /// there, any other kind if the node accepts no connection now.
     pub fn connect_near(&self, address: std::net::SocketAddr) -> io::Result<mio::net::UnixStream> {
         let stream = mio::net::UnixStream::connect(self.0.join(near_name(address)))?;
         check_user(stream.as_fd())?;
         Ok(stream)
     }
 
-    /// Listens where nodes of this host pass memory to `node`.
+    /// Listens for nodes of this host that pass memory to `node`.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     pub fn listen_node(&self, node: NodeId) -> io::Result<(UnixListener, SocketFile)> {
         self.bind(&node_name(node))
     }
 
-    /// Connects where that node takes memory.
+    /// Connects to the socket on which `node` accepts memory.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] or [`ErrorKind::ConnectionRefused`] if it does not run here as this user,
-    /// [`ErrorKind::PermissionDenied`] if another user listens there, any other if it takes no connection now.
+    /// [`ErrorKind::PermissionDenied`] if another user listens there, any other kind if the node accepts no connection
+    /// now.
     pub fn connect_node(&self, node: NodeId) -> io::Result<UnixStream> {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // Where too many wait for an answer already, connecting waits too.
+        // If the listener's backlog is full, connecting waits too.
         set_socket_timeout(&socket, Timeout::Send, Some(Duration::from_nanos(HANDSHAKE_NS_MAX)))?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(self.0.join(node_name(node)))?)?;
         set_socket_timeout(&socket, Timeout::Send, None)?;
@@ -129,7 +130,8 @@ impl HostSockets {
         Ok(socket.into())
     }
 
-    /// Who may use the name knows it is the only one: it has the port, or a random identifier. What is there is a rest.
+    /// The caller is the only one with this name: it has the port, or a random identifier. An existing file is
+    /// therefore a leftover.
     fn bind(&self, name: &str) -> io::Result<(UnixListener, SocketFile)> {
         let path = self.0.join(name);
         match fs::remove_file(&path) {
@@ -141,7 +143,7 @@ impl HostSockets {
         Ok((listener, SocketFile { path, pid: pid() }))
     }
 
-    /// Removes sockets whose processes have ended without doing so. What cannot be told or removed stays.
+    /// Removes sockets whose processes have ended without removing them. Sockets that cannot be checked or removed stay.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.0) else { return };
         let old: Vec<PathBuf> = entries
@@ -155,7 +157,7 @@ impl HostSockets {
         if old.is_empty() {
             return;
         }
-        // Read after the folder: a socket that is listed in neither is none of a process that lives.
+        // Read after the folder: a file that is not in this list was not bound by a live process at that time.
         let Ok(bound) = fs::read_to_string("/proc/net/unix") else { return };
         let bound: Vec<&str> = bound.lines().filter_map(|line| line.split_whitespace().nth(7)).collect();
         for path in old.iter().filter(|path| !bound.iter().any(|bound| Path::new(bound) == **path)) {
@@ -164,21 +166,21 @@ impl HostSockets {
     }
 }
 
-/// Makes a folder for this user alone, or checks that it is one.
+/// Creates a folder exclusively for this user, or checks that it is one.
 fn make(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // A link would lead to a folder of somebody's choice.
+    // A symbolic link could lead to a folder chosen by someone else.
     let status = fs::symlink_metadata(folder)?;
     let (own, owner, mode) = (rustix::process::geteuid().as_raw(), status.uid(), status.mode() & 0o777);
     let wrong = match () {
-        () if !status.is_dir() => "it is no folder".to_string(),
+        () if !status.is_dir() => "it is not a folder".to_string(),
         () if owner != own => format!("it belongs to user {owner}"),
         () if mode & 0o077 != 0 => {
             format!("other users can use it (mode {mode:04o}); run: chmod 700 '{}'", folder.display())
         }
         () => return Ok(()),
     };
-    let why = format!("the folder '{}' is not for user {own} alone: {wrong}", folder.display());
+    let why = format!("the folder '{}' is not private to user {own}: {wrong}", folder.display());
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
 
@@ -216,7 +218,7 @@ mod tests {
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
         symlink(&root, root.with_extension("link")).unwrap();
         let error = HostSockets::open_in(&root.with_extension("link")).unwrap_err();
-        assert!(error.to_string().contains("it is no folder"), "{error}");
+        assert!(error.to_string().contains("it is not a folder"), "{error}");
         if std::os::unix::fs::chown(&root, Some(65534), None).is_ok() {
             let error = HostSockets::open_in(&root).unwrap_err();
             assert!(error.to_string().contains("it belongs to user 65534"), "{error}");
@@ -232,7 +234,7 @@ mod tests {
         let address = "127.0.0.1:7711".parse().unwrap();
         let kind = |done: io::Result<mio::net::UnixStream>| done.unwrap_err().kind();
         assert_eq!(kind(sockets.connect_near(address)), ErrorKind::NotFound);
-        // As a killed process leaves it.
+        // Left like this by a killed process.
         std::mem::forget(sockets.listen_near(address).unwrap().1);
         assert_eq!(kind(sockets.connect_near(address)), ErrorKind::ConnectionRefused);
         let bound = sockets.listen_near(address).unwrap();

@@ -1,20 +1,21 @@
-//! The lanes on which large data go to one peer: one for what is whole, and others for what is passed on as it comes, which takes as
-//! long as it comes. So nothing waits for a datum that comes over a slow way, as long as fewer do than there are lanes.
+//! The lanes on which large data are sent to one peer: one for complete data, and others for data that are forwarded
+//! while they are received, which take as long as they arrive. No datum therefore waits for another that arrives over
+//! a slow path, as long as fewer such data are forwarded than there are lanes.
 //!
-//! Each lane is a thread and a stream. **Invariant:** the numbers of its streams and data leave its own number as the rest by [`LANES`], so
-//! that no two lanes have the same, and the peer need not know of lanes.
+//! Each lane is a thread and a stream. **Invariant:** the numbers of its streams and data are congruent to the lane's
+//! own number modulo [`LANES`], so that no two lanes use the same number, and the peer need not know about lanes.
 
 use std::io;
 
 use super::outgoing::Outgoing;
 use super::shared::LANES;
 
-/// The lanes to one peer, by number; the first is for what is whole.
+/// The lanes to one peer, by number; the first is for complete data.
 #[derive(Default)]
 pub struct Lanes(Vec<Outgoing>);
 
 impl Lanes {
-    /// The lane for what is whole; `start` starts one.
+    /// Returns the lane for complete data; `start` starts it if needed.
     ///
     /// # Errors
     /// If `start` fails.
@@ -25,7 +26,7 @@ impl Lanes {
         Ok(&self.0[0])
     }
 
-    /// A lane for what is passed on as it comes: one that has nothing to send, a new one, or the one with least.
+    /// Returns a lane for data that are forwarded while they are received: an idle one, a new one, or the least loaded one.
     ///
     /// # Errors
     /// If `start` fails.
@@ -42,12 +43,12 @@ impl Lanes {
         Ok(&self.0[lane])
     }
 
-    /// The lane of a stream or a datum with that number.
+    /// Returns the lane of a stream or datum number.
     pub fn of(&self, number: u64) -> Option<&Outgoing> {
         self.0.get((number % LANES) as usize)
     }
 
-    /// Those that there are.
+    /// Returns the existing lanes.
     pub fn all(&self) -> impl Iterator<Item = &Outgoing> {
         self.0.iter()
     }

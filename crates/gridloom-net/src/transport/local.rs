@@ -4,13 +4,13 @@
 //! owner                                         reader
 //!   | header + descriptor of the memory ==========>|   unix socket, one per ordered pair
 //!   |                                              |   maps it, puts it into its store
-//!   |<----------------------- Released (serials)   |   control connection, when its last reference is gone
+//!   |<----------------------- Released (serials)   |   control connection, when its last reference is dropped
 //! ```
-//! The socket lies in the folder of the user ([`super::host`]); both sides check that the other belongs to the same user,
-//! and the handshake is that of every connection. The owner keeps a *grant*, which holds the memory, until the reader has
-//! released it or is lost (`outgoing`).
+//! The socket is in the user's folder ([`super::host`]). Both sides check that the other belongs to the same user, and
+//! the handshake is the same as on every connection. The owner keeps a *grant*, which holds the memory, until the
+//! reader has released it or is lost (`outgoing`).
 //!
-//! **Promise:** the reader maps only files that cannot shrink under it (`Segment::import` checks the seal).
+//! **Guarantee:** the reader maps only files that cannot shrink (`Segment::import` checks the seal).
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -32,23 +32,24 @@ use super::sink::encode_header;
 use crate::payload::Payload;
 use crate::segment::{Segment, SegmentId, descriptor_limit};
 
-/// Before nothing: the bytes stay where they are. The descriptor of the memory comes with its first byte.
+/// Header of a grant. No bytes follow it, since they stay where they are. The descriptor of the memory is sent with
+/// its first byte.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GrantHeader {
-    /// As over TCP.
+    /// The same header as over TCP.
     pub cargo: CargoHeader,
-    /// The memory's name at its owner.
+    /// Id of the memory in its owner's process.
     pub segment: SegmentId,
     /// Size of the memory.
     pub segment_bytes: u64,
-    /// Where in it the datum begins.
+    /// Offset of the datum in the memory.
     pub offset: u64,
 }
 
-/// Takes the next connection, if one waits; one of another user is closed and skipped.
+/// Accepts the next connection, if one is waiting. A connection of another user is closed and skipped.
 ///
 /// # Errors
-/// If the system refuses.
+/// If the system call fails.
 pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     loop {
         match listener.accept() {
@@ -60,7 +61,7 @@ pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     }
 }
 
-/// Hands memory over.
+/// Sends a grant.
 ///
 /// # Errors
 /// If the stream breaks.
@@ -85,7 +86,7 @@ pub fn send_grant(
 }
 
 impl Receiver {
-    /// Receives until the stream ends, and tells the loop.
+    /// Receives until the stream ends, and posts notices to the loop.
     pub fn run_local(self, mut stream: UnixStream) {
         self.run(|serial| Ok(self.receive_grant(&mut stream, serial)?));
     }
@@ -101,15 +102,15 @@ impl Receiver {
         }
         let fits = header.offset.checked_add(size_bytes).is_some_and(|end| end <= header.segment_bytes);
         if !fits {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a grant that reaches behind its memory's end"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a grant that exceeds the end of its memory"));
         }
         let (inbox, link) = (self.inbox.clone(), self.link);
         let release = Box::new(move |retired| inbox.post(Notice::Released { link, serial, retired }));
-        // The system drops a descriptor for which this process has no room.
+        // The system drops a descriptor if this process has reached its limit.
         let import = match memory {
             Some(memory) => Segment::import(memory, header.segment_bytes, header.segment, release),
             None => Err(io::Error::other(format!(
-                "this process has no descriptor left; its limit is {}: raise it (ulimit -n), or keep fewer results",
+                "this process has no free descriptor; its limit is {}: raise it (ulimit -n), or keep fewer results",
                 descriptor_limit()
             ))),
         };
@@ -126,8 +127,8 @@ impl Receiver {
     }
 }
 
-/// The length of the next header, and the descriptor that came with it: `None` if this process had no room for it. None
-/// sent, or more than one, is a breach; they are closed.
+/// Reads the length of the next header, and the descriptor sent with it: `None` if this process had no free
+/// descriptor. Sending no descriptor, or more than one, violates the protocol; extra descriptors are closed.
 fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedFd>)> {
     let mut length = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -151,7 +152,7 @@ fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedF
     }
     let memory = descriptors.pop();
     if !descriptors.is_empty() || memory.is_some() == lost {
-        let why = "a grant comes with one descriptor, and this one with none or several";
+        let why = "a grant must have exactly one descriptor";
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     stream.read_exact(&mut length[received..])?;

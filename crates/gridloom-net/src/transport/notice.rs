@@ -1,4 +1,4 @@
-//! What the threads of a node tell its loop: a list under a lock, and a wake-up when it was empty.
+//! Notices from a node's threads to its event loop: a list under a lock, and a wake-up when the list was empty.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -17,32 +17,32 @@ use super::handshake::Hello;
 use crate::payload::Payload;
 use crate::threads::Threads;
 
-/// One control connection to a peer: what a thread tells of an earlier one is out of date.
+/// Identifies one control connection to a peer: a notice that belongs to an earlier connection is outdated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Link {
     pub peer: NodeId,
-    /// Counts this node's control connections.
+    /// Counter of this node's control connections.
     pub generation: u64,
 }
 
-/// How a stream on which a node receives ended.
+/// How a receiving stream ended.
 #[derive(Debug)]
 pub enum StreamEnd {
     /// The peer or the network ended it.
     Ended,
-    /// What came is not what was sent; in which part of a datum, if it is known.
+    /// The received bytes are not those that were sent; with the affected part of the datum, if known.
     Changed(Option<ChangedPart>),
     /// The peer broke the protocol.
     Fault(String),
 }
 
-/// A part of a datum that is not what was sent.
+/// A part of a datum that was corrupted in transit.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangedPart {
-    /// The datum's number.
+    /// Serial number of the datum.
     pub serial: u64,
     pub datum: DatumId,
-    /// Where the part begins.
+    /// Offset at which the part begins.
     pub from_byte: u64,
 }
 
@@ -56,99 +56,100 @@ impl From<io::Error> for StreamEnd {
     }
 }
 
-/// What a thread tells the loop.
+/// A notice from a thread to the event loop.
 #[derive(Debug)]
 pub enum Notice {
-    /// The addresses behind a name.
+    /// The addresses of a resolved name.
     Resolved { dial: u64, addresses: io::Result<Vec<SocketAddr>> },
-    /// A node of this host wants to pass shared memory; answered with its link, and how it writes headers, if it is a peer.
+    /// A node of this host wants to pass shared memory. The reply is its link and the wire version of its headers, if
+    /// it is a peer.
     LocalPeer {
-        /// The node, proven.
+        /// The authenticated node.
         hello: Box<Hello>,
-        /// To shut the stream when the peer is lost.
+        /// Handle for shutting down the stream when the peer is lost.
         stream: UnixStream,
-        /// Where the answer goes.
+        /// Receives the reply.
         reply: Sender<Option<(Link, Dialect)>>,
     },
-    /// A handshake on a local socket ended, either way: its place is free.
+    /// A handshake on a local socket ended, whether it succeeded or failed.
     LocalShaken,
     /// This node opened the bulk connection that the peer had asked for.
     Opened { link: Link, stream: u64, socket: (TcpStream, Keys) },
-    /// The first part of a datum came that can be passed on while it comes.
+    /// The first part of a datum was received; it can be forwarded while the rest arrives.
     Begun { link: Link, datum: DatumId },
-    /// Something whole came.
+    /// A datum or probe was received completely.
     Arrived {
         link: Link,
         stream: u64,
-        /// Its number.
+        /// Its serial number.
         serial: u64,
         cargo: Cargo,
         payload: Payload,
         /// Nanoseconds from its first byte to its last.
         took_ns: u64,
     },
-    /// Something came that could not be taken in; it was read and thrown away.
+    /// A datum that cannot be stored was received and discarded.
     NotTaken {
         link: Link,
         stream: u64,
-        /// Its number.
+        /// Its serial number.
         serial: u64,
         cargo: Cargo,
-        /// Else the receiver does not have what it goes on behind.
+        /// True if there was no memory; false if the receiver lacks the bytes that it continues.
         no_memory: bool,
         why: String,
     },
-    /// A stream on which this node received ended, or could not be opened.
+    /// A receiving stream ended, or could not be opened.
     StreamEnded {
         link: Link,
         stream: u64,
-        /// The last number that came, whole or changed, or 0.
+        /// Serial number of the last datum received, whether intact or corrupted; 0 if none.
         serial: u64,
         end: StreamEnd,
     },
     /// A datum cannot be sent.
     SendFailed { link: Link, datum: DatumId, why: String },
-    /// The peer cannot be reached with a bulk connection: ask it to open one.
+    /// The peer cannot be reached with a bulk connection and must be asked to open one.
     AskToOpen { link: Link, stream: u64 },
     /// Shared memory of a peer is no longer used here.
     Released {
         link: Link,
-        /// Under which number it came.
+        /// Serial number under which the memory was received.
         serial: u64,
-        /// It was passed on to a node that was lost since, and may look at it still.
+        /// True if it was forwarded to a node that was lost since and may still read it.
         retired: bool,
     },
-    /// A shared datum will outlive the process, or why it will not.
+    /// A shared datum was made durable, or why it was not.
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
-    /// A datum is in the storage for a peer, with this digest, or why it is not.
+    /// A datum was stored in the shared storage for a peer, with its digest; or why it was not.
     Stored { link: Link, datum: DatumId, outcome: Result<[u8; 32], String> },
-    /// What a peer has written to the storage was read; or why not, and whether there is no memory.
+    /// A datum that a peer wrote to the shared storage was read; or why not, and whether memory was lacking.
     Loaded { link: Link, datum: DatumId, meta: Meta, outcome: Result<Payload, (bool, String)> },
-    /// A group was mapped.
+    /// A task graph was mapped.
     Mapped { number: u64, outcome: Result<Plan, MapError> },
-    /// The speed of a slot.
+    /// The measured speed of a slot.
     Speed {
         /// Floating-point operations per second.
         flops: f64,
     },
 }
 
-/// Where threads leave what they have to tell.
+/// The queue of notices from threads to the event loop.
 #[derive(Debug)]
 pub struct Inbox {
     notices: Mutex<Vec<Notice>>,
     waker: Waker,
-    /// The threads that leave notices.
+    /// The threads that post notices.
     pub threads: Threads,
 }
 
 impl Inbox {
-    /// An inbox that wakes its loop by `waker`.
+    /// Creates an inbox that wakes its loop through `waker`.
     pub fn new(waker: Waker) -> Inbox {
         Inbox { notices: Mutex::default(), waker, threads: Threads::default() }
     }
 
-    /// Leaves a notice.
+    /// Posts a notice.
     pub fn post(&self, notice: Notice) {
         let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         notices.push(notice);
@@ -164,7 +165,7 @@ impl Inbox {
         self.waker.wake().expect("an eventfd of this process takes a wake-up");
     }
 
-    /// Takes everything left so far.
+    /// Takes all notices posted so far.
     pub fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,11 +1,12 @@
-//! Large data on the way to one peer on one lane (see [`super::lanes`]): a queue, a thread that sends what is in it, and the list of what is under way.
+//! Large data being sent to one peer on one lane (see [`super::lanes`]): a queue, a thread that sends its items, and
+//! the list of data in flight.
 //!
-//! What was sent and is not acknowledged stays on the list, so that the
-//! end of a stream can be told datum by datum (see `transport`). Shared memory stays granted until the peer releases
-//! it; if the peer is lost first, the memory is retired rather than reused, as the peer may still look at it.
+//! Data that were sent and not acknowledged stay on the list, so that the end of a stream can be reported datum by
+//! datum (see `transport`). Shared memory stays granted until the peer releases it. If the peer is lost first, the
+//! memory is retired instead of reused, since the peer may still read it.
 //!
-//! **Promises:** the loop never waits here; dropping it ends the thread. Of the streams that the peer opens to receive on,
-//! only the one that it was asked for is taken, once.
+//! **Guarantees:** the loop never waits here; dropping this ends the thread. Of the streams that the peer opens for
+//! receiving, only the one that it was asked for is accepted, once.
 
 use std::io;
 use std::net::TcpStream;
@@ -27,9 +28,9 @@ use crate::payload::Payload;
 use crate::segment::{Filling, grants_max};
 use crate::store::Store;
 
-/// Stack of a thread that moves bulk: it calls little more than the kernel.
+/// Stack size of a thread that moves bulk data: it calls little more than the kernel.
 pub const STACK_BYTES: usize = 256 << 10;
-/// Large data on the way to one peer on one lane.
+/// The lane through which large data are sent to one peer.
 pub struct Outgoing {
     jobs: Sender<Job>,
     opened: SyncSender<Opened>,
@@ -37,15 +38,15 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Starts the thread of a lane; streams are opened when the first datum goes.
+    /// Starts the thread of a lane; streams are opened when the first datum is sent.
     ///
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the system cannot start a thread.
     pub fn start(lane: u64, route: Route, link: Link, inbox: Arc<Inbox>, store: Arc<Store>) -> io::Result<Outgoing> {
         let grants_max = if lane == 0 { grants_max() } else { grants_max() / LANES as usize };
         let shared = Arc::new(Shared { link, inbox, grants_max, state: Mutex::default(), ended: Condvar::new() });
         let (jobs, queue) = mpsc::channel();
-        // The answer to one question: there is never another before it was taken out.
+        // Holds the reply to one request: the next request is made only after it was taken out.
         let (opened, awaited) = mpsc::sync_channel(1);
         let sharing = share_memory(&route.own.host, &route.peer.host);
         let paced = route.way.as_ref().map(|way| Paced::new(way.delays(lane as u32 + 1), shared.clone()));
@@ -56,46 +57,45 @@ impl Outgoing {
         Ok(Outgoing { jobs, opened, shared })
     }
 
-    /// Sends a datum, of which the peer has so many bytes.
+    /// Sends a datum of which the peer already has `had_bytes`.
     pub fn send(&self, cargo: Cargo, payload: Payload, had_bytes: u64) {
         let size_bytes = payload.size_bytes();
         self.push(Job { cargo, size_bytes, had_bytes, source: Source::Whole(payload), given: Instant::now() });
     }
 
-    /// Sends a datum as it comes here.
+    /// Sends a datum while it is being received here.
     pub fn pass_on(&self, cargo: Cargo, coming: Arc<Filling>, had_bytes: u64) {
         let size_bytes = coming.size_bytes();
         self.push(Job { cargo, size_bytes, had_bytes, source: Source::Coming(coming), given: Instant::now() });
     }
 
-    /// Sends a probe.
     pub fn probe(&self, size_bytes: u64) {
         self.push(Job { cargo: Cargo::Probe, size_bytes, had_bytes: 0, source: Source::Zeros, given: Instant::now() });
     }
 
-    /// Whether the peer was asked to open that stream, and has not done so.
+    /// Reports whether the peer was asked to open this stream and has not done so yet.
     pub fn is_asked(&self, stream: u64) -> bool {
         self.shared.lock().asked == Some(stream)
     }
 
-    /// The peer opened a stream to receive on: taken if it was asked for, else closed.
+    /// Handles a stream that the peer opened for receiving: accepted if it was asked for, otherwise closed.
     pub fn opened(&self, stream: u64, socket: (TcpStream, Keys)) {
         self.answer(stream, Ok(socket));
     }
 
     fn answer(&self, stream: u64, outcome: io::Result<(TcpStream, Keys)>) {
         if self.shared.lock().asked.take_if(|asked| *asked == stream).is_some() {
-            // The thread may be gone: the socket closes then.
+            // If the thread has ended, the socket is closed.
             let _ = self.opened.try_send((stream, outcome));
         }
     }
 
-    /// The peer has everything up to that number of that stream.
+    /// Handles the acknowledgement of everything up to this number of a stream.
     pub fn taken(&self, stream: u64, serial: u64) {
         self.shared.lock().under_way.retain(|(of, number, _)| *of != stream || *number > serial);
     }
 
-    /// The peer says that the stream ended after that number: gives the data that were sent on it in vain.
+    /// Handles the peer's report that a stream ended after this number. Returns the data that were sent on it and lost.
     pub fn stream_ended(&self, stream: u64, serial: u64) -> Vec<DatumId> {
         self.answer(stream, Err(io::Error::other("the peer could not open a bulk connection either")));
         let mut state = self.shared.lock();
@@ -112,7 +112,7 @@ impl Outgoing {
         lost
     }
 
-    /// The peer no longer uses what it got under these numbers; `retired` says that others may still look at it.
+    /// Handles the release of memory with these numbers; `retired` means that other nodes may still read it.
     pub fn released(&self, serials: &[u64], retired: bool) {
         let mut state = self.shared.lock();
         let freed: Vec<_> = serials.iter().filter_map(|serial| state.grants.remove(serial)).collect();
@@ -123,12 +123,12 @@ impl Outgoing {
         drop(freed);
     }
 
-    /// Number of segments that the peer uses.
+    /// Returns the number of segments that the peer uses.
     pub fn grants(&self) -> usize {
         self.shared.lock().grants.len()
     }
 
-    /// How many data are to be sent, or are being sent.
+    /// Returns the number of data waiting to be sent or being sent.
     pub fn jobs(&self) -> usize {
         self.shared.lock().jobs
     }

@@ -1,6 +1,7 @@
-//! What a lane sends to another site: it waits until it is due, and its parts leave at the rate of the way ([`super::apart`]).
+//! Paces what a lane sends to another site: it waits until it is due, and its parts leave at the rate of the link
+//! ([`super::apart`]).
 //!
-//! Data wait where they lie, in the store, so a lane holds no bytes of its own.
+//! The data wait in the store, so a lane buffers no bytes of its own.
 
 use std::io;
 use std::sync::Arc;
@@ -9,14 +10,14 @@ use std::time::{Duration, Instant};
 use super::apart::{Delays, PIECE_BYTES};
 use super::shared::Shared;
 
-/// A shorter wait is made up for by the next.
+/// Shorter waits are skipped and added to the next one.
 const WAITS_LEAST: Duration = Duration::from_millis(2);
 
-/// The waits of one lane.
+/// The pacing of one lane.
 pub(super) struct Paced {
     delays: Delays,
     shared: Arc<Shared>,
-    /// When the next part is due.
+    /// Time at which the next part is due.
     due: Instant,
 }
 
@@ -25,7 +26,7 @@ impl Paced {
         Paced { delays, shared, due: Instant::now() }
     }
 
-    /// Waits until what was sent then is due.
+    /// Waits until data sent at `sent` are due.
     ///
     /// # Errors
     /// If the lane has ended.
@@ -34,7 +35,7 @@ impl Paced {
         self.shared.wait_until(self.due)
     }
 
-    /// Waits until so many bytes have left.
+    /// Waits until these bytes have left.
     ///
     /// # Errors
     /// If the lane has ended.

@@ -1,7 +1,7 @@
 //! The thread that sends large data to one peer (see [`super::outgoing`]).
 //!
-//! It takes the best way that works: shared memory if both run on one host, else a TCP connection that it dials, else
-//! one that the peer is asked to dial.
+//! It uses the best method that works: shared memory if both nodes run on one host, otherwise a TCP connection that it
+//! dials, otherwise one that it asks the peer to dial.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -34,40 +34,40 @@ use crate::payload::Payload;
 use crate::segment::{Filling, Segment};
 use crate::store::Store;
 
-/// How often opening a stream is tried before a datum is given up, and the pause between: the peer may not have seen
-/// the last frame of the control handshake yet.
+/// Maximum number of attempts to open a stream before a datum is given up, with a pause between them: the peer may not
+/// have received the last frame of the control handshake yet.
 const OPEN_ATTEMPTS: u32 = 4;
-/// How long all attempts together may take: whoever waits for the datum is told then.
+/// Maximum time of all attempts together. Then the failure is reported to those who wait for the datum.
 const OPEN_MAX: Duration = Duration::from_secs(15);
 const OPEN_PAUSE: Duration = Duration::from_millis(25);
 
-/// What is to be sent.
+/// A datum or probe to send.
 pub(super) struct Job {
     pub(super) cargo: Cargo,
     pub(super) size_bytes: u64,
-    /// What the peer says to have of it.
+    /// Bytes that the peer reports to have already.
     pub(super) had_bytes: u64,
     pub(super) source: Source,
-    /// When it was given to the lane.
+    /// Time at which it was queued on the lane.
     pub(super) given: Instant,
 }
 
-/// Where the bytes are.
+/// The source of the bytes.
 pub(super) enum Source {
     Whole(Payload),
-    /// On their way here.
+    /// Still being received.
     Coming(Arc<Filling>),
-    /// Those of a probe are zeros.
+    /// A probe, whose bytes are zeros.
     Zeros,
 }
 
 impl Job {
-    /// Whether it can only be sent as fast as it comes here.
+    /// Reports whether the datum is still being received, so that it can be sent only as fast as it arrives.
     fn is_coming(&self) -> bool {
         matches!(&self.source, Source::Coming(coming) if coming.is_coming())
     }
 
-    /// Where it goes on, if the peer has some of it. Takes as long as that is to be hashed.
+    /// Returns where to resume if the peer already has part of the datum. Takes as long as hashing that part.
     fn goes_on(&self) -> Option<GoesOn> {
         let from_byte = Some(self.had_bytes).filter(|from_byte| goes_on_from(*from_byte, self.size_bytes))?;
         let digest = match &self.source {
@@ -79,23 +79,23 @@ impl Job {
     }
 }
 
-/// A stream that is open.
+/// An open stream.
 pub(super) enum Stream {
     Tcp(Stripes, Tagger),
     Local(UnixStream),
 }
 
-/// The thread's state.
+/// The state of the thread.
 pub(super) struct Thread {
     pub(super) route: Route,
     pub(super) shared: Arc<Shared>,
     pub(super) store: Arc<Store>,
     pub(super) awaited: Channel<Opened>,
     pub(super) sharing: bool,
-    /// For a peer in another site.
+    /// Present for a peer in another site.
     pub(super) paced: Option<Paced>,
     pub(super) stream: Option<(u64, Stream)>,
-    /// The last numbers of a stream and of a datum. Those of each lane leave the same rest.
+    /// Last stream number and last datum number. The numbers of each lane leave the same remainder.
     pub(super) streams: u64,
     pub(super) sent: u64,
 }
@@ -118,7 +118,7 @@ impl Thread {
         }
     }
 
-    /// `Ok` also if the stream broke: the peer says so then, and the list tells what was lost.
+    /// Returns `Ok` even if the stream broke: the peer then reports it, and the list shows which data were lost.
     fn send(&mut self, job: Job, datum: Option<DatumId>) -> Result<(), String> {
         if let Source::Coming(coming) = &job.source
             && !coming.is_coming()
@@ -129,7 +129,7 @@ impl Thread {
         if let Some(paced) = &mut self.paced {
             paced.hold(job.given).map_err(|error| error.to_string())?;
         }
-        // Memory is handed over whole.
+        // Shared memory is always passed as a whole.
         let goes_on = if self.sharing { None } else { job.goes_on() };
         loop {
             let number = match &self.stream {
@@ -176,7 +176,7 @@ impl Thread {
         }
     }
 
-    /// Puts what is about to be sent on the list; `false` if the stream has ended meanwhile.
+    /// Adds the datum about to be sent to the list; `false` if the stream has ended meanwhile.
     fn record(&self, stream: u64, datum: Option<DatumId>) -> bool {
         let mut state = self.shared.lock();
         let current = state.current.as_ref().is_some_and(|(current, _)| *current == stream);
@@ -198,7 +198,7 @@ impl Thread {
                 break;
             }
             self.streams += LANES;
-            // Where several connections cannot be made, one may.
+            // If several connections cannot be opened, a single one may succeed.
             let stripes = if attempt == 0 { self.route.stripes } else { Some(1) };
             let stream = match self.open_once((self.streams, stripes), attempt + 1 == OPEN_ATTEMPTS, until) {
                 Ok(stream) => stream,
@@ -214,22 +214,25 @@ impl Thread {
             let closer = closer.map_err(|error| error.to_string())?;
             let mut state = self.shared.lock();
             if state.cancelled {
-                return Err("the peer is gone".into());
+                return Err("the peer has disconnected".into());
             }
             state.current = Some((self.streams, closer));
             self.stream = Some((self.streams, stream));
             return Ok(self.streams);
         }
-        Err(format!("no bulk connection to {} at '{}': {why}", self.route.peer.name, self.route.peer.address))
+        Err(format!(
+            "cannot open a bulk connection to {} at '{}': {why}",
+            self.route.peer.name, self.route.peer.address
+        ))
     }
 
     fn open_once(&mut self, (number, stripes): (u64, Option<u8>), last: bool, until: Instant) -> io::Result<Stream> {
         if self.sharing {
             match self.open_local(number) {
                 Ok(stream) => return Ok(Stream::Local(stream)),
-                // It may not know this node yet.
+                // The peer may not know this node yet.
                 Err(error) if !last && is_refusal(&error) => return Err(error),
-                // Not there, or another user's.
+                // The socket does not exist, or belongs to another user.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -238,11 +241,12 @@ impl Thread {
                 {
                     self.sharing = false;
                 }
-                // It has no place, or does not answer. TCP works where control did; the next stream tries again.
+                // The peer has no capacity, or does not reply. TCP works wherever control connections do; the next
+                // stream tries again.
                 Err(_) => {}
             }
         }
-        let mut failed = io::Error::other("neither side can be dialled");
+        let mut failed = io::Error::other("neither side can dial the other");
         if !self.route.peer.address.is_empty() {
             match self.dial(number, stripes, until) {
                 Ok((stripes, keys)) => return Ok(Stream::Tcp(stripes, Tagger::new(keys.send))),
@@ -264,7 +268,7 @@ impl Thread {
         let (first, keys) =
             dial_bulk(to, credentials, pass, own.clone(), until, |socket| stripes::count(stripes, socket))?;
         let (first, of) = first;
-        // A dial takes three round trips: they are made at the same time.
+        // A dial takes three round trips, so all are made at the same time.
         let further = thread::scope(|scope| {
             let dial = |number| {
                 let own = Hello { stripe: Stripe { number, of }, ..own.clone() };
@@ -278,20 +282,21 @@ impl Thread {
         Ok((Stripes::new(sockets), keys))
     }
 
-    /// Asks the peer to open that stream, and waits for it.
+    /// Asks the peer to open this stream, and waits for it.
     fn ask(&self, number: u64, until: Instant) -> io::Result<Stream> {
         self.shared.lock().asked = Some(number);
         self.shared.inbox.post(Notice::AskToOpen { link: self.shared.link, stream: number });
         let limit = Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
         let limit = limit.min(until.saturating_duration_since(Instant::now()));
         let answer = self.awaited.recv_timeout(limit).ok().or_else(|| {
-            // From here on no answer is taken. One that came just before is, so that it does not stay for the next question.
+            // From here on no reply is accepted. One that arrived just before is taken, so that it does not remain for
+            // the next request.
             self.shared.lock().asked = None;
             self.awaited.try_recv().ok()
         });
         match answer {
             Some((_, socket)) => socket.map(|(socket, keys)| Stream::Tcp(socket.into(), Tagger::new(keys.send))),
-            None => Err(io::Error::new(ErrorKind::TimedOut, "the peer did not open one")),
+            None => Err(io::Error::new(ErrorKind::TimedOut, "the peer did not open a connection")),
         }
     }
 
@@ -309,24 +314,24 @@ impl Thread {
     }
 }
 
-/// Whether the peer answered, and said no.
+/// Reports whether the peer replied with a refusal.
 fn is_refusal(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<HandshakeError>());
     matches!(inner, Some(HandshakeError::Refused(_)))
 }
 
-/// What is left of the time.
+/// Returns the time left.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     let left = left.min(Duration::from_nanos(HANDSHAKE_NS_MAX));
-    if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "it takes too long")) } else { Ok(left) }
+    if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "the time limit was exceeded")) } else { Ok(left) }
 }
 
-/// Dials a bulk connection, whichever way the data will go, until then. `of` says how many its stream has; each begins with another of the
-/// addresses that the peer's name has.
+/// Dials a bulk connection, for either direction of the data, until the deadline. `of` returns the number of
+/// connections of the stream. Each of them starts with a different address of those that the peer's name resolves to.
 ///
 /// # Errors
-/// If the peer does not answer, or refuses.
+/// If the peer does not reply, or refuses.
 pub fn dial_bulk(
     (peer, address): (NodeId, &str),
     credentials: &Credentials,
@@ -356,14 +361,14 @@ pub fn dial_bulk(
         let (hello, _, session) =
             run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         if hello.node != peer {
-            return Err(io::Error::other(format!("'{}' answers there, which is another node", hello.name)));
+            return Err(io::Error::other(format!("'{}' answers there, but it is a different node", hello.name)));
         }
         return Ok(((stream, of), session.keys));
     }
     Err(failed)
 }
 
-/// The next to send. What is whole goes before what is still coming, which takes as long as it comes.
+/// Returns the next job. Complete data are sent before data that are still being received, which take as long as they arrive.
 fn next_job(queue: &Channel<Job>, waiting: &mut VecDeque<Job>) -> Option<Job> {
     if waiting.is_empty() {
         waiting.push_back(queue.recv().ok()?);
@@ -373,7 +378,7 @@ fn next_job(queue: &Channel<Job>, waiting: &mut VecDeque<Job>) -> Option<Job> {
     waiting.remove(first)
 }
 
-/// The memory to hand over: where the datum lies already, or will when it is whole, or else a copy.
+/// Returns the memory to hand over: the memory where the datum is or will be stored, otherwise a copy.
 fn granted(
     store: &Store,
     header: &CargoHeader,
@@ -402,7 +407,7 @@ fn granted(
     {
         return Ok((segment, offset));
     }
-    // A probe, a datum on the disk, or one that was dropped since it was to be sent.
+    // A probe, a datum on disk, or one that was dropped after it was queued.
     let mut memory = store.pool().allocate(header.size_bytes)?;
     match (source, &came) {
         (Source::Whole(payload), _) | (_, Some(payload)) => memory.bytes_mut().copy_from_slice(payload.bytes()),
@@ -429,7 +434,7 @@ fn grant(
     drop(state);
     drop(forgotten);
     send_grant(stream, &header, dialect, segment.fd()).inspect_err(|_| {
-        // It may have gone out before the stream broke: the memory is given up, not reused.
+        // The grant may have been sent before the stream broke, so the memory is retired instead of reused.
         segment.retire();
         shared.lock().grants.remove(&serial);
     })

@@ -1,5 +1,5 @@
-//! What the control loop and the thread that sends to a peer share: how the peer is reached, what is under way, and the
-//! sockets that both may close.
+//! State shared by the control loop and the thread that sends to a peer: how the peer is reached, what is in flight,
+//! and the sockets that both may close.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,63 +19,63 @@ use super::notice::{Inbox, Link};
 use crate::identity::Credentials;
 use crate::segment::Segment;
 
-/// Lanes to one peer: see [`super::lanes`].
+/// Number of lanes to one peer: see [`super::lanes`].
 pub const LANES: u64 = PASSED_ON_MAX as u64 + 1;
-/// A bulk connection is broken when its network is silent for so long with bytes under way.
+/// Maximum network silence with bytes in flight, after which a bulk connection counts as broken.
 pub const BULK_SILENCE: Duration = Duration::from_secs(20);
 
 /// How the peer can be reached.
 #[derive(Clone)]
 pub struct Route {
-    /// What this node says of itself.
+    /// Description of this node.
     pub own: Hello,
-    /// What it proves itself with.
+    /// Credentials of this node.
     pub credentials: Credentials,
-    /// What both know from their control connection.
+    /// Pass derived from the control connection.
     pub pass: Pass,
-    /// What the peer said of itself.
+    /// Description of the peer.
     pub peer: Hello,
-    /// Where nodes of this host meet.
+    /// Sockets on which nodes of this host meet.
     pub sockets: Option<HostSockets>,
-    /// Connections of a stream; by the round trip, if `None`.
+    /// Number of connections of a stream; derived from the round-trip time if `None`.
     pub stripes: Option<u8>,
-    /// What stands between, if the peer is in another site.
+    /// Emulated link, if the peer is in another site.
     pub(crate) way: Option<Arc<Way>>,
-    /// How the peer reads headers.
+    /// Wire version of headers that the peer reads.
     pub dialect: Dialect,
 }
 
 /// A stream that the peer was asked to open, or why there is none.
 pub(super) type Opened = (u64, io::Result<(TcpStream, Keys)>);
 
-/// What the loop and the thread share.
+/// State shared by the loop and the thread.
 pub(super) struct Shared {
     pub(super) link: Link,
     pub(super) inbox: Arc<Inbox>,
-    /// Of how much memory that the peer uses this node keeps hold, to use it again: each takes a descriptor.
+    /// Maximum number of segments in use by the peer that this node keeps for reuse: each takes a descriptor.
     pub(super) grants_max: usize,
     pub(super) state: Mutex<State>,
-    /// Told when the lane ends.
+    /// Notified when the lane ends.
     pub(super) ended: Condvar,
 }
 
-/// What changes, under the lock.
+/// Mutable state, protected by the lock.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) cancelled: bool,
-    /// What is to be sent, or is being sent.
+    /// Number of jobs waiting or being sent.
     pub(super) jobs: usize,
     pub(super) current: Option<(u64, Closer)>,
-    /// The stream that the peer was asked to open, until it has or cannot.
+    /// Stream that the peer was asked to open, until it has opened it or failed to.
     pub(super) asked: Option<u64>,
     /// Sent and not acknowledged: stream, number, datum.
     pub(super) under_way: VecDeque<(u64, u64, Option<DatumId>)>,
-    /// Memory that the peer uses, by number.
+    /// Memory that the peer uses, by serial number.
     pub(super) grants: BTreeMap<u64, Arc<Segment>>,
 }
 
 impl State {
-    /// What the peer has used longest is left to it, beyond so many: it lives as long as the peer uses it, and is not used again.
+    /// Gives up the oldest grants beyond `at_most`. Their memory lives as long as the peer uses it, and is not reused.
     pub(super) fn forget_grants(&mut self, at_most: usize) -> Vec<Arc<Segment>> {
         let mut forgotten = Vec::new();
         while self.grants.len() > at_most
@@ -88,7 +88,7 @@ impl State {
     }
 }
 
-/// Ends the use of a stream by another thread.
+/// Ends another thread's use of a stream.
 #[derive(Debug)]
 pub enum Closer {
     /// TCP: all connections of the stream.
@@ -98,9 +98,9 @@ pub enum Closer {
 }
 
 impl Closer {
-    /// Shuts the stream.
+    /// Shuts down the stream.
     pub fn close(&self) {
-        // A stream that the other side has closed already cannot be shut, nor need it.
+        // Fails if the other side has closed the stream already; then nothing needs to be done.
         match self {
             Closer::Tcp(streams) => streams.iter().for_each(|stream| _ = stream.shutdown(Shutdown::Both)),
             Closer::Unix(stream) => _ = stream.shutdown(Shutdown::Both),
@@ -113,7 +113,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until that time.
+    /// Waits until `at`.
     ///
     /// # Errors
     /// If the lane ends before.
@@ -130,11 +130,11 @@ impl Shared {
     }
 }
 
-/// Sets a bulk socket for a blocking thread: no delay, and a dead network is noticed within [`BULK_SILENCE`]. On a bulk
-/// connection one end only reads and the other only writes, so neither would notice otherwise.
+/// Configures a bulk socket for a blocking thread: no delay, and a dead network is noticed within [`BULK_SILENCE`]. On
+/// a bulk connection one end only reads and the other only writes, so neither would notice otherwise.
 ///
 /// # Errors
-/// If the system refuses.
+/// If a system call fails.
 pub fn prepare_blocking(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     stream.set_nonblocking(false)?;

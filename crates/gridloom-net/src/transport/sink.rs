@@ -1,4 +1,4 @@
-//! The sending end of a bulk stream: what [`super::bulk`] reads.
+//! The sending end of a bulk stream; the receiving end is [`super::bulk`].
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::Instant;
@@ -16,15 +16,15 @@ use crate::moving::Moving;
 use crate::segment::Filling;
 use crate::uploads::Uploads;
 
-/// Bytes of a probe are zeros, written from one block.
+/// Source block for the bytes of probes, which are zeros.
 static ZEROS: [u8; PARTS.most_bytes as usize] = [0; PARTS.most_bytes as usize];
 
-/// Where data go: each piece with its tag behind it.
+/// Destination of data: writes each piece followed by its tag.
 pub struct Sink<'a, W> {
     stream: &'a mut W,
     tagger: &'a mut Tagger,
     uploads: Option<&'a Uploads>,
-    /// If the peer is in another site.
+    /// Present if the peer is in another site.
     paced: Option<&'a mut Paced>,
     dialect: Dialect,
 }
@@ -34,22 +34,22 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
         Sink { stream, tagger, uploads: None, paced: None, dialect: Dialect::OWN }
     }
 
-    /// What is written counts against that limit.
+    /// Counts written data against this limit.
     pub fn within(self, uploads: Option<&'a Uploads>) -> Sink<'a, W> {
         Sink { uploads, ..self }
     }
 
-    /// What is written waits for its turn on that way.
+    /// Paces written data for the link to another site.
     pub(super) fn paced_by(self, paced: Option<&'a mut Paced>) -> Sink<'a, W> {
         Sink { paced, ..self }
     }
 
-    /// Headers are such that the peer reads them.
+    /// Encodes headers in the wire version of the peer.
     pub fn speak(self, dialect: Dialect) -> Sink<'a, W> {
         Sink { dialect, ..self }
     }
 
-    /// A header as it is written.
+    /// Returns an encoded header with its tag.
     fn head(&mut self, header: &CargoHeader) -> Vec<u8> {
         let mut head = encode_header(header, self.dialect);
         let tag = self.tagger.tag(&[&head]);
@@ -57,12 +57,12 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
         head
     }
 
-    /// Writes what is due before a part, and the part.
+    /// Writes what is due before a part, and then the part.
     fn write_part(&mut self, head: &mut Vec<u8>, part: &[u8]) -> io::Result<()> {
         let tag = self.tagger.tag(&[part]);
         self.uploads.iter().for_each(|uploads| uploads.wait(part.len()));
         if let Some(paced) = &mut self.paced {
-            // The receiver takes the time from the header on.
+            // The receiver measures the time from the header on.
             self.stream.write_all(&std::mem::take(head))?;
             paced.part(part.len())?;
         }
@@ -71,7 +71,7 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
         Ok(())
     }
 
-    /// Writes a datum, and tells `moving` how far it is.
+    /// Writes a datum and reports its progress to `moving`.
     ///
     /// # Errors
     /// If the stream breaks.
@@ -87,14 +87,14 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
             self.write_part(&mut head, part)?;
             passage.iter().for_each(|passage| passage.advance(part.len()));
         }
-        // Of what has no bytes.
+        // A datum without bytes.
         self.stream.write_all(&head)
     }
 
-    /// Writes a datum as it comes here, and tells `moving` how far it is.
+    /// Writes a datum while it is being received here, and reports its progress to `moving`.
     ///
     /// # Errors
-    /// If the stream breaks, or what comes does.
+    /// If the stream breaks, or the reception of the datum does.
     pub fn coming(&mut self, header: &CargoHeader, coming: &Filling, moving: &Moving) -> io::Result<()> {
         let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
         let (mut head, mut written) = (self.head(header), header.had_bytes() as usize);
@@ -130,12 +130,12 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
     }
 }
 
-/// Why a datum that comes here cannot be passed on.
+/// Returns the error for a datum whose reception broke off, so that it cannot be forwarded.
 pub fn broken_off() -> io::Error {
-    io::Error::other("it broke off on its way here")
+    io::Error::other("its transfer to this node broke off")
 }
 
-/// A header with its length before it.
+/// Encodes a header, preceded by its length.
 pub fn encode_header<T: Serialize>(header: &T, dialect: Dialect) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     dialect.append(header, &mut bytes);

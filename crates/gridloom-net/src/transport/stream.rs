@@ -1,9 +1,9 @@
-//! The socket of a control connection: TCP, or between two nodes of one host a unix socket.
+//! The socket of a control connection: TCP, or a unix socket between two nodes of one host.
 //!
-//! A small message takes about two thirds of the time over a unix socket that it takes over TCP on the loopback device.
-//! A node that listens on a loopback address, and shares memory with others of its host, listens on a unix socket of its user
-//! too ([`super::host`]); a dialler of such an address tries that socket first. Both ends check that the other belongs to
-//! the same user. The handshake is the same on both.
+//! A small message takes about two thirds of the time over a unix socket that it takes over TCP on the loopback
+//! device. A node that listens on a loopback address and shares memory with other nodes of its host also listens on a
+//! unix socket of its user ([`super::host`]). A node that dials such an address tries that socket first. Both ends
+//! check that the other belongs to the same user. The handshake is the same on both kinds.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use mio::{Interest, Registry, Token};
 use super::credentials::check_user;
 use super::host::{HostSockets, SocketFile};
 
-/// A connected socket, or one about to be.
+/// A socket that is connected or connecting.
 #[derive(Debug)]
 pub enum Stream {
     /// To any host.
@@ -25,7 +25,7 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-/// Where connections are accepted.
+/// The sockets on which connections are accepted.
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
@@ -33,15 +33,15 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// On a TCP socket that listens.
+    /// Creates a listener on a listening TCP socket.
     pub fn new(tcp: TcpListener) -> Listener {
         Listener { tcp, unix: None }
     }
 
-    /// Listens on the unix socket of its address as well, if that is a loopback address.
+    /// Also listens on the unix socket of its address, if that is a loopback address.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If a system call fails.
     pub fn listen_near(&mut self, near: &HostSockets) -> io::Result<()> {
         let address = self.tcp.local_addr()?;
         if address.ip().is_loopback() {
@@ -51,10 +51,10 @@ impl Listener {
         Ok(())
     }
 
-    /// The next connection, if one waits.
+    /// Accepts the next connection, if one is waiting.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If a system call fails.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let near = |(unix, _): &(UnixListener, SocketFile)| loop {
             match unix.accept() {
@@ -76,15 +76,15 @@ impl Listener {
 }
 
 impl Stream {
-    /// Begins to connect by TCP.
+    /// Starts connecting over TCP.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If a system call fails.
     pub fn connect(address: SocketAddr) -> io::Result<Stream> {
         Stream::tcp(TcpStream::connect(address)?)
     }
 
-    /// Connects over the unix socket of that address.
+    /// Connects over the unix socket of this address.
     ///
     /// # Errors
     /// As [`HostSockets::connect_near`].
@@ -97,19 +97,19 @@ impl Stream {
         Ok(Stream::Tcp(stream))
     }
 
-    /// Where the other side is, if it is not within this host.
+    /// Returns the address of the other side, if it is not on this host.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         match self {
-            // A connection that is gone has none.
+            // A connection that has ended has no address.
             Stream::Tcp(stream) => stream.peer_addr().ok(),
             Stream::Unix(_) => None,
         }
     }
 
-    /// Whether the connection stands; an error if it cannot.
+    /// Reports whether the connection is established.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// If it cannot be established.
     pub fn is_connected(&self) -> io::Result<bool> {
         match self {
             Stream::Tcp(stream) => {

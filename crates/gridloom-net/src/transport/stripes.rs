@@ -1,8 +1,9 @@
-//! Several TCP connections as one stream: each part goes on the next of them. Over a long way one connection has no more under way than
-//! its window, and loses half of that when a packet is lost. Several have several times as much.
+//! Several TCP connections used as one stream: consecutive parts are sent on consecutive connections. Over a
+//! long-distance path, one connection has at most its window in flight, and halves it when a packet is lost. Several
+//! connections have several times as much in flight.
 //!
-//! Both ends take parts in the same order, so parts come as they were sent. All of them are tagged as those of one stream, by the key of
-//! its first connection.
+//! Both ends process parts in the same order, so parts arrive in the order in which they were sent. All parts are
+//! tagged as those of one stream, with the key of its first connection.
 //!
 //! Source: GridFTP's parallel streams (W. Allcock et al., SC 2005).
 
@@ -14,15 +15,15 @@ use std::time::Duration;
 use gridloom_channel::Keys;
 use serde::{Deserialize, Serialize};
 
-/// Connections of one stream, at most.
+/// Maximum number of connections of one stream.
 pub const STRIPES_MAX: u8 = 16;
-/// Connections of a stream over a long way, if nobody says how many.
+/// Default number of connections of a stream over a long-distance path.
 const STRIPES_FAR: u8 = 4;
-/// From that round trip on a way is long. Linux gives a connection 4 MiB at most by default, of which about a half is under way: 0.7 Gb/s
-/// there.
+/// Minimum round-trip time of a long-distance path. By default Linux allows a connection 4 MiB of buffer, of which
+/// about half is in flight: 0.7 Gb/s at this round-trip time.
 const FAR: Duration = Duration::from_millis(25);
 
-/// Which of a stream's connections this is.
+/// The position of a connection within its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Stripe {
     pub number: u8,
@@ -30,28 +31,31 @@ pub struct Stripe {
 }
 
 impl Stripe {
-    /// The only one.
+    /// The only connection of a stream.
     pub const ONE: Stripe = Stripe { number: 0, of: 1 };
 
     /// # Errors
-    /// If there is none such.
+    /// If the position is invalid.
     pub fn check(self) -> Result<(), String> {
         match self.number < self.of && self.of <= STRIPES_MAX {
             true => Ok(()),
-            false => Err(format!("connection {} of {} of a stream, {STRIPES_MAX} may be", self.number, self.of)),
+            false => Err(format!(
+                "connection {} of {} of a stream is invalid: at most {STRIPES_MAX} are allowed",
+                self.number, self.of
+            )),
         }
     }
 }
 
-/// How many connections a stream to a peer has: as many as were asked for, or by the round trip.
+/// Returns the number of connections of a stream to a peer: the wanted number, or one derived from the round-trip time.
 pub fn count(wanted: Option<u8>, first: &TcpStream) -> u8 {
     let is_far = || round_trip(first).is_ok_and(|round_trip| round_trip >= FAR);
     wanted.unwrap_or_else(|| if is_far() { STRIPES_FAR } else { 1 }).clamp(1, STRIPES_MAX)
 }
 
-/// As the system has measured it: it does not wait for this process.
+/// Returns the round-trip time measured by the system, which does not include waiting for this process.
 fn round_trip(stream: &TcpStream) -> io::Result<Duration> {
-    // SAFETY: it is made of integers.
+    // SAFETY: the structure consists of integers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     let (option, at) = (libc::TCP_INFO, (&raw mut info).cast());
@@ -78,10 +82,10 @@ impl Stripes {
         Stripes { sockets, at: 0 }
     }
 
-    /// Handles of all of them.
+    /// Returns handles of all connections.
     ///
     /// # Errors
-    /// If the system has no descriptor to give.
+    /// If the system has no descriptor available.
     pub fn handles(&self) -> io::Result<Vec<TcpStream>> {
         self.sockets.iter().map(TcpStream::try_clone).collect()
     }
@@ -93,9 +97,9 @@ impl From<TcpStream> for Stripes {
     }
 }
 
-/// A stream that is told where a part ends.
+/// A stream that is informed of the boundaries of parts.
 pub trait Parted {
-    /// What follows is another part.
+    /// Begins the next part.
     fn next_part(&mut self);
 }
 
@@ -105,7 +109,7 @@ impl Parted for Stripes {
     }
 }
 
-/// One connection has its parts one behind the other.
+/// A single connection carries its parts one after another.
 impl Parted for TcpStream {
     fn next_part(&mut self) {}
 }
@@ -134,7 +138,7 @@ impl Write for Stripes {
     }
 }
 
-/// Connections of a stream that a peer opens, until all are there.
+/// Connections of a stream that a peer opens, until all are present.
 #[derive(Debug)]
 pub struct Gathering(Vec<Option<(TcpStream, Keys)>>);
 
@@ -143,14 +147,15 @@ impl Gathering {
         Gathering((0..stripe.of).map(|_| None).collect())
     }
 
-    /// Whether that one is missing.
+    /// Reports whether this connection is missing.
     pub fn lacks(&self, stripe: Stripe) -> bool {
         self.0.len() == usize::from(stripe.of) && self.0[usize::from(stripe.number)].is_none()
     }
 
-    /// Takes one in that is missing; another is closed. Gives all of them, with the keys of the first, if it was the last.
+    /// Adds a missing connection; any other is closed. Returns all connections, with the keys of the first, once the
+    /// last is added.
     pub fn take_in(&mut self, stripe: Stripe, socket: (TcpStream, Keys)) -> Option<(Stripes, Keys)> {
-        // It was admitted before the first one was taken in, perhaps, and says that the stream has more.
+        // It may have been admitted before the first connection was added, and state a different number of connections.
         if !self.lacks(stripe) {
             return None;
         }

@@ -1,8 +1,8 @@
-//! What compiled bodies ask about the call that runs: whether it was cancelled (`grpc_is_canceled_np`), and how many ranks its program
-//! wants.
+//! Queries of compiled bodies about the running call: whether it was cancelled (`grpc_is_canceled_np`), and how many
+//! ranks its program wants.
 //!
-//! A function that has asked for the former may end by itself when its call is cancelled; the server then waits a moment before it ends the
-//! process.
+//! A function that has queried the former may end by itself when its call is cancelled; the server then waits a moment
+//! before it kills the process.
 
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::protocol::{Board, Run};
 use crate::segment::SharedWords;
 
-/// The call that runs.
+/// The running call.
 struct Current {
-    /// Of this worker.
+    /// The worker's progress words.
     words: Arc<SharedWords>,
     serial: u64,
     ranks: u32,
@@ -24,18 +24,18 @@ fn set(current: Option<Current>) {
     *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = current;
 }
 
-/// What of the call that runs; 0 if none does.
+/// Returns a property of the running call; 0 if none is running.
 fn ask(what: impl FnOnce(&Current) -> c_int) -> c_int {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, what)
 }
 
-/// A call begins. It has ended when the guard is dropped.
+/// Registers a call, which ends when the guard is dropped.
 pub(super) fn begin(words: &Arc<SharedWords>, run: &Run) -> Running {
     set(Some(Current { words: words.clone(), serial: run.serial, ranks: run.ranks }));
     Running
 }
 
-/// A call runs.
+/// Guard of a running call.
 pub(super) struct Running;
 
 impl Drop for Running {
@@ -44,19 +44,19 @@ impl Drop for Running {
     }
 }
 
-/// 1 if the call that runs was cancelled. Any thread of its function may ask.
+/// Returns 1 if the running call was cancelled. Any thread of its function may call this.
 extern "C" fn is_canceled() -> c_int {
     ask(|current| c_int::from(Board(current.words.words()).asks(current.serial)))
 }
 
-/// How many ranks the program wants; 0 for those of the server.
+/// Returns the number of ranks that the program wants; 0 means the server's default.
 extern "C" fn ranks() -> c_int {
     ask(|current| c_int::try_from(current.ranks).unwrap_or(c_int::MAX))
 }
 
-/// A function that takes nothing and gives a number.
+/// A function without arguments that returns a number.
 pub(super) type Answer = extern "C" fn() -> c_int;
 
-/// Variables of libraries that lead to what they ask (`gridloom-idl/src/c_text.rs`, `gridloom-idl/include/ranks.h`,
+/// Library variables that point to the query functions (`gridloom-idl/src/c_text.rs`, `gridloom-idl/include/ranks.h`,
 /// `gridloom-capi/fortran/grpc_executable.f90`).
 pub(super) const ANSWERS: [(&[u8], Answer); 2] = [(b"gridloom_asks_np", is_canceled), (b"gridloom_ranks_np", ranks)];

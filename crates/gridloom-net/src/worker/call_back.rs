@@ -1,7 +1,7 @@
-//! Callbacks of native functions: pointers to functions that hand their arrays to the program and wait for what it says.
+//! Callbacks of native functions: function pointers that pass their arrays to the program and wait for its reply.
 //!
-//! A function cannot be told that its callback failed. It goes on with zeros, makes no further callback, and its call
-//! fails when it has returned.
+//! A function cannot be notified that its callback failed. It continues with zeros, makes no further callback, and its
+//! call fails when it returns.
 
 use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -20,14 +20,14 @@ pub trait Program: Send {
     /// Calls one of its callbacks, with the values of the `IN` and `INOUT` parameters.
     ///
     /// # Errors
-    /// If it cannot be called, or its answer does not come.
+    /// If it cannot be called, or does not reply.
     fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer;
 
-    /// Calls one of its callbacks without waiting. The answer is dropped, so this call must call nothing back afterwards.
+    /// Calls one of its callbacks without waiting. The reply is dropped, so this call must not call anything back afterwards.
     fn tell(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>);
 }
 
-/// What the callbacks of one call share.
+/// State shared by the callbacks of one call.
 pub(super) struct Line<'a>(Mutex<State<'a>>);
 
 struct State<'a> {
@@ -48,7 +48,7 @@ impl<'p> Line<'p> {
         Line(Mutex::new(State { program, failed: None }))
     }
 
-    /// Why a callback failed, if one did.
+    /// Returns why a callback failed, if one did.
     pub(super) fn end(self) -> Result<(), TaskError> {
         match self.0.into_inner().unwrap_or_else(PoisonError::into_inner).failed {
             None => Ok(()),
@@ -64,12 +64,12 @@ impl<'p> Line<'p> {
 }
 
 impl<'a, 'p> Context<'a, 'p> {
-    /// `metas` describes the callback's parameters.
+    /// Creates the context of a callback; `metas` describes its parameters.
     pub(super) fn new(line: &'a Line<'p>, index: usize, callback: &'a Callback, metas: Vec<Meta>) -> Context<'a, 'p> {
         Context { line, index: index as u32, callback, metas }
     }
 
-    /// What the function is given to call.
+    /// Returns the closure that the function calls.
     pub(super) fn closure(&self) -> Result<Closure<'_>, TaskError> {
         let pointers: Vec<Type> = self.metas.iter().map(|_| Type::pointer()).collect();
         let failed = |error| super::values::cannot_run(format!("libffi: {error:?}"));
@@ -77,7 +77,7 @@ impl<'a, 'p> Context<'a, 'p> {
         Closure::try_new(cif, trampoline, self).map_err(failed)
     }
 
-    /// The parameters' modes, descriptions and places.
+    /// Returns the parameters' modes, descriptions and pointers.
     fn places<'c>(&'c self, pointers: &'c [*mut u8]) -> impl Iterator<Item = (Mode, &'c Meta, *mut u8)> {
         let modes = self.callback.params.iter().map(|param| param.mode);
         modes.zip(&self.metas).zip(pointers).map(|((mode, meta), pointer)| (mode, meta, *pointer))
@@ -94,7 +94,7 @@ impl<'a, 'p> Context<'a, 'p> {
             for (_, meta, place) in
                 self.places(pointers).filter(|(mode, _, place)| *mode == Mode::Out && !place.is_null())
             {
-                // SAFETY: room for what the description says, as the function's description says.
+                // SAFETY: the place has the size of the description, as the function's description states.
                 unsafe { place.write_bytes(0, meta.size_bytes() as usize) };
             }
         }
@@ -107,13 +107,13 @@ impl<'a, 'p> Context<'a, 'p> {
         }
         let bytes = |meta: &Meta, place: *mut u8| match meta.size_bytes() as usize {
             0 => Vec::new(),
-            // SAFETY: as many bytes as the description says, as the function's description says.
+            // SAFETY: the place has as many bytes as the description states.
             size => unsafe { std::slice::from_raw_parts(place, size) }.to_vec(),
         };
         let are_strings = self.callback.params.iter().map(Param::is_list);
         let given = self.places(pointers).zip(are_strings.clone()).filter(|((mode, ..), _)| *mode != Mode::Out);
         let value = |((_, meta, place), is_string): ((Mode, &Meta, *mut u8), bool)| match is_string {
-            // SAFETY: as many strings as the description says, as the function's description says.
+            // SAFETY: the place has as many strings as the description states.
             true => unsafe { strings_at(meta, place) },
             false => (meta.clone(), bytes(meta, place)),
         };
@@ -126,37 +126,38 @@ impl<'a, 'p> Context<'a, 'p> {
             .map(|((_, meta, place), is_string)| (meta, place, is_string))
             .collect();
         if answer.len() != wanted.len() {
-            return Err(format!("{} values came back, expected {}", answer.len(), wanted.len()));
+            return Err(format!("the callback returned {} values, expected {}", answer.len(), wanted.len()));
         }
         for ((meta, place, is_string), (got, bytes)) in wanted.into_iter().zip(answer) {
             if is_string {
                 let items = list::unpack(&bytes).filter(|items| items.len() as u64 == meta.size_bytes() / 8);
-                let items =
-                    items.ok_or_else(|| format!("{got} came back, expected {} strings", meta.size_bytes() / 8))?;
+                let items = items.ok_or_else(|| {
+                    format!("the callback returned {got}, expected {} strings", meta.size_bytes() / 8)
+                })?;
                 for (at, item) in items.into_iter().enumerate() {
                     let string = item.map_or(std::ptr::null_mut(), duplicated);
-                    // SAFETY: room for as many pointers, as the function's description says.
+                    // SAFETY: the place has room for this many pointers, as the function's description states.
                     unsafe { place.cast::<*mut c_void>().add(at).write(string) };
                 }
                 continue;
             }
             let fits = got.checked_size_bytes() == Some(bytes.len() as u64) && same_but_for_byte_order(meta, &got);
             if !fits {
-                return Err(format!("{got} came back, expected {meta}"));
+                return Err(format!("the callback returned {got}, expected {meta}"));
             }
             let mut native = vec![0; bytes.len()];
             to_native(&got, &bytes, None, &mut native)?;
-            // SAFETY: room for what the description says, as the function's description says.
+            // SAFETY: the place has the size of the description, as the function's description states.
             unsafe { std::ptr::copy_nonoverlapping(native.as_ptr(), place, native.len()) };
         }
         Ok(())
     }
 }
 
-/// Strings that a function passes, as a list.
+/// Packs strings that a function passes into a list.
 ///
 /// # Safety
-/// As many pointers to strings, or null.
+/// `place` must contain as many pointers as `meta` describes; each is a zero-terminated string or null.
 unsafe fn strings_at(meta: &Meta, place: *mut u8) -> (Meta, Vec<u8>) {
     let count = (meta.size_bytes() / 8) as usize;
     let item = |at: usize| {
@@ -178,10 +179,10 @@ fn same_but_for_byte_order(wanted: &Meta, got: &Meta) -> bool {
     }
 }
 
-/// What every callback's pointer leads to.
+/// The function that every callback's pointer refers to.
 unsafe extern "C" fn trampoline(_: &ffi_cif, _: &mut c_void, args: *const *const c_void, context: &Context<'_, '_>) {
     let count = context.metas.len();
-    // SAFETY: libffi passes as many pointers as the closure has arguments, each to the argument, which is a pointer.
+    // SAFETY: libffi passes as many pointers as the closure has arguments. Each points to an argument, which is a pointer.
     let pointers: Vec<*mut u8> = (0..count).map(|at| unsafe { *(*args.add(at)).cast::<*mut u8>() }).collect();
     context.run(&pointers);
 }

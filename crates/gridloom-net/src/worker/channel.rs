@@ -8,9 +8,9 @@
 //!  +--------+--------+----------------+---------------- - -
 //!   u32 LE   u32 LE
 //! ```
-//! Descriptors travel with or before the first byte of the frame that needs them, in order.
+//! Descriptors are sent with or before the first byte of the frame that needs them, in order.
 //!
-//! **Promise:** neither end of a broken worker's socket makes the other panic; it gets an error and gives up the worker.
+//! **Guarantee:** a broken socket makes neither end panic; it gets an error and gives up the worker.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -27,21 +27,21 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Room that a read offers at least: a whole frame with one inline value of the largest size.
+/// Minimum buffer space offered to a read: a whole frame with one inline value of the largest size.
 const READ_BYTES_MIN: usize = 64 << 10;
-/// Descriptors in one message; the kernel's own bound is 253.
+/// Maximum number of descriptors in one message; the kernel's own limit is 253.
 const FDS_PER_MESSAGE: usize = 128;
-/// Bytes before the header.
+/// Bytes of the two length fields before the header.
 const LENGTHS_BYTES: usize = 8;
 
-/// What a read brought.
+/// The outcome of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Received {
-    /// Bytes.
+    /// Bytes were received.
     Some,
-    /// Nothing yet.
+    /// Nothing has arrived yet.
     Nothing,
-    /// The other end is gone.
+    /// The other end has closed the socket.
     Closed,
 }
 
@@ -49,19 +49,20 @@ pub(crate) enum Received {
 #[derive(Default)]
 pub(crate) struct Inbox {
     buffer: Vec<u8>,
-    /// Bytes before it are used up.
+    /// Bytes before this index are consumed.
     start: usize,
-    /// Bytes from it on are not yet received.
+    /// Bytes from this index on are not received yet.
     end: usize,
     fds: VecDeque<OwnedFd>,
 }
 
 impl Inbox {
-    /// Reads what is there, once; first waits for something to be there if `wait` says so.
+    /// Reads once. If `wait` is set, first waits until there is something to read.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: bool) -> io::Result<Received> {
         self.make_room();
         if wait {
-            // Not in recvmsg: a thread that sleeps there is woken for nothing when the other side reads what was written to it.
+            // Not waiting in recvmsg: a thread that sleeps there is woken needlessly when the other side reads what
+            // was written to it.
             await_readable(socket)?;
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_PER_MESSAGE))];
@@ -86,15 +87,15 @@ impl Inbox {
             }
         }
         if received.flags.contains(ReturnFlags::CTRUNC) {
-            // Those that did come cannot be told from those that did not.
-            let why = "this process had no room for the descriptors that came; raise its limit (ulimit -n)";
+            // The descriptors that arrived cannot be matched to their frames any more.
+            let why = "this process could not receive all descriptors; raise its limit (ulimit -n)";
             return Err(io::Error::other(why));
         }
         self.end += received.bytes;
         Ok(if received.bytes == 0 { Received::Closed } else { Received::Some })
     }
 
-    /// The next whole frame: its header and the bytes of its inline values.
+    /// Returns the next complete frame: its header and the bytes of its inline values.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, &[u8])>> {
         let bytes = &self.buffer[self.start..self.end];
         let Some((total, header)) = lengths(bytes)? else { return Ok(None) };
@@ -108,9 +109,9 @@ impl Inbox {
         Ok(Some((header, inline)))
     }
 
-    /// The descriptor that the current frame announces.
+    /// Takes the descriptor that the current frame announces.
     pub(crate) fn take_fd(&mut self) -> io::Result<OwnedFd> {
-        self.fds.pop_front().ok_or_else(|| invalid("a descriptor was announced and did not come"))
+        self.fds.pop_front().ok_or_else(|| invalid("an announced descriptor was not received"))
     }
 
     fn make_room(&mut self) {
@@ -132,7 +133,7 @@ impl Inbox {
     }
 }
 
-/// Waits until there is something to receive, or the other end is gone.
+/// Waits until there is something to receive, or the other end has closed the socket.
 fn await_readable(socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut watched = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
     loop {
@@ -144,13 +145,13 @@ fn await_readable(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Length of the whole frame at the start of `bytes` and of its header.
+/// Returns the length of the whole frame at the start of `bytes`, and that of its header.
 fn lengths(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     let Some((lengths, _)) = bytes.split_first_chunk::<LENGTHS_BYTES>() else { return Ok(None) };
     let [a, b, c, d, e, f, g, h] = *lengths;
     let (total, header) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize);
     if !(LENGTHS_BYTES..=FRAME_BYTES_MAX).contains(&total) || header > total - LENGTHS_BYTES {
-        return Err(invalid("frame with impossible lengths"));
+        return Err(invalid("frame with invalid lengths"));
     }
     Ok(Some((total, header)))
 }
@@ -164,7 +165,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Whether everything was sent.
+    /// Reports whether everything was sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
@@ -196,7 +197,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends all of it, or as much as the socket takes if not to `wait`; says whether all is gone.
+    /// Sends everything if `wait` is set, otherwise as much as the socket accepts. Returns true if everything was sent.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, wait: bool) -> io::Result<bool> {
         let flags = if wait { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
         while self.sent < self.buffer.len() {
@@ -209,7 +210,7 @@ impl Outbox {
                 let fds: Vec<BorrowedFd<'_>> = self.fds.iter().take(FDS_PER_MESSAGE).map(AsFd::as_fd).collect();
                 let all = fds.len() == self.fds.len();
                 control.push(SendAncillaryMessage::ScmRights(&fds));
-                // With more descriptors to come, one byte takes these along, so that no frame overtakes its own.
+                // If more descriptors follow, send only one byte with these, so that no frame overtakes its own descriptors.
                 let bytes = if all { bytes } else { &bytes[..1] };
                 rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
             };

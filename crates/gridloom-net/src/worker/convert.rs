@@ -1,14 +1,14 @@
-//! Values as this machine and the function want them: byte order, memory order, alignment. "Receiver makes right":
-//! a sender sends what it has.
+//! Converts values to the form that this machine and the function need: byte order, memory order, alignment. The
+//! receiver converts ("receiver makes right"): a sender sends its own form.
 
 use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 
 use super::guarded::{self, Guarded};
 
-/// Alignment of every value that a function gets: a cache line, and enough for any vector instruction.
+/// Alignment of every value passed to a function: a cache line, which suffices for any vector instruction.
 const ALIGNMENT: usize = 64;
 
-/// Bytes of an aligned address.
+/// Bytes at an aligned address.
 #[derive(Debug)]
 pub struct Aligned(Memory);
 
@@ -19,12 +19,12 @@ enum Memory {
         at: usize,
         len: usize,
     },
-    /// Aligned as far as its length is, so that nothing is behind it.
+    /// Aligned as far as its length permits, so that it ends exactly at the guard page.
     Guarded(Guarded),
 }
 
 impl Aligned {
-    /// So many zero bytes. Large ones are not touched before they are used.
+    /// Returns zeroed bytes. The pages of large buffers are not touched before they are used.
     pub fn zeroed(len: usize) -> Aligned {
         if guarded::is_on()
             && let Some(guarded) = Guarded::zeroed(len)
@@ -36,14 +36,14 @@ impl Aligned {
         Aligned(Memory::Plain { buffer, at, len })
     }
 
-    /// A copy.
+    /// Returns an aligned copy.
     pub fn copied(bytes: &[u8]) -> Aligned {
         let mut copy = Aligned::zeroed(bytes.len());
         copy.bytes_mut().copy_from_slice(bytes);
         copy
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
             Memory::Plain { buffer, at, len } => &buffer[*at..*at + *len],
@@ -51,7 +51,7 @@ impl Aligned {
         }
     }
 
-    /// The bytes, for writing.
+    /// Returns the bytes for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Memory::Plain { buffer, at, len } => &mut buffer[*at..*at + *len],
@@ -60,7 +60,7 @@ impl Aligned {
     }
 }
 
-/// Whether [`to_native`] has anything to do.
+/// Reports whether the value needs no conversion by [`to_native`].
 pub fn is_native(meta: &Meta, wanted: Option<Order>) -> bool {
     match meta {
         Meta::Scalar { dtype, byte_order } => *byte_order == ByteOrder::NATIVE || dtype.swap_bytes() == 1,
@@ -71,14 +71,14 @@ pub fn is_native(meta: &Meta, wanted: Option<Order>) -> bool {
     }
 }
 
-/// Writes the value into `to` in this machine's byte order and in the memory order wanted (`None`: as it is), and gives
-/// its description there.
+/// Writes the value into `to` in this machine's byte order and in the wanted memory order (`None` keeps the order),
+/// and returns its new description.
 ///
 /// # Errors
-/// If the value cannot be converted; the text says why.
+/// If the value cannot be converted; the text explains why.
 ///
 /// # Panics
-/// If `from` or `to` is not as long as `meta` says.
+/// If the length of `from` or `to` differs from that of `meta`.
 pub fn to_native(meta: &Meta, from: &[u8], wanted: Option<Order>, to: &mut [u8]) -> Result<Meta, String> {
     assert_eq!((from.len() as u64, to.len()), (meta.size_bytes(), from.len()), "a value's length was checked before");
     let mut native = meta.clone();
@@ -92,7 +92,7 @@ pub fn to_native(meta: &Meta, from: &[u8], wanted: Option<Order>, to: &mut [u8])
     };
     let swap = foreign != ByteOrder::NATIVE && dtype.swap_bytes() > 1;
     if swap && matches!(dtype, Dtype::LongDouble | Dtype::ComplexLongDouble) {
-        return Err(format!("a {dtype} of a platform with another byte order cannot be converted; send float64"));
+        return Err(format!("a {dtype} from a platform with the other byte order cannot be converted; send float64"));
     }
     if is_transposed(meta, wanted)
         && let Meta::Array { order, shape, .. } = &mut native
@@ -108,7 +108,7 @@ pub fn to_native(meta: &Meta, from: &[u8], wanted: Option<Order>, to: &mut [u8])
     Ok(native)
 }
 
-/// Whether the elements lie in another order than wanted.
+/// Reports whether the elements are stored in a different order than wanted.
 fn is_transposed(meta: &Meta, wanted: Option<Order>) -> bool {
     match meta {
         Meta::Array { order, shape, .. } => {
@@ -120,9 +120,9 @@ fn is_transposed(meta: &Meta, wanted: Option<Order>) -> bool {
     }
 }
 
-/// Copies elements of a `from_order` array into the other order.
+/// Copies the elements of a `from_order` array into the other order.
 fn transpose(from: &[u8], to: &mut [u8], shape: &[u64], from_order: Order, element: usize) {
-    // Extents from the index that varies fastest in `to`, with the distance of its neighbours in `from`.
+    // Extents, starting with the index that varies fastest in `to`, with the distance of its neighbours in `from`.
     let mut stride = element;
     let mut axes: Vec<(usize, usize)> = Vec::with_capacity(shape.len());
     let fastest_in_from: Box<dyn Iterator<Item = &u64>> = match from_order {

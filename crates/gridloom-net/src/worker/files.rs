@@ -1,7 +1,7 @@
-//! Files of a server, for programs that read and write data there: the functions of `builtin:files`.
+//! The functions of `builtin:files`, through which programs read and write files of a server.
 //!
-//! **Invariant:** nothing outside of the folder that the operator named (`GRIDLOOM_FILES`) is named here: paths are relative,
-//! and have no `..`. (A link in the folder may lead elsewhere: the operator has made it.)
+//! **Invariant:** no path outside of the folder that the operator configured (`GRIDLOOM_FILES`) can be accessed: paths
+//! are relative and contain no `..`. (A link in the folder may lead elsewhere, because the operator has created it.)
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libffi::middle::CodePtr;
 
-/// Names the folder of the files that a server offers.
+/// Environment variable with the folder of the files that a server offers.
 pub const FILES_VARIABLE: &str = "GRIDLOOM_FILES";
 
-/// The function of that name.
+/// Returns the function of this name.
 pub(super) fn function(symbol: &str) -> Option<CodePtr> {
     let code: *const c_void = match symbol {
         "gridloom_files_size" => gridloom_files_size as *const c_void,
@@ -27,9 +27,9 @@ pub(super) fn function(symbol: &str) -> Option<CodePtr> {
     Some(CodePtr(code.cast_mut()))
 }
 
-/// Its size.
+/// Returns the size of a file.
 unsafe extern "C" fn gridloom_files_size(path: *const c_char, size_bytes: *mut i64, error: *mut c_int) {
-    // SAFETY: as the description has it, here and below.
+    // SAFETY: guaranteed by the function's description, here and below.
     unsafe {
         let size = place(path).and_then(fs::metadata).map(|found| found.len() as i64);
         size_bytes.write(*size.as_ref().unwrap_or(&0));
@@ -37,7 +37,7 @@ unsafe extern "C" fn gridloom_files_size(path: *const c_char, size_bytes: *mut i
     }
 }
 
-/// Its content, if it has so many bytes.
+/// Reads the content of a file of at least `size_bytes`.
 unsafe extern "C" fn gridloom_files_read(path: *const c_char, size_bytes: i64, content: *mut u8, error: *mut c_int) {
     // SAFETY: as above.
     unsafe {
@@ -47,7 +47,7 @@ unsafe extern "C" fn gridloom_files_read(path: *const c_char, size_bytes: i64, c
     }
 }
 
-/// Writes it beside its name first, so that it is whole or not there.
+/// Writes a file. It is written under a temporary name first, so that the file is complete or absent.
 unsafe extern "C" fn gridloom_files_write(path: *const c_char, size_bytes: i64, content: *const u8, error: *mut c_int) {
     // SAFETY: as above.
     unsafe {
@@ -56,7 +56,7 @@ unsafe extern "C" fn gridloom_files_write(path: *const c_char, size_bytes: i64, 
     }
 }
 
-/// Deletes it.
+/// Deletes a file.
 unsafe extern "C" fn gridloom_files_remove(path: *const c_char, error: *mut c_int) {
     // SAFETY: as above.
     unsafe { error.write(code(place(path).and_then(fs::remove_file))) }
@@ -67,7 +67,7 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::create_dir_all(path.parent().unwrap_or(path))?;
     let mine = format!(".gridloom-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let beside = path.with_file_name(mine);
-    // One of that name is of an earlier process of this number, which was killed while it wrote.
+    // A file of this name was left by an earlier process with the same pid, which was killed while it wrote.
     let _ = fs::remove_file(&beside);
     let written = File::create_new(&beside).and_then(|mut file| file.write_all(content));
     let placed = written.and_then(|()| fs::rename(&beside, path));
@@ -77,10 +77,10 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     placed
 }
 
-/// Where a file lies.
+/// Returns the path of a file.
 ///
 /// # Safety
-/// A text.
+/// `path` must be a zero-terminated string.
 unsafe fn place(path: *const c_char) -> io::Result<PathBuf> {
     // SAFETY: promised by the caller.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
@@ -96,7 +96,7 @@ fn within(folder: Option<PathBuf>, path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The system's number of an error, 0 for none.
+/// Returns the system's error number, 0 for success.
 fn code<T>(outcome: io::Result<T>) -> c_int {
     outcome.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO))
 }

@@ -1,5 +1,5 @@
-//! Memory that ends where a page begins which nobody may touch: a function that reads or writes behind its array ends its
-//! process at once. For tests of descriptions; it costs two pages and two system calls an array.
+//! Memory that ends at the beginning of an inaccessible page: a function that reads or writes beyond its array crashes
+//! its process at once. For testing descriptions; it costs two pages and two system calls per array.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -8,17 +8,17 @@ use std::sync::LazyLock;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::param::page_size;
 
-/// Turns it on in workers, if it is neither empty nor 0.
+/// Environment variable that enables it in workers, if neither empty nor 0.
 const VARIABLE: &str = "GRIDLOOM_GUARD_ARRAYS";
 
-/// Whether arrays are guarded in this process.
+/// Reports whether arrays are guarded in this process.
 pub(super) fn is_on() -> bool {
     static ON: LazyLock<bool> =
         LazyLock::new(|| std::env::var(VARIABLE).is_ok_and(|value| !value.is_empty() && value != "0"));
     *ON
 }
 
-/// So many zero bytes in front of a closed page.
+/// Zeroed bytes directly before an inaccessible page.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pages: NonNull<c_void>,
@@ -27,17 +27,17 @@ pub(super) struct Guarded {
     len: usize,
 }
 
-// SAFETY: memory of its own, as that of a vector.
+// SAFETY: it owns its memory, like a vector.
 unsafe impl Send for Guarded {}
 // SAFETY: likewise.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// `None` if the system has no such memory.
+    /// Allocates guarded memory. Returns `None` if the system has none.
     pub(super) fn zeroed(len: usize) -> Option<Guarded> {
         let open_bytes = len.next_multiple_of(page_size()).max(page_size());
         let pages_bytes = open_bytes + page_size();
-        // SAFETY: new pages, of which the last is closed; nothing is there before.
+        // SAFETY: new pages, of which the last is made inaccessible; nothing was mapped there before.
         let pages = unsafe {
             let pages = mmap_anonymous(null_mut(), pages_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
             let pages = NonNull::new(pages.ok()?)?;
@@ -48,19 +48,19 @@ impl Guarded {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: open pages of its own; all of the bytes are there, and are written through `bytes_mut` only.
+        // SAFETY: accessible pages owned by this value; all bytes are mapped, and are written only through `bytes_mut`.
         unsafe { std::slice::from_raw_parts(self.pages.as_ptr().byte_add(self.at).cast(), self.len) }
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and it is borrowed alone.
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.pages.as_ptr().byte_add(self.at).cast(), self.len) }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: its own pages, which nobody else has.
+        // SAFETY: its own pages, which nothing else refers to.
         let _ = unsafe { munmap(self.pages.as_ptr(), self.pages_bytes) };
     }
 }

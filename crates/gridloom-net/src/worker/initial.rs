@@ -1,5 +1,5 @@
-//! Modules that are initialised: their function `Initialize` runs in each worker before the first call of a client that has said with
-//! which arguments, and again when it says others, or after a call of another client.
+//! Initialisation of modules. A module's function `Initialize` runs in each worker before the first call of a client
+//! that has set its arguments. It runs again when the client changes the arguments, or after a call of another client.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,36 @@ use super::ArgView;
 use super::convert::{Aligned, to_native};
 use super::values::{refused, wanted_order};
 
-/// The function of a module that initialises it.
+/// Name of the function that initialises a module.
 const NAME: &str = "Initialize";
 
-/// The arguments with which a client has its module initialised.
+/// The arguments with which a client initialises a module.
 pub struct Initial {
-    /// Another one for other arguments.
+    /// Version, which changes with the arguments.
     pub version: u64,
-    /// Of the signature that they were given for.
+    /// Hash of the signature for which the arguments were given.
     pub hash: u64,
-    /// In the order of the inputs; empty where the version is the one that was asked with.
+    /// Values in the order of the inputs; empty if the version is the one already known.
     pub values: Vec<(Meta, Vec<u8>)>,
 }
 
-/// Asks whether a client has said how a module is initialised, with the version that is known.
+/// Asks whether a client has set the arguments of a module; `known` is the version already known.
 pub type AskInitial = fn(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, String>;
 
-/// The function that initialises the module of a function; `None` for that function itself, and for methods of classes.
+/// Returns the name of the function that initialises the module of a function; `None` for that function itself, and
+/// for methods of classes.
 pub(crate) fn initialiser_of(function: &str) -> Option<String> {
     let (module, name) = function.rsplit_once('/')?;
     (name != NAME && !name.contains('.')).then(|| format!("{module}/{NAME}"))
 }
 
-/// What a worker knows of its modules.
+/// The initialisation state of a worker's modules.
 #[derive(Default)]
 pub(super) struct Modules {
     ask: Option<AskInitial>,
-    /// By module.
+    /// Function number of the initialiser, by module.
     initialisers: BTreeMap<String, u32>,
-    /// With whose arguments, and which, a module was initialised last.
+    /// Client and version of the arguments with which each module was last initialised.
     done: BTreeMap<String, (NodeId, u64)>,
 }
 
@@ -47,17 +48,17 @@ impl Modules {
         Modules { ask: Some(ask), ..Modules::default() }
     }
 
-    /// A function is ready.
+    /// Registers a function that was loaded.
     pub(super) fn loaded(&mut self, function: u32, name: &str) {
         if let Some((module, NAME)) = name.rsplit_once('/') {
             self.initialisers.insert(module.to_string(), function);
         }
     }
 
-    /// What has to run before a call of that function: the number of another, with its arguments.
+    /// Returns the function that has to run before a call of `function`, with its arguments.
     ///
     /// # Errors
-    /// If it cannot be known.
+    /// If this cannot be determined.
     pub(super) fn before(&mut self, function: &str, client: Option<NodeId>) -> Result<Option<First>, TaskError> {
         let (Some(ask), false, Some(client)) = (self.ask, self.initialisers.is_empty(), client) else {
             return Ok(None);
@@ -69,25 +70,25 @@ impl Modules {
         let Some(initialiser) = self.initialisers.get(module).copied() else { return Ok(None) };
         let known = self.done.get(module).filter(|(done, _)| *done == client).map(|(_, version)| *version);
         let initial = match ask(client, module, known) {
-            // Nobody can tell, as the agent is away: what it is initialised with counts on.
+            // The agent is unreachable, so the known initialisation remains valid.
             Err(_) if known.is_some() => return Ok(None),
             asked => asked.map_err(|why| refused(format!("module '{module}': {why}")))?,
         };
         let wanted = initial.filter(|initial| Some(initial.version) != known);
-        // Until it has run well, it has not.
+        // The module counts as uninitialised until the function has succeeded.
         if wanted.is_some() {
             self.done.remove(module);
         }
         Ok(wanted.map(|initial| First { function: initialiser, module: module.to_string(), client, initial }))
     }
 
-    /// It has run.
+    /// Records that the initialiser has run.
     pub(super) fn note(&mut self, first: First) {
         self.done.insert(first.module, (first.client, first.initial.version));
     }
 }
 
-/// A function that has to run before a call.
+/// An initialiser that has to run before a call.
 pub(super) struct First {
     pub(super) function: u32,
     module: String,
@@ -96,16 +97,16 @@ pub(super) struct First {
 }
 
 impl First {
-    /// Its arguments as the function takes them.
+    /// Returns its arguments in the form that the function takes.
     ///
     /// # Errors
-    /// If they are not what its parameters are.
+    /// If they do not match the function's parameters.
     pub(super) fn arguments(&self, signature: &Signature) -> Result<Vec<(Meta, Aligned)>, TaskError> {
         let Initial { hash, values, .. } = &self.initial;
         let params: Vec<_> = signature.params.iter().filter(|param| param.is_input()).collect();
         let is_whole = |(meta, bytes): &(Meta, Vec<u8>)| meta.checked_size_bytes() == Some(bytes.len() as u64);
         if *hash != signature.hash() || values.len() != params.len() || !values.iter().all(is_whole) {
-            let why = "its arguments were given for another description; have the module initialised again";
+            let why = "its arguments were given for a different signature; initialise the module again";
             return Err(refused(format!("{}: {why}", signature.name)));
         }
         let native = |((meta, bytes), param): (&(Meta, Vec<u8>), _)| {
@@ -117,7 +118,7 @@ impl First {
     }
 }
 
-/// Arguments as functions see them.
+/// Returns the arguments as functions receive them.
 pub(super) fn views(arguments: &[(Meta, Aligned)]) -> Vec<ArgView<'_>> {
     arguments
         .iter()
@@ -129,7 +130,7 @@ pub(super) fn views(arguments: &[(Meta, Aligned)]) -> Vec<ArgView<'_>> {
 mod tests {
     use super::*;
 
-    /// A grid in which the clients 1 and 2 have said how `m` is initialised, and nobody answers client 3.
+    /// A grid in which clients 1 and 2 have set the arguments of `m`, and requests for client 3 fail.
     fn ask(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, String> {
         assert_eq!(module, "m");
         match client.0 {

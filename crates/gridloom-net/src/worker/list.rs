@@ -1,8 +1,8 @@
-//! Arrays of strings, of paths of files and of open files, as native functions get them: pointers to their items, which the
-//! function may set where they are results. Also a single open file.
+//! Arrays of strings, of file paths and of open files, as native functions receive them: pointers to their items,
+//! which the function may set if they are results. Also single open files.
 //!
-//! What a function leaves in a string's place is a string of `malloc`, which is freed here, a literal, a variable of a
-//! library, or one of its inputs, which are not ([`Ours`]).
+//! The string that a function leaves in an item is either allocated by `malloc`, and freed here, or it is a literal, a
+//! library variable or one of the inputs, which are not freed ([`Ours`]).
 
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::fs::File;
@@ -18,12 +18,12 @@ use gridloom_idl::{BaseType, Mode};
 use super::values::refused;
 use super::{OutView, Room};
 
-/// An array of which each item is a pointer.
+/// An array whose items are pointers.
 pub(super) struct List {
     base: BaseType,
-    /// As the function sees and sets them.
+    /// The pointers, as the function sees and sets them.
     pointers: Vec<*mut c_void>,
-    /// Strings and paths that some of them lead to.
+    /// Strings and paths that some of the pointers refer to.
     texts: Vec<CString>,
     streams: Vec<Option<Stream>>,
 }
@@ -32,7 +32,7 @@ pub(super) struct List {
 pub(super) struct Stream {
     file: *mut libc::FILE,
     fd: i32,
-    /// Device and number, by which the descriptor is known again.
+    /// Device and inode number, which identify the file behind the descriptor.
     id: (u64, u64),
 }
 
@@ -47,13 +47,13 @@ impl List {
             self.pointers.push(std::ptr::null_mut());
             return Ok(());
         };
-        let text = CString::new(text).map_err(|_| refused("a string of an array has a zero byte in it".to_string()))?;
+        let text = CString::new(text).map_err(|_| refused("a string of an array contains a zero byte".to_string()))?;
         self.pointers.push(text.as_ptr().cast_mut().cast());
         self.texts.push(text);
         Ok(())
     }
 
-    /// Appends a string that the function may free or change: it is of `malloc`.
+    /// Appends a string that the function may free or change: it is allocated by `malloc`.
     pub(super) fn push_own(&mut self, text: Option<&[u8]>) {
         self.pointers.push(text.map_or(std::ptr::null_mut(), duplicated));
     }
@@ -63,18 +63,18 @@ impl List {
         self.streams.push(stream);
     }
 
-    /// What is passed; null if it has no items.
+    /// Returns the pointer to pass; null if there are no items.
     pub(super) fn address(&self) -> *const u8 {
         if self.pointers.is_empty() { std::ptr::null() } else { self.pointers.as_ptr().cast() }
     }
 
-    /// What the function left, after the call.
+    /// Reads the items that the function left, after the call.
     pub(super) fn read(&self, out: &mut OutView<'_>) -> Result<(), TaskError> {
         let mut items = Vec::with_capacity(self.pointers.len());
         for pointer in &self.pointers {
             items.push(match (pointer.is_null(), self.base) {
                 (true, _) => None,
-                // SAFETY: an open file, as the function's description says.
+                // SAFETY: an open file, as the function's description states.
                 (false, BaseType::Stream) => Some(unsafe { content(pointer.cast()) }.map_err(unreadable)?),
                 // SAFETY: a path, likewise.
                 (false, BaseType::File) => match std::fs::read(unsafe { path(*pointer) }) {
@@ -92,7 +92,7 @@ impl List {
         Ok(())
     }
 
-    /// Frees what the function left and nobody else has.
+    /// Frees what the function left and nothing else owns.
     pub(super) fn release(&mut self, mode: Mode, ours: &mut Ours) {
         match self.base {
             BaseType::String if mode != Mode::In => self.pointers.iter().for_each(|pointer| ours.free(*pointer)),
@@ -100,7 +100,7 @@ impl List {
                 let known: Vec<*mut c_void> = self.streams.iter().flatten().map(|stream| stream.file.cast()).collect();
                 let made = self.pointers.iter().filter(|pointer| !pointer.is_null() && !known.contains(pointer));
                 for pointer in made {
-                    // SAFETY: an open file that the function made, as its description says.
+                    // SAFETY: an open file that the function created, as its description states.
                     unsafe { libc::fclose(pointer.cast()) };
                 }
             }
@@ -114,13 +114,13 @@ impl List {
 }
 
 impl Stream {
-    /// The file at that path; with `mode` as `fopen` has it.
+    /// Opens the file at `path`, with `mode` mapped to that of `fopen`.
     pub(super) fn open(path: &Path, mode: Mode) -> io::Result<Stream> {
         let mut options = File::options();
         let file = options.read(true).write(mode != Mode::In).create(mode != Mode::In).truncate(false).open(path)?;
         let about = file.metadata()?;
         let how = if mode == Mode::In { c"r" } else { c"r+" };
-        // SAFETY: a descriptor that is open for this; the file owns it from here on.
+        // SAFETY: the descriptor is open for this purpose; the file owns it from here on.
         let opened = unsafe { libc::fdopen(file.as_raw_fd(), how.as_ptr()) };
         if opened.is_null() {
             return Err(io::Error::last_os_error());
@@ -135,18 +135,18 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is only asked about, and may be closed or another by now.
+        // SAFETY: the descriptor is only queried, and may be closed or reused by now.
         let about = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(self.fd) });
         let is_open = about.is_ok_and(|about| (about.st_dev, about.st_ino) == self.id);
         if is_open {
-            // SAFETY: ours, and the function has not closed it.
+            // SAFETY: the file is ours, and the function has not closed it.
             unsafe { libc::fclose(self.file) };
         }
     }
 }
 
-/// What the pointers that a function leaves may lead to and what is not its memory of `malloc`: arguments, literals and
-/// variables of libraries, this thread's stack.
+/// Memory that is not the function's own from `malloc`, although the pointers that it leaves may refer to it:
+/// arguments, literals and variables of libraries, this thread's stack.
 #[derive(Default)]
 pub(super) struct Ours {
     ranges: Vec<(usize, usize)>,
@@ -158,7 +158,7 @@ impl Ours {
         self.ranges.push((bytes.as_ptr().addr(), bytes.len()));
     }
 
-    /// Frees a string that a function left, if it is of `malloc`.
+    /// Frees a string that a function left, if it was allocated by `malloc`.
     pub(super) fn free(&mut self, pointer: *mut c_void) {
         let address = pointer.addr();
         let is_argument = self.ranges.iter().any(|(begin, length)| (*begin..begin + length.max(&1)).contains(&address));
@@ -167,13 +167,13 @@ impl Ours {
             return;
         }
         self.freed.push(address);
-        // SAFETY: what is none of the others comes from `malloc`, as the function's description says.
+        // SAFETY: all other kinds are excluded, so it was allocated by `malloc`, as the function's description states.
         unsafe { libc::free(pointer) };
     }
 }
 
 fn is_of_library(pointer: *const c_void) -> bool {
-    // SAFETY: numbers and pointers, all of which may be zero.
+    // SAFETY: the structure has only numbers and pointers, all of which may be zero.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: the address is only looked up.
     unsafe { libc::dladdr(pointer, &mut found) != 0 }
@@ -181,7 +181,7 @@ fn is_of_library(pointer: *const c_void) -> bool {
 
 fn is_of_stack(address: usize) -> bool {
     let here = 0u8;
-    // SAFETY: the attributes are written before they are read, and are those of this thread.
+    // SAFETY: the attributes are written before they are read, and belong to this thread.
     unsafe {
         let mut about: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &mut about) != 0 {
@@ -194,12 +194,12 @@ fn is_of_stack(address: usize) -> bool {
     }
 }
 
-/// As a main thread has it, where the system does not say.
+/// Assumed stack size where the system does not report it: that of a main thread.
 const STACK_BYTES: usize = 8 << 20;
 
-/// A copy of `malloc`, ended by a zero byte; null if there is no memory.
+/// Returns a zero-terminated copy allocated by `malloc`; null if there is no memory.
 pub(super) fn duplicated(text: &[u8]) -> *mut c_void {
-    // SAFETY: `malloc` gives room for the string and its end, or null.
+    // SAFETY: `malloc` returns memory for the string and its terminator, or null.
     unsafe {
         let memory: *mut u8 = libc::malloc(text.len() + 1).cast();
         if !memory.is_null() {
@@ -211,18 +211,18 @@ pub(super) fn duplicated(text: &[u8]) -> *mut c_void {
 }
 
 /// # Safety
-/// A string that ends in a zero byte.
+/// `pointer` must be a zero-terminated string.
 unsafe fn path<'a>(pointer: *const c_void) -> &'a Path {
     // SAFETY: promised by the caller.
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(pointer.cast()) }.to_bytes()))
 }
 
-/// All that an open file has, from its beginning.
+/// Returns the whole content of an open file, from its beginning.
 ///
 /// # Safety
-/// It is open.
+/// `file` must be open.
 unsafe fn content(file: *mut libc::FILE) -> io::Result<Vec<u8>> {
-    // SAFETY: promised by the caller. What the function has written is in the file then.
+    // SAFETY: promised by the caller. Flushing puts what the function has written into the file.
     let fd = unsafe {
         libc::fflush(file);
         BorrowedFd::borrow_raw(libc::fileno(file))
@@ -235,7 +235,7 @@ unsafe fn content(file: *mut libc::FILE) -> io::Result<Vec<u8>> {
 }
 
 fn unreadable(error: io::Error) -> TaskError {
-    let why = format!("a file that cannot be read: {error}");
+    let why = format!("it set a file that cannot be read: {error}");
     TaskError::WrongResult { function: String::new(), server: String::new(), why }
 }
 
@@ -247,7 +247,7 @@ mod tests {
     fn only_memory_of_malloc_is_freed() {
         let mut ours = Ours::default();
         let (argument, on_the_stack) = (duplicated(b"argument"), [0u8; 64]);
-        // SAFETY: as long as it was made.
+        // SAFETY: the allocation has exactly this length.
         ours.add(unsafe { std::slice::from_raw_parts(argument.cast(), 9) });
         ours.free(argument);
         ours.free(c"a literal of this program".as_ptr().cast_mut().cast());
@@ -258,7 +258,7 @@ mod tests {
         ours.free(made);
         ours.free(made);
         assert_eq!(ours.freed, [made.addr()]);
-        // SAFETY: nobody else has it.
+        // SAFETY: nothing else refers to it.
         unsafe { libc::free(argument) };
     }
 

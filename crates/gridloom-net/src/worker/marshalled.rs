@@ -1,11 +1,12 @@
-//! What a native function gets where that is not the value itself: strings that end in a zero byte, files, arrays of those
-//! ([`super::list`]), whole arrays of which a part was sent, and places for pointers to arrays that it makes. Made before the
-//! call, read after it.
+//! Arguments that native functions receive in a different form than the value itself: zero-terminated strings, files,
+//! arrays of these ([`super::list`]), whole arrays of which a part was sent, and places for pointers to arrays that
+//! the function allocates. They are created before the call and read after it.
 //!
-//! A string that a function of C sets goes by `char **`: what is there is the function's to free or to keep, and what it
-//! leaves there is freed here if it is of `malloc`. A subroutine of FORTRAN has room for [`TEXT_BYTES_DEFAULT`] bytes.
+//! A string that a C function sets is passed as `char **`: the function may free or keep the old string, and the new
+//! one is freed here if it was allocated by `malloc`. A FORTRAN subroutine gets a buffer of [`TEXT_BYTES_DEFAULT`]
+//! bytes.
 //!
-//! A file of a call lies in a folder of the call's own, which goes with it.
+//! The files of a call are stored in a folder of its own, which is removed with the call.
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -21,42 +22,42 @@ use super::list::{List, Ours, Stream, duplicated};
 use super::values::{cannot_run, refused};
 use super::{ArgView, OutView, Room};
 
-/// Room for a text result of FORTRAN, and at least for one that is updated in place.
+/// Buffer size for a text result of FORTRAN, and minimum for a text that is updated in place.
 const TEXT_BYTES_DEFAULT: usize = 64 << 10;
 
 /// The marshalled arguments of one call.
 pub(super) struct MarshalledArgs<'a> {
     language: Language,
-    /// Where the call's folder is made, if it needs one.
+    /// Folder in which the call's own folder is created, if it needs one.
     scratch: &'a Path,
     folder: Option<Folder>,
-    /// How many there are in it.
+    /// Number of files in the call's folder.
     files: usize,
     all: Vec<Marshalled>,
 }
 
 struct Marshalled {
     what: What,
-    /// Its place among the results, if it is one.
+    /// Its index among the results, if it is one.
     out: Option<usize>,
 }
 
 enum What {
-    /// A string in room of its own; `capacity` without the zero byte at its end.
+    /// A string in a buffer of its own; `capacity` excludes the zero byte at its end.
     Text { memory: Aligned, capacity: usize },
-    /// Where a pointer to a string is put, and taken from.
+    /// Place of a pointer to a string, which the function may replace.
     Pointer(Box<*mut c_void>),
-    /// Likewise for an array; the parameter says its extents after the call.
+    /// Place of a pointer to an array that the function allocates; the parameter determines its extents after the call.
     Fresh { pointer: Box<Allocated>, param: usize },
-    /// The whole of an array, of which a part is sent.
+    /// A whole array, of which a part was sent.
     Whole { memory: Aligned, whole: Whole },
-    /// A file's path.
+    /// Path of a file.
     File { path: PathBuf, memory: Aligned, length: usize },
     /// An open file.
     Stream(Stream),
     /// An array of strings or of files.
     List { list: List, mode: Mode },
-    /// A string or a file that is not there, or is not wanted: a null pointer.
+    /// A null pointer for a string or file that is missing or not wanted.
     Nothing,
 }
 
@@ -65,19 +66,20 @@ impl MarshalledArgs<'_> {
         MarshalledArgs { language, scratch, folder: None, files: 0, all: Vec::new() }
     }
 
-    /// Whether a parameter goes by a marshalled copy.
+    /// Reports whether a parameter is passed as a marshalled copy.
     pub(super) fn are_for(param: &Param) -> bool {
         !matches!(param.base, BaseType::Number(_)) || param.mode == Mode::VarOut || param.slices.is_some()
     }
 
-    /// What is passed for a constant text.
+    /// Returns what is passed for a constant text.
     pub(super) fn constant(&mut self, text: &str) -> *const u8 {
         let what = What::text(text.as_bytes(), text.len(), self.language);
         self.push(what, None)
     }
 
-    /// What is passed for the parameter of that index; `whole` says what its value is a part of, `old` is its value if it is
-    /// an input, `out` its place among the results, `is_wanted` whether the caller takes that.
+    /// Returns what is passed for the parameter at `index`. `whole` describes the whole value of which this is a part,
+    /// `old` is its value if it is an input, `out` is its index among the results, and `is_wanted` is true if the
+    /// caller takes the result.
     pub(super) fn param(
         &mut self,
         index: usize,
@@ -106,7 +108,7 @@ impl MarshalledArgs<'_> {
             }
             return Ok(self.push(What::Whole { memory, whole }, out));
         }
-        // No bytes, and not an empty text: NULL.
+        // An old value of zero bytes, as opposed to an empty text, stands for NULL.
         let text = old.filter(|old| !matches!(old.meta, Meta::Bytes { size_bytes: 0 })).map(|old| old.bytes);
         let old = text.unwrap_or_default();
         let what = match (out, self.language) {
@@ -118,7 +120,7 @@ impl MarshalledArgs<'_> {
         Ok(self.push(what, out))
     }
 
-    /// What is passed for an array of strings or of files that has so many items.
+    /// Returns what is passed for an array of strings or files with `count` items.
     pub(super) fn list(
         &mut self,
         param: &Param,
@@ -130,7 +132,7 @@ impl MarshalledArgs<'_> {
             Some(old) => list::unpack(old.bytes).filter(|items| items.len() == count),
             None => Some(vec![None; count]),
         };
-        let items = items.ok_or_else(|| refused(format!("'{}' is no list of {count} items", param.name)))?;
+        let items = items.ok_or_else(|| refused(format!("'{}' is not a list of {count} items", param.name)))?;
         let mut list = List::new(param.base, count);
         for item in items {
             match (param.base, param.mode) {
@@ -150,7 +152,7 @@ impl MarshalledArgs<'_> {
         Ok(self.push(What::List { list, mode: param.mode }, out))
     }
 
-    /// The lengths that FORTRAN gets behind its arguments.
+    /// Returns the lengths that FORTRAN receives after its arguments.
     pub(super) fn lengths(&self) -> Vec<usize> {
         let length = |marshalled: &Marshalled| match &marshalled.what {
             What::Text { capacity, .. } => *capacity,
@@ -164,7 +166,7 @@ impl MarshalledArgs<'_> {
         strings.map(length).collect()
     }
 
-    /// Takes the results over, after the call. `describe` says what the result of a parameter is, by the others.
+    /// Stores the results after the call. `describe` returns the description of a parameter's result, given the other results.
     pub(super) fn finish(
         mut self,
         args: &[ArgView<'_>],
@@ -219,8 +221,7 @@ impl MarshalledArgs<'_> {
                 }
                 What::Pointer(text) => {
                     let is_set = !text.is_null();
-                    // SAFETY: what the function leaves there is null or a string that ends in a zero byte, as its
-                    // description says.
+                    // SAFETY: the function leaves null or a zero-terminated string there, as its description states.
                     put_text(out, is_set.then(|| unsafe { CStr::from_ptr(text.cast()) }.to_bytes()));
                 }
                 What::File { path, .. } => put_file(out, path)?,
@@ -244,7 +245,7 @@ impl MarshalledArgs<'_> {
         }
     }
 
-    /// The file of a parameter, made if it is an input that is there.
+    /// Creates the file of a parameter, with content if it is an input that exists.
     fn file(
         &mut self,
         param: &Param,
@@ -264,14 +265,13 @@ impl MarshalledArgs<'_> {
         Ok(self.push(What::File { path, memory, length }, out))
     }
 
-    /// A file of that content, open for a function; `None` if there is none.
     fn stream(&mut self, name: &str, content: Option<&[u8]>, mode: Mode) -> Result<Option<Stream>, TaskError> {
         let Some(content) = content else { return Ok(None) };
         let path = self.path(name, Some(content))?;
         Stream::open(&path, mode).map(Some).map_err(|error| unwritable(name, &path, &error))
     }
 
-    /// A new path in the call's own folder, with a file of that content if there is some.
+    /// Returns a new path in the call's own folder, and creates the file if `content` is given.
     fn path(&mut self, name: &str, content: Option<&[u8]>) -> Result<PathBuf, TaskError> {
         if self.folder.is_none() {
             self.folder = Some(Folder::new(self.scratch).map_err(|error| unwritable(name, self.scratch, &error))?);
@@ -286,20 +286,21 @@ impl MarshalledArgs<'_> {
     }
 }
 
-/// The content of a file, if there is one.
+/// Returns the content of a file, if it exists.
 fn content_of<'a>(old: Option<&ArgView<'a>>) -> Option<&'a [u8]> {
     old.filter(|old| matches!(old.meta, Meta::Bytes { .. })).map(|old| old.bytes)
 }
 
 fn unwritable(name: &str, path: &Path, error: &io::Error) -> TaskError {
     cannot_run(format!(
-        "the file of argument '{name}' cannot be made: {}: {error}; make room there, or give the server another folder by TMPDIR",
+        "the file of argument '{name}' cannot be created: {}: {error}; free disk space there, or set TMPDIR to \
+         another folder for the server",
         path.display()
     ))
 }
 
 impl What {
-    /// Room of `capacity` bytes that holds a string: ended by a zero byte, in FORTRAN filled with blanks.
+    /// Creates a buffer of `capacity` bytes that contains a string, terminated by a zero byte, or padded with blanks in FORTRAN.
     fn text(old: &[u8], capacity: usize, language: Language) -> What {
         let mut memory = Aligned::zeroed(capacity + 1);
         memory.bytes_mut()[..old.len()].copy_from_slice(old);
@@ -310,7 +311,7 @@ impl What {
     }
 }
 
-/// What a function left in a string's room: up to the zero byte, in FORTRAN without the blanks that fill the room.
+/// Returns the string that a function left in its buffer: up to the zero byte, or in FORTRAN without trailing blanks.
 fn left(bytes: &[u8], language: Language) -> &[u8] {
     match language {
         Language::C => &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())],
@@ -318,7 +319,7 @@ fn left(bytes: &[u8], language: Language) -> &[u8] {
     }
 }
 
-/// A result that is a string: text if it can be, and no bytes for NULL.
+/// Stores a string result: as text if it is valid, and as no bytes for NULL.
 fn put_text(out: &mut OutView<'_>, text: Option<&[u8]>) {
     if let Room::Growing(room) = &mut out.room {
         let bytes = text.unwrap_or_default();
@@ -332,7 +333,7 @@ fn put_text(out: &mut OutView<'_>, text: Option<&[u8]>) {
     }
 }
 
-/// A result that is a file, or an empty text if the function made none.
+/// Stores a file result, or an empty text if the function created no file.
 fn put_file(out: &mut OutView<'_>, path: &Path) -> Result<(), TaskError> {
     let Room::Growing(room) = &mut out.room else { return Ok(()) };
     room.clear();
@@ -347,57 +348,60 @@ fn put_file(out: &mut OutView<'_>, path: &Path) -> Result<(), TaskError> {
             Ok(())
         }
         Err(error) => {
-            let why = format!("a file that cannot be read: {}: {error}", path.display());
+            let why = format!("it created a file that cannot be read: {}: {error}", path.display());
             Err(TaskError::WrongResult { function: String::new(), server: String::new(), why })
         }
     }
 }
 
-/// An array that the function made.
+/// Stores an array that the function allocated.
 fn put_array(out: &mut OutView<'_>, meta: Meta, made: &Allocated) -> Result<(), TaskError> {
     let Room::Growing(room) = &mut out.room else { return Ok(()) };
     let (size, left) = (meta.size_bytes() as usize, made.size_bytes());
     if size > left {
-        let why =
-            format!("{meta}, which has {size} bytes, and left memory of {left}; it must set the pointer to malloc's");
+        let why = format!(
+            "{meta} has {size} bytes, but the function set memory of {left} bytes; it must set the pointer to memory \
+             of malloc"
+        );
         return Err(TaskError::WrongResult { function: String::new(), server: String::new(), why });
     }
     room.clear();
     if size > 0 {
-        // SAFETY: memory of `malloc`, as the function's description says, of at least that size.
+        // SAFETY: memory of `malloc`, as the function's description states, of at least this size.
         room.extend_from_slice(unsafe { std::slice::from_raw_parts(made.0.cast(), size) });
     }
     out.meta = meta;
     Ok(())
 }
 
-/// Memory for the whole of an array.
+/// Allocates memory for a whole array.
 fn zeroed(name: &str, size_bytes: u64) -> Result<Aligned, TaskError> {
     let size = usize::try_from(size_bytes).ok().filter(|size| *size < isize::MAX as usize / 2);
-    let size =
-        size.ok_or_else(|| refused(format!("the whole of '{name}' has {size_bytes} bytes, more than memory holds")))?;
+    let size = size.ok_or_else(|| {
+        refused(format!("'{name}' has {size_bytes} bytes in total, more than this machine can address"))
+    })?;
     Ok(Aligned::zeroed(size))
 }
 
-/// Memory of `malloc` that the function made for an array, or null.
+/// Memory of `malloc` that the function allocated for an array, or null.
 struct Allocated(*mut c_void);
 
 impl Allocated {
-    /// How much there is, at least as much as was asked for.
+    /// Returns the usable size, which is at least the requested one.
     fn size_bytes(&self) -> usize {
-        // SAFETY: null, or memory of `malloc`, as the function's description says.
+        // SAFETY: null, or memory of `malloc`, as the function's description states.
         unsafe { libc::malloc_usable_size(self.0) }
     }
 }
 
 impl Drop for Allocated {
     fn drop(&mut self) {
-        // SAFETY: null, or the function's from `malloc`, as its description says; nobody else has it now.
+        // SAFETY: null, or allocated by the function with `malloc`, as its description states; nothing else refers to it now.
         unsafe { libc::free(self.0) };
     }
 }
 
-/// A folder that is removed with what is in it.
+/// A folder that is removed together with its content.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -409,7 +413,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left is removed by the server when the worker ends.
+        // If this fails, the server removes the rest when the worker ends.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,7 +1,7 @@
-//! The worker's side: a process that runs functions for a server, so that a crash takes down nothing else.
+//! The worker's side: a process that runs functions for a server, so that a crash affects nothing else.
 //!
-//! [`serve`] is the loop that every kind of worker has; what a function is, a [`Functions`] knows: [`native`] calls
-//! symbols of shared libraries, the Python package calls Python functions.
+//! [`serve`] is the main loop of every kind of worker. An implementation of [`Functions`] defines how functions run:
+//! [`native`] calls symbols of shared libraries, the Python package calls Python functions.
 
 mod asked;
 mod call_back;
@@ -34,28 +34,28 @@ pub(crate) use values::{relabelled, wanted_order};
 
 use crate::segment::Mapping;
 
-/// What a worker can run. Functions have the numbers that the server gave them.
+/// The functions that a worker can run, identified by the numbers that the server assigned.
 pub trait Functions {
-    /// Called once, first.
+    /// Called once, before anything else.
     ///
     /// # Errors
-    /// If nothing can be run at all; each call gets the text.
+    /// If nothing can be run at all; each call fails with this text.
     fn setup(&mut self, _setup: &Setup) -> Result<(), String> {
         Ok(())
     }
 
-    /// Makes a function ready.
+    /// Prepares a function.
     ///
     /// # Errors
     /// If it cannot be run; the text becomes the `why` of [`TaskError::CannotRun`].
     fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String>;
 
-    /// Calls a function, which may call the program back. The room of each `INOUT` parameter holds the argument already; that of an `OUT` parameter
-    /// holds zeros, or is [`OutView::stale`] and must be overwritten or [cleared](OutView::clear): results never show
-    /// what another call left.
+    /// Calls a function, which may call the program back. The buffer of each `INOUT` parameter already contains the
+    /// argument. The buffer of an `OUT` parameter contains zeros, or is [`OutView::stale`] and must be overwritten or
+    /// [cleared](OutView::clear): results must never reveal data of another call.
     ///
     /// # Errors
-    /// As the function fails. `function` and `server` in the error may be left empty: the server fills them in.
+    /// If the function fails. `function` and `server` in the error may be left empty: the server fills them in.
     fn call(
         &mut self,
         function: u32,
@@ -68,30 +68,30 @@ pub trait Functions {
 /// An argument: `IN` and `INOUT` parameters in declaration order.
 #[derive(Clone, Debug)]
 pub struct ArgView<'a> {
-    /// Its description, in this machine's byte order and the memory order that the parameter asks for.
+    /// Its description, in this machine's byte order and the memory order that the parameter requires.
     pub meta: Meta,
-    /// Its bytes, aligned. They may be mapped for reading only.
+    /// Its bytes, aligned. They may be mapped read-only.
     pub bytes: &'a [u8],
-    /// Set if `bytes` are shared memory: code that keeps this may look at them after the call, at contents that may have
-    /// changed by then.
+    /// Present if `bytes` are in shared memory: code that keeps this may access them after the call, when their
+    /// contents may have changed.
     pub mapping: Option<Arc<Mapping>>,
-    /// The datum that has these bytes, as they lie in the server's memory.
+    /// The datum whose bytes these are, unchanged from the server's memory.
     pub datum: Option<DatumId>,
 }
 
-/// Room for a result: `OUT` and `INOUT` parameters in declaration order.
+/// The buffer of a result: `OUT` and `INOUT` parameters in declaration order.
 #[derive(Debug)]
 pub struct OutView<'a> {
-    /// Its description. That of a text or bytes result is made from what was put into the room.
+    /// Its description. That of a text or bytes result is derived from what was written to the buffer.
     pub meta: Meta,
-    /// Its room.
+    /// The buffer.
     pub room: Room<'a>,
-    /// The room holds what another call left there.
+    /// True if the buffer contains data left by another call.
     pub stale: bool,
 }
 
 impl OutView<'_> {
-    /// Sets stale room to zeros.
+    /// Sets a stale buffer to zeros.
     pub fn clear(&mut self) {
         if let (true, Room::Fixed(bytes)) = (std::mem::take(&mut self.stale), &mut self.room) {
             bytes.fill(0);
@@ -99,17 +99,17 @@ impl OutView<'_> {
     }
 }
 
-/// Where a result is written.
+/// The buffer into which a result is written.
 #[derive(Debug)]
 pub enum Room<'a> {
-    /// Exactly as many bytes as the description says, aligned.
+    /// Exactly the number of bytes of the description, aligned.
     Fixed(&'a mut [u8]),
-    /// Text or bytes, as long as they become.
+    /// Text or bytes of any length.
     Growing(&'a mut Vec<u8>),
 }
 
 impl Room<'_> {
-    /// What it holds.
+    /// Returns the content.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Room::Fixed(bytes) => bytes,

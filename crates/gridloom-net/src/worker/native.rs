@@ -1,10 +1,10 @@
-//! Native functions: symbols of shared libraries, called through libffi as their signature says.
+//! Native functions: symbols of shared libraries, called through libffi according to their signatures.
 //!
-//! "C": scalars by value, arrays and results by pointer. "FORTRAN": everything by pointer, and the lengths of all strings
-//! behind the last argument, as `size_t`. Strings and files: [`super::marshalled`].
+//! "C": scalars by value, arrays and results by pointer. "FORTRAN": everything by pointer, and the lengths of all
+//! strings after the last argument, as `size_t`. Strings and files: [`super::marshalled`].
 //!
 //! **Not checked, because it cannot be:** that the symbol is the function that its signature describes. A wrong
-//! signature crashes this process, and no other.
+//! signature crashes this process and no other.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::ManuallyDrop;
@@ -25,30 +25,30 @@ use super::nested;
 use super::values::refused;
 use super::{ArgView, Functions, OutView, Room, Setup};
 
-/// Room for any scalar, with its alignment.
+/// Storage for any scalar, with its alignment.
 type Cell = [u128; 2];
 
-/// A variable of C that libraries of functions may have, and what it is set to when they are loaded.
+/// A C variable that function libraries may define, and the value that it is set to when they are loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryVariable {
     pub name: &'static CStr,
-    /// Lives as long as the process.
+    /// Must be valid for as long as the process runs.
     pub value: *const c_void,
 }
 
-/// Runs a function as one rank of several: the compiled one of that symbol, on the call in `file`.
+/// Runs a function as one of several ranks: the compiled function of this symbol, on the call in `file`.
 ///
 /// # Errors
-/// If there is none.
+/// If the library or the symbol does not exist.
 pub fn rank_main(library: &Path, symbol: &str, file: &str) -> Result<(), String> {
-    let file = CString::new(file).map_err(|_| "a file with a NUL in its name".to_string())?;
-    // SAFETY: the library is one that a server has loaded, too. MPI finds its own symbols by those of the process.
+    let file = CString::new(file).map_err(|_| "the file name contains a NUL".to_string())?;
+    // SAFETY: the server has loaded this library, too. MPI finds its own symbols through those of the process.
     let library = unsafe { os::Library::open(Some(library), os::RTLD_NOW | os::RTLD_GLOBAL) };
     let library = ManuallyDrop::new(library.map_err(|error| reason(&error))?);
-    // SAFETY: the symbol is the server's, of a function that was compiled with that type.
+    // SAFETY: the server passes the symbol of a function that was compiled with this type.
     let run = unsafe { library.get::<unsafe extern "C-unwind" fn(*const c_char)>(symbol.as_bytes()) };
     let run = run.map_err(|error| reason(&error))?;
-    // SAFETY: it takes a path that ends in NUL, which outlives it.
+    // SAFETY: the function takes a NUL-terminated path that outlives the call.
     unsafe { run(file.as_ptr()) };
     Ok(())
 }
@@ -63,18 +63,18 @@ pub struct Native {
     modules: Modules,
 }
 
-/// Lets functions of a library ask about their calls, and use what the worker has for them. A variable may also be that of a
-/// library with which this one is linked.
+/// Sets the variables through which a library's functions query their calls and use services of the worker. A variable
+/// may also belong to a library that this one is linked with.
 fn answer(library: &os::Library, variables: &[LibraryVariable]) {
     for LibraryVariable { name, value } in variables {
-        // SAFETY: where a library has a variable of that name, it is a pointer, which one thread sets before functions run.
+        // SAFETY: if a library has a variable of this name, it is a pointer, which one thread sets before functions run.
         if let Ok(place) = unsafe { library.get::<*mut *const c_void>(name.to_bytes_with_nul()) } {
             // SAFETY: as above.
             unsafe { place.write(*value) };
         }
     }
     for (name, answer) in ANSWERS {
-        // SAFETY: where a library has a variable of that name, it is of that type (`ANSWERS`).
+        // SAFETY: if a library has a variable of this name, it has this type (`ANSWERS`).
         if let Ok(place) = unsafe { library.get::<*mut Option<Answer>>(name) } {
             // SAFETY: as above; no function of the library runs yet.
             unsafe { place.write(Some(answer)) };
@@ -89,7 +89,7 @@ struct Prepared {
     result: Option<(Dtype, usize)>,
     cif: Cif,
     code: CodePtr,
-    /// For each parameter, its place among the arguments and among the results.
+    /// For each parameter, its index among the arguments and among the results.
     places: Vec<(Option<usize>, Option<usize>)>,
 }
 
@@ -97,9 +97,9 @@ impl Functions for Native {
     fn setup(&mut self, setup: &Setup) -> Result<(), String> {
         self.scratch.clone_from(&setup.scratch);
         for path in &setup.libraries {
-            // SAFETY: loading runs the library's initialisers: the operator of the server chose it, and this process
-            // is there to run its code.
-            // All its symbols are resolved now: one that is missing is noticed here, and not in the middle of a call.
+            // SAFETY: loading runs the library's initialisers. The server's operator chose the library, and this
+            // process exists to run its code.
+            // All symbols are resolved now, so that a missing one is noticed here and not in the middle of a call.
             let library = unsafe { os::Library::open(Some(path), os::RTLD_NOW | os::RTLD_LOCAL) };
             let library = library.inspect(|library| answer(library, &self.variables));
             self.libraries.push((path.clone(), library.map(Library::from).map_err(|error| reason(&error))));
@@ -125,10 +125,10 @@ impl Functions for Native {
             Some((dtype, param)) => {
                 let fits = params.get(*param).is_some_and(|param| param.base == BaseType::Number(*dtype));
                 if !fits {
-                    return Err(format!("it returns {dtype}, its parameter number {param} is of another type"));
+                    return Err(format!("it returns {dtype}, but its parameter number {param} has another type"));
                 }
                 if *dtype == Dtype::ComplexLongDouble {
-                    return Err(format!("a {dtype} cannot be taken as the value of a function"));
+                    return Err(format!("a {dtype} cannot be the return value of a function"));
                 }
                 value_type(*dtype)?
             }
@@ -182,21 +182,21 @@ impl Functions for Native {
 }
 
 impl Native {
-    /// Libraries of functions get those variables, and `ask` tells how their modules are initialised.
+    /// Creates the functions. Libraries get these variables, and `ask` determines how their modules are initialised.
     pub(super) fn new(variables: &[LibraryVariable], ask: Option<AskInitial>) -> Native {
         let modules = ask.map_or_else(Modules::default, Modules::new);
         Native { variables: variables.to_vec(), modules, ..Native::default() }
     }
 
-    /// Libraries that cannot be loaded, and what the system says of each.
+    /// Returns the libraries that cannot be loaded, with the system's error for each.
     pub fn unloadable(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.libraries.iter().filter_map(|(path, library)| Some((path.as_path(), library.as_ref().err()?.as_str())))
     }
 
     fn find(&self, symbol: &str) -> Result<CodePtr, String> {
         for library in self.libraries.iter().filter_map(|(_, library)| library.as_ref().ok()) {
-            // SAFETY: the symbol is only looked up here; its type is stated by the signature (see the module's doc).
-            // The library is never unloaded: `self` lives as long as the process.
+            // SAFETY: the symbol is only looked up here; the signature defines its type (see the module
+            // documentation). The library is never unloaded, since `self` lives as long as the process.
             if let Ok(found) = unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) } {
                 return Ok(CodePtr::from_fun(*found));
             }
@@ -205,14 +205,14 @@ impl Native {
             return Err(format!("library {} cannot be loaded: {why}", path.display()));
         }
         if self.libraries.is_empty() {
-            return Err(format!("symbol '{symbol}' cannot be found: the server was given no library"));
+            return Err(format!("symbol '{symbol}' cannot be found: the server has no library"));
         }
         let searched: Vec<String> = self.libraries.iter().map(|(path, _)| path.display().to_string()).collect();
         Err(format!("symbol '{symbol}' is in none of its libraries: {}", searched.join(", ")))
     }
 }
 
-/// What the system says, which names the symbol or the file that is missing.
+/// Returns the system's error message, which names the missing symbol or file.
 fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -231,9 +231,10 @@ impl Prepared {
         let line = Line::new(program);
         let contexts = self.contexts(args, &line)?;
         let closures = contexts.iter().map(Context::closure).collect::<Result<Vec<_>, TaskError>>()?;
-        // Native code is free to leave parts of a result as they are.
+        // Native code may leave parts of a result unset.
         outs.iter_mut().for_each(OutView::clear);
-        // Each argument has a cell: its value, or the pointer to it; pointers of FORTRAN values go to `referred`.
+        // Each argument has a cell with its value or the pointer to it; FORTRAN values that are passed by pointer are
+        // stored in `referred`.
         let mut cells: Vec<Cell> = vec![[0; 2]; self.args.len()];
         let mut referred: Vec<Cell> = vec![[0; 2]; self.args.len()];
         let mut works: Vec<Aligned> = Vec::new();
@@ -263,7 +264,7 @@ impl Prepared {
                         if by_value && whole.as_ref().is_some_and(|whole| whole.size_bytes == 0) {
                             NULL
                         } else {
-                            // A file that is to be no file is one that the caller does not want.
+                            // A file result with text as its description is one that the caller does not want.
                             let is_wanted =
                                 output.is_none_or(|at| !(param.base == BaseType::File && is_text_meta(&outs[at].meta)));
                             address(marshalled.param(*index, param, whole, old, output, is_wanted)?)
@@ -293,8 +294,9 @@ impl Prepared {
         let mut returned: Cell = [0; 2];
         let ret = if self.result.is_some() { Ret::new(&mut returned) } else { Ret::void() };
         // SAFETY: the call interface was made from the same list of arguments as `passed`; each cell is at least as
-        // large and aligned as its type, and all memory pointed to (arguments, results, `works`, `marshalled`, `referred`)
-        // outlives the call. That the symbol has this type is the signature's word, see the module's doc.
+        // large and aligned as its type, and all memory pointed to (arguments, results, `works`, `marshalled`,
+        // `referred`) outlives the call. The signature guarantees that the symbol has this type; see the module
+        // documentation.
         unsafe { self.cif.call_return_into(self.code, &passed, ret) };
         if let Some((dtype, param)) = self.result
             && let Some(output) = self.places[param].1
@@ -308,7 +310,7 @@ impl Prepared {
         marshalled.finish(args, outs, |index, outs| self.meta_after(index, args, outs))
     }
 
-    /// Values of the scalar parameters, for expressions.
+    /// Returns the values of the scalar parameters, for expressions.
     fn scalars(&self, args: &[ArgView<'_>]) -> Vec<Option<(Meta, Vec<u8>)>> {
         let scalar = |place: &(Option<usize>, Option<usize>)| {
             let arg = &args[place.0?];
@@ -317,7 +319,7 @@ impl Prepared {
         self.places.iter().map(scalar).collect()
     }
 
-    /// What the closures of this call see.
+    /// Returns the contexts of this call's closures.
     fn contexts<'a, 'p>(&'a self, args: &[ArgView<'_>], line: &'a Line<'p>) -> Result<Vec<Context<'a, 'p>>, TaskError> {
         let signature = &self.definition.signature;
         let context = |(index, callback): (usize, &'a Callback)| {
@@ -328,7 +330,7 @@ impl Prepared {
         signature.callbacks.iter().enumerate().map(context).collect()
     }
 
-    /// The description of an array that has known extents only after the call.
+    /// Returns the description of an array whose extents are known only after the call.
     fn meta_after(&self, index: usize, args: &[ArgView<'_>], outs: &[OutView<'_>]) -> Result<Meta, TaskError> {
         let mut scalars = self.scalars(args);
         for (scalar, (_, output)) in scalars.iter_mut().zip(&self.places) {
@@ -341,16 +343,16 @@ impl Prepared {
         let params = &self.definition.signature.params;
         let param = &params[index];
         let wrong = |why: String| {
-            let why = format!("an extent of '{}' that is none: {why}", param.name);
+            let why = format!("an extent of '{}' is invalid: {why}", param.name);
             TaskError::WrongResult { function: String::new(), server: String::new(), why }
         };
         let extent = |dim: &Expr| dim.extent_of(params, &scalars).map_err(|error| wrong(error.to_string()));
         let shape = param.dims.iter().map(extent).collect::<Result<Vec<u64>, TaskError>>()?;
-        let BaseType::Number(dtype) = param.base else { unreachable!("arrays hold numbers only") };
+        let BaseType::Number(dtype) = param.base else { unreachable!("arrays contain only numbers") };
         let meta = Meta::array(dtype, &shape);
         match meta.checked_size_bytes().filter(|bytes| isize::try_from(*bytes).is_ok()) {
             Some(_) => Ok(meta),
-            None => Err(wrong(format!("{shape:?} is more than memory holds"))),
+            None => Err(wrong(format!("{shape:?} is larger than memory"))),
         }
     }
 
@@ -362,7 +364,7 @@ impl Prepared {
         self.sized(size, param, args)
     }
 
-    /// How many elements an array has.
+    /// Returns the number of elements of an array.
     fn count_of(&self, param: &Param, args: &[ArgView<'_>]) -> Result<usize, TaskError> {
         self.sized(1, param, args)
     }
@@ -390,7 +392,7 @@ fn is_text_meta(meta: &Meta) -> bool {
     matches!(meta, Meta::Text { .. })
 }
 
-/// Whether FORTRAN wants its length.
+/// Reports whether FORTRAN receives the length of such a parameter.
 fn is_string(base: BaseType) -> bool {
     matches!(base, BaseType::Text | BaseType::String | BaseType::File)
 }
@@ -415,7 +417,9 @@ fn argument_type(arg: &CallArgument, language: Language, params: &[Param]) -> Re
         CallArgument::Param(index) => {
             let param = params.get(*index).ok_or_else(|| format!("it has no parameter number {index}"))?;
             match param.base {
-                BaseType::Bytes => Err(format!("parameter '{}' is bytes, which native code cannot take", param.name)),
+                BaseType::Bytes => {
+                    Err(format!("parameter '{}' has type bytes, which native code cannot receive", param.name))
+                }
                 BaseType::Number(dtype) if language == Language::C && param.mode == Mode::In && !is_array(param) => {
                     value_type(dtype)
                 }
@@ -425,8 +429,9 @@ fn argument_type(arg: &CallArgument, language: Language, params: &[Param]) -> Re
     }
 }
 
-/// How a value is passed. A complex number goes the way of a structure of its two halves, which is what the C calling
-/// conventions of x86-64, AArch64, POWER and RISC-V say of it (but for the return of a complex long double).
+/// Returns the type by which a value is passed. A complex number is passed like a structure of its two halves, as the
+/// C calling conventions of x86-64, AArch64, POWER and RISC-V define it (except for the return of a complex long
+/// double).
 fn value_type(dtype: Dtype) -> Result<Type, String> {
     Ok(match dtype {
         Dtype::Bool | Dtype::Uint8 => Type::u8(),
@@ -447,7 +452,7 @@ fn value_type(dtype: Dtype) -> Result<Type, String> {
     })
 }
 
-/// A function of C gets NULL for an array without elements, as Ninf-G has it.
+/// Returns the cell of an array. A C function gets NULL for an array without elements, as in Ninf-G.
 fn array(bytes: &mut [u8], is_null_if_empty: bool) -> Cell {
     if is_null_if_empty && bytes.is_empty() { NULL } else { address(bytes.as_mut_ptr()) }
 }
@@ -463,7 +468,7 @@ fn pointer_to_cell(place: &mut Cell, value: Cell) -> Cell {
     address(std::ptr::from_mut(place).cast())
 }
 
-/// The bytes of a scalar at the start of a cell, where C looks for them.
+/// Places the bytes of a scalar at the start of a cell, where C expects them.
 fn cell_of(bytes: &[u8]) -> Cell {
     let mut all = [0; 32];
     all[..bytes.len()].copy_from_slice(bytes);

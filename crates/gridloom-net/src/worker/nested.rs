@@ -1,8 +1,9 @@
-//! What a running call tells its server: that it waits for calls that it makes itself, through a session that it opens in its worker,
-//! and what its program is to hear ([`print`], [`progress`]).
+//! What a running call reports to its server: that it waits for calls that it makes itself, through a session that it
+//! opens in its worker, and output for its program ([`print`], [`progress`]).
 //!
-//! A session asks here how deep its calls are nested, and says when a thread of it waits. The worker tells its server, which
-//! gives the slot to another task meanwhile: what the function waits for may need it.
+//! A session queries here how deeply its calls are nested, and reports when one of its threads waits. The worker
+//! notifies its server, which gives the slot to another task meanwhile: the calls that the function waits for may need
+//! it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,30 +17,31 @@ use super::protocol::{FromWorker, Run};
 use super::said::{Rest, Speech};
 use crate::pid::pid;
 
-/// In a worker's environment: the name of its server.
+/// Environment variable of a worker with the name of its server.
 pub const SERVER_VARIABLE: &str = "GRIDLOOM_SERVER";
 
 static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None });
-/// The worker itself; 0 in a process that is none. A process that a function forks has a copy of all this, and says nothing.
+/// Pid of the worker; 0 in a process that is not a worker. A process forked by a function has a copy of all this, and
+/// sends nothing.
 static PID: AtomicU32 = AtomicU32::new(0);
-/// Whether what calls print goes to their programs alone, and never to the server's log.
+/// True if the output of calls goes only to their programs and never to the server's log.
 static DROPS: AtomicBool = AtomicBool::new(false);
 
 struct Worker {
-    /// To the server; `None` in a process that is no worker.
+    /// Connection to the server; `None` in a process that is not a worker.
     line: Option<(OwnedFd, Arc<Mutex<Outbox>>)>,
     call: Option<Call>,
 }
 
-/// The call that runs.
+/// The running call.
 struct Call {
     serial: u64,
     puts_as: TaskId,
     depth: u16,
     gang: u32,
-    /// Threads of it that wait.
+    /// Number of its threads that wait.
     waiting: u32,
-    /// Its program wants what it says.
+    /// True if its program wants its output.
     tells: bool,
     speech: Speech,
 }
@@ -48,7 +50,7 @@ fn worker() -> MutexGuard<'static, Worker> {
     WORKER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This process is a worker, with that socket to its server, and what is to be sent there.
+/// Makes this process a worker, with this socket to its server and this queue of outgoing messages.
 pub(super) fn attach(socket: BorrowedFd<'_>, outbox: Arc<Mutex<Outbox>>) -> std::io::Result<()> {
     let mut worker = worker();
     worker.line = Some((socket.try_clone_to_owned()?, outbox));
@@ -56,18 +58,18 @@ pub(super) fn attach(socket: BorrowedFd<'_>, outbox: Arc<Mutex<Outbox>>) -> std:
     Ok(())
 }
 
-/// What a call prints that its program does not take is dropped from now on: the server's log would be shown by the program.
+/// Drops, from now on, all output that programs do not take: the program would show the server's log.
 pub fn drop_what_is_not_taken() {
     DROPS.store(true, Ordering::Relaxed);
 }
 
-/// Whether this process is a fork of a worker. Then it must not answer, nor read what the worker is sent.
+/// Reports whether this process is a fork of a worker. Then it must neither reply nor read messages for the worker.
 pub fn is_forked() -> bool {
     let worker = PID.load(Ordering::Relaxed);
     worker != 0 && worker != pid()
 }
 
-/// A call begins. It has ended when the guard is dropped: threads that it leaves behind say nothing more.
+/// Registers a call, which ends when the guard is dropped: threads that it leaves behind send nothing more.
 pub(super) fn begin(run: &Run) -> Running {
     let rest = if DROPS.load(Ordering::Relaxed) { Rest::Dropped } else { Rest::Log };
     let speech = Speech::new(Instant::now(), rest);
@@ -76,7 +78,7 @@ pub(super) fn begin(run: &Run) -> Running {
     Running
 }
 
-/// A call runs.
+/// Guard of a running call.
 pub(super) struct Running;
 
 impl Drop for Running {
@@ -89,13 +91,14 @@ impl Drop for Running {
     }
 }
 
-/// A text that the running call prints, to standard output or standard error. The server keeps the last lines, and hands on what
-/// its program wants. False if the text is for the server's log: if the program does not want it, or if it is too much.
+/// Prints text of the running call to standard output or standard error. The server keeps the last lines, and forwards
+/// those that the program wants. Returns false if the text must go to the server's log, because the program does not
+/// want it or it exceeds the limit.
 pub fn print(is_error: bool, text: &str) -> bool {
     !is_forked() && print_of(serial(), is_error, text)
 }
 
-/// As [`print`], of that call: false if it has ended.
+/// Like [`print`], for this call. Returns false if the call has ended.
 pub(super) fn print_of(call: Option<u64>, is_error: bool, text: &str) -> bool {
     let mut worker = worker();
     let running = worker.call.as_mut().filter(|running| Some(running.serial) == call);
@@ -108,7 +111,7 @@ pub(super) fn print_of(call: Option<u64>, is_error: bool, text: &str) -> bool {
     is_taken
 }
 
-/// How far the running call has come: so much is done, of so much in all. Nothing happens in a process that runs no call.
+/// Reports the progress of the running call: `done` of `total`. Does nothing in a process that runs no call.
 pub fn progress(done: f64, total: Option<f64>) {
     if is_forked() {
         return;
@@ -121,32 +124,32 @@ pub fn progress(done: f64, total: Option<f64>) {
     }
 }
 
-/// How many calls a call is nested in that this process makes now: 0 in a program.
+/// Returns the nesting depth of the calls that this process makes now: 0 in a program.
 pub fn depth() -> u16 {
     worker().call.as_ref().map_or(0, |call| call.depth.saturating_add(1))
 }
 
-/// The call that this worker runs; `None` in a process that runs none.
+/// Returns the serial of the call that this worker runs; `None` in a process that runs none.
 pub(super) fn serial() -> Option<u64> {
     worker().call.as_ref().map(|call| call.serial)
 }
 
-/// How many slots the call that this worker runs has as a gang; 0 if it is none.
+/// Returns the number of slots that the running call has as a gang; 0 if it is not a gang.
 pub(super) fn gang() -> u32 {
     worker().call.as_ref().map_or(0, |call| call.gang)
 }
 
-/// The client that made the call that this worker runs; `None` in a process that runs none.
+/// Returns the client that made the running call; `None` in a process that runs none.
 pub fn client() -> Option<NodeId> {
     worker().call.as_ref().map(|call| call.puts_as.client)
 }
 
-/// The call as which the function that this worker runs puts data; `None` in a process that runs none.
+/// Returns the call under which the running function puts data; `None` in a process that runs none.
 pub fn puts_as() -> Option<TaskId> {
     worker().call.as_ref().map(|call| call.puts_as)
 }
 
-/// A thread of the call that this worker runs waits, until the guard is dropped. `None` in a process that runs no call.
+/// Reports that a thread of the running call waits, until the guard is dropped. Returns `None` in a process that runs no call.
 pub fn wait() -> Option<Waiting> {
     let mut worker = worker();
     let call = worker.call.as_mut()?;
@@ -158,7 +161,7 @@ pub fn wait() -> Option<Waiting> {
     Some(Waiting { serial })
 }
 
-/// A thread of a call waits.
+/// Guard of a waiting thread of a call.
 pub struct Waiting {
     serial: u64,
 }
@@ -175,11 +178,12 @@ impl Drop for Waiting {
 }
 
 impl Worker {
-    /// Answers of calls before this one, which were to travel with others, go now: their programs may wait for them.
+    /// Sends a message. Replies of earlier calls that were held back to be sent together are sent now, because their
+    /// programs may be waiting for them.
     fn tell(&self, what: &FromWorker) {
         let Some((socket, outbox)) = self.line.as_ref().filter(|_| !is_forked()) else { return };
         let mut outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
-        // A server that is gone ends its workers.
+        // A server that has ended takes its workers with it.
         let _ = outbox.push(what, std::iter::empty()).and_then(|()| outbox.send(socket.as_fd(), true));
     }
 }

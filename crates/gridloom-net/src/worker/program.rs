@@ -1,20 +1,21 @@
-//! Programs as functions: a call runs a gang of processes of one, as many as it has slots.
+//! Programs as functions: a call runs a gang of processes of one program, as many as it has slots.
 //!
 //! ```text
 //! worker                                          caller
 //!   |<- Wanted, arguments of the program (the call) ---|
-//!   |-- calls back: Ready (ports of its processes) --->|   this server has given its slots
-//!   |<------------ Start (what each process is told) --|   all servers of the gang have
-//!   | starts the processes, hands on what they print   |
-//!   |-- calls back: ProcessEnd of the first failure -->|   if there is one; no answer is waited for
+//!   |-- calls back: Ready (ports of its processes) --->|   this server has provided its slots
+//!   |<------------ Start (instructions per process) ---|   all servers of the gang have
+//!   | starts the processes, forwards their output      |
+//!   |-- calls back: ProcessEnd of the first failure -->|   if any; the worker does not wait for a reply
 //!   |-- a list of ProcessEnd, records ---------------->|   all have ended
 //! ```
-//! The worker makes the sockets on which the processes listen, and each gets its own as its standard input. So no other process can take a
-//! port between the two. The arguments are a list, and no shell sees them.
+//! The worker creates the sockets on which the processes listen, and passes each process its own as standard input, so
+//! that no other process can take a port in between. The arguments are a list and never pass through a shell.
 //!
-//! **Promise:** no process that the worker has started for a gang outlives its call. They are in the process group of the worker, which the server kills if the call is
-//! cancelled, its client is lost, or the worker dies. If the server dies with its workers, the kernel kills the processes that the worker has
-//! started. What a process has left behind ends with the call, too, as far as [`strays`] says.
+//! **Guarantee:** no process that the worker has started for a gang outlives its call. The processes are in the
+//! worker's process group, which the server kills if the call is cancelled, its client is lost, or the worker dies. If
+//! the server dies with its workers, the kernel kills the processes that the worker has started. Orphans of a process
+//! end with the call, too, within the limits described at [`strays`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -54,22 +55,22 @@ use kept::Mark;
 use strays::Strays;
 pub use told::{Answered, FAILED, ProcessEnd, READY, Reading, Ready, Start, Wanted};
 
-/// From the first failure of a process to the end of the others, which end by themselves as soon as they notice it.
+/// Time between the first failure of a process and the killing of the others, which end by themselves as soon as they notice it.
 pub const GANG_GRACE: Duration = Duration::from_secs(10);
-/// What a process has left behind may keep its output open. It is read no longer than that after its end.
+/// Time for which output is read after the end of a process. Its orphans may keep the output open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A process of a call.
+/// A started process of a call.
 struct Begun {
     process: OwnedFd,
     files: Files,
 }
 
-/// What a process writes for its worker. Files in memory leave nothing behind if the worker is killed.
+/// Files that a process writes for its worker. They are in memory, so nothing is left behind if the worker is killed.
 struct Files {
-    /// Holds a byte until the process asks which one it is.
+    /// Contains one byte until the process asks which process it is.
     asked: File,
-    /// What it did, for a timeline.
+    /// Records of what the process did, for a timeline.
     records: File,
 }
 
@@ -82,50 +83,50 @@ impl Files {
     }
 }
 
-/// Where a process of this worker finds it.
+/// Returns the path under which a process of this worker can open the file.
 fn path_of(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
 impl Begun {
-    /// A file that cannot be seen says nothing against its process.
+    /// Reports whether the process has asked which process it is. If the file cannot be queried, assumes that it has.
     fn has_asked(&self) -> bool {
         self.files.asked.metadata().map_or(true, |found| found.len() == 0)
     }
 
-    /// What it did, to be read; nothing if it has not said so.
+    /// Returns its records for reading; empty if it has written none.
     fn into_records(mut self) -> io::Result<File> {
         self.files.records.seek(SeekFrom::Start(0))?;
         Ok(self.files.records)
     }
 
     fn kill(&self) {
-        // It fails only if the process has ended, which is what is wanted.
+        // Fails only if the process has ended, which is the goal.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 }
 
-/// Body of the program that serves native functions and programs: runs until the server ends it. Libraries of functions get those
-/// variables, and `ask` tells how their modules are initialised.
+/// The main function of the program that runs native functions and programs: runs until the server ends it. Libraries
+/// get these variables, and `ask` determines how their modules are initialised.
 ///
 /// # Errors
-/// If `fd` is no socket of a server, or the server says what makes no sense.
+/// If `fd` is not a server's socket, or the server sends an invalid message.
 pub fn native_main(fd: i32, variables: &[LibraryVariable], ask: Option<AskInitial>) -> io::Result<()> {
     let mut functions = WithPrograms { native: Native::new(variables, ask), programs: BTreeMap::new() };
     super::serve(super::inherited(fd)?, &mut functions)
 }
 
-/// Native functions, and programs beside them.
+/// Native functions and programs.
 struct WithPrograms {
     native: Native,
     programs: BTreeMap<u32, Offered>,
 }
 
-/// A program, as the server's operator offers it.
+/// A program, as offered by the server's operator.
 struct Offered {
     command: Vec<String>,
     listen: IpAddr,
-    /// For its checkpoints.
+    /// Folder for its checkpoints.
     folder: Option<PathBuf>,
 }
 
@@ -167,23 +168,23 @@ impl Functions for WithPrograms {
 }
 
 impl Offered {
-    /// Runs a gang to its end. How its processes ended, and their records.
+    /// Runs a gang until it ends. Returns how its processes ended, and their records.
     fn run(&self, args: &[ArgView<'_>], program: &mut dyn Program) -> Result<(Vec<ProcessEnd>, Vec<u8>), TaskError> {
         let count = nested::gang() as usize;
         if count == 0 {
             return Err(refused(
-                "it runs as a gang of processes: call it by 'gridloom chares run --agent HOST:PORT'".into(),
+                "it runs as a gang of processes; start it with 'gridloom chares run --agent HOST:PORT'".into(),
             ));
         }
         let mut arguments =
             args.first().and_then(|argument| list::unpack(argument.bytes)).unwrap_or_default().into_iter();
         let wanted = arguments.next().flatten().unwrap_or_default();
         let wanted: Wanted = serde_json::from_slice(wanted)
-            .map_err(|error| refused(format!("what its caller wants is unclear: {error}")))?;
+            .map_err(|error| refused(format!("its caller's request cannot be decoded: {error}")))?;
         let arguments: Vec<&OsStr> = arguments.flatten().map(OsStr::from_bytes).collect();
         let failed = |what: &str, error: io::Error| cannot_run(format!("{what}: {error}"));
         let listeners: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind((self.listen, 0))).collect();
-        let listeners = listeners.map_err(|error| failed(&format!("no port on {}", self.listen), error))?;
+        let listeners = listeners.map_err(|error| failed(&format!("no free port on {}", self.listen), error))?;
         let bound = wanted.binds.then(|| Bound::take(count)).transpose().map_err(refused)?;
         let mark = self.mark(&wanted)?;
         let ready = self.ready(&wanted, &listeners, mark.as_ref())?;
@@ -193,7 +194,7 @@ impl Offered {
         if let Some(answered) = &start.records {
             told.shift_ns = told::shift_ns(&ready.clock, answered, &Reading::now());
         }
-        let strays = Strays::watch().map_err(|error| failed("what it leaves behind cannot be ended", error))?;
+        let strays = Strays::watch().map_err(|error| failed("its orphan processes cannot be adopted", error))?;
         let (ended, ends) = channel();
         let (copying, copied) = channel::<()>();
         let mut processes = Vec::new();
@@ -217,7 +218,7 @@ impl Offered {
                 Err(error) => {
                     processes.iter().for_each(Begun::kill);
                     drop(ended);
-                    // Until all have been waited for.
+                    // Wait until all processes have been reaped.
                     ends.iter().for_each(drop);
                     return Err(failed(&format!("'{}' cannot be started", command.get_program().display()), error));
                 }
@@ -226,24 +227,24 @@ impl Offered {
         drop((ended, copying));
         let all = wait(&processes, &ends, program, GANG_GRACE)?;
         drop(strays);
-        // Nothing is sent: it ends when the last output has, or after the time.
+        // Nothing is ever sent: the wait ends when the last output has ended, or at the timeout.
         let _ = copied.recv_timeout(OUTPUT_TIMEOUT);
         if start.records.is_none() {
             return Ok((all, Vec::new()));
         }
         let records: io::Result<Vec<File>> = processes.into_iter().map(Begun::into_records).collect();
         let records = records.and_then(|records| list::pack_read(records.into_iter()));
-        Ok((all, records.map_err(|error| failed("what its processes did cannot be read", error))?))
+        Ok((all, records.map_err(|error| failed("the records of its processes cannot be read", error))?))
     }
 
-    /// Leaves a mark in the folder for checkpoints, if any are wanted.
+    /// Leaves a mark in the checkpoint folder, if checkpoints are wanted.
     fn mark(&self, wanted: &Wanted) -> Result<Option<Mark>, TaskError> {
         let is_kept = wanted.checkpoint.is_some() || wanted.restart.is_some();
         let Some(folder) = self.folder.as_deref().filter(|_| is_kept) else { return Ok(None) };
         Mark::leave(folder, wanted).map(Some).map_err(|error| unusable(folder, &error))
     }
 
-    /// What the caller is told of this server.
+    /// Returns what the caller needs to know about this server.
     fn ready(&self, wanted: &Wanted, listeners: &[TcpListener], mark: Option<&Mark>) -> Result<Ready, TaskError> {
         let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<io::Result<_>>();
         let ports = ports.map_err(|error| cannot_run(error.to_string()))?;
@@ -267,7 +268,8 @@ fn unusable(folder: &Path, error: &io::Error) -> TaskError {
     cannot_run(format!("--checkpoints: {}: {error}", folder.display()))
 }
 
-/// Waits until all have ended, and tells the caller of the first one that fails. The others have so long then. Gives their ends in that order.
+/// Waits until all processes have ended, and reports the first failure to the caller. After `grace` the remaining
+/// processes are killed. Returns the ends in the order in which the processes ended.
 fn wait(
     processes: &[Begun],
     ends: &Receiver<(usize, i32)>,
@@ -285,7 +287,7 @@ fn wait(
                 all.push(end);
                 if end.has_failed() && kill_at.is_none() {
                     kill_at = Some(Instant::now() + grace);
-                    // Its answer is not waited for: a caller that stands still would keep the slots.
+                    // The worker does not wait for the reply: a caller that hangs would occupy the slots.
                     program.tell(FAILED, vec![text(&end)]);
                 }
             }
@@ -295,17 +297,20 @@ fn wait(
                 left.for_each(|(_, process)| process.kill());
                 (kill_at, was_killed) = (None, true);
             }
-            Err(RecvTimeoutError::Disconnected) => return Err(cannot_run("its processes cannot be waited for".into())),
+            Err(RecvTimeoutError::Disconnected) => return Err(cannot_run("cannot wait for its processes".into())),
         }
     }
     Ok(all)
 }
 
-/// Tells the caller that the slots are here, and waits until all of the gang are.
+/// Reports to the caller that the slots are available, and waits until the whole gang is ready.
 fn ask(ready: &Ready, program: &mut dyn Program) -> Result<Start, String> {
     let answer = program.call_back(READY, vec![text(ready)])?;
-    let [(_, start)] = &answer[..] else { return Err(format!("{} values came back, expected one", answer.len())) };
-    serde_json::from_slice(start).map_err(|error| format!("what its processes are told is wrong: {error}"))
+    let [(_, start)] = &answer[..] else {
+        return Err(format!("its caller returned {} values, expected one", answer.len()));
+    };
+    serde_json::from_slice(start)
+        .map_err(|error| format!("the instructions for its processes cannot be decoded: {error}"))
 }
 
 fn text(what: &impl Serialize) -> (Meta, Vec<u8>) {
@@ -321,7 +326,7 @@ fn prepared(command: &[String], arguments: &[&OsStr], config: &ProcessConfig, li
     prepared
 }
 
-/// Starts a process. Threads hand on what it prints, and tell of its end.
+/// Starts a process. Threads forward its output and report its end.
 fn begin(
     command: &mut Command,
     at: usize,
@@ -334,29 +339,29 @@ fn begin(
     let worker = rustix::process::getpid();
     let ends_with_worker = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The worker may have ended a moment before.
+        // The worker may have ended just before.
         if rustix::process::getppid() == Some(worker) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     };
-    // SAFETY: between fork and exec it makes two system calls, and allocates nothing.
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
     unsafe { command.pre_exec(ends_with_worker) };
     let mut child = command.spawn()?;
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).inspect_err(|_| {
-        // Nobody else could end it.
+        // Nothing else could end it.
         let _ = child.kill().and_then(|()| child.wait());
     })?;
     copy(child.stdout.take().expect("it is piped"), label, false, copying.clone());
     copy(child.stderr.take().expect("it is piped"), label, true, copying.clone());
     let ended = ended.clone();
     thread::spawn(move || {
-        // A process of which the end cannot be known has failed.
+        // A process whose end cannot be determined counts as failed.
         let wait_status = child.wait().map_or(1 << 8, ExitStatusExt::into_raw);
-        // The call may have ended before.
+        // The call may have ended earlier.
         let _ = ended.send((at, wait_status));
     });
     Ok(Begun { process, files })
 }
 
-/// Line by line, each with its label, in parts if it is long.
+/// Forwards output line by line, each with its label; long lines are split.
 fn copy(from: impl Read + Send + 'static, label: &str, is_error: bool, copying: Sender<()>) {
     let (label, call) = (label.to_string(), nested::serial());
     thread::spawn(move || {
@@ -376,7 +381,7 @@ mod tests {
 
     use super::*;
 
-    /// A caller that never answers.
+    /// A caller that never replies.
     #[derive(Default)]
     struct Silent {
         told: Vec<u32>,

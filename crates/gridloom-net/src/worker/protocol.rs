@@ -1,4 +1,4 @@
-//! What a server and its worker say to each other, and the words that they share.
+//! Messages between a server and its worker, and the progress words that they share.
 //!
 //! ```text
 //!  server                                        worker
@@ -6,14 +6,14 @@
 //!    |<-- Ready                                    |  claims a word: QUEUED -> RUNNING
 //!    |<-- Ended (serial, outcome)                  |  after the call: -> DONE
 //!    |<-- CallsBack, CalledBack ------------------>|  in the middle of a call
-//!    |<-- Calling, Said -----------------------------|  likewise
+//!    |<-- Calling, Said ---------------------------|  likewise
 //!    | Forget (memory that is gone) -------------->|
 //! ```
-//! Each task sent has a word of its own, `serial * STATES + state`. The server may take a task back as long as it is
-//! `QUEUED` (it wins the exchange to `WITHDRAWN`), and knows after a crash which one was `RUNNING`.
+//! Each sent task has its own word, `serial * STATES + state`. The server may withdraw a task while it is `QUEUED` (by
+//! winning the exchange to `WITHDRAWN`), and knows after a crash which task was `RUNNING`.
 //!
-//! Frames have no earlier form. A worker learns the version of its server from its environment, and one of another version says so with
-//! [`FromWorker::Broken`], which keeps its place in all versions to come.
+//! Frames are not compatible between versions. A worker learns its server's version from its environment. A worker of
+//! another version reports that with [`FromWorker::Broken`], which keeps its position in all future versions.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,39 +23,41 @@ use gridloom_core::call::{CallBackAnswer, Saying};
 use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
 
-/// Words for progress; a bound on the tasks that one worker holds at a time.
+/// Number of progress words; limits the tasks that one worker holds at a time.
 pub const TASKS_PER_WORKER_MAX: usize = 256;
 
-/// In the environment of a worker: the highest protocol version of its server. They differ if Gridloom was updated under a server.
+/// Environment variable of a worker with its server's highest protocol version. It differs from the worker's if
+/// Gridloom was updated while the server was running.
 pub const SERVER_PROTOCOL_VARIABLE: &str = "GRIDLOOM_SERVER_PROTOCOL";
 
-/// What a worker knows of its server.
+/// Configuration that a worker gets from its server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Setup {
-    /// Its name.
+    /// Name of the server.
     pub server_name: String,
     /// Libraries to search for symbols, in order.
     pub libraries: Vec<PathBuf>,
     /// Files of Python modules.
     pub modules: Vec<PathBuf>,
-    /// How many times as long as they need calls take.
+    /// Factor by which calls take longer than they need.
     pub slowdown: f64,
-    /// Where it may make a folder for the files of its calls: not there yet, and removed by the server after its end.
+    /// Path at which the worker may create a folder for the files of its calls. It does not exist yet, and the server
+    /// removes it after the worker's end.
     pub scratch: PathBuf,
 }
 
-/// From server to worker.
+/// Messages from server to worker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
-    /// First of all; a descriptor of the progress words comes with it.
+    /// The first message, sent with a descriptor of the progress words.
     Setup(Setup),
-    /// A function that will be called under that number.
+    /// Defines a function that will be called by this number.
     Load { function: u32, definition: Definition },
     /// Call a function.
     Run(Run),
-    /// What the program says to `CallsBack`.
+    /// The program's reply to `CallsBack`.
     CalledBack { serial: u64, answer: CallBackAnswer },
-    /// The memory of these keys is gone, or not wanted in the cache.
+    /// The memory of these keys was destroyed, or must leave the cache.
     Forget { keys: Vec<u64> },
 }
 
@@ -64,54 +66,55 @@ pub(crate) enum ToWorker {
 pub(crate) struct Run {
     pub(crate) serial: u64,
     pub(crate) function: u32,
-    /// The call as which it puts data by name: itself, or one that it repeats.
+    /// Call under which it puts data by name: itself, or the call that it repeats.
     pub(crate) puts_as: TaskId,
-    /// How many calls it is nested in.
+    /// Number of calls that it is nested in.
     pub(crate) depth: u16,
-    /// Its program wants what it says.
+    /// True if its program wants its output.
     pub(crate) tells: bool,
-    /// Ranks that it wants, if it runs on several; 0 for those of the server.
+    /// Number of ranks that it wants, if it runs on several; 0 means the server's default.
     pub(crate) ranks: u32,
-    /// Slots that it has as a gang; 0 for the one of any call.
+    /// Number of slots that it has as a gang; 0 for an ordinary call, which has one.
     pub(crate) gang: u32,
     /// `IN` and `INOUT` parameters.
     pub(crate) args: Vec<Value>,
-    /// `OUT` and `INOUT` parameters, and where the result shall be; an inline one comes back in the answer.
+    /// `OUT` and `INOUT` parameters, and the places of their results; an inline result is sent in the reply.
     pub(crate) outs: Vec<Value>,
 }
 
-/// A value and where its bytes are.
+/// A value and the location of its bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) meta: Meta,
     pub(crate) place: Place,
 }
 
-/// Where the bytes of a value are.
+/// The location of a value's bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Place {
-    /// Next in the frame (an argument, a result), or to be sent in the answer (room for a result).
+    /// Next in the frame (an argument or result), or to be sent in the reply (place of a result).
     Inline { size_bytes: u32 },
-    /// In shared memory known by `key`; a descriptor comes with the frame if it is `new` to the worker. An argument is a `datum`.
+    /// In shared memory identified by `key`; if it is `new` to the worker, a descriptor is sent with the frame. An
+    /// argument is a `datum`.
     Shared { datum: Option<DatumId>, key: u64, new: bool, len: u64, offset: u64, size_bytes: u64 },
-    /// Room for a result in shared memory, known likewise, that holds what some other call left unless it is `zeroed`.
+    /// Place for a result in shared memory, identified likewise. It contains data of another call unless it is `zeroed`.
     Room { key: u64, new: bool, len: u64, size_bytes: u64, zeroed: bool },
-    /// A result of unforeseen size, in a memory file: its descriptor comes with the frame.
+    /// A result of unforeseen size in a memory file, whose descriptor is sent with the frame.
     File { size_bytes: u64 },
 }
 
-/// From worker to server.
+/// Messages from worker to server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
-    /// It is set up.
+    /// The worker is set up.
     Ready,
-    /// It cannot serve at all; it ends after this.
+    /// The worker cannot run anything, and ends after this message.
     Broken { why: String },
-    /// A call calls the program back, and waits for `CalledBack`.
+    /// A call calls the program back and waits for `CalledBack`.
     CallsBack { serial: u64, callback: u32, values: Vec<(Meta, Vec<u8>)> },
-    /// A call says something.
+    /// Output of a call.
     Said { serial: u64, saying: Saying },
-    /// A call waits for calls that it made itself, or goes on.
+    /// A call begins or stops waiting for calls that it made itself.
     Calling { serial: u64, waits: bool },
     /// A call ended.
     Ended { serial: u64, run_ns: u64, outcome: Result<Vec<Value>, TaskError> },
@@ -121,25 +124,25 @@ const QUEUED: u64 = 0;
 const RUNNING: u64 = 1;
 const DONE: u64 = 2;
 const WITHDRAWN: u64 = 3;
-/// It runs, and its function has asked whether it was cancelled.
+/// The task runs, and its function has queried whether it was cancelled.
 const ASKING: u64 = 4;
-/// It runs, and its function will see that it was.
+/// The task runs, and its function will see that it was cancelled.
 const CANCELED: u64 = 5;
-/// More than there are.
+/// Stride between serials; larger than every state.
 const STATES: u64 = 8;
 
-/// How far a task has come.
+/// The progress of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     /// It has not started.
     Queued,
-    /// It has started and not ended. Also said of a word that a crashing worker overwrote.
+    /// It has started and not ended. Also returned for a word that a crashing worker has overwritten.
     Running,
-    /// It has ended; its answer may not have been sent.
+    /// It has ended; its reply may not have been sent.
     Done,
 }
 
-/// The words of one worker.
+/// The progress words of one worker.
 #[derive(Clone, Copy)]
 pub(crate) struct Board<'a>(pub(crate) &'a [AtomicU64]);
 
@@ -148,38 +151,38 @@ impl Board<'_> {
         &self.0[serial as usize % TASKS_PER_WORKER_MAX]
     }
 
-    /// Server: a task is about to be sent.
+    /// Server: marks a task that is about to be sent.
     pub(crate) fn queue(&self, serial: u64) {
         self.word(serial).store(serial * STATES + QUEUED, Ordering::Release);
     }
 
-    /// Server: takes a task back; `false` if the worker was faster.
+    /// Server: withdraws a task; `false` if the worker has started it already.
     pub(crate) fn withdraw(&self, serial: u64) -> bool {
         self.swap(serial, QUEUED, WITHDRAWN)
     }
 
-    /// Worker: starts a task; `false` if the server took it back.
+    /// Worker: starts a task; `false` if the server has withdrawn it.
     pub(crate) fn claim(&self, serial: u64) -> bool {
         self.swap(serial, QUEUED, RUNNING)
     }
 
-    /// Server: tells a task that asks that it is cancelled; `false` if it does not ask, or has ended.
+    /// Server: notifies a task that queries its cancellation; `false` if it does not query it, or has ended.
     pub(crate) fn cancel(&self, serial: u64) -> bool {
         self.swap(serial, ASKING, CANCELED)
     }
 
-    /// Worker: a task asks whether it is cancelled.
+    /// Worker: queries whether a task is cancelled.
     pub(crate) fn asks(&self, serial: u64) -> bool {
         self.swap(serial, RUNNING, ASKING);
         self.word(serial).load(Ordering::Acquire) == serial * STATES + CANCELED
     }
 
-    /// Worker: a task has ended.
+    /// Worker: marks a task as ended.
     pub(crate) fn finish(&self, serial: u64) {
         self.word(serial).store(serial * STATES + DONE, Ordering::Release);
     }
 
-    /// How far a task has come.
+    /// Returns the progress of a task.
     pub(crate) fn progress(&self, serial: u64) -> Progress {
         match self.word(serial).load(Ordering::Acquire).wrapping_sub(serial * STATES) {
             QUEUED | WITHDRAWN => Progress::Queued,

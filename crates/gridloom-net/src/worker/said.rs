@@ -1,44 +1,45 @@
-//! What a call says to its program, within bounds: a call that prints without end must neither fill its program's memory nor
-//! the network.
+//! The output of a call to its program, within limits: a call that prints endlessly must fill neither its program's
+//! memory nor the network.
 
 use std::time::{Duration, Instant};
 
 use gridloom_core::call::Saying;
 
-/// Bytes of text that a call may say at once, and a second from then on.
+/// Bytes of text that a call may send at once, and per second from then on.
 const BURST_BYTES: f64 = (1 << 20) as f64;
 const BYTES_PER_S: f64 = (64 << 10) as f64;
-/// A line that grows longer is sent in parts.
+/// Longer lines are sent in parts.
 pub(super) const LINE_BYTES_MAX: usize = 8 << 10;
-/// Progress is not told more often.
+/// Minimum interval between two progress reports.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a text goes that is too much for its program.
+/// Destination of text that exceeds the program's limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
     /// The server's log.
     Log,
-    /// Nowhere: the server's log would be shown by the program.
+    /// Dropped, because the program would show the server's log.
     Dropped,
 }
 
 impl Rest {
-    /// Said once, when the program gets no more.
+    /// Returns the notice that is sent once, when the program gets no more output.
     fn notice(self) -> String {
         let goes = match self {
             Rest::Log => "goes to the server's log",
             Rest::Dropped => "is dropped",
         };
         format!(
-            "(this call prints too much: the program gets 1 MiB at once and then 64 KiB a second; the rest {goes})\n"
+            "(this call prints too much: the program receives 1 MiB at once and then 64 KiB per second; the rest \
+             {goes})\n"
         )
     }
 }
 
-/// What one call has said.
+/// The output of one call.
 #[derive(Debug)]
 pub(super) struct Speech {
-    /// Lines that are not ended, of standard output and standard error.
+    /// Unfinished lines of standard output and standard error.
     begun: [String; 2],
     left_bytes: f64,
     since: Instant,
@@ -59,7 +60,7 @@ impl Speech {
         }
     }
 
-    /// Takes a text; gives what is to be sent now. `Err` with that if the text is too much.
+    /// Adds text and returns the output to send now. Returns it as `Err` if the text exceeds the limit.
     pub(super) fn print(&mut self, now: Instant, is_error: bool, text: &str) -> Result<Option<Saying>, Option<Saying>> {
         let earned = now.saturating_duration_since(self.since).as_secs_f64() * BYTES_PER_S;
         self.left_bytes = (self.left_bytes + earned).min(BURST_BYTES);
@@ -73,7 +74,7 @@ impl Speech {
         self.left_bytes -= text.len() as f64;
         let begun = &mut self.begun[usize::from(is_error)];
         begun.push_str(text);
-        // A carriage return begins a line again, as bars of progress do.
+        // A carriage return also ends a line, as progress bars use it.
         let ended = match begun.rfind(['\n', '\r']) {
             Some(end) => end + 1,
             None if begun.len() > LINE_BYTES_MAX => begun.len(),
@@ -84,7 +85,7 @@ impl Speech {
         Ok(Some(Saying::Text { is_error, text }))
     }
 
-    /// Whether this is to be told: not if something was a moment ago, but for the end.
+    /// Returns the progress report to send. Reports that follow too soon are dropped, except the final one.
     pub(super) fn progress(&mut self, now: Instant, done: f64, total: Option<f64>) -> Option<Saying> {
         let is_recent = self.progress.is_some_and(|last| now.saturating_duration_since(last) < PROGRESS_PAUSE);
         if is_recent && total != Some(done) {
@@ -94,7 +95,7 @@ impl Speech {
         Some(Saying::Progress { done, total })
     }
 
-    /// What it has begun to say, at its end.
+    /// Returns the unfinished lines at the end of the call.
     pub(super) fn rest(&mut self) -> Vec<Saying> {
         let texts = [false, true].map(|is_error| (is_error, std::mem::take(&mut self.begun[usize::from(is_error)])));
         let begun = texts.into_iter().filter(|(_, text)| !text.is_empty());

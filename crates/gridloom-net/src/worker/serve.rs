@@ -1,7 +1,7 @@
-//! The loop of a worker: reads calls, maps their data, runs them in order, answers.
+//! The main loop of a worker: reads calls, maps their data, runs them in order, and replies.
 //!
-//! **Promises.** A call that the server took back in time is not run. An answer leaves before the next call starts,
-//! unless that call's function was quick the last time: then a few answers travel together.
+//! **Guarantees.** A call that the server withdrew in time is not run. A reply is sent before the next call starts,
+//! unless that call's function was quick the last time: then a few replies are sent together.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,34 +23,35 @@ use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 use crate::spin::SpinPolicy;
 
-/// A function that took less the last time may run before the previous answer is sent: about the cost of a message.
+/// A function that took less time in its last call may run before the previous reply is sent. The time is about the
+/// cost of a message.
 const QUICK_NS: u64 = 20_000;
 
-/// Takes the server's socket from the descriptor that the process was started with (`--fd N`), and makes sure that the
+/// Takes the server's socket from the descriptor that the process was started with (`--fd N`), and ensures that the
 /// process does not outlive the server. Descriptor 0 is replaced by `/dev/null`, so that no function reads from it.
 ///
 /// # Errors
-/// If there is no such descriptor.
+/// If the descriptor does not exist.
 pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if fd != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a worker is given its socket as descriptor 0"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a worker must have its socket as descriptor 0"));
     }
     let socket = rustix::stdio::stdin().try_clone_to_owned()?;
-    // A server that died before the death signal was set left a closed socket, which `serve` notices.
+    // If the server died before the death signal was set, it left a closed socket, which `serve` notices.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     Ok(socket)
 }
 
-/// Serves until the server closes the socket, or is gone.
+/// Serves until the server closes the socket or has ended.
 ///
 /// # Errors
-/// If the socket fails, or the server says what makes no sense.
+/// If the socket fails, or the server sends an invalid message.
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     let outbox = Arc::<Mutex<Outbox>>::default();
     nested::attach(socket.as_fd(), outbox.clone())?;
     serve_calls(&socket, outbox, functions).or_else(|error| match error.kind() {
-        // The server has ended, perhaps in the middle of a call: no answer can be delivered.
+        // The server has ended, perhaps in the middle of a call: no reply can be delivered.
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
         _ => Err(error),
     })
@@ -62,7 +63,7 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
     let mut worker = Worker { outbox, cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
     let mut early = VecDeque::new();
     if let Some(why) = other_version() {
-        // The answer is to the first frame, whose layout is not known.
+        // The first frame is read without decoding it, since its layout is unknown, and is answered.
         receive(&mut inbox, socket.as_fd(), &mut spin)?;
         locked(&worker.outbox).push(&FromWorker::Broken { why }, std::iter::empty())?;
         locked(&worker.outbox).send(socket.as_fd(), true)?;
@@ -101,7 +102,7 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
                     let inbox = Incoming { socket: socket.as_fd(), inbox: &mut inbox, early: &mut early };
                     worker.run(run, &inline, functions, inbox)?;
                 }
-                // To a call that has ended meanwhile without waiting for it.
+                // For a call that has ended meanwhile without waiting for it.
                 ToWorker::CalledBack { .. } => {}
             }
         }
@@ -112,13 +113,13 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
     }
 }
 
-/// What to say to a server that speaks another version.
+/// Returns the error for a server with a different protocol version.
 fn other_version() -> Option<String> {
     let (server, own) = (std::env::var(SERVER_PROTOCOL_VARIABLE).ok()?, VERSIONS.1.to_string());
     (server != own).then(|| {
         format!(
-            "this server speaks protocol version {server}, and its worker {own}: Gridloom was updated while the server ran; \
-             restart the server"
+            "this server has protocol version {server}, and its worker {own}: Gridloom was updated while the server \
+             was running; restart the server"
         )
     })
 }
@@ -130,7 +131,7 @@ fn locked(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
 /// A message with its inline values.
 type Message = (ToWorker, Vec<u8>);
 
-/// The next message, of those that came while a call waited for an answer first.
+/// Returns the next message. Messages that arrived while a call waited for a reply are returned first.
 fn next(early: &mut VecDeque<Message>, inbox: &mut Inbox) -> io::Result<Option<Message>> {
     match early.pop_front() {
         Some(message) => Ok(Some(message)),
@@ -138,14 +139,14 @@ fn next(early: &mut VecDeque<Message>, inbox: &mut Inbox) -> io::Result<Option<M
     }
 }
 
-/// What comes while a call runs.
+/// Messages that arrive while a call runs.
 struct Incoming<'a> {
     socket: BorrowedFd<'a>,
     inbox: &'a mut Inbox,
     early: &'a mut VecDeque<Message>,
 }
 
-/// The program of a call, behind the server.
+/// The program of a call, reached through the server.
 struct ByServer<'a> {
     serial: u64,
     outbox: &'a Mutex<Outbox>,
@@ -179,16 +180,16 @@ impl ByServer<'_> {
 
 impl Program for ByServer<'_> {
     fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer {
-        self.ask(callback, values).unwrap_or_else(|error| Err(format!("the server cannot be asked: {error}")))
+        self.ask(callback, values).unwrap_or_else(|error| Err(format!("the request to the server failed: {error}")))
     }
 
     fn tell(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) {
-        // A server that is gone ends its workers.
+        // A server that has ended takes its workers with it.
         let _ = self.say(callback, values);
     }
 }
 
-/// Waits for the next message: while calls follow one another closely, awake.
+/// Waits for the next message. Polls without sleeping while calls follow one another closely.
 fn receive(inbox: &mut Inbox, socket: BorrowedFd<'_>, spin: &mut SpinPolicy) -> io::Result<Received> {
     let began = Instant::now();
     let received = loop {
@@ -203,7 +204,7 @@ fn receive(inbox: &mut Inbox, socket: BorrowedFd<'_>, spin: &mut SpinPolicy) -> 
 }
 
 struct Worker {
-    /// Shared with the threads of the function that runs, which say here that they wait.
+    /// Shared with the threads of the running function, which report here that they wait.
     outbox: Arc<Mutex<Outbox>>,
     cache: Cache,
     loaded: Vec<Option<Loaded>>,
@@ -211,9 +212,9 @@ struct Worker {
     slowdown: f64,
 }
 
-/// A function that may be called.
+/// A loaded function.
 struct Loaded {
-    /// Orders and modes of its parameters.
+    /// Defines the orders and modes of its parameters.
     definition: Definition,
     outcome: Result<(), String>,
     last_run_ns: u64,
@@ -258,7 +259,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Maps and converts the arguments, calls, and gives the results' descriptions and buffers.
+    /// Maps and converts the arguments, calls the function, and returns the results' descriptions and buffers.
     fn call(
         &mut self,
         run: Run,
@@ -339,7 +340,7 @@ impl Worker {
             }
         }
         if let Err(error) = outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, inline.into_iter()) {
-            let outcome = Err(cannot_run(format!("its answer cannot be sent: {error}")));
+            let outcome = Err(cannot_run(format!("its results cannot be sent: {error}")));
             outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, std::iter::empty())?;
         }
         drop(outbox);
@@ -348,18 +349,18 @@ impl Worker {
     }
 }
 
-/// Ends a process that the function forked and that has left the function: the worker alone answers. What it has of the worker
-/// is a copy, which it must not clean up.
+/// Ends a process that the function forked and that has returned from the function: only the worker itself replies.
+/// The process has a copy of the worker's state, which it must not clean up.
 fn end_if_forked() {
     if nested::is_forked() {
-        // SAFETY: it ends the process, and touches nothing of it.
+        // SAFETY: ends the process without touching its state.
         unsafe { libc::_exit(0) }
     }
 }
 
-/// Runs that as if the processor were slower: waits after it until `slowdown` times its processor time has passed.
+/// Runs `body` as if the processor were slower: afterwards waits until `slowdown` times its processor time has passed.
 ///
-/// Threads that it runs side by side count as one: no more than the time from its begin to its end.
+/// Threads that it runs in parallel count as one: at most the time from its beginning to its end.
 fn slowed<T>(slowdown: f64, body: impl FnOnce() -> T) -> T {
     if slowdown <= 1.0 {
         return body();
@@ -396,7 +397,7 @@ mod tests {
     use crate::jobs::processor_time;
     use crate::worker::Setup;
 
-    /// Cannot be set up.
+    /// Functions that cannot be set up.
     struct Refuses;
 
     impl Functions for Refuses {
@@ -421,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_server_that_goes_before_the_answer_is_no_error() {
-        // The worker's socket, with a message of a server that is gone.
+        // The worker's socket, with a message from a server that has ended.
         let abandoned = || {
             let flags = SocketFlags::CLOEXEC;
             let (server, worker) =

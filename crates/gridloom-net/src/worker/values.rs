@@ -1,5 +1,5 @@
-//! The values of one call in the worker: arguments mapped or copied and made right, room for the results, and the
-//! mappings that are kept between calls.
+//! The values of one call in the worker: arguments that are mapped or copied and converted, memory for the results,
+//! and the mappings kept between calls.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use super::protocol::{Place, Run, Value};
 use super::{ArgView, Room};
 use crate::segment::Mapping;
 
-/// Result buffers of one call, by parameter.
+/// The result buffer of a parameter.
 pub(super) enum Buffer {
     Scratch(Aligned),
     Shared { key: u64, mapping: Mapping, len: usize, stale: bool },
@@ -35,7 +35,7 @@ pub(super) enum InputMemory<'a> {
         offset: usize,
         len: usize,
     },
-    /// Of no bytes.
+    /// An argument without bytes.
     Nothing(&'a [u8]),
 }
 
@@ -66,7 +66,7 @@ impl Buffer {
         }
     }
 
-    /// Whether it holds what another call left there.
+    /// Reports whether the buffer contains data left by another call.
     pub(super) fn is_stale(&self) -> bool {
         matches!(self, Buffer::Shared { stale: true, .. })
     }
@@ -78,7 +78,8 @@ impl Buffer {
     }
 }
 
-/// Fetches the arguments, checks the call and makes room for the results, those of `INOUT` parameters filled.
+/// Fetches the arguments, checks the call and allocates memory for the results; the results of `INOUT` parameters are
+/// filled with the old values.
 pub(super) fn prepare<'a>(
     cache: &mut Cache,
     signature: &Signature,
@@ -88,7 +89,7 @@ pub(super) fn prepare<'a>(
 ) -> Result<Vec<Input<'a>>, TaskError> {
     let params = &signature.params;
     let mut inputs = all_inputs(cache, signature, &run.args, inline)?;
-    // Whatever the server let through: native code believes the sizes.
+    // Checked again although the server has checked it: native code relies on the sizes.
     if let Err(error) = check(signature, run, &inputs) {
         let viewed = viewed(signature, &run.args, &inputs);
         let viewed = viewed.ok_or_else(|| refused(error.reason(&signature.name)))?;
@@ -128,8 +129,8 @@ fn check(signature: &Signature, run: &Run, inputs: &[Input<'_>]) -> Result<(), B
     signature.check_call(given, run.outs.iter().map(|out| &out.meta))
 }
 
-/// The arguments, arrays of other extents than are called for read as they lie in memory: a C program passes memory, of
-/// which each function has its own view. `None` if there are none such.
+/// Returns the arguments with arrays whose extents differ from the declared ones reinterpreted as they are stored in
+/// memory: a C program passes memory, and each function has its own view of it. Returns `None` if there are none.
 fn viewed(signature: &Signature, args: &[Value], inputs: &[Input<'_>]) -> Option<Vec<Value>> {
     let mut scalars = vec![None; signature.params.len()];
     let indices = || signature.params.iter().enumerate().filter(|(_, param)| param.is_input());
@@ -172,7 +173,7 @@ fn input<'a>(
             (&[][..], Some((datum, mapping, offset as usize, size_bytes as usize)))
         }
         Place::Room { .. } | Place::File { .. } => {
-            return Err(refused("an argument cannot be room for a result, nor a file".into()));
+            return Err(refused("an argument cannot be a result buffer or a file".into()));
         }
     };
     let from = match &mapped {
@@ -187,7 +188,7 @@ fn input<'a>(
         let meta = to_native(&value.meta, from, wanted, copy.bytes_mut()).map_err(refused)?;
         return Ok(Input { meta, memory: InputMemory::Copy(copy) });
     }
-    // What is native but for a label (order of a vector, byte order of single bytes) gets the label that is wanted.
+    // A value that is native except for a label (order of a vector, byte order of single bytes) gets the wanted label.
     let meta = relabelled(&value.meta, wanted);
     let memory = match mapped {
         Some((datum, mapping, offset, len)) if offset % 64 == 0 => InputMemory::Mapped { datum, mapping, offset, len },
@@ -207,11 +208,11 @@ fn output(cache: &mut Cache, value: &Value) -> Result<Buffer, TaskError> {
             Ok(Buffer::Shared { key, mapping, len: size_bytes as usize, stale: !zeroed })
         }
         (meta, Place::Inline { .. }) => Ok(Buffer::Scratch(Aligned::zeroed(meta.size_bytes() as usize))),
-        (_, Place::Shared { .. } | Place::File { .. }) => Err(refused("a result has no room".into())),
+        (_, Place::Shared { .. } | Place::File { .. }) => Err(refused("a result has no buffer".into())),
     }
 }
 
-/// Copies the old value of an `INOUT` parameter into the room of the new one.
+/// Copies the old value of an `INOUT` parameter into the buffer of the new one.
 fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskError> {
     if let Buffer::Growing(bytes) = buffer {
         bytes.extend_from_slice(old.bytes());
@@ -219,7 +220,10 @@ fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskErr
     }
     let Room::Fixed(to) = buffer.room() else { return Ok(()) };
     if old.bytes().len() != to.len() {
-        return Err(refused(format!("argument {} is updated in place to {meta}, of another size", old.meta)));
+        return Err(refused(format!(
+            "argument {} is updated in place to {meta}, which has a different size",
+            old.meta
+        )));
     }
     let wanted = match meta {
         Meta::Array { order, .. } => Some(*order),
@@ -230,12 +234,12 @@ fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskErr
     Ok(())
 }
 
-/// The memory order that a parameter asks for.
+/// Returns the memory order that a parameter requires.
 pub(crate) fn wanted_order(param: &Param) -> Option<Order> {
     param.order.in_memory()
 }
 
-/// The description with this machine's byte order and the order wanted.
+/// Returns the description with this machine's byte order and the wanted memory order.
 pub(crate) fn relabelled(meta: &Meta, wanted: Option<Order>) -> Meta {
     let mut meta = meta.clone();
     match &mut meta {
@@ -249,7 +253,7 @@ pub(crate) fn relabelled(meta: &Meta, wanted: Option<Order>) -> Meta {
     meta
 }
 
-/// Mappings of the server's memory, kept until the server says to forget them.
+/// Mappings of the server's memory, kept until the server asks to forget them.
 #[derive(Default)]
 pub(super) struct Cache(BTreeMap<u64, Cached>);
 

@@ -1,4 +1,4 @@
-//! What tests and examples of the slots share: a library compiled on the spot, signatures, and an event loop.
+//! Shared code of tests and examples of the slots: a library compiled on demand, signatures, and an event loop.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -141,10 +141,10 @@ pub struct Bench {
     pub jobs: Jobs,
     pub store: Store,
     pub epoll: OwnedFd,
-    /// How long the poller looks before it sleeps.
+    /// How long the poller polls before it sleeps.
     pub awake: Duration,
     pub ended: BTreeMap<TaskId, Outcome>,
-    /// What the program says to callbacks, and those that came.
+    /// The program's reply to callbacks, and the callbacks received.
     pub answer: fn(&CallBack) -> CallBackAnswer,
     pub called: Vec<CallBack>,
 }
@@ -198,7 +198,7 @@ impl Bench {
         self.start_on(None, symbol, args, outs)
     }
 
-    /// As a method of that object.
+    /// Starts a function as a method of this object.
     pub fn start_on(&mut self, object: Option<ObjectId>, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Arc<Task> {
         let args = args
             .into_iter()
@@ -219,7 +219,7 @@ impl Bench {
         task
     }
 
-    /// One round of the poller: waits for something to happen, unless something has.
+    /// Runs one round of the poller: waits for an event, unless there is one already.
     pub fn turn(&mut self) {
         self.jobs.flush();
         self.jobs.register_with(self.epoll.as_fd(), |token| token.0).unwrap();
@@ -267,12 +267,12 @@ impl Bench {
         self.ended.remove(&task.id).unwrap()
     }
 
-    /// Calls and gives the bytes of the results.
+    /// Calls a function and returns the bytes of the results.
     pub fn call(&mut self, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Result<Vec<Vec<u8>>, TaskError> {
         Ok(self.call_described(symbol, args, outs)?.into_iter().map(|(_, bytes)| bytes).collect())
     }
 
-    /// Likewise, with the descriptions of the results.
+    /// Like `call`, but also returns the descriptions of the results.
     pub fn call_described(
         &mut self,
         symbol: &str,

@@ -22,8 +22,8 @@ struct RealEnd<S> {
 }
 
 impl<S: Read + Write + AsFd> RealEnd<S> {
-    /// Writes what waits and takes in what is there. It waits while something waits to go, or for input if that is wanted.
-    /// Whether the channel stands.
+    /// Writes waiting data and reads available data. Waits while data cannot be written, or for input if `for_input`
+    /// is set. Returns whether the channel is still open.
     fn turn(&mut self, for_input: bool) -> bool {
         let Some(channel) = &mut self.channel else { return false };
         if channel.flush(&mut self.buffers).is_err() {

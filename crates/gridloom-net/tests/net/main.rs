@@ -1,4 +1,5 @@
-//! Real sockets and worker processes. One binary: each file of tests of its own would link the same crates anew.
+//! Tests with real sockets and worker processes. They are one binary, because each separate test file would link the
+//! same crates again.
 
 mod channel_conformance;
 #[path = "../common/mod.rs"]

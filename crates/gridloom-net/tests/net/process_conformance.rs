@@ -79,12 +79,12 @@ fn strangers_who_say_nothing_delay_nobody() {
     let mut server = process("server", b"suite");
     let port = server.listen(0).unwrap();
     let connect = |_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-    // More than are heard at a time.
+    // More connections than there are handshake slots.
     let _silent: Vec<std::net::TcpStream> = (0..100).map(connect).collect();
     let mut client = process("client", b"suite");
     let began = std::time::Instant::now();
     let peer = client.connect("127.0.0.1", port).unwrap();
-    // One at a time, the first would have been heard for five seconds.
+    // If they were handled one at a time, the first would take five seconds.
     assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
     client.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
     assert!(matches!(server.receive(None), Ok(Some(Incoming::Letter { .. }))));
@@ -104,7 +104,7 @@ fn a_thread_that_has_ended_is_dialled_no_more() {
         .try_into()
         .unwrap_or_else(|_| panic!("two of them"));
     let port = ends.listen(0).unwrap();
-    // This connection is there, and has not been taken yet.
+    // This connection is open but has not been accepted yet.
     let peer = dials.connect("a", port).unwrap();
     dials.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
     drop(ends);

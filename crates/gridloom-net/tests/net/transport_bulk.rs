@@ -1,4 +1,4 @@
-//! Large data both ways, over TCP and by shared memory, and what happens when they break off.
+//! Large data in both directions, over TCP and by shared memory, and what happens when transfers break off.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -29,7 +29,8 @@ fn pair(shared_memory: bool) -> (TestNode, TestNode) {
     (server, client)
 }
 
-/// Each way, interleaved, several sizes: a client cannot be dialled, so this takes the asked-for connection too.
+/// Sends data of several sizes in both directions, interleaved. A client cannot be dialled, so this also covers the
+/// connection that a peer is asked to open.
 fn data_pass_both_ways(shared_memory: bool) {
     let (server, client) = pair(shared_memory);
     for serial in 0..20 {
@@ -86,7 +87,7 @@ fn shared_memory_returns_to_its_owner_when_the_reader_lets_go() {
     client.perform([Effect::DropDatum { datum }]);
     assert_eq!(server.node.store().pool().kept_bytes(), 0, "the reader still holds it");
     drop(held);
-    // The release passes on the control connection: what comes after it has overtaken nothing.
+    // The release is sent on the control connection, so later messages cannot have overtaken it.
     while server.node.store().pool().kept_bytes() == 0 {
         client.perform([Effect::Send { to: server.id(), message: LinkMessage::Ping { token: 1 }.into() }]);
         client.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
@@ -146,14 +147,14 @@ fn header(serial: u64, size_bytes: u64) -> CargoHeader {
     CargoHeader { serial, cargo, size_bytes, goes_on: None }
 }
 
-/// Sends the first datum of a bulk connection, with that number. Gives what makes the tags of what follows.
+/// Sends the first datum of a bulk connection, with this number. Returns the tagger for subsequent data.
 fn send(bulk: &mut std::net::TcpStream, keys: Keys, number: u64) -> Tagger {
     let (mut tagger, bytes) = (Tagger::new(keys.send), pattern(number, 100_000));
     Sink::new(bulk, &mut tagger).datum(&header(number, 100_000), &bytes, &Moving::default()).unwrap();
     tagger
 }
 
-/// With its tag behind it.
+/// Appends its tag.
 fn tagged(tagger: &mut Tagger, bytes: &[u8]) -> Vec<u8> {
     [bytes, &tagger.tag(&[bytes])].concat()
 }
@@ -170,7 +171,7 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     bulk.write_all(&[0; 1000]).unwrap();
     drop((control, bulk));
     server.expect_lost(raw_id());
-    // The half-received memory goes back to the pool when its thread has noticed.
+    // The partly filled memory returns to the pool once its thread has noticed.
     while server.node.store().pool().kept_bytes() < LARGE {
         std::thread::yield_now();
     }
@@ -198,7 +199,7 @@ fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
         std::thread::yield_now();
     }
 
-    // A reader that takes two parts and no more; the rest fills what lies between both ends.
+    // A reader that takes two parts and no more; the rest fills the buffers between both ends.
     let moving = std::sync::Arc::new(Moving::default());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -224,7 +225,7 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
     bulk.write_all(&tagged(&mut Tagger::new(keys.send), &encode_header(&header(1, LARGE), Dialect::OWN))).unwrap();
     drop(bulk);
-    // The control connection lives: the server says there how far it came, and takes another stream.
+    // The control connection is still up: on it the server reports how much it received, and it accepts another stream.
     let mut said = [0; 9];
     control.read_exact(&mut said).unwrap();
     assert_eq!(said[8], 3, "an aside");
@@ -249,7 +250,7 @@ fn a_bulk_header_that_lies_ends_the_peer() {
     }
 }
 
-/// The parts of a datum of `LARGE` bytes behind its header, without the tags.
+/// Reads the parts of a datum of `LARGE` bytes after its header, without the tags.
 fn read_parts(bulk: &mut std::net::TcpStream) -> Vec<u8> {
     let (mut bytes, mut tag) = (vec![0; LARGE as usize], [0; TAG_BYTES]);
     bulk.read_exact(&mut tag).unwrap();
@@ -260,14 +261,15 @@ fn read_parts(bulk: &mut std::net::TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// A peer sends a datum in which a bit was changed behind its tag: the server names the peer, and takes the datum when it comes again.
+/// A peer sends a datum in which a bit was changed after its tag was computed: the server names the peer, and accepts
+/// the datum when it is sent again.
 #[test]
 fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
     let server = server();
     let _control = shaken(&server, Purpose::Control, 0);
     let (first, whole) = (header(1, LARGE), pattern(1, LARGE));
     let datum = DatumId { client: raw_id(), serial: 1 };
-    // A bit of the header, of the first part, of the last one, of a tag.
+    // A bit of the header, of the first part, of the last part, of a tag.
     let mut wire = Vec::new();
     let mut tagger = Tagger::new(Key([0; 16]));
     Sink::new(&mut wire, &mut tagger).datum(&first, &whole, &Moving::default()).unwrap();
@@ -276,7 +278,7 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
         let mut wire = Vec::new();
         Sink::new(&mut wire, &mut Tagger::new(keys.send)).datum(&first, &whole, &Moving::default()).unwrap();
         wire[at] ^= 1;
-        // The server may close the connection before it has all.
+        // The server may close the connection before it has received everything.
         let _ = bulk.write_all(&wire);
         if stream > 1 {
             let why = server.expect("DatumBroken", |input| match input {
@@ -284,7 +286,7 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
                 Input::DatumArrived { .. } => panic!("a changed datum has arrived"),
                 _ => None,
             });
-            assert!(why.contains("is not what 'raw' sent"), "{why}");
+            assert!(why.contains("are not those that 'raw' sent"), "{why}");
         }
         while bulk.read(&mut [0]).is_ok_and(|read| read > 0) {}
         assert!(server.node.store().get(&datum).is_none());
@@ -313,7 +315,7 @@ fn where_shared_memory_fails_tcp_is_taken() {
     let server = server();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    // It says that it runs on this host, and listens on no local socket: so it looks from another namespace.
+    // The peer claims to run on this host but listens on no local socket, as a peer from another namespace would appear.
     let own = Hello { address, host: HostId::here().0, ..hello(Purpose::Control, 0) };
     let mut control = connect(&server);
     let (handshake, first) = Handshake::dial(raw_credentials(), own.clone()).unwrap();
@@ -336,7 +338,7 @@ fn where_shared_memory_fails_tcp_is_taken() {
 fn who_finds_no_place_at_the_local_door_sends_over_tcp() {
     let (server, client) = pair(true);
     let sockets = HostSockets::open().unwrap();
-    // They say nothing, and come before the client's connection in the queue.
+    // They send nothing, and precede the client's connection in the queue.
     let idle: Vec<_> = (0..LOCAL_HANDSHAKES_MAX).map(|_| sockets.connect_node(server.id()).unwrap()).collect();
     let datum = client.put(1, LARGE);
     client.perform([Effect::SendDatum { to: server.id(), datum }]);
@@ -353,7 +355,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     let peer = raw_id();
     server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
     server.perform([Effect::SendDatum { to: peer, datum }]);
-    // The peer has no address: it is asked.
+    // The peer has no address, so it is asked to open the stream.
     let mut head = [0; frame::HEADER_BYTES];
     control.read_exact(&mut head).unwrap();
     let mut body = vec![0; u32::from_le_bytes(head[..4].try_into().unwrap()) as usize];
@@ -363,11 +365,11 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
         let mut socket = connect(&server);
         let (handshake, first) = Handshake::dial(raw_credentials(), bulk_hello(Purpose::BulkReceive, stream)).unwrap();
         let error = run_blocking(&mut socket, handshake, Some(first), |_| unreachable!()).unwrap_err();
-        assert!(error.to_string().contains("not asked for"), "{error}");
+        assert!(error.to_string().contains("not requested"), "{error}");
     };
     (stream + 1..stream + 20).for_each(refused);
     let mut bulk = shaken(&server, Purpose::BulkReceive, stream);
-    // The thread has it when the first bytes come.
+    // The thread has the stream once the first bytes arrive.
     let mut length = [0; 4];
     bulk.read_exact(&mut length).unwrap();
     refused(stream);

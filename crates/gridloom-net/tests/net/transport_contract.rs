@@ -1,4 +1,4 @@
-//! The world's contract over real sockets on the loopback: one test a promise (see `node::protocol`).
+//! The world's contract over real loopback sockets: one test per guarantee (see `node::protocol`).
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -84,8 +84,8 @@ fn a_dial_ends_once_also_when_both_dial() {
         b.expect("PeerUp", up);
         a.say(b.id(), 7);
         b.say(a.id(), 8);
-        // Nothing but the message comes after: no second PeerUp, no loss, no failed dial but one that began when the
-        // other's connection was up.
+        // After that, only the message arrives: no second PeerUp, no loss, and no failed dial except one that began
+        // when the other's connection was up.
         for (node, from, token) in [(&b, &a, 7), (&a, &b, 8)] {
             let is_late = |i: &Input| matches!(i, Input::DialFailed { why, .. } if why.contains("connected already"));
             let input = iter::repeat_with(|| node.next().1).find(|i| !is_late(i));
@@ -120,7 +120,7 @@ fn whoever_speaks_otherwise_is_no_node() {
         a.perform([Effect::Dial { address: address.clone() }]);
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(said.as_bytes()).unwrap();
-        // What was not read would reset the connection before the words arrive.
+        // Unread data would reset the connection before the refusal arrives.
         stream.shutdown(Shutdown::Write).unwrap();
         let why = a.expect("DialFailed", |i| match i {
             Input::DialFailed { why, .. } => Some(why.clone()),
@@ -148,7 +148,7 @@ fn a_dial_that_reaches_who_is_connected_already_fails() {
 #[test]
 fn of_dials_to_one_node_by_several_addresses_each_ends() {
     for _ in 0..20 {
-        // One that cannot be dialled itself, as clients.
+        // A node that cannot be dialled itself, like a client.
         let (a, b) = (start(Role::Client, NetConfig::new(secret())), server());
         let address = b.node.address().to_string();
         let named = |host: &str| address.replace("127.0.0.1", host);
@@ -267,7 +267,7 @@ fn timers_fire_once_in_time_and_not_when_cancelled() {
 fn a_command_that_sets_a_timer_wakes_the_loop() {
     let node = client();
     let (start, _) = node.next();
-    // The background is in epoll, without any timer: only a wake-up makes it look again.
+    // The background thread is in epoll without any timer: only a wake-up makes it check again.
     node.perform([Effect::SetTimer { timer: Timer::Numbered(1), at: start + 5_000_000 }]);
     assert_eq!(node.next().1, Input::Timer(Timer::Numbered(1)));
 }
@@ -295,7 +295,7 @@ fn every_waiter_gets_its_event() {
                     let token = waiter * 1000 + round;
                     let ping = Effect::Send { to: server.id(), message: LinkMessage::Ping { token }.into() };
                     let wanted = Event::Log(pong(token));
-                    // `perform` is not atomic between threads: another's command may carry this effect.
+                    // `perform` is not atomic between threads: another thread's command may carry this effect.
                     client.perform([ping]);
                     let found = client.node.wait(Some(Instant::now() + PATIENCE), |events| {
                         events.iter().position(|event| *event == wanted).and_then(|at| events.remove(at))
@@ -332,7 +332,7 @@ fn listening_for_other_hosts_has_to_be_meant() {
 fn an_abstract_name_that_another_process_has_bound_is_of_no_use_to_it() {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener};
-    // A port that is free, and likely to stay so for the moment.
+    // A port that is free now and likely to stay free for a moment.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let name = SocketAddr::from_abstract_name(format!("gridloom-{address}")).unwrap();
     let squatter = UnixListener::bind_addr(&name).unwrap();
@@ -342,7 +342,7 @@ fn an_abstract_name_that_another_process_has_bound_is_of_no_use_to_it() {
     assert_eq!(squatter.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it can relay no connection");
 }
 
-/// A client that knows the names of another's data puts nothing in their place.
+/// A client that knows the ids of another client's data cannot replace them.
 #[test]
 fn a_client_sends_its_own_data_alone() {
     for (shared_memory, size_bytes) in [(true, 100), (false, 3 << 20), (true, 3 << 20)] {
@@ -367,7 +367,7 @@ fn a_ticket_admits_a_client_and_nothing_else() {
         let server = start(Role::Server, NetConfig { shared_memory, ..listening() });
         let function = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(ticket()) });
         function.dial(&server);
-        // Large data go both ways: over TCP, and over the local sockets of both.
+        // Large data in both directions: over TCP, and over the local sockets of both.
         let (there, back) = (function.put(1, 3 << 20), server.put(2, 3 << 20));
         function.perform([Effect::SendDatum { to: server.id(), datum: there }]);
         assert!(server.expect_datum(there).bytes() == pattern(1, 3 << 20));
@@ -380,11 +380,11 @@ fn a_ticket_admits_a_client_and_nothing_else() {
             Input::DialFailed { why, .. } => Some(why.clone()),
             _ => None,
         });
-        assert!(why.contains("a ticket for functions admits clients alone"), "{why}");
+        assert!(why.contains("a ticket for functions admits only clients"), "{why}");
     }
     let listens =
         gridloom_net::driver::NetNode::start_with(NetConfig { secret: ticket(), ..listening() }, |_, _| unreachable!());
-    assert!(listens.err().unwrap().to_string().contains("may be a client but not listen"));
+    assert!(listens.err().unwrap().to_string().contains("admits clients but no node that listens"));
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn an_insider_cannot_take_the_identifier_of_another_node_nor_the_role_of_the_age
     let (handshake, first) = Handshake::dial(raw_credentials(), own).unwrap();
     let done = run_blocking(&mut connect(&server), handshake, Some(first), |_| Ok(Verdict::Welcome));
     let error = done.unwrap_err().to_string();
-    assert!(error.contains("somebody uses the identifier of another node"), "{error}");
+    assert!(error.contains("somebody is using the identifier of another node"), "{error}");
 
     let intruder = start(Role::Agent, NetConfig::new(secret()));
     intruder.perform([Effect::Dial { address: server.node.address().into() }]);
@@ -404,6 +404,6 @@ fn an_insider_cannot_take_the_identifier_of_another_node_nor_the_role_of_the_age
         Input::DialFailed { why, .. } => Some(why.clone()),
         _ => None,
     });
-    assert!(why.contains("agents are dialled, and dial nobody"), "{why}");
+    assert!(why.contains("agents never dial other nodes"), "{why}");
     server.still_serves();
 }

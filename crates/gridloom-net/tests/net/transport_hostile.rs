@@ -1,4 +1,4 @@
-//! Garbage from strangers and from peers: the worst is that their own connection is closed.
+//! Garbage from strangers and from peers: at worst their own connection is closed.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -16,10 +16,10 @@ use gridloom_net::payload::Payload;
 use gridloom_net::transport::handshake::{Handshake, Purpose, framed};
 use gridloom_net::transport::{Aside, REFUSAL_CHARS_MAX};
 
-/// The node closes the connection, whatever it says before.
+/// Waits until the node closes the connection. Returns the bytes that it sent before.
 fn expect_closed(stream: &mut std::net::TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
-    // A reset is a way to close, too.
+    // A reset also closes the connection.
     let _ = stream.read_to_end(&mut said).inspect_err(|error| assert!(error.kind() != std::io::ErrorKind::WouldBlock));
     said
 }
@@ -38,7 +38,7 @@ fn strangers_who_talk_garbage_are_turned_away() {
     .collect();
     for cut in [1, 9, 10, 100, 5000, 100_000] {
         let mut stream = connect(&server);
-        // It may be closed before all is written.
+        // The connection may be closed before everything is written.
         let _ = stream.write_all(&garbage[..cut]);
         let _ = stream.shutdown(Shutdown::Write);
         expect_closed(&mut stream);
@@ -72,7 +72,7 @@ fn another_version_is_refused_in_words() {
     let offer = [&b"\x01GRLM"[..], &low.to_le_bytes(), &high.to_le_bytes()].concat();
     stream.write_all(&raw_frame(0, 3, &offer)).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
-    assert!(said.contains(&format!("protocol versions {low} to {high} were offered")), "{said}");
+    assert!(said.contains(&format!("the peer offers protocol versions {low} to {high}")), "{said}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
         stream.write_all(&[&bytes[..], &tag, &bytes, &tag].concat()).unwrap();
         let why = server.expect_lost(raw_id());
         assert!(why.contains(part), "{part}: {why}");
-        // The peer hears it, too.
+        // The peer receives the reason, too.
         let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -127,10 +127,7 @@ fn a_node_hears_why_its_peer_closes_the_connection() {
     assert!(client.node.store().put(datum, Meta::array(Dtype::Uint8, &[3]), Payload::copied(&[1, 2, 3])));
     client.perform([Effect::SendDatum { to: server.id(), datum }]);
     let why = client.expect_lost(server.id());
-    assert!(
-        why.starts_with("it does not take what it was sent: it sent") && why.ends_with("another client's"),
-        "{why}"
-    );
+    assert!(why.starts_with("it rejected a message: it sent") && why.ends_with("another client's"), "{why}");
     server.still_serves();
 }
 
@@ -144,7 +141,7 @@ fn the_reason_of_a_peer_is_cut() {
     let tag = Tagger::new(keys.send).tag(&[&bytes]);
     stream.write_all(&[&bytes[..], &tag].concat()).unwrap();
     let why = server.expect_lost(raw_id());
-    assert_eq!(why, format!("it does not take what it was sent: {}", "é".repeat(REFUSAL_CHARS_MAX)));
+    assert_eq!(why, format!("it rejected a message: {}", "é".repeat(REFUSAL_CHARS_MAX)));
 }
 
 #[test]
@@ -165,7 +162,7 @@ fn bulk_of_a_stranger_is_refused() {
         gridloom_net::transport::handshake::Handshake::dial(raw_credentials(), hello(Purpose::BulkSend, 1)).unwrap();
     let done =
         gridloom_net::transport::handshake::run_blocking(&mut stream, handshake, Some(first), |_| unreachable!());
-    assert!(done.unwrap_err().to_string().contains("of no peer"));
+    assert!(done.unwrap_err().to_string().contains("without a control connection"));
     server.still_serves();
 }
 
@@ -183,7 +180,8 @@ fn a_flood_of_half_handshakes_leaves_the_node_serving_its_peers() {
     drop(half);
 }
 
-/// As many half-open connections as this process has descriptors for: each takes two of them, as the server is in it too.
+/// Opens as many half-open connections as this process has descriptors for: each takes two, since the server is in
+/// this process too.
 fn flood(server: &TestNode) -> Vec<std::net::TcpStream> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(100_000);
     let count = (limit.saturating_sub(1000) / 2).min(4000);
@@ -198,7 +196,7 @@ fn a_newcomer_gets_in_through_a_flood_and_who_is_in_is_served() {
     let inside = start(Role::Client, over_tcp(NetConfig::new(secret())));
     inside.dial(&server);
     let half = flood(&server);
-    // A bulk connection of a peer.
+    // A bulk connection of a known peer.
     let datum = inside.put(1, 3 << 20);
     inside.perform([Effect::SendDatum { to: server.id(), datum }]);
     assert!(server.expect_datum(datum).bytes() == pattern(1, 3 << 20));
@@ -217,7 +215,7 @@ fn a_bulk_connection_without_the_pass_of_a_peer_is_refused_at_its_first_frame() 
     let (_, first) = Handshake::dial(raw_credentials(), hello(Purpose::BulkSend, 1)).unwrap();
     stream.write_all(&framed(&mut Encoder::default(), &first)).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
-    assert!(said.contains("a bulk connection of no peer"), "{said}");
+    assert!(said.contains("a bulk connection without a control connection"), "{said}");
     let _bulk = shaken(&server, Purpose::BulkSend, 1);
     server.still_serves();
 }

@@ -1,4 +1,5 @@
-//! Data that a server passes on while they come: the far end gets what has come, and nothing whole of what breaks off.
+//! Data that a server forwards while receiving them: the far end gets the parts that have arrived, and never a
+//! complete datum from a broken transfer.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -22,7 +23,7 @@ fn datum() -> DatumId {
     DatumId { client: raw_id(), serial: 1 }
 }
 
-/// A raw client that sends a datum to a server, which passes it on to another and that to a third.
+/// A raw client that sends a datum to a server, which forwards it to a second one, and that to a third.
 struct Chain {
     servers: [TestNode; 3],
     _control: TcpStream,
@@ -43,7 +44,7 @@ impl Chain {
         Chain { servers, _control: control, bulk, tagger: Tagger::new(send), bytes, sent: 0 }
     }
 
-    /// The first part has come to the second server.
+    /// Returns a chain in which the first part has arrived at the second server.
     fn passing() -> Chain {
         let mut chain = Chain::new(false);
         chain.begin();
@@ -67,7 +68,7 @@ impl Chain {
         self.bulk.write_all(&[&head[..], &self.tagger.tag(&[&head])].concat()).unwrap();
     }
 
-    /// Sends so many of the next parts; each server but the last passes on what comes.
+    /// Sends the next `parts` parts; each server but the last forwards what it receives.
     fn send(&mut self, parts: u64) {
         for _ in 0..parts {
             let part = &self.bytes[self.sent..self.sent + PART_BYTES as usize];
@@ -95,7 +96,7 @@ impl Chain {
         for server in &self.servers {
             let store = server.node.store();
             assert!(store.get(&datum()).is_none() && store.held_bytes() == 0);
-            // Its threads let go of the memory when they have noticed. What has come is kept for a while.
+            // Its threads release the memory once they have noticed. The received part is kept for a while.
             while store.pool().kept_bytes() < SIZE_BYTES || store.coming(&datum()).is_some() {
                 store.partials().forget(datum());
                 std::thread::yield_now();
@@ -182,7 +183,7 @@ fn a_changed_part_is_not_passed_on() {
             chain.pass_on(at);
         }
     }
-    // Its bytes are at the first server, and at no other.
+    // The bytes have arrived at the first server, and at no other.
     let done = |server: &TestNode, is_sent| {
         let moving = server.node.store().moving().list();
         moving.iter().filter(|one| one.is_sent == is_sent).map(|one| one.done_bytes).max()

@@ -1,4 +1,4 @@
-//! A stranger between two ends, without the secret: it can look at what passes, and what it changes is noticed.
+//! An attacker between two ends, without the secret: it can read the traffic, but its changes are detected.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,13 +12,13 @@ use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 
 const LARGE: u64 = 3 << 20;
-/// What a cut connection is said to have suffered.
-const CHANGED: &str = "what came is not what was sent";
+/// The error reported for the cut connection.
+const CHANGED: &str = "the received bytes differ from those that were sent";
 
-/// Passes connections on to a node, and changes one byte of what goes there.
+/// Forwards connections to a node, and changes one byte on the way there.
 struct Relay {
     address: String,
-    /// The next piece of at least so many bytes that goes to the node is changed.
+    /// The next chunk of at least this many bytes to the node is changed.
     changes_from: Arc<AtomicUsize>,
 }
 
@@ -50,7 +50,7 @@ fn pass((mut from, mut to): (TcpStream, TcpStream), changes_from: &AtomicUsize) 
     while let Ok(length @ 1..) = from.read(&mut piece) {
         if length >= changes_from.load(Ordering::SeqCst) {
             changes_from.store(usize::MAX, Ordering::SeqCst);
-            // Before the tag, if the piece is one frame.
+            // The byte before the tag, if the chunk is one frame.
             piece[length - 17] ^= 1;
         }
         if to.write_all(&piece[..length]).is_err() {
@@ -64,7 +64,7 @@ fn over_tcp(config: NetConfig) -> NetConfig {
     NetConfig { shared_memory: false, ..config }
 }
 
-/// A server, a client that has dialled it through the relay, and the relay.
+/// Returns a server, a client that has dialled it through the relay, and the relay.
 fn through_relay() -> (TestNode, TestNode, Relay) {
     let server = start(Role::Server, over_tcp(listening()));
     let client = start(Role::Client, over_tcp(NetConfig::new(secret())));
@@ -101,9 +101,9 @@ fn a_datum_that_a_relay_changes_is_not_taken_and_comes_when_it_is_sent_again() {
         Input::DatumArrived { .. } => panic!("a changed datum has arrived"),
         _ => None,
     });
-    assert!(why.contains("is not what 'Client' sent"), "{why}");
+    assert!(why.contains("are not those that 'Client' sent"), "{why}");
     assert!(server.node.store().get(&datum).is_none());
-    // As a server would ask again: behind the word that the stream has ended.
+    // Like a server that requests the datum again, after the notice that the stream has ended.
     server.perform([Effect::Send { to: client.id(), message: LinkMessage::Ping { token: 3 }.into() }]);
     client.expect("Ping", |i| matches!(i, Input::Received { .. }).then_some(()));
     client.perform([Effect::SendDatum { to: server.id(), datum }]);

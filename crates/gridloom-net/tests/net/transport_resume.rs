@@ -1,4 +1,4 @@
-//! Data that break off go on where they were, from the same source or from another, if it has the same bytes.
+//! Broken transfers resume where they stopped, from the same source or from another one with the same bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,12 +15,12 @@ use gridloom_net::payload::Payload;
 
 const MIB: u64 = 1 << 20;
 const SIZE_BYTES: u64 = 16 * MIB;
-/// So much comes before it breaks off.
+/// Bytes after which the connection is cut.
 const CUT_AT: u64 = 10 * MIB + 5000;
-/// Headers and tags, and what messages take.
+/// Allowance for headers, tags and messages.
 const MORE_BYTES: u64 = 100_000;
 
-/// Passes connections on to a node, counts what goes there, and cuts the one that goes beyond a limit.
+/// Forwards connections to a node, counts the bytes sent there, and cuts the connection that exceeds a limit.
 struct Relay {
     address: String,
     passed: Arc<AtomicU64>,
@@ -78,7 +78,7 @@ fn meta() -> Meta {
     Meta::array(Dtype::Uint8, &[SIZE_BYTES])
 }
 
-/// A server with the datum, of that pattern, which sends to another over a relay.
+/// Returns a server with a datum of this pattern, which sends to the reader through a relay.
 fn source(reader: &TestNode, kind: u64) -> (TestNode, Relay) {
     let (source, relay) = (over_tcp(), Relay::to(reader));
     assert!(source.node.store().put(datum(), meta(), Payload::copied(&pattern(kind, SIZE_BYTES))));
@@ -88,7 +88,7 @@ fn source(reader: &TestNode, kind: u64) -> (TestNode, Relay) {
     (source, relay)
 }
 
-/// The reader asks for the datum, and the source sends it.
+/// The reader requests the datum, and the source receives the request.
 fn ask(reader: &TestNode, source: &TestNode) {
     let fetch = Message::Data(DataMessage::Fetch { datum: datum(), hops: 1, by_storage: false });
     reader.perform([Effect::Send { to: source.id(), message: fetch.clone() }]);
@@ -104,7 +104,7 @@ fn expect_broken(reader: &TestNode) -> String {
     })
 }
 
-/// The datum breaks off on its way from there.
+/// Starts a transfer from the source that breaks off.
 fn begin(reader: &TestNode, source: &TestNode, relay: &Relay) {
     relay.cut_at.store(relay.passed() + CUT_AT, Ordering::SeqCst);
     ask(reader, source);
@@ -149,7 +149,7 @@ fn a_datum_that_was_made_again_otherwise_is_sent_from_its_first_byte() {
     begin(&reader, &first, &relay);
     ask(&reader, &second);
     let why = expect_broken(&reader);
-    assert!(why.contains("are not those of its sender"), "{why}");
+    assert!(why.contains("differ from those of its sender"), "{why}");
     ask(&reader, &second);
     assert!(reader.expect_datum(datum()).bytes() == pattern(2, SIZE_BYTES));
 }

@@ -1,4 +1,4 @@
-//! Sites of one machine, as if they were far apart: what passes between two of them comes whole, in order, and not before its time.
+//! Emulated distant sites on one machine: traffic between them arrives complete, in order, and not before its time.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn messages_and_large_data_are_held_back_for_as_long_as_the_way_takes() {
 
 #[test]
 fn nodes_of_one_site_are_not_held_back() {
-    // The longest that there can be: with it the dials alone would not be over in time.
+    // The longest possible delay: if it applied, the dials alone would not finish in time.
     let filters = ["rate=100kB/s", "delay=2s"];
     let server = start(Role::Server, at("1", &filters, listening()));
     let client = start(Role::Client, at("1", &filters, NetConfig::new(secret())));
@@ -64,7 +64,7 @@ fn nodes_of_one_site_are_not_held_back() {
 #[test]
 fn more_than_may_be_on_the_way_waits_and_comes_in_order() {
     let (client, server) = two(&["rate=20MB/s", "delay=20ms", "jitter=5ms"]);
-    // Small data go with messages: some four times as many bytes as may wait for their time.
+    // Small data are sent with messages: some four times as many bytes as may be delayed.
     let (count, bytes) = (200, [7; 30_000]);
     let mut effects = Vec::new();
     for serial in 0..count {
@@ -91,7 +91,7 @@ fn more_than_may_be_on_the_way_waits_and_comes_in_order() {
 fn a_node_ends_though_much_waits_and_says_its_last_word_at_once() {
     let (client, server) = two(&["rate=100kB/s", "delay=2s"]);
     let begun = Instant::now();
-    // Both would take minutes.
+    // Sending either would take minutes.
     let datum = client.put(1, 32 << 20);
     client.perform([
         Effect::SendDatum { to: server.id(), datum },

@@ -8,7 +8,7 @@ use gridloom_net::driver::NetConfig;
 const STRIPES: u8 = 4;
 const LARGE: u64 = 8 << 20;
 
-/// Established connections to a port of this machine.
+/// Returns the number of established connections to a port of this machine.
 fn connections_to(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let is_one = |line: &&str| {
@@ -37,7 +37,7 @@ fn data_of_all_sizes_come_whole_over_several_connections() {
         }
     }
     let port = |node: &TestNode| node.node.address().rsplit_once(':').unwrap().1.parse().unwrap();
-    // One of them has the control connection, too.
+    // One of the two nodes has the control connection, too.
     let all = connections_to(port(&one)) + connections_to(port(&other));
     assert_eq!(all, 1 + 2 * usize::from(STRIPES));
     for size_bytes in [100_000, 4 << 20] {

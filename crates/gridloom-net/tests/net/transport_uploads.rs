@@ -1,4 +1,4 @@
-//! A limit on what a node sends in bulk.
+//! The limit on bulk data that a node sends.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use gridloom_net::driver::NetConfig;
 const SIZE_BYTES: u64 = 4 << 20;
 const BYTES_PER_SECOND: f64 = 20e6;
 
-/// How long data to two peers at once take.
+/// Returns the time that sending data to two peers at once takes.
 fn sent_to_two(upload_limit: Option<f64>, shared_memory: bool) -> Duration {
     let server = start(Role::Server, NetConfig { shared_memory, upload_limit, ..listening() });
     let readers = [1, 2].map(|_| {

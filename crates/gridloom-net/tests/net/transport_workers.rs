@@ -1,4 +1,4 @@
-//! Tasks in real worker processes under a node's loop: they end once, their results are in the store by then.
+//! Tasks in real worker processes under a node's loop: each ends once, with its results in the store by then.
 
 use crate::common;
 use crate::transport_support::*;
@@ -36,7 +36,7 @@ fn tasks_end_once_with_their_results_and_a_crash_hurts_one() {
     let server = start(Role::Server, NetConfig { jobs: Some(jobs), ..listening() });
     let mut tasks: Vec<Task> = (0..200).map(|serial| task(serial, "add", &[serial as f64, 0.5])).collect();
     tasks.insert(100, task(1000, "end_by_abort", &[]));
-    // The machine never has more started than slots times depth.
+    // The machine never has more tasks started than slots times depth.
     let mut left = tasks.into_iter();
     server.perform(left.by_ref().take(8).map(|task| Effect::StartTask { task: task.into() }));
     let mut crashed = 0;

@@ -1,4 +1,4 @@
-//! What goes wrong in a worker process stays there, is told in words, and hits only the task that did it.
+//! Failures in a worker process stay there, are described in the error, and affect only the task that caused them.
 
 use std::path::PathBuf;
 
@@ -71,7 +71,7 @@ fn pid(bench: &mut Bench) -> i64 {
     i64::from_ne_bytes(out[0][..].try_into().unwrap())
 }
 
-/// A file that does not exist, until the test wants a `wait_for_file` to return.
+/// Returns the path of a file that does not exist until the test lets `wait_for_file` return.
 fn gate(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("gridloom-gate-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -135,23 +135,24 @@ fn a_task_of_which_workers_are_killed_runs_again_up_to_three_times() {
             continue;
         };
         workers.push(worker);
-        // It is known to run when a second task, for which there is no room, could not start before it: ask the process.
+        // A second task, for which there is no room, could not start before this one, so its start would prove
+        // nothing: ask the process.
         wait_until_paused(worker.as_raw_nonzero().get());
         kill_process(worker, Signal::KILL).unwrap();
     }
     match bench.wait(&running) {
         Err(TaskError::Crashed { how, .. }) => {
-            assert!(how.starts_with("3 workers were killed that ran it, the last by signal 9 (SIGKILL"), "{how}");
+            assert!(how.starts_with("3 workers were killed while they ran it, the last by signal 9 (SIGKILL"), "{how}");
         }
         other => panic!("{other:?}"),
     }
     bench.wait(&queued).unwrap();
-    // An idle worker that dies takes nothing with it.
+    // An idle worker that dies affects nothing else.
     kill_process(bench.jobs.worker_pids()[0], Signal::KILL).unwrap();
     bench.call("null_call", vec![], vec![]).unwrap();
 }
 
-/// Waits until a process is inside pause(2), as its own entry in /proc says.
+/// Waits until a process is inside pause(2), according to its entry in /proc.
 fn wait_until_paused(pid: i32) {
     let pause = if cfg!(target_arch = "x86_64") { "34" } else { "73" };
     loop {
@@ -188,7 +189,7 @@ fn stop_kills_what_runs_and_takes_back_what_waits() {
     bench.call("null_call", vec![], vec![]).unwrap();
 }
 
-/// What `start_process` does next.
+/// Values of `then` for `start_process`.
 const RETURNS: i32 = 0;
 const STAYS: i32 = 1;
 const CRASHES: i32 = 2;
@@ -213,18 +214,18 @@ fn what_a_function_started_ends_with_its_worker() {
             bench.jobs.stop(task.id);
         }
         match (then, bench.wait(&task)) {
-            // Its worker serves on, and the process lives, until the server ends.
+            // Its worker keeps serving, and the process lives until the server ends.
             (RETURNS, Ok(_)) => drop(bench.call("null_call", vec![], vec![]).unwrap()),
             (STAYS, Err(TaskError::Cancelled)) | (CRASHES, Err(TaskError::Crashed { .. })) => {}
             (_, other) => panic!("{other:?}"),
         }
         bench.jobs.shutdown();
-        // A number that cannot be opened is that of a process which has ended already.
+        // A pid that cannot be opened belongs to a process that has ended already.
         if let Ok(process) = process {
             let mut watched = [PollFd::new(&process, PollFlags::IN)];
             let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
             let ended = poll(&mut watched, Some(&limit));
-            // Nothing is left behind by a test that fails. It fails if the process has ended, which is what is wanted.
+            // Leaves nothing behind if the test fails. This call fails if the process has ended, which is the goal.
             let _ = rustix::process::pidfd_send_signal(&process, Signal::KILL);
             assert_eq!(ended, Ok(1), "the process lives on (case {then})");
         }
@@ -282,7 +283,7 @@ fn one_slot_has_workers_of_both_kinds() {
     };
     let worker = env!("CARGO_BIN_EXE_gridloom-worker");
     let mut config = config(1, 8, vec![native("null_call", vec![]), python], vec![library()], worker.into());
-    // Not a Python: a worker that is started the way a Python one is, and says what it is not.
+    // Not Python: a worker that is started like a Python one, and reports that it is not one.
     config.python = worker.into();
     let mut bench = Bench::of(config);
     for _ in 0..3 {
@@ -296,7 +297,7 @@ fn one_slot_has_workers_of_both_kinds() {
     assert_eq!(bench.jobs.worker_pids().len(), 2);
 }
 
-/// Not a test by itself: a server that another test kills.
+/// Not a test of its own: a server that another test kills.
 #[test]
 #[ignore = "run by no_worker_outlives_its_server"]
 fn server_to_be_killed() {
@@ -326,7 +327,7 @@ fn no_worker_outlives_its_server() {
     server.wait().unwrap();
     // The worker holds the other end of this pipe as its standard error.
     assert_eq!(lines.count(), 0);
-    // Its descriptor becomes readable when it has ended.
+    // The worker's descriptor becomes readable when the worker has ended.
     let mut watched = [rustix::event::PollFd::new(&worker, rustix::event::PollFlags::IN)];
     assert_eq!(rustix::event::poll(&mut watched, None), Ok(1));
 }
@@ -362,7 +363,7 @@ fn what_cannot_run_says_what_is_missing() {
 fn a_worker_of_another_version_than_its_server_names_both() {
     let worker = env!("CARGO_BIN_EXE_gridloom-worker").into();
     let mut config = config(1, 4, definitions(), vec![library()], worker);
-    // As a server of an earlier version would say it.
+    // Sent like this by a server of an earlier version.
     config.env = vec![(SERVER_PROTOCOL_VARIABLE.into(), (VERSIONS.1 - 1).to_string())];
     let error = Bench::of(config).call("null_call", vec![], vec![]).unwrap_err();
     let says =

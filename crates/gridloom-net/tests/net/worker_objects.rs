@@ -1,11 +1,11 @@
-//! Objects: each has a process of its own, which takes a slot while a method runs, and is gone when the object is.
+//! Objects: each has a process of its own, which occupies a slot while a method runs, and ends with the object.
 
 use crate::common::*;
 use gridloom_base::{Dtype, NodeId, ObjectId, TaskError};
 use gridloom_idl::{Definition, Language, Mode};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// A class of these functions.
+/// Returns a class with these functions as methods.
 fn definitions() -> Vec<Definition> {
     let method = |name: &str, mut definition: Definition| {
         definition.signature.name = format!("k/c.{name}");
@@ -34,7 +34,7 @@ fn made(bench: &mut Bench, serial: u64) -> Pid {
     pid(bench, serial).unwrap()
 }
 
-/// The process in which its methods run.
+/// Returns the process in which its methods run.
 fn pid(bench: &mut Bench, serial: u64) -> Result<Pid, TaskError> {
     let task = bench.start_on(object(serial), "c.pid", vec![], vec![out_scalar(Dtype::Int64)]);
     let results = bench.wait(&task)?;
@@ -43,7 +43,7 @@ fn pid(bench: &mut Bench, serial: u64) -> Result<Pid, TaskError> {
     Ok(Pid::from_raw(number as i32).unwrap())
 }
 
-/// Until its process is gone, which is its own event.
+/// Waits until its process has ended, which is an event of its own.
 fn await_end(bench: &mut Bench, process: Pid) {
     while test_kill_process(process).is_ok() {
         bench.turn();
@@ -73,7 +73,7 @@ fn a_method_takes_a_slot_while_it_runs() {
     }
     assert!(bench.ended.is_empty() && bench.jobs.worker_pids().len() == 1, "no worker is begun for what waits");
     kill_process(process, Signal::KILL).unwrap();
-    // It may not have begun.
+    // The method may not have begun.
     assert!(matches!(bench.wait(&spins), Err(TaskError::Crashed { .. } | TaskError::ObjectLost { .. })));
     bench.wait(&waits).unwrap();
     assert!(matches!(pid(&mut bench, 1), Err(TaskError::ObjectLost { .. })));
@@ -96,7 +96,7 @@ fn a_process_that_does_not_end_by_itself_is_killed() {
     let stays = bench.start_on(object(1), "c.stay_at_exit", vec![], vec![]);
     bench.wait(&stays).unwrap();
     bench.jobs.end_object(object(1).unwrap());
-    // A server flushes at every beat of its heart.
+    // A server flushes at every heartbeat.
     while test_kill_process(process).is_ok() {
         let work = bench.start("pid", vec![], vec![out_scalar(Dtype::Int64)]);
         bench.wait(&work).unwrap();

@@ -1,4 +1,4 @@
-//! Values pass through worker processes unchanged: every kind, every place, every order.
+//! Values pass through worker processes unchanged: every kind, every location, every memory order.
 
 use crate::common::*;
 use gridloom_base::{ByteOrder, Dtype, Meta, Order, TaskError};
@@ -118,7 +118,7 @@ fn definitions() -> Vec<Definition> {
     ]
 }
 
-/// Calls the program back with a number, and an array that it changes.
+/// Returns the definition of a function that calls the program back with a number, and an array that the program changes.
 fn asking() -> Definition {
     let one = |extent| vec![Expr::Number(extent)];
     let params =
@@ -185,7 +185,7 @@ fn values_are_returned_as_results() {
     let single = Arg::Inline(Meta::scalar(Dtype::Complex64), halves(3.0, 4.0));
     let out = bench.call("conjugate_single", vec![single], vec![out_scalar(Dtype::Complex64)]).unwrap();
     assert_eq!(out[0], halves(3.0, -4.0));
-    // Whatever a long double is here: what one function returns is what another one takes.
+    // Whatever the format of a long double is here, one function's result is accepted by another.
     let widened = bench.call("widened", vec![number(2.5)], vec![out_scalar(Dtype::LongDouble)]).unwrap().remove(0);
     let long = Arg::Inline(Meta::scalar(Dtype::LongDouble), widened);
     assert_eq!(doubles(&bench.call("narrowed", vec![long], vec![out_scalar(Dtype::Float64)]).unwrap()[0]), [2.5]);
@@ -209,7 +209,7 @@ fn what_a_function_leaves_unwritten_is_zero() {
         let meta = || vec![Meta::array(Dtype::Float64, &[n as u64])];
         let secret = bench.start("fill", vec![count(n as i64), number(7.0)], meta());
         let made = bench.wait(&secret).unwrap();
-        // Its memory is free for the next call, in the worker that has it mapped already.
+        // Its memory is free for the next call, in the worker that already has it mapped.
         assert!(bench.store.remove(&made[0].0));
         let free = bench.store.pool().kept_bytes();
         let mut expected = vec![0.0; n];
@@ -245,11 +245,11 @@ fn sizes_that_do_not_fit_are_refused_before_anything_reads_or_writes_by_them() {
     let flat = vec![count(2), bench.put_doubles(&[1.0; 4]), bench.put_doubles(&[1.0; 5])];
     let error = bench.call("dgemm_naive", flat, square()).unwrap_err();
     assert!(error.to_string().contains("[n, n] of 2 dimensions"), "{error}");
-    // As many elements, however they are arranged, are read as they lie in memory.
+    // An array with the same number of elements, in whatever shape, is read as it is stored in memory.
     let flat = vec![count(2), bench.put_doubles(&[1.0, 2.0, 3.0, 4.0]), bench.put_doubles(&[1.0, 0.0, 0.0, 1.0])];
     let product = bench.call("dgemm_naive", flat, square()).unwrap();
     assert_eq!(doubles(&product[0]), [1.0, 2.0, 3.0, 4.0]);
-    // The worker lives on.
+    // The worker keeps running.
     assert_eq!(bench.jobs.worker_pids().len(), 1);
     let x = bench.put_doubles(&[1.0, 2.0]);
     assert_eq!(doubles(&bench.call("sum", vec![count(2), x], vec![out_scalar(Dtype::Float64)]).unwrap()[0]), [3.0]);
@@ -330,7 +330,7 @@ fn text_goes_in_and_out() {
         let out = bench.call("upper_in_place", vec![string(input)], vec![empty.clone()]).unwrap();
         assert_eq!(out[0], input.to_ascii_uppercase().as_bytes());
     }
-    // A result too long for a frame comes in a file.
+    // A result too long for a frame is sent in a file.
     let long = "x".repeat(60_000);
     let long = bench.put(Meta::Text { size_bytes: 60_000 }, long.as_bytes());
     let task = bench.start("upper", vec![long], vec![empty]);
@@ -360,7 +360,7 @@ fn a_function_calls_its_program_back() {
         Ok(vec![(meta, bytes_of(&doubles(&said).iter().map(|x| x + f64::from(round)).collect::<Vec<f64>>()))])
     };
     let outs = vec![out_scalar(Dtype::Float64)];
-    // Others wait behind it, and are not mixed up with the answers.
+    // Other calls queue behind it, and are not mixed up with the replies.
     let first = bench.start("ask", vec![small(4)], outs.clone());
     let second = bench.start("add", vec![number(1.0), number(2.0)], outs.clone());
     let sum = |bench: &mut Bench, task: &Task| {
@@ -382,7 +382,7 @@ fn a_callback_that_fails_fails_its_call_and_is_not_called_again() {
     assert_eq!(bench.called.len(), 1);
     bench.answer = |_| Ok(vec![(Meta::array(Dtype::Float64, &[1]), vec![0; 8])]);
     let error = bench.call("ask", vec![small(1)], vec![out_scalar(Dtype::Float64)]).unwrap_err().to_string();
-    assert!(error.contains("float64[1] came back, expected float64[2]"), "{error}");
+    assert!(error.contains("the callback returned float64[1], expected float64[2]"), "{error}");
 }
 
 #[test]

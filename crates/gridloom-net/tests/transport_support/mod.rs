@@ -1,4 +1,4 @@
-//! Nodes with scripted machines: every input is reported, effects are what the test says, and messages may be answered.
+//! Nodes with scripted state machines: every input is reported, effects are defined by the test, and messages may be answered.
 #![allow(dead_code)]
 
 use std::cell::RefCell;
@@ -40,12 +40,12 @@ impl Machine for Scripted {
             }
             _ => {}
         }
-        // The test may have ended and let go of the receiver.
+        // The test may have ended and dropped the receiver.
         let _ = self.inputs.send((now, input));
     }
 }
 
-/// What a scripted machine tells its test.
+/// Returns the log line by which a scripted machine reports a pong to its test.
 pub fn pong(token: u64) -> LogLine {
     LogLine::new(Level::Info, Category::Client, format!("pong {token}"))
 }
@@ -57,17 +57,17 @@ pub struct TestNode {
     main: Option<JoinHandle<String>>,
 }
 
-/// The secret of the tests' grids.
+/// Returns the secret of the tests' grids.
 pub fn secret() -> Secret {
     Secret::from_bytes(b"of the tests")
 }
 
-/// What raw connections prove themselves with.
+/// Returns the credentials of raw connections.
 pub fn raw_credentials() -> Credentials {
     Credentials { secret: secret(), key: Arc::new(NodeKey::from_seed([1; 32]).unwrap()) }
 }
 
-/// The node of raw connections.
+/// Returns the node id of raw connections.
 pub fn raw_id() -> NodeId {
     raw_credentials().key.id()
 }
@@ -110,7 +110,7 @@ impl TestNode {
         self.perform([Effect::Send { to, message: LinkMessage::Pong { token }.into() }]);
     }
 
-    /// Waits for the first input that `is` accepts; skips the others.
+    /// Waits for the first input that `is` accepts, skipping others.
     pub fn expect<R>(&self, what: &str, mut is: impl FnMut(&Input) -> Option<R>) -> R {
         let mut seen = Vec::new();
         loop {
@@ -152,7 +152,7 @@ impl TestNode {
         self.node.store().get(&name).expect("it is in the store by then").1
     }
 
-    /// Puts a datum of that many bytes into shared memory.
+    /// Puts a datum of this size into shared memory.
     pub fn put(&self, serial: u64, size_bytes: u64) -> DatumId {
         let datum = DatumId { client: self.id(), serial };
         let mut memory = self.node.store().pool().allocate(size_bytes).unwrap();
@@ -162,7 +162,7 @@ impl TestNode {
         datum
     }
 
-    /// Proves that the node still serves: a fresh client talks to it.
+    /// Asserts that the node still serves: a new client exchanges messages with it.
     pub fn still_serves(&self) {
         let other = client();
         other.perform([Effect::Dial { address: self.node.address().to_string() }]);
@@ -187,7 +187,7 @@ pub fn pattern(serial: u64, size_bytes: u64) -> Vec<u8> {
     (0..size_bytes).map(|at| (at.wrapping_mul(31) ^ serial) as u8).collect()
 }
 
-/// A stranger's hello: the smallest identifier, so that the node decides.
+/// Returns a stranger's hello, with the smallest identifier, so that the node decides.
 pub fn hello(purpose: Purpose, stream: u64) -> Hello {
     Hello {
         purpose,
@@ -213,29 +213,29 @@ pub fn connect(node: &TestNode) -> TcpStream {
 }
 
 thread_local! {
-    /// Of the last raw control connection of this test: bulk connections begin with it.
+    /// Pass of the last raw control connection of this test; bulk connections begin with it.
     static PASS: RefCell<Option<Pass>> = const { RefCell::new(None) };
 }
 
-/// The first frame's content of a raw bulk connection of this test.
+/// Returns the hello of a raw bulk connection of this test.
 pub fn bulk_hello(purpose: Purpose, stream: u64) -> Hello {
     let mut own = hello(purpose, stream);
     own.pass = PASS.with_borrow(|pass| pass.as_ref().map(|pass| pass.of(own.node, purpose, stream)));
     own
 }
 
-/// The number of the next frame of a raw control connection to that node: of the two, that with the larger identifier has said
-/// whether the connection stands.
+/// Returns the number of the next frame of a raw control connection to this node. The one of the two with the larger
+/// identifier has sent the verdict.
 pub fn next_number(node: &TestNode) -> u32 {
     if raw_id() > node.id() { 3 } else { 2 }
 }
 
-/// A raw connection that has passed the handshake; its next frame has [`next_number`].
+/// Returns a raw connection after the handshake; its next frame has the number [`next_number`].
 pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
     shaken_with_keys(node, purpose, stream).0
 }
 
-/// As [`shaken`], and the keys of the frames that follow.
+/// Like [`shaken`], but also returns the keys of subsequent frames.
 pub fn shaken_with_keys(node: &TestNode, purpose: Purpose, stream: u64) -> (TcpStream, Keys) {
     let mut socket = connect(node);
     let (handshake, first) = Handshake::dial(raw_credentials(), bulk_hello(purpose, stream)).unwrap();

@@ -1,4 +1,4 @@
-//! Clusters: many like hosts, added as a zone of their own.
+//! Clusters: many similar hosts, added as a zone of their own.
 //!
 //! A flat cluster is a star. Each host has a link of its own (two for split-duplex) to a router, and all share the
 //! backbone, if there is one. Names are SimGrid's: host `PREFIXiSUFFIX`, links `ID_link_i` (`_UP`, `_DOWN`, `_loopback`,
@@ -15,7 +15,7 @@ use crate::route::point::ZoneId;
 use crate::route::routing::{Routing, Spoke};
 use crate::route::torus::{self, Torus};
 
-/// A flat cluster, however the file said it.
+/// A flat cluster, in whichever format the file describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct FlatCluster<'a> {
     pub(crate) id: &'a str,
@@ -73,7 +73,7 @@ impl FlatCluster<'_> {
         Ok(zone)
     }
 
-    /// Adds a link of so many cables, of the cluster's bandwidth each: there and back.
+    /// Adds a link of `cables` parallel cables with the cluster's bandwidth each, in both directions.
     pub(crate) fn add_cable(
         &self,
         builder: &mut PlatformBuilder,
@@ -88,7 +88,7 @@ impl FlatCluster<'_> {
         Ok((both, both))
     }
 
-    /// Adds what limits a host or a switch of that number, if the cluster has such links.
+    /// Adds the limiter link of the host or switch of that number, if the cluster has limiters.
     pub(crate) fn add_limiter(
         &self,
         builder: &mut PlatformBuilder,
@@ -157,7 +157,7 @@ impl FlatCluster<'_> {
         Ok(())
     }
 
-    /// Adds hosts, their loopbacks and the router that stands for the whole.
+    /// Adds hosts, their loopbacks and the router that represents the whole cluster.
     fn add_leaves(&self, builder: &mut PlatformBuilder, zone: ZoneId) -> Result<Leaves, PlatformError> {
         let mut leaves = Leaves::default();
         for (position, (number, name)) in self.hosts.iter().enumerate() {
@@ -174,7 +174,7 @@ impl FlatCluster<'_> {
     }
 }
 
-/// Lays links of a cluster while its platform is built.
+/// Adds links of a cluster while its platform is built.
 struct Laying<'a, 'c> {
     cluster: &'a FlatCluster<'c>,
     builder: &'a mut PlatformBuilder,

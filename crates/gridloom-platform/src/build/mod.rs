@@ -1,4 +1,4 @@
-//! Puts a platform together, piece by piece, each checked when it comes.
+//! Builds a platform piece by piece. Each piece is checked when it is added.
 //!
 //! The readers of files use it, and so do simulations and tests that need no file:
 //!
@@ -31,14 +31,14 @@ use crate::route::routing::{Routing, Spoke};
 
 /// Name of the link from a host to itself.
 pub(crate) const LOOPBACK_NAME: &str = "__loopback__";
-/// SimGrid's bandwidth of that link, bytes per second.
+/// SimGrid's bandwidth of the loopback link, bytes per second.
 const LOOPBACK_BANDWIDTH: f64 = 10e9;
-/// Floyd's table takes members² words and members³ steps; past this many, the Dijkstra routing is the right one.
+/// Maximum members for Floyd routing, whose table takes members² words and members³ steps. Larger zones should use Dijkstra.
 const FLOYD_MEMBERS_MAX: usize = 1024;
-/// Nesting of zones, so that no file can exhaust the stack of the resolver.
+/// Maximum nesting of zones, so that no file can exhaust the stack of the resolver.
 pub(crate) const ZONE_DEPTH_MAX: usize = 64;
 
-/// A platform being put together. Errors leave it as it was.
+/// A platform under construction. Errors leave it unchanged.
 #[derive(Clone, Debug)]
 pub struct PlatformBuilder {
     pub(crate) hosts: Vec<Host>,
@@ -47,7 +47,7 @@ pub struct PlatformBuilder {
     pub(crate) link_names: BTreeMap<String, LinkId>,
     pub(crate) point_names: BTreeMap<String, PointId>,
     pub(crate) host_points: Vec<PointId>,
-    /// Where the file defines each host, and where what is being added stands.
+    /// Positions of the hosts' definitions in the file; `place` is the position of the element that is being added.
     pub(crate) host_places: Vec<Position>,
     pub(crate) place: Position,
     pub(crate) zone_places: BTreeMap<ZoneId, Position>,
@@ -56,24 +56,24 @@ pub struct PlatformBuilder {
     pub(crate) net: Net,
     pub(crate) config: BTreeMap<String, String>,
     pub(crate) profiles: Vec<Profile>,
-    /// Links of dragonflies so far, counted through all of them: the numbers stand in their names.
+    /// Number of links of all dragonflies so far: their names contain these numbers.
     pub(crate) dragonfly_links: usize,
 }
 
-/// The pieces of a route between two points.
+/// The parts of a route between two points.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteSpec {
     pub src: PointId,
     pub dst: PointId,
-    /// For ends that are zones.
+    /// Set if the end is a zone.
     pub gateway_src: Option<PointId>,
-    /// For ends that are zones.
+    /// Set if the end is a zone.
     pub gateway_dst: Option<PointId>,
     pub links: Vec<LinkId>,
     pub symmetrical: bool,
 }
 
-/// The zone that holds all others.
+/// The zone that contains all others.
 pub(crate) const ROOT: ZoneId = ZoneId(0);
 
 impl Default for PlatformBuilder {
@@ -83,7 +83,7 @@ impl Default for PlatformBuilder {
 }
 
 impl PlatformBuilder {
-    /// An empty platform: one zone where each pair of hosts is joined by a route given for it, and the loopback link.
+    /// Creates an empty platform: one zone, in which routes are given per pair of hosts, and the loopback link.
     pub fn new() -> PlatformBuilder {
         let root =
             Point { name: "_world_".to_owned(), kind: PointKind::Zone(ROOT), zone: ROOT, index: 0, coordinates: None };
@@ -158,8 +158,8 @@ impl PlatformBuilder {
         Ok(id)
     }
 
-    /// Adds a split-duplex link: two shared links `NAME_UP` and `NAME_DOWN`, each with all of the bandwidth. A
-    /// symmetrical route that goes one way by the one comes back by the other.
+    /// Adds a split-duplex link: two shared links `NAME_UP` and `NAME_DOWN`, each with the full bandwidth. A
+    /// symmetrical route that uses one of them in one direction uses the other in the opposite direction.
     ///
     /// # Errors
     /// As [`PlatformBuilder::add_link`].
@@ -181,7 +181,7 @@ impl PlatformBuilder {
     }
 
     /// Joins two hosts by links. A symmetrical route also leads back, through the links in reverse order and through
-    /// the other direction of those that are split-duplex.
+    /// the opposite direction of split-duplex links.
     ///
     /// # Errors
     /// The pair (or, if symmetrical, its reverse) has a route already, or the route has no links.
@@ -197,8 +197,8 @@ impl PlatformBuilder {
         self.add_route_in(ROOT, spec)
     }
 
-    /// Joins hosts that lie in the root zone to a hub of no cost, each through its own links; any two of them are then
-    /// joined through it. Meant for one star; files can have many.
+    /// Joins hosts of the root zone to a hub without cost, each through its own links, so that any two of them are
+    /// joined through it. Meant for a single star; files can have many.
     ///
     /// # Errors
     /// The hosts have routes already.
@@ -223,16 +223,16 @@ impl PlatformBuilder {
         self.hosts[host.0 as usize].properties.insert(key.to_owned(), value.to_owned());
     }
 
-    /// Adds how an element changes over time.
+    /// Adds a profile of an element's changes over time.
     pub fn add_profile(&mut self, profile: Profile) {
         self.profiles.push(profile);
     }
 
-    /// Notes a setting for the platform's users. `network/loopback-bw` and `network/loopback-lat` change the
+    /// Stores a setting for the platform's users. `network/loopback-bw` and `network/loopback-lat` change the
     /// loopback link.
     ///
     /// # Errors
-    /// One of those two has a value that is no bandwidth or latency.
+    /// The value of one of those two is not a bandwidth or latency.
     pub fn set_config(&mut self, key: &str, value: &str) -> Result<(), PlatformError> {
         match key {
             "network/loopback-bw" => {
@@ -249,7 +249,7 @@ impl PlatformBuilder {
         Ok(())
     }
 
-    /// The finished platform.
+    /// Returns the finished platform.
     ///
     /// # Errors
     /// It has no host, or a zone is too large for its kind of routing.

@@ -1,4 +1,4 @@
-//! The part of the builder that only the readers of files use: zones, routers, routes within a zone, and finding by name.
+//! The part of the builder that only the file readers use: zones, routers, routes within a zone, and lookup by name.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ impl PlatformBuilder {
         &self.net.point(point).name
     }
 
-    /// Where the file has the zone, if the point is one; otherwise the zone around it.
+    /// Position in the file of the zone, if the point is one; otherwise that of the zone around it.
     fn zone_place(&self, point: PointId) -> Position {
         let zone = match self.net.point(point).kind {
             PointKind::Zone(zone) => zone,
@@ -110,7 +110,7 @@ impl PlatformBuilder {
         self.zone_places.get(&zone).copied().unwrap_or((0, 0))
     }
 
-    /// Whether two points lie directly in one zone.
+    /// True if two points are direct members of the same zone.
     pub(crate) fn share_zone(&self, one: PointId, other: PointId) -> bool {
         self.net.point(one).zone == self.net.point(other).zone
     }
@@ -119,7 +119,7 @@ impl PlatformBuilder {
         self.host_points[host.0 as usize]
     }
 
-    /// The host, router or zone of that name; `what` is the word for it in the error.
+    /// Finds the host, router or zone of that name; `what` is the word for it in the error.
     pub(crate) fn find_point(&self, what: &str, name: &str) -> Result<PointId, PlatformError> {
         let known = |point: &&PointId| match (what, self.net.point(**point).kind) {
             ("host", PointKind::Host(_)) | ("zone", PointKind::Zone(_)) => **point != PointId(0),
@@ -132,7 +132,7 @@ impl PlatformBuilder {
         })
     }
 
-    /// A link, or a direction (`UP` or `DOWN`) of a split-duplex link.
+    /// Finds a link, or a direction (`UP` or `DOWN`) of a split-duplex link.
     pub(crate) fn find_link(&self, name: &str, direction: Option<&str>) -> Result<LinkId, PlatformError> {
         let id = match direction {
             Some(direction) => self.link_names.get(&format!("{name}_{direction}")),
@@ -151,7 +151,7 @@ impl PlatformBuilder {
         Err(PlatformError::new(message))
     }
 
-    /// Both directions of a split-duplex link, or the link itself.
+    /// Finds both directions of a split-duplex link, or the link itself.
     pub(crate) fn find_links(&self, name: &str) -> Result<Vec<LinkId>, PlatformError> {
         let both = ["UP", "DOWN"].map(|direction| self.find_link(name, Some(direction)));
         match both {
@@ -160,7 +160,7 @@ impl PlatformBuilder {
         }
     }
 
-    /// A host of a star that nothing joins to the hub.
+    /// Returns a host of a star that is not joined to the hub.
     pub(crate) fn host_without_spoke(&self, zone: ZoneId) -> Option<&str> {
         let zone = self.net.zone(zone);
         let Routing::Star(spokes) = &zone.routing else { return None };
@@ -175,8 +175,8 @@ impl PlatformBuilder {
         self.host_names.get(name).copied().ok_or_else(|| PlatformError::new(unknown("host", name, known)))
     }
 
-    /// Gives the zones inside Vivaldi zones their gateway, the router `router_NAME`, and its place. Refuses those that
-    /// have none, and other members without a place.
+    /// Gives the zones inside Vivaldi zones their gateway, the router `router_NAME`, and its coordinates. Rejects zones without
+    /// one, and other members without coordinates.
     pub(crate) fn join_vivaldi_zones(&mut self) -> Result<(), PlatformError> {
         for number in 0..self.net.zones.len() {
             let zone = &self.net.zones[number];
@@ -190,7 +190,7 @@ impl PlatformBuilder {
                     let router = self.point_names.get(&format!("router_{name}")).copied();
                     let Some(router) = router else {
                         let why = format!(
-                            "zone '{name}' lies in a Vivaldi zone and has no way in: give it a router 'router_{name}' with coordinates"
+                            "zone '{name}' is in a Vivaldi zone and has no gateway: give it a router 'router_{name}' with coordinates"
                         );
                         return Err(PlatformError::new(why).at("", self.zone_place(member)));
                     };
@@ -199,7 +199,7 @@ impl PlatformBuilder {
                 }
                 if place.is_none() {
                     let why = format!(
-                        "'{name}' lies in a Vivaldi zone without coordinates; give it (or, for a zone, its router \
+                        "'{name}' is in a Vivaldi zone without coordinates; give it (or, for a zone, its router \
                          'router_{name}') coordinates 'x y height'"
                     );
                     return Err(PlatformError::new(why).at("", self.zone_place(member)));
@@ -233,7 +233,7 @@ impl PlatformBuilder {
         }
     }
 
-    /// A one-way route that wins over the routing of `zone`.
+    /// Adds a one-way route that takes precedence over the routing of `zone`.
     pub(crate) fn add_bypass(&mut self, zone: ZoneId, spec: RouteSpec) -> Result<(), PlatformError> {
         let edge = self.checked_edge(zone, &spec)?;
         if self.zone_mut(zone).bypass.insert((spec.src, spec.dst), edge).is_some() {
@@ -252,7 +252,7 @@ impl PlatformBuilder {
         let name = |point: PointId| self.net.point(point).name.as_str();
         for end in [spec.src, spec.dst] {
             if end == zone_point || !self.net.lies_in(end, zone_point) {
-                let why = format!("'{}' does not lie in zone '{}'", name(end), name(zone_point));
+                let why = format!("'{}' is not in zone '{}'", name(end), name(zone_point));
                 return Err(PlatformError::new(why));
             }
         }
@@ -267,7 +267,7 @@ impl PlatformBuilder {
         })
     }
 
-    /// The gateway of an end of a route: the end itself unless it is a zone, a host or router inside it if it is.
+    /// Returns the gateway of an end of a route: the end itself, or, if it is a zone, a host or router inside it.
     pub(crate) fn checked_gateway(&self, end: PointId, gateway: Option<PointId>) -> Result<PointId, PlatformError> {
         let name = |point: PointId| self.net.point(point).name.as_str();
         let is_zone = |point: PointId| matches!(self.net.point(point).kind, PointKind::Zone(_));
@@ -281,7 +281,7 @@ impl PlatformBuilder {
                 Err(PlatformError::new(why))
             }
             Some(gateway) if !self.net.lies_in(gateway, end) => {
-                let why = format!("gateway '{}' does not lie in zone '{}'", name(gateway), name(end));
+                let why = format!("gateway '{}' is not in zone '{}'", name(gateway), name(end));
                 Err(PlatformError::new(why))
             }
             Some(gateway) => Ok(gateway),
@@ -305,7 +305,7 @@ impl PlatformBuilder {
             let outside = if from.zone == zone { to } else { from };
             let [own, zone] = [outside.zone, zone].map(|zone| &self.net.point(self.net.zone(zone).point).name);
             let why = format!(
-                "'{}' lies in zone '{own}', and does not lie directly in zone '{zone}': name what does, such as '{own}'",
+                "'{}' is in zone '{own}', not directly in zone '{zone}': name a direct member, such as '{own}'",
                 outside.name
             );
             return Err(PlatformError::new(why));
@@ -328,7 +328,7 @@ impl PlatformBuilder {
     }
 }
 
-/// The empty routing of a SimGrid name.
+/// Returns the empty routing of a SimGrid name.
 pub(crate) fn routing_named(name: &str) -> Option<Routing> {
     Some(match name {
         "Full" => Routing::Full(BTreeMap::new()),

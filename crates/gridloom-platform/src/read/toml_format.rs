@@ -1,4 +1,4 @@
-//! Reader of our own platform files.
+//! Reader of our own platform file format.
 //!
 //! ```toml
 //! routing = "full"                  # or "shortest": chains of the routes given, with the fewest links
@@ -66,7 +66,7 @@ use crate::route::point::{PointId, ZoneId};
 use crate::route::routing::{Routing, Spoke};
 use crate::units;
 
-/// The platform of a TOML text.
+/// Parses a platform from TOML text.
 pub(crate) fn parse(text: &str, load: &mut Load<'_>) -> Result<Platform, PlatformError> {
     with_document(text, |root| {
         let mut reader = TomlReader { builder: PlatformBuilder::new(), gateways: BTreeMap::new() };
@@ -77,7 +77,7 @@ pub(crate) fn parse(text: &str, load: &mut Load<'_>) -> Result<Platform, Platfor
 
 struct TomlReader {
     builder: PlatformBuilder,
-    /// The router by which each cluster or star is entered.
+    /// The router through which each cluster or star is entered.
     gateways: BTreeMap<PointId, PointId>,
 }
 
@@ -123,7 +123,7 @@ impl TomlReader {
         Ok(())
     }
 
-    /// All single hosts, each in the zone of the star that names it. The zones of the stars.
+    /// Adds all single hosts, each in the zone of the star that names it. Returns the zones of the stars.
     fn hosts(&mut self, root: Table<'_>, stars: &[Table<'_>]) -> Result<Vec<ZoneId>, PlatformError> {
         let hosts = root.tables("host")?;
         let names: BTreeSet<&str> = hosts.iter().filter_map(|host| host.get("name")?.text().ok()).collect();
@@ -350,7 +350,7 @@ fn properties(table: Table<'_>) -> Result<Vec<(String, String)>, PlatformError> 
     value.table("properties")?.entries().map(|(key, value)| Ok((key.to_owned(), value.scalar()?))).collect()
 }
 
-/// The sharing of a table's links; `None` is split-duplex.
+/// Reads the sharing of a table's links; `None` is split-duplex.
 fn sharing(table: Table<'_>, default: &str) -> Result<Option<Sharing>, PlatformError> {
     let value = table.get("sharing");
     match value.map_or(Ok(default), |value| value.text())? {
@@ -364,7 +364,7 @@ fn sharing(table: Table<'_>, default: &str) -> Result<Option<Sharing>, PlatformE
     }
 }
 
-/// Adds a link with a table's bandwidth, latency and sharing: the link for the way up and that for the way down.
+/// Adds a link with a table's bandwidth, latency and sharing. Returns the links for the directions up and down.
 fn link_of(
     builder: &mut PlatformBuilder,
     table: Table<'_>,
@@ -387,9 +387,9 @@ fn backbone(value: TomlValue<'_>) -> Result<(f64, f64, Sharing), PlatformError> 
     Ok((table.need("bandwidth")?.quantity(units::bandwidth)?, latency(table)?, sharing))
 }
 
-/// Number and name of each host of a pattern such as `node-[0-9,12].x` or `node-{0..9}`; leading zeros are kept. Of
-/// several ranges each is combined with each, the last one changing first, and the number is all of theirs, joined by
-/// `-`. A name without a range stands for itself.
+/// Returns number and name of each host of a pattern such as `node-[0-9,12].x` or `node-{0..9}`; leading zeros are kept. Several
+/// ranges are combined, with the last one changing first, and the number consists of the numbers of all ranges, joined by
+/// `-`. A name without a range is a single host.
 fn expand(pattern: &str) -> Result<Vec<(String, String)>, String> {
     let mut names = vec![(String::new(), String::new())];
     let mut rest = pattern;
@@ -417,7 +417,7 @@ fn expand(pattern: &str) -> Result<Vec<(String, String)>, String> {
     Ok(names)
 }
 
-/// The numbers of ranges such as `0-9,12`, at most so many; no error text says that there are more.
+/// Returns the numbers of ranges such as `0-9,12`. The error has no text if there are more than `most`.
 fn numbers(ranges: &str, separator: &str, most: usize) -> Result<Vec<String>, Option<String>> {
     let mut numbers = Vec::new();
     for range in ranges.split(',') {

@@ -1,4 +1,4 @@
-//! TOML tables that know their place in the file and refuse keys that they do not have.
+//! TOML tables that know their position in the file and reject unknown keys.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -24,7 +24,7 @@ pub(crate) struct TomlValue<'a> {
     key: &'a str,
 }
 
-/// Parses a document and hands its root table to `read`.
+/// Parses a document and passes its root table to `read`.
 pub(crate) fn with_document<T>(
     text: &str,
     read: impl FnOnce(Table<'_>) -> Result<T, PlatformError>,
@@ -42,12 +42,12 @@ impl<'a> Table<'a> {
         PlatformError::new(message).at("", self.place)
     }
 
-    /// `result` with this table's place, unless it has one.
+    /// Adds this table's position to the error of `result`, unless it has one.
     pub(crate) fn located<T>(&self, result: Result<T, PlatformError>) -> Result<T, PlatformError> {
         result.map_err(|error| error.at("", self.place))
     }
 
-    /// Refuses keys that are not among `known`.
+    /// Rejects keys that are not among `known`.
     pub(crate) fn allow(&self, known: &[&str]) -> Result<(), PlatformError> {
         let wrong = self.table.iter().filter(|(key, _)| !known.contains(&key.get_ref().as_ref()));
         match wrong.min_by_key(|(key, _)| key.span().start) {
@@ -78,7 +78,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The tables of `[[key]]`, none without it.
+    /// Returns the tables of `[[key]]`, none if the key is missing.
     pub(crate) fn tables(&self, key: &'a str) -> Result<Vec<Table<'a>>, PlatformError> {
         match self.get(key) {
             None => Ok(Vec::new()),
@@ -148,7 +148,7 @@ impl<'a> TomlValue<'a> {
         i64::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| self.error("the number is too large"))
     }
 
-    /// Any scalar, as the text that stands in the file.
+    /// Any scalar, as it is written in the file.
     pub(crate) fn scalar(&self) -> Result<String, PlatformError> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text.to_string()),

@@ -1,7 +1,7 @@
-//! XML as a tree of elements that know their place in the file.
+//! XML as a tree of elements that know their position in the file.
 //!
-//! Small on purpose: no namespaces, no DTD, no entities but the predefined ones; comments and processing instructions
-//! are dropped. Depth and size are bounded, so that no file can exhaust the stack.
+//! It is deliberately small: no namespaces, no DTD, no entities other than the predefined ones; comments and processing
+//! instructions are dropped. Depth and size are bounded, so that no file can exhaust the stack.
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
@@ -12,11 +12,11 @@ use crate::error::PlatformError;
 /// Line and column, from 1.
 pub(crate) type Position = (u32, u32);
 
-/// Where the lines of a text start, and how many characters stand before parts of it: a file may be one long line.
+/// Index of the lines of a text, and of the number of characters before parts of it: a file may be one long line.
 pub(crate) struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
-    /// Characters before each [`PART_BYTES`] bytes.
+    /// Number of characters before every [`PART_BYTES`] bytes.
     characters: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Characters that begin in these bytes of a text.
+/// Number of characters that begin in these bytes of a text.
 fn characters_of(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count()
 }
@@ -60,9 +60,9 @@ pub(crate) struct Element {
     pub place: Position,
 }
 
-/// Nesting of elements.
+/// Maximum nesting of elements.
 const DEPTH_MAX: usize = 200;
-/// So much of what should not be there is shown.
+/// Maximum number of characters of unexpected text that are shown.
 const TEXT_SHOWN_MAX: usize = 40;
 
 impl Element {
@@ -75,7 +75,7 @@ impl Element {
             .ok_or_else(|| self.error(format!("element '{}' lacks the attribute '{attribute}'", self.name)))
     }
 
-    /// Refuses attributes that the element does not have.
+    /// Rejects attributes that the element does not have.
     pub(crate) fn allow(&self, known: &[&str]) -> Result<(), PlatformError> {
         match self.attributes.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(()),
@@ -87,7 +87,7 @@ impl Element {
         }
     }
 
-    /// The attribute as read by `parse`, or `default` without one.
+    /// Returns the attribute as read by `parse`, or `default` if it is missing.
     pub(crate) fn number<T>(
         &self,
         attribute: &str,
@@ -100,11 +100,11 @@ impl Element {
         }
     }
 
-    /// Refuses children and text of an element that has none: what a misspelt name or a forgotten bracket leaves.
+    /// Rejects children and text of an element that has none, as left by a misspelt name or a forgotten bracket.
     pub(crate) fn refuse_content(&self) -> Result<(), PlatformError> {
         let children: &[&str] = match self.name.as_str() {
             "link" | "router" | "backbone" | "host_link" => &["prop"],
-            // The others look at their children themselves; a trace may have its profile as text.
+            // The other elements check their children themselves; a trace may have its profile as text.
             _ => return if self.name == "trace" { Ok(()) } else { self.refuse_text() },
         };
         match self.children.iter().find(|child| !children.contains(&child.name.as_str())) {
@@ -126,7 +126,7 @@ impl Element {
         PlatformError::new(message).at("", self.place)
     }
 
-    /// `error` at this element's place, unless it has a place.
+    /// Adds this element's position to an error, unless it has one.
     pub(crate) fn located<T>(&self, result: Result<T, PlatformError>) -> Result<T, PlatformError> {
         result.map_err(|error| error.at("", self.place))
     }
@@ -208,7 +208,7 @@ fn element(tag: &BytesStart<'_>, place: Position) -> Result<Element, PlatformErr
     Ok(Element { name, attributes, children: Vec::new(), text: String::new(), place })
 }
 
-/// How a link is shared, by SimGrid's word.
+/// Returns the sharing of a link for SimGrid's name.
 pub(crate) fn sharing(element: &Element, policy: &str) -> Result<Sharing, PlatformError> {
     match policy {
         "SHARED" => Ok(Sharing::Shared),

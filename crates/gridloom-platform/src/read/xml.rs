@@ -1,10 +1,10 @@
 //! Reader of SimGrid's platform files (DTD 4.1; 4.0 is the same for what is read here).
 //!
-//! Read: zones of all routings but Wifi, hosts, links, routers, routes, zone routes, bypasses, clusters
-//! ([`super::xml_cluster`]), cabinets, peers, settings, properties and profiles. Old spellings (`AS`, `ASroute`) are taken.
+//! Read: zones of all routings except Wifi, hosts, links, routers, routes, zone routes, bypasses, clusters
+//! ([`super::xml_cluster`]), cabinets, peers, settings, properties and profiles. Old spellings (`AS`, `ASroute`) are accepted.
 //! Disks and the properties of links and zones are accepted and dropped.
 //!
-//! Elements may be used before the line that defines them: routes are read last.
+//! Elements may be used before the line that defines them, because routes are read last.
 
 use super::Load;
 use super::tree::{self, Element, count, sharing};
@@ -23,14 +23,14 @@ use crate::units;
 pub(crate) struct XmlReader<'d, 'l> {
     pub builder: PlatformBuilder,
     load: &'l mut Load<'l>,
-    /// Elements that name others, with the zone they stand in.
+    /// Elements that name others, with the zone that contains them.
     routes: Vec<(ZoneId, &'d Element)>,
     /// `trace` elements by id.
     traces: Vec<(&'d str, &'d Element)>,
     connects: Vec<&'d Element>,
 }
 
-/// The platform of an XML text.
+/// Parses a platform from XML text.
 pub(crate) fn parse<'l>(text: &str, load: &'l mut Load<'l>) -> Result<Platform, PlatformError> {
     let root = tree::parse(text)?;
     if root.name != "platform" {
@@ -50,7 +50,7 @@ pub(crate) fn parse<'l>(text: &str, load: &'l mut Load<'l>) -> Result<Platform, 
 }
 
 impl<'d> XmlReader<'d, '_> {
-    /// All children of a zone but those that name others, which are kept for later.
+    /// Reads all children of a zone except those that name others, which are kept for later.
     fn zone_content(&mut self, zone: ZoneId, parent: &'d Element) -> Result<(), PlatformError> {
         let mut backbone = None;
         let mut host_links = Vec::new();
@@ -85,7 +85,7 @@ impl<'d> XmlReader<'d, '_> {
             self.host_link(zone, element)?;
         }
         if let Some(name) = self.builder.host_without_spoke(zone) {
-            return Err(parent.error(format!("host '{name}' lies in a zone of routing 'Cluster' without a host_link")));
+            return Err(parent.error(format!("host '{name}' is in a zone of routing 'Cluster' without a host_link")));
         }
         if let Routing::Star(spokes) = &mut self.builder.zone_mut(zone).routing {
             for spoke in spokes.values_mut() {
@@ -149,7 +149,7 @@ impl<'d> XmlReader<'d, '_> {
                     child.allow(&["id", "value"])?;
                     self.builder.set_property(host, child.need("id")?, child.need("value")?);
                 }
-                // Disks are outside the model: their content is accepted as it is.
+                // Disks are outside the model: their content is accepted unread.
                 "disk" | "mount" | "storage" => {}
                 other => return Err(child.error(format!("element '{other}' is unknown in a host"))),
             }
@@ -203,7 +203,7 @@ impl<'d> XmlReader<'d, '_> {
         Ok(())
     }
 
-    /// A host at a place in a Vivaldi zone, with a link up and a link down.
+    /// Reads a peer: a host with coordinates in a Vivaldi zone, with a link up and a link down.
     fn peer(&mut self, zone: ZoneId, element: &'d Element) -> Result<(), PlatformError> {
         element.allow(&["id", "speed", "bw_in", "bw_out", "lat", "coordinates", "speed_file", "state_file"])?;
         let id = element.need("id")?;
@@ -253,7 +253,7 @@ impl<'d> XmlReader<'d, '_> {
     ) -> Result<(), PlatformError> {
         let zone = self.builder.zone_mut(zone);
         if !zone.members.contains(&point) {
-            return Err(element.error("the host does not lie in this zone"));
+            return Err(element.error("the host is not in this zone"));
         }
         let (Routing::Star(spokes) | Routing::Vivaldi(spokes)) = &mut zone.routing else {
             return Err(element.error(format!("'{}' needs a zone of routing 'Cluster' or 'Vivaldi'", element.name)));
@@ -287,7 +287,7 @@ impl<'d> XmlReader<'d, '_> {
         Ok(())
     }
 
-    /// A cluster; its files of profiles hold for each of its hosts.
+    /// Reads a cluster; its profile files apply to each of its hosts.
     fn cluster(&mut self, zone: ZoneId, element: &'d Element) -> Result<(), PlatformError> {
         let before = self.builder.hosts.len();
         cluster::flat_or_other(&mut self.builder, zone, element)?;
@@ -299,7 +299,7 @@ impl<'d> XmlReader<'d, '_> {
         Ok(())
     }
 
-    /// Routes and connections of profiles, now that all names are known.
+    /// Reads routes and connections of profiles, now that all names are known.
     fn deferred(&mut self) -> Result<(), PlatformError> {
         for (zone, element) in std::mem::take(&mut self.routes) {
             self.route(zone, element)?;
@@ -352,8 +352,8 @@ impl<'d> XmlReader<'d, '_> {
         let spec = RouteSpec { src, dst, gateway_src: gateways.0, gateway_dst: gateways.1, links, symmetrical };
         element.located(match bypass {
             true if !between_zones && !self.builder.share_zone(src, dst) => Err(PlatformError::new(format!(
-                "a bypassRoute joins two hosts or routers of one zone, and '{}' and '{}' lie in different ones, where it \
-                 would never be taken; write a bypassZoneRoute between their zones",
+                "a bypassRoute joins two hosts or routers of one zone, and '{}' and '{}' are in different ones, where it \
+                 would never be used; write a bypassZoneRoute between their zones",
                 self.builder.point_name(src),
                 self.builder.point_name(dst)
             ))),
@@ -406,6 +406,6 @@ pub(crate) fn coordinates(text: &str) -> Result<[f64; 3], String> {
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     match numbers[..] {
         [x, y, h] if text.split_whitespace().count() == 3 && (x + y + h).is_finite() => Ok([x, y, h]),
-        _ => Err(format!("'{text}' are no coordinates; use three numbers 'x y height'")),
+        _ => Err(format!("'{text}' are not coordinates; use three numbers 'x y height'")),
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn flat_or_other(
 
 type AddTopology = fn(&FlatCluster<'_>, &str, &mut PlatformBuilder, ZoneId) -> Result<(), PlatformError>;
 
-/// A `cabinet` element: hosts with links of their own in a zone of routing `Cluster`.
+/// Reads a `cabinet` element: hosts with links of their own in a zone of routing `Cluster`.
 pub(crate) fn cabinet(builder: &mut PlatformBuilder, zone: ZoneId, element: &Element) -> Result<(), PlatformError> {
     builder.place = element.place;
     element.allow(&["id", "prefix", "suffix", "radical", "speed", "bw", "lat"])?;

@@ -1,7 +1,7 @@
 //! Dragonflies: groups of chassis of blades (routers) of hosts.
 //!
-//! Parameters `g,nb;c,nk;r,ng;n`: groups, chassis in each, blades in each of those, hosts on each of those; and how many
-//! cables one link stands for, by which its bandwidth is multiplied:
+//! Parameters `g,nb;c,nk;r,ng;n`: number of groups, of chassis per group, of blades per chassis, of hosts per blade; and the
+//! number of cables per link, which multiplies its bandwidth:
 //!
 //! ```text
 //! local   a host and its blade
@@ -11,14 +11,14 @@
 //! ```
 //!
 //! A route is minimal. It goes to the blade with the link to the other group (green, then black), over the blue link,
-//! then green and black to the blade of the target. Limiters belong to hosts and blades: each that is passed limits.
+//! then green and black to the blade of the target. Limiters belong to hosts and blades: each one on the route limits.
 //!
-//! **As in SimGrid**: after a green link within one group, a route goes on from the blade of that number in the *first*
-//! chassis. It so lacks a black link that it would need, or has one too many, if it began in another chassis.
+//! **As in SimGrid**: after a green link within one group, a route continues from the blade of that number in the *first*
+//! chassis. If it began in another chassis, it therefore lacks a black link that it would need, or has one too many.
 //!
 //! Source: Kim, Dally, Scott, Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology" (ISCA 2008), in the shape of
-//! Cray's Cascade and of SimGrid 4.1. Where there are more groups than blades in a chassis, which is not foreseen
-//! there, blades are numbered through all chassis of their group.
+//! Cray's Cascade and of SimGrid 4.1. If there are more groups than blades in a chassis, a case that SimGrid does not handle,
+//! blades are numbered through all chassis of their group.
 
 use std::collections::BTreeMap;
 
@@ -26,14 +26,14 @@ use super::leaves::{Cabling, Leaves};
 use crate::element::{ELEMENTS_MAX, LinkId};
 use crate::error::PlatformError;
 
-/// How many there are of each part.
+/// The number of each part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) groups: usize,
     pub(crate) chassis: usize,
     pub(crate) blades: usize,
     pub(crate) hosts: usize,
-    /// Cables of a blue, black and green link.
+    /// Number of cables of a blue, black and green link.
     cables: [usize; 3],
 }
 
@@ -41,15 +41,15 @@ pub(crate) struct Shape {
 pub(crate) struct Dragonfly {
     pub(crate) shape: Shape,
     pub(crate) leaves: Leaves,
-    /// Of each host, to its blade and back.
+    /// Each host's link to its blade and the link back.
     pub(crate) local: Vec<(LinkId, LinkId)>,
-    /// Of each blade, what limits it.
+    /// Limiter of each blade, if any.
     limiters: Vec<Option<LinkId>>,
-    /// From blade to blade.
+    /// Links by pair of blades.
     between: BTreeMap<(usize, usize), LinkId>,
 }
 
-/// Where a blade stands.
+/// The position of a blade.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Blade {
     group: usize,
@@ -83,7 +83,7 @@ impl Shape {
             let why = format!("have {groups} groups, but only {} blades in each to join them", chassis * blades);
             return Err(wrong(&why));
         }
-        // No number is above that of the hosts; its square is far from overflowing 64 bits.
+        // No number exceeds the number of hosts, whose square is far from overflowing 64 bits.
         let pairs = |n: usize| n as u64 * (n as u64 - 1) / 2;
         let (green, black) = ((groups * chassis) as u64 * pairs(blades), (groups * blades) as u64 * pairs(chassis));
         if green + black + pairs(groups) + hosts as u64 > ELEMENTS_MAX as u64 / 2 {
@@ -106,7 +106,7 @@ impl Shape {
         (blade.group * self.chassis + blade.chassis) * self.blades + blade.blade
     }
 
-    /// The links from the one to the other, each by the blades at its ends.
+    /// Returns the links from one blade to another, each as the pair of blades at its ends.
     fn way(&self, from: Blade, to: Blade) -> Vec<(Blade, Blade)> {
         let (mut way, mut at) = (Vec::new(), from);
         if from.group != to.group {
@@ -124,7 +124,7 @@ impl Shape {
         }
         if at.blade != to.blade {
             way.push((at, Blade { chassis: at.chassis, ..to }));
-            // After a blue link that is its own chassis, in all shapes that SimGrid foresees.
+            // After a blue link that is the blade's own chassis, in all shapes that SimGrid supports.
             let chassis = if from.group == to.group { 0 } else { at.chassis };
             at = Blade { chassis, ..to };
         }
@@ -134,7 +134,7 @@ impl Shape {
         way
     }
 
-    /// Joins all blades, each pair once; `cable` gets the pair, what the link is called, and its cables.
+    /// Joins all blades, each pair once; `cable` receives the pair, the name of the link, and its number of cables.
     fn join<E>(&self, mut cable: impl FnMut(Blade, Blade, &str, usize) -> Result<(), E>) -> Result<(), E> {
         let [blue, black, green] = self.cables;
         for (group, chassis) in pairs(self.groups, self.chassis) {
@@ -169,8 +169,8 @@ fn ordered_pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl Dragonfly {
-    /// Lays the links of so many hosts. Their names are numbered through all dragonflies of a platform: `laid` links are
-    /// there already.
+    /// Creates the links of that many hosts. Their names are numbered through all dragonflies of a platform, of which `laid` links
+    /// exist already.
     pub(crate) fn laid(
         shape: Shape,
         leaves: Leaves,
@@ -178,7 +178,7 @@ impl Dragonfly {
         laid: &mut usize,
         cabling: &mut dyn Cabling,
     ) -> Result<Dragonfly, PlatformError> {
-        // Numbered from the hosts' double downwards, as switches of fat trees are.
+        // Numbered downwards from twice the number of hosts, like switches of fat trees.
         let numbers = (0..shape.groups * shape.chassis * shape.blades).map(|blade| 2 * hosts - 1 - blade);
         let limiters = numbers.map(|number| cabling.limiter(number)).collect::<Result<_, _>>()?;
         let mut add_link = |name: &str, cables: usize| {
@@ -202,7 +202,7 @@ impl Dragonfly {
         Ok(Dragonfly { shape, leaves, local, limiters, between })
     }
 
-    /// One link of each colour that there is: green, black, blue.
+    /// Returns one link of each existing colour: green, black, blue.
     pub(crate) fn examples(&self) -> [Option<LinkId>; 3] {
         let mut found = [None; 3];
         let looked_for = self.shape.join(|from, to, colour, _| {
@@ -214,7 +214,7 @@ impl Dragonfly {
         looked_for.map_or([None; 3], |()| found)
     }
 
-    /// The links between two hosts, by position.
+    /// Returns the links between two hosts, by position.
     pub(crate) fn way(&self, from: usize, to: usize) -> Vec<LinkId> {
         let (first, last) = (self.shape.blade_of(from), self.shape.blade_of(to));
         let mut links: Vec<LinkId> = self.leaves.limiter(from).into_iter().chain([self.local[from].0]).collect();
@@ -251,14 +251,14 @@ mod tests {
         let way: Vec<(Blade, Blade)> = stops.windows(2).map(|pair| (pair[0], pair[1])).collect();
         assert_eq!(shape.way(at(0, 3, 4), at(2, 1, 3)), way);
         assert_eq!(shape.way(at(1, 2, 3), at(1, 2, 3)), []);
-        // The first chassis takes the place of the route's own.
+        // The first chassis replaces the route's own.
         assert_eq!(shape.way(at(1, 2, 3), at(1, 0, 1)), [(at(1, 2, 3), at(1, 2, 1))]);
         assert_eq!(shape.way(at(1, 2, 3), at(1, 2, 1)), [(at(1, 2, 3), at(1, 2, 1)), (at(1, 0, 1), at(1, 2, 1))]);
         assert_eq!(shape.blade_of(119), at(2, 3, 4));
     }
 
     proptest! {
-        /// Every step of a way is a link that was laid, and there are at most five.
+        /// Every step of a route is an existing link, and there are at most five.
         #[test]
         fn ways_go_over_links(
             groups in 1usize..7, chassis in 1usize..4, blades in 1usize..4, from in 0usize..1000, to in 0usize..1000,

@@ -1,20 +1,20 @@
 //! Fat trees: levels of switches, with d-mod-k routing.
 //!
 //! Parameters `L;d1..dL;u1..uL;n1..nL`: a node of level i has `d_i` children and its children have `u_i` parents, with
-//! `n_i` parallel cables between the two. A leaf's position decides the way up, so that all flows to one leaf meet as
-//! late as they can. Limiters belong to hosts and switches: each that is passed limits.
+//! `n_i` parallel cables between the two. A leaf's position decides the route up, so that all flows to one leaf meet as
+//! late as possible. Limiters belong to hosts and switches: each one on the route limits.
 //!
 //! Source: Zahavi, "D-Mod-K Routing Providing Non-Blocking Traffic for Shift Permutations on Real Life Fat Trees"
-//! (2010), in the shape of SimGrid 4.1. Its numbering of switches and cables shows in the names of the links.
-//! Names are unique for the first fat tree of a platform only, as there; a second one is refused.
+//! (2010), in the shape of SimGrid 4.1. Its numbering of switches and cables appears in the names of the links.
+//! As in SimGrid, names are unique only for the first fat tree of a platform; a second one is rejected.
 
 use super::leaves::{Cabling, Leaves};
 use crate::element::LinkId;
 use crate::error::PlatformError;
 
-/// Levels of switches; deeper trees than a handful are mistakes.
+/// Maximum number of levels of switches; trees deeper than a handful are mistakes.
 const LEVELS_MAX: usize = 16;
-/// Switches, and cables, of one tree: some hundred bytes each, and read in seconds.
+/// Maximum number of switches, and of cables, in one tree: some hundred bytes each, read in seconds.
 const PARTS_MAX: usize = 1_000_000;
 
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct FatTree {
 
 #[derive(Clone, Debug)]
 struct Node {
-    /// SimGrid's number: leaves upwards from 0, switches downwards from twice the number of leaves.
+    /// SimGrid's number: leaves count upwards from 0, switches downwards from twice the number of leaves.
     id: usize,
     level: usize,
     position: usize,
@@ -47,7 +47,7 @@ struct Cable {
 }
 
 impl FatTree {
-    /// Hosts, then switches of each level.
+    /// Number of hosts, then of switches of each level.
     pub(crate) fn level_sizes(&self) -> Vec<usize> {
         let levels = self.children.len();
         (0..=levels).map(|level| self.nodes.iter().filter(|node| node.level == level).count()).collect()
@@ -61,7 +61,7 @@ impl FatTree {
         self.nodes.iter().enumerate().flat_map(of_node)
     }
 
-    /// The empty tree of a parameter text.
+    /// Parses a parameter text into an empty tree.
     pub(crate) fn parse(text: &str, leaves: usize) -> Result<FatTree, String> {
         let wrong = |why: &str| format!("topo_parameters '{text}' {why}");
         let parts: Vec<&str> = text.split(';').collect();
@@ -92,7 +92,7 @@ impl FatTree {
         }
     }
 
-    /// Puts the tree over its hosts, with switches and cables.
+    /// Joins the hosts by the tree's switches and cables.
     pub(crate) fn join(
         &mut self,
         leaves: Leaves,
@@ -104,17 +104,17 @@ impl FatTree {
         self.make_cables(cabling)
     }
 
-    /// Nodes of a level: below the level a label runs over parents, above it over children.
+    /// Number of nodes of a level. Below the level a label runs over parents, above it over children.
     fn count(&self, level: usize) -> Option<usize> {
         (0..self.children.len()).try_fold(1usize, |product, j| product.checked_mul(self.digits(level, j)))
     }
 
-    /// How many values digit `j` of the label of a node of that level has.
+    /// Number of values of digit `j` in the label of a node of that level.
     fn digits(&self, level: usize, j: usize) -> usize {
         if j < level { self.parents[j] } else { self.children[j] }
     }
 
-    /// Switches and cables.
+    /// Number of switches and of cables.
     fn size(&self) -> Option<(usize, usize)> {
         let levels = 0..self.children.len();
         let switches = levels.clone().try_fold(0usize, |sum, level| sum.checked_add(self.count(level + 1)?));
@@ -125,7 +125,7 @@ impl FatTree {
         Some((switches?, cables?))
     }
 
-    /// Leaves and switches with their labels, not yet joined.
+    /// Creates leaves and switches with their labels, not yet joined.
     fn make_nodes(&mut self, hosts: usize, cabling: &mut dyn Cabling) -> Result<(), PlatformError> {
         let levels = self.children.len();
         let mut switch = 2 * hosts;
@@ -170,8 +170,9 @@ impl FatTree {
         let mut number = 0;
         for child in 0..starts[levels] {
             let level = self.nodes[child].level;
-            // The parents have its label, but for the digit of its level, which runs over its parents: one for each, so
-            // many nodes apart. A label's first digit changes first.
+            // The parents have the child's label, except for the digit of its level, which runs over its parents: one
+            // parent per value, a
+            // fixed number of nodes apart. The first digit of a label changes first.
             let label = &self.nodes[child].label;
             let apart: usize = self.parents[..level].iter().product();
             let digit = |j: usize| if j == level { 0 } else { label[j] };
@@ -199,7 +200,7 @@ impl FatTree {
         root.level > leaf.level && (root.level..self.children.len()).all(|i| root.label[i] == leaf.label[i])
     }
 
-    /// The links between two hosts, by position.
+    /// Returns the links between two hosts, by position.
     pub(crate) fn way(&self, from: usize, to: usize) -> Option<Vec<LinkId>> {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let mut links = Vec::new();

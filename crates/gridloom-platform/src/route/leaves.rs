@@ -1,4 +1,4 @@
-//! What fat trees, tori and dragonflies share: their hosts by position, and how their links are laid.
+//! The common part of fat trees, tori and dragonflies: their hosts by position, and the creation of their links.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use super::point::PointId;
 use crate::element::LinkId;
 use crate::error::PlatformError;
 
-/// Lays the links of one cluster, with its names and speeds.
+/// Creates the links of one cluster, with its names and speeds.
 pub(crate) trait Cabling {
-    /// A link of so many cables: there and back.
+    /// Creates a link of `cables` parallel cables, in both directions.
     fn cable(&mut self, name: &str, cables: usize) -> Result<(LinkId, LinkId), PlatformError>;
-    /// What limits the host or switch of that number, if the cluster has such links.
+    /// Creates the limiter of the host or switch of that number, if the cluster has limiters.
     fn limiter(&mut self, number: usize) -> Result<Option<LinkId>, PlatformError>;
 }
 
-/// The hosts of a cluster, by position; its switches are no points of the platform.
+/// The hosts of a cluster, by position. Its switches are not points of the platform.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leaves {
     pub(crate) positions: BTreeMap<PointId, usize>,
@@ -23,7 +23,7 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// What everything that a host sends or receives, or that passes it, has to cross.
+    /// The link that everything sent, received or forwarded by a host has to cross.
     pub(crate) fn limiter(&self, position: usize) -> Option<LinkId> {
         self.limiters.get(position).copied()
     }

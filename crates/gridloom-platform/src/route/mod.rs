@@ -1,7 +1,7 @@
-//! Zones, how each is joined inside, and the way from one host to another.
+//! Zones, their internal routing, and the route from one host to another.
 //!
-//! Files import those above them: `point`, `leaves`, the topologies (`fat_tree`, `torus`, `dragonfly`), `routing`, `net`,
-//! `walk`.
+//! Each file imports only those listed before it: `point`, `leaves`, the topologies (`fat_tree`, `torus`, `dragonfly`),
+//! `routing`, `net`, `walk`.
 
 pub(crate) mod dragonfly;
 pub(crate) mod fat_tree;

@@ -11,7 +11,7 @@ pub(crate) struct Zone {
     pub parent: Option<ZoneId>,
     pub members: Vec<PointId>,
     pub routing: Routing,
-    /// One-way exceptions that win over the zone's own routing, between members or between any zones inside.
+    /// One-way exceptions that take precedence over the zone's own routing, between members or between any nested zones.
     pub bypass: BTreeMap<(PointId, PointId), Edge>,
 }
 
@@ -42,7 +42,7 @@ impl Net {
         path
     }
 
-    /// Whether `point` is `ancestor` or lies anywhere inside of it.
+    /// True if `point` is `ancestor` or is anywhere inside it.
     pub(crate) fn lies_in(&self, point: PointId, ancestor: PointId) -> bool {
         point == ancestor || self.zones_around(point).iter().any(|zone| self.zone(*zone).point == ancestor)
     }

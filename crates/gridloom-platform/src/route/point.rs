@@ -20,7 +20,7 @@ pub(crate) enum PointKind {
 pub(crate) struct Point {
     pub name: String,
     pub kind: PointKind,
-    /// The zone it lies in; the root zone's point names the root itself.
+    /// The zone that contains it; the root zone's point names the root itself.
     pub zone: ZoneId,
     /// Its number among the members of that zone.
     pub index: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Point {
     pub coordinates: Option<[f64; 3]>,
 }
 
-/// Links between two points of one zone. The gateways are the points themselves unless those are zones.
+/// Links between two points of one zone. The gateways are the points themselves unless these are zones.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Edge {
     pub links: Vec<LinkId>,
@@ -36,7 +36,7 @@ pub(crate) struct Edge {
     pub gateway_dst: PointId,
 }
 
-/// There is no way between these two points.
+/// There is no route between these two points.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct NoRoute {
     pub src: PointId,

@@ -1,6 +1,6 @@
-//! Routes between the points that lie directly in one zone.
+//! Routes between the direct members of one zone.
 //!
-//! | routing | way from a to b |
+//! | routing | route from a to b |
 //! |---|---|
 //! | full | the route given for the pair |
 //! | floyd, dijkstra | the chain of given routes with the fewest links; ties as SimGrid breaks them |
@@ -11,7 +11,7 @@
 //! | dragonfly | over the link between the two groups ([`super::dragonfly`]) |
 //! | none | there is none |
 //!
-//! **Invariant:** memory is linear in what the file says, but for Floyd's table (members², bounded by the builder).
+//! **Invariant:** memory is linear in the size of the file, except for Floyd's table (members², bounded by the builder).
 //! From a point to itself, zones with given routes use the platform's loopback link unless the pair has a route.
 
 use std::cmp::Reverse;
@@ -30,7 +30,7 @@ pub(crate) enum Routing {
     Full(BTreeMap<(PointId, PointId), Edge>),
     /// Fewest links, all pairs computed when the platform is built.
     Floyd(Floyd),
-    /// Fewest links, computed for each route asked for.
+    /// Fewest links, computed for each query.
     Dijkstra(Dijkstra),
     /// Up and down.
     Star(BTreeMap<PointId, Spoke>),
@@ -46,36 +46,36 @@ pub(crate) enum Routing {
     None,
 }
 
-/// What joins a member of a star to the hub. A member without one is the hub itself (a router).
+/// The links between a member of a star and the hub. A member without one is the hub itself (a router).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spoke {
     pub up: Vec<LinkId>,
     pub down: Vec<LinkId>,
     pub loopback: Option<LinkId>,
-    /// Where the way enters a member that is a zone.
+    /// The point at which the route enters a member that is a zone.
     pub gateway: Option<PointId>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Floyd {
-    /// By member index.
+    /// Edges by member indices.
     pub edges: BTreeMap<(u32, u32), Edge>,
-    /// Row a, column b: the last member before b on the way from a; `u32::MAX` when there is no way.
+    /// Row a, column b: the last member before b on the route from a; `u32::MAX` if there is no route.
     pub predecessors: Vec<u32>,
     pub members: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dijkstra {
-    /// Vertices in the order in which the routes name them first: the order that breaks ties.
+    /// Vertices in the order in which routes first name them, which breaks ties.
     pub vertices: BTreeMap<PointId, usize>,
     /// Outgoing edges of each vertex, in the order given.
     pub out: Vec<Vec<(usize, Edge)>>,
 }
 
 impl Floyd {
-    /// Computes the ways between all pairs: Floyd and Warshall's algorithm, cost = number of links; the strict `<`
-    /// keeps the way found first.
+    /// Computes the routes between all pairs: Floyd and Warshall's algorithm, cost = number of links; the strict `<`
+    /// keeps the route found first.
     pub(crate) fn seal(&mut self, zone_members: &[PointId], is_host: impl Fn(PointId) -> bool) {
         let n = zone_members.len();
         self.members = n;
@@ -126,13 +126,14 @@ impl Dijkstra {
         vertex
     }
 
-    /// Whether an edge goes from `src` to `dst`.
+    /// The edge from `src` to `dst`, if there is one.
     pub(crate) fn edge(&self, src: PointId, dst: PointId) -> Option<&Edge> {
         let (from, to) = (*self.vertices.get(&src)?, *self.vertices.get(&dst)?);
         self.out[from].iter().find(|(end, _)| *end == to).map(|(_, edge)| edge)
     }
 
-    /// For each vertex, the vertex and the number of its outgoing edge by which the way from `start` arrives.
+    /// Returns the last edge of the route from `start` to each vertex: the vertex that it leaves and its number among
+    /// the edges there.
     pub(crate) fn tree(&self, start: usize) -> Vec<Option<(usize, usize)>> {
         let mut cost = vec![usize::MAX; self.out.len()];
         let mut before = vec![None; self.out.len()];

@@ -1,12 +1,12 @@
-//! Tori: grids of hosts with joined ends, of any number of dimensions.
+//! Tori: grids of hosts whose ends are joined, of any number of dimensions.
 //!
-//! Parameters `d1,d2,…`: hosts in each dimension; a host's position counts through the first dimension first. Each host
+//! Parameters `d1,d2,…`: number of hosts in each dimension; positions count through the first dimension first. Each host
 //! has a link in each dimension, to the next one, where the last is followed by the first: `ID_link_from_A_to_B`
 //! (`_UP` from A to B, `_DOWN` back), by positions.
 //!
-//! Limiters belong to hosts: each that is passed limits, the first and the last included.
+//! Limiters belong to hosts: each one on the route limits, including the first and the last.
 //!
-//! A route goes through one dimension after another, the shorter way round. Where both are as long, it goes up, unless
+//! A route goes through one dimension after another, in the shorter direction. If both are equally long, it goes up, unless
 //! that leads over the end.
 //!
 //! Source: dimension-order routing (Dally and Seitz, "Deadlock-Free Message Routing in Multiprocessor Interconnection
@@ -16,19 +16,19 @@ use super::leaves::{Cabling, Leaves};
 use crate::element::{ELEMENTS_MAX, LinkId};
 use crate::error::PlatformError;
 
-/// More dimensions than a handful are mistakes.
+/// Maximum number of dimensions; more than a handful are mistakes.
 const DIMENSIONS_MAX: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Torus {
     pub(crate) sizes: Vec<usize>,
     pub(crate) leaves: Leaves,
-    /// Of each host and dimension, to the next host and back from it.
+    /// Each host's link to the next host in a dimension and the link back, indexed by host and dimension.
     pub(crate) links: Vec<(LinkId, LinkId)>,
 }
 
 impl Torus {
-    /// Lays the links of so many hosts; `id` is the cluster's.
+    /// Creates the links of that many hosts; `id` is the cluster's.
     pub(crate) fn laid(
         sizes: Vec<usize>,
         leaves: Leaves,
@@ -52,7 +52,7 @@ impl Torus {
         Ok(Torus { sizes, leaves, links })
     }
 
-    /// The links between two hosts, by position.
+    /// Returns the links between two hosts, by position.
     pub(crate) fn way(&self, from: usize, to: usize) -> Vec<LinkId> {
         let (mut links, mut at, mut stride) = (Vec::new(), from, 1);
         for (dimension, &size) in self.sizes.iter().enumerate() {
@@ -76,13 +76,13 @@ impl Torus {
     }
 }
 
-/// The position so many steps up in the dimension of that stride and size.
+/// The position `steps` steps up in the dimension of that stride and size.
 fn neighbour(at: usize, stride: usize, size: usize, steps: usize) -> usize {
     let coordinate = at / stride % size;
     at - coordinate * stride + (coordinate + steps) % size * stride
 }
 
-/// The hosts in each dimension.
+/// Parses the number of hosts in each dimension.
 pub(crate) fn parse(parameters: &str, hosts: usize) -> Result<Vec<usize>, String> {
     let wrong = |why: &str| format!("topo_parameters '{parameters}' {why}");
     let sizes: Option<Vec<usize>> = parameters.split(',').map(|word| word.trim().parse().ok()).collect();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every way leads from link to link to its end, and is as long as the distances in all dimensions together.
+        /// Every route leads from link to link to its end, and is as long as the sum of the distances in all dimensions.
         #[test]
         fn ways_lead_there_and_are_shortest(
             sizes in prop::collection::vec(1usize..6, 1..4), from in 0usize..1000, to in 0usize..1000,

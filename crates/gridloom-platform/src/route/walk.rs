@@ -1,14 +1,14 @@
-//! The way from one point to another.
+//! The route from one point to another.
 //!
-//! Model (SimGrid's): a *point* is a host, a router or a zone. Every point but the root zone lies in one zone. A zone
-//! knows how to go between the points that lie directly in it ([`routing`](super::routing)). A route between two zones
-//! names two *gateways*, where it leaves the one and enters the other. They lie somewhere inside them.
+//! Model (SimGrid's): a *point* is a host, a router or a zone. Every point except the root zone is in one zone. A zone
+//! has routes between its direct members ([`routing`](super::routing)). A route between two zones
+//! names two *gateways*, where it leaves the one and enters the other. They are somewhere inside them.
 //!
-//! To go from `src` to `dst`, find the deepest zone that holds both, and take its local route between the two children
-//! that hold them. Then go, recursively, from `src` to the first gateway and from the second gateway to `dst`.
+//! To find a route from `src` to `dst`, find the deepest zone that contains both, and take its local route between the two
+//! children that contain them. Then continue recursively from `src` to the first gateway and from the second gateway to `dst`.
 //!
-//! **Invariants** (established by the builder): zones form a tree; a gateway lies inside the zone it opens. Hence each
-//! recursion happens strictly deeper in the tree, and ends.
+//! **Invariants** (established by the builder): zones form a tree; a gateway is inside the zone it opens. Hence each
+//! recursion is strictly deeper in the tree, and ends.
 //!
 //! Latencies are added in SimGrid's order - the middle of the route first - so that sums agree to the last bit.
 
@@ -20,7 +20,7 @@ use super::point::{Edge, NoRoute, PointId, PointKind, ZoneId};
 use super::routing::{Dijkstra, Floyd, Routing, Spoke};
 use crate::element::{LOOPBACK, Link, LinkId, Route};
 
-/// A route being put together.
+/// A route under construction.
 pub(crate) struct Walk<'a> {
     pub net: &'a Net,
     pub all_links: &'a [Link],
@@ -39,7 +39,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Appends the way from `src` to `dst`, wherever they lie.
+    /// Appends the route from `src` to `dst`, at any depth.
     pub(crate) fn go(&mut self, src: PointId, dst: PointId) -> Result<(), NoRoute> {
         let net = self.net;
         let (src_zones, dst_zones) = (net.zones_around(src), net.zones_around(dst));
@@ -63,7 +63,7 @@ impl<'a> Walk<'a> {
         let src_child = src_path.last().map_or(src, |zone| net.zone(*zone).point);
         let dst_child = dst_path.last().map_or(dst, |zone| net.zone(*zone).point);
         let middle = local_route(self, common, src_child, dst_child)?;
-        // A zone without a gateway cannot be entered; going on would never end.
+        // A zone without a gateway cannot be entered, and the recursion would never end.
         for gateway in [middle.gateway_src, middle.gateway_dst] {
             if matches!(net.point(gateway).kind, PointKind::Zone(_)) {
                 return Err(NoRoute { src: src_child, dst: dst_child });
@@ -79,7 +79,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The way from `src` to `dst` as a list of its own; its latency is added to the sum.
+    /// Returns the route from `src` to `dst` as a separate list; its latency is added to the sum.
     pub(crate) fn aside(&mut self, src: PointId, dst: PointId) -> Result<Vec<LinkId>, NoRoute> {
         let before = std::mem::take(&mut self.route.links);
         let result = self.go(src, dst);
@@ -90,7 +90,7 @@ impl<'a> Walk<'a> {
 
 type Key = (PointId, PointId);
 
-/// The bypass of `common` that applies, innermost pair of zones first.
+/// Returns the bypass of `common` that applies, innermost pair of zones first.
 fn bypass<'n>(
     net: &'n Net,
     common: &'n Zone,
@@ -123,7 +123,7 @@ fn bypass<'n>(
     None
 }
 
-/// The local route of `zone` from `src` to `dst`, two of its members. Its latency is added to the walk.
+/// Returns the local route of `zone` from `src` to `dst`, two of its members. Its latency is added to the walk.
 fn local_route(walk: &mut Walk<'_>, zone: &Zone, src: PointId, dst: PointId) -> Result<Edge, NoRoute> {
     let missing = NoRoute { src, dst };
     match &zone.routing {
@@ -153,7 +153,7 @@ fn local_route(walk: &mut Walk<'_>, zone: &Zone, src: PointId, dst: PointId) -> 
     }
 }
 
-/// The implicit loop of a host.
+/// The implicit loopback of a host.
 fn loopback(walk: &Walk<'_>, src: PointId, dst: PointId) -> Option<Edge> {
     let is_host = matches!(walk.net.point(src).kind, PointKind::Host(_));
     (src == dst && is_host).then(|| Edge { links: vec![LOOPBACK], gateway_src: src, gateway_dst: dst })
@@ -179,15 +179,15 @@ fn star_route(walk: &mut Walk<'_>, spokes: &BTreeMap<PointId, Spoke>, src: Point
     Edge { links, gateway_src: gateways.0, gateway_dst: gateways.1 }
 }
 
-/// Latency in seconds between two places of a Vivaldi system (Dabek et al., SIGCOMM 2004): Euclidean distance in the
+/// Latency in seconds between two coordinates of a Vivaldi system (Dabek et al., SIGCOMM 2004): Euclidean distance in the
 /// plane plus both heights, all in milliseconds.
 fn vivaldi_latency_s(a: [f64; 3], b: [f64; 3]) -> f64 {
     let (dx, dy) = (a[0] - b[0], a[1] - b[1]);
     (libm::sqrt(dx * dx + dy * dy) + a[2].abs() + b[2].abs()) / 1000.0
 }
 
-/// The way between two members, where `way` tells that between two hosts by their positions. The router stands for
-/// the whole: nothing is crossed to reach it.
+/// Returns the route between two members, where `way` returns the one between two hosts by their positions. The router
+/// represents the whole cluster: no link is crossed to reach it.
 fn leaves_route(
     walk: &mut Walk<'_>,
     leaves: &Leaves,

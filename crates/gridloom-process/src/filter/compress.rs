@@ -1,12 +1,12 @@
-//! `compress`: a letter goes in LZ4's block format, if it is not short and that makes it shorter.
+//! `compress`: a message is sent in LZ4's block format if it is long enough and becomes shorter.
 //!
 //! ```text
-//! as it is:   | bytes | 0u8 |
-//! compressed: | block | bytes before, u32 le | 1u8 |
+//! unchanged:  | bytes | 0u8 |
+//! compressed: | block | original length, u32 le | 1u8 |
 //! ```
 //!
-//! The receiver believes no length: a block cannot become more than [`EXPANSION_MAX`] times its bytes, nor more than a letter, and
-//! what it becomes must have the length that the letter says.
+//! The receiver trusts no length: a block cannot expand to more than [`EXPANSION_MAX`] times its size or to more than
+//! the largest message, and its expanded length must equal the stated one.
 //!
 //! Source: the LZ4 block format, <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
 
@@ -19,18 +19,18 @@ const NAME: &str = "compress";
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: NAME,
-    about: "compresses messages from 1 KiB on, if that makes them smaller (LZ4)",
+    about: "compresses messages of at least 1 KiB if that makes them smaller (LZ4)",
     example: NAME,
     make: |_, _| Ok(Box::new(Compress { room: Vec::new() })),
 };
 
 const PLAIN: u8 = 0;
 const BLOCK: u8 = 1;
-/// A byte of a block adds at most 255 bytes to the length of a match.
+/// Largest expansion: each byte of a block adds at most 255 bytes to the length of a match.
 const EXPANSION_MAX: u64 = 255;
 
 struct Compress {
-    /// For what comes of a letter, kept from one to the next.
+    /// Output buffer, reused from message to message.
     room: Vec<u8>,
 }
 
@@ -63,7 +63,7 @@ impl Filter for Compress {
             Some(PLAIN) => return Ok(()),
             Some(BLOCK) => {}
             Some(other) => {
-                return Err(FilterError::Damaged { filter, length, why: format!("{other} is no form of a letter") });
+                return Err(FilterError::Damaged { filter, length, why: format!("unknown message form {other}") });
             }
             None => return Err(FilterError::Truncated { filter, length }),
         }
@@ -79,7 +79,7 @@ impl Filter for Compress {
         let mut whole = vec![0; says as usize];
         let written = block::decompress_into(bytes, &mut whole).map_err(|error| damaged(error.to_string()))?;
         if written as u64 != says {
-            return Err(damaged(format!("they become {written} bytes, and the letter says {says}")));
+            return Err(damaged(format!("they expand to {written} bytes, and the message states {says}")));
         }
         letter.payload = whole;
         Ok(())
@@ -125,11 +125,14 @@ mod tests {
         };
         let told = |payload: Vec<u8>| received(payload).unwrap_err().to_string();
         let limit = (whole.len() as u64 - 5) * EXPANSION_MAX;
-        let says = format!("the letter says that its {} bytes become 4294967295, at most {limit} can be", whole.len());
+        let says = format!(
+            "the message states that its {} bytes expand to 4294967295, at most {limit} are possible",
+            whole.len()
+        );
         assert_eq!(told(with_length(u32::MAX)), format!("filter compress: {says}"));
         assert!(matches!(received(with_length(8191)), Err(FilterError::Damaged { .. })));
-        assert!(told(with_length(8193)).ends_with("they become 8192 bytes, and the letter says 8193"));
-        assert!(told(vec![2]).ends_with("2 is no form of a letter"));
+        assert!(told(with_length(8193)).ends_with("they expand to 8192 bytes, and the message states 8193"));
+        assert!(told(vec![2]).ends_with("unknown message form 2"));
         assert!(matches!(received(vec![]), Err(FilterError::Truncated { length: 0, .. })));
         assert!(matches!(received(vec![9, 9, BLOCK]), Err(FilterError::Truncated { length: 3, .. })));
     }

@@ -1,4 +1,4 @@
-//! `delay=TIME`: a letter is due that long after it left, as if the processes were far apart.
+//! `delay=TIME`: a message is due that long after it left, as if the processes were far apart.
 
 use gridloom_base::Time;
 
@@ -6,7 +6,7 @@ use super::{Filter, FilterKind, held_ns};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "delay",
-    about: "holds each message until that time after it was sent",
+    about: "delays each message by that time",
     example: "delay=16ms",
     make: |value, _| Ok(Box::new(Delay { ns: held_ns(value)? })),
 };

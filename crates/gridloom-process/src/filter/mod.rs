@@ -1,17 +1,19 @@
-//! Filters between two processes: what a letter passes on its way out and on its way in. One file each, and a line in [`FILTERS`].
+//! Filters between two processes, which a message passes on the sending and on the receiving side. One file each, and
+//! a line in [`FILTERS`].
 //!
 //! ```text
-//! sender:   letter ─▶ filter 1 ─▶ filter 2 ─▶ time when it leaves ─▶ connection
-//! receiver: letter ◀─ filter 1 ◀─ filter 2 ◀─ time when it left   ◀─ connection
+//! sender:   message ─▶ filter 1 ─▶ filter 2 ─▶ time when it leaves ─▶ connection
+//! receiver: message ◀─ filter 1 ◀─ filter 2 ◀─ time when it left   ◀─ connection
 //! ```
 //!
-//! A filter changes the bytes of a letter, or its time: when it leaves, when it is due. The owner of a chain offers a letter to the
-//! connection when the chain says, and hands over one that came when it is due. So a filter knows no clock and no connection, and
-//! is the same for a socket, shared memory and a simulated link. Between sites of a grid there are streams of bytes and no letters: there
-//! filters give times alone ([`Times`]).
+//! A filter changes a message's bytes or its times: when it leaves and when it is due. The owner of a chain offers a
+//! message to the connection at the time that the chain returns, and delivers a received one when it is due. So a
+//! filter knows no clock and no connection, and works the same for a socket, shared memory and a simulated link.
+//! Between sites of a grid there are byte streams instead of messages, where filters only compute times ([`Times`]).
 //!
-//! **Invariants:** what comes out has the bytes that went in. Letters keep their order. Without a filter a letter is not touched.
-//! **Does not do:** urgent letters, and what a connection says to itself (its probes, its end).
+//! **Invariants:** the bytes received are the bytes sent. Messages keep their order. Without a filter a message is
+//! not touched.
+//! **Does not do:** urgent messages, and a connection's own traffic (its probes, its end).
 
 mod compress;
 mod delay;
@@ -32,68 +34,70 @@ use gridloom_platform::units;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A letter on its way through a chain.
+/// A message that passes through a chain.
 #[derive(Debug)]
 struct Passing {
     payload: Vec<u8>,
-    /// On the way out, when its last byte leaves. On the way in, when it is due.
+    /// When sending: the time at which its last byte leaves. When receiving: the time at which it is due.
     at: Time,
 }
 
-/// One filter of a pair of processes. It holds the state of both directions.
+/// One filter of a pair of processes, with the state of both directions.
 trait Filter: Send {
-    /// When so many bytes have left that are sent then.
+    /// Returns the time at which `_size_bytes` bytes sent at `at` have left.
     fn leaves(&mut self, at: Time, _size_bytes: usize) -> Time {
         at
     }
 
-    /// When what left then is due.
+    /// Returns the time at which bytes that left at `left` are due.
     fn due(&mut self, left: Time) -> Time {
         left
     }
 
-    /// A letter goes to the other process.
+    /// Processes a message to the other process.
     fn send(&mut self, letter: &mut Passing) {
         letter.at = self.leaves(letter.at, letter.payload.len());
     }
 
-    /// A letter has come from the other process.
+    /// Processes a message from the other process.
     ///
     /// # Errors
-    /// If the other process's filter cannot have made it.
+    /// If the other process's filter cannot have produced it.
     fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
         letter.at = self.due(letter.at);
         Ok(())
     }
 
-    /// For how long it holds what has left, at most, nanoseconds.
+    /// Returns the longest time for which it delays bytes that have left, in nanoseconds.
     fn holds_ns_max(&self) -> u64 {
         0
     }
 
-    /// Whether it changes the bytes of letters.
+    /// True if it changes the bytes of messages.
     fn changes_bytes(&self) -> bool {
         false
     }
 
-    /// Whether letters may leave later than they are sent.
+    /// True if messages may leave later than they are sent.
     fn paces(&self) -> bool {
         false
     }
 
-    /// Over how many connections the letters go.
+    /// Returns the number of connections over which messages are spread.
     fn connections(&self) -> usize {
         1
     }
 }
 
-/// A letter that does not come from the same chain of filters.
+/// A received message that the same chain of filters cannot have produced.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum FilterError {
     #[error("{length} bytes end before what filter {filter} adds: both processes need the same filters")]
     Truncated { filter: &'static str, length: usize },
-    #[error("filter {filter}: the letter says that its {length} bytes become {says}, at most {limit} can be")]
+    #[error(
+        "filter {filter}: the message states that its {length} bytes expand to {says}, at most {limit} are possible"
+    )]
     TooLarge { filter: &'static str, length: usize, says: u64, limit: u64 },
     #[error("filter {filter}: {length} bytes are damaged: {why}")]
     Damaged { filter: &'static str, length: usize, why: String },
@@ -101,29 +105,29 @@ pub enum FilterError {
 
 type Made = Result<Box<dyn Filter>, String>;
 
-/// A filter that is known by name.
+/// A filter, found by its name.
 #[derive(Debug)]
 pub struct FilterKind {
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// How it is written, with its value if it takes one.
+    /// An example of its syntax, with a value if it takes one.
     pub example: &'static str,
-    /// From its value.
+    /// Creates the filter from its value.
     make: fn(&str, Pair) -> Made,
 }
 
-/// All there are, in the order in which a chain usually has them.
+/// All filters, in their usual order in a chain.
 pub const FILTERS: &[FilterKind] = &[compress::KIND, rate::KIND, stripe::KIND, delay::KIND, jitter::KIND];
 
-/// The direction of the letters that come: the numbers of the sender and of the receiver.
+/// The direction of received messages: the numbers of the sender and of the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
     pub from: u32,
     pub to: u32,
 }
 
-/// A filter with its value, as `delay=16ms`.
+/// A filter with its value, such as `delay=16ms`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FilterSpec {
@@ -142,20 +146,20 @@ impl FromStr for FilterSpec {
     type Err = String;
 
     /// # Errors
-    /// If there is no such filter, or it takes no such value.
+    /// If there is no such filter, or it does not accept the value.
     fn from_str(text: &str) -> Result<FilterSpec, String> {
         let text = text.trim();
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let Some(kind) = FILTERS.iter().find(|kind| kind.name == name) else {
             let known: Vec<&str> = FILTERS.iter().map(|kind| kind.name).collect();
-            return Err(format!("filter '{name}' is not known; there are {}", known.join(", ")));
+            return Err(format!("filter '{name}' is unknown; filters are {}", known.join(", ")));
         };
         match (kind.example.contains('='), value) {
             (true, None) => return Err(format!("filter {name} needs a value, such as {}", kind.example)),
             (false, Some(_)) => return Err(format!("filter {name} takes no value: write {name}")),
             (true, Some(_)) | (false, None) => {}
         }
-        // A list of filters is divided at blanks.
+        // Lists of filters are split at blanks.
         let value = value.unwrap_or_default().trim();
         if value.contains(char::is_whitespace) {
             return Err(format!(
@@ -194,14 +198,14 @@ impl std::fmt::Display for FilterSpec {
 #[derive(Default)]
 pub struct Chain {
     filters: Vec<Box<dyn Filter>>,
-    /// Whether letters go out before their time: the receiver holds them until then.
+    /// True if messages are sent ahead of their time: the receiver holds them until then.
     paces: bool,
-    /// When the last letter that came is due.
+    /// The time at which the last received message is due.
     last: Time,
 }
 
 impl Chain {
-    /// `pair` is the direction of the letters that come.
+    /// Creates the filters. `pair` is the direction of received messages.
     pub fn new(specs: &[FilterSpec], pair: Pair) -> Chain {
         let filters = specs.iter().map(|spec| spec.make(pair).expect("made when it was parsed"));
         let filters: Vec<Box<dyn Filter>> = filters.collect();
@@ -212,12 +216,13 @@ impl Chain {
         self.filters.is_empty()
     }
 
-    /// Over how many connections its owner is to spread the letters ([`Stripes`]).
+    /// Returns the number of connections over which the owner must spread messages ([`Stripes`]).
     pub fn connections(&self) -> usize {
         self.filters.iter().map(|filter| filter.connections()).max().unwrap_or(1)
     }
 
-    /// A letter goes, through at least one filter: its bytes for the connection, and when these may be offered to it.
+    /// Filters a message to be sent. Returns its bytes for the connection, and the time from which they may be offered
+    /// to it. The chain must have at least one filter.
     pub fn send(&mut self, now: Time, payload: Vec<u8>) -> (Vec<u8>, Time) {
         let mut letter = Passing { payload, at: now };
         self.filters.iter_mut().for_each(|filter| filter.send(&mut letter));
@@ -225,10 +230,11 @@ impl Chain {
         (letter.payload, letter.at - FILTER_AHEAD_NS)
     }
 
-    /// A letter has come that passed at least one filter: its bytes, and when it is due.
+    /// Filters a received message. Returns its bytes and the time at which it is due. The chain must have at least
+    /// one filter.
     ///
     /// # Errors
-    /// If the other process's chain cannot have made it.
+    /// If the other process's chain cannot have produced it.
     pub fn receive(&mut self, now: Time, mut payload: Vec<u8>) -> Result<(Vec<u8>, Time), FilterError> {
         let length = payload.len();
         let Some((_, left)) = payload.split_last_chunk::<8>() else {
@@ -236,7 +242,7 @@ impl Chain {
         };
         let left = Time(u64::from_le_bytes(*left));
         payload.truncate(length - 8);
-        // A clock that is ahead must not hold letters longer.
+        // If the sender's clock is ahead, messages must not be held longer.
         let latest = if self.paces { now + FILTER_AHEAD_NS } else { now };
         let mut letter = Passing { payload, at: left.min(latest) };
         for filter in self.filters.iter_mut().rev() {
@@ -246,13 +252,13 @@ impl Chain {
         Ok((letter.payload, self.last))
     }
 
-    /// The connection has closed: when that is to be known, which is after the letters that came before.
+    /// Returns when the close of the connection may be reported: after the messages received before it.
     pub fn closed(&self, now: Time) -> Time {
         self.last.max(now)
     }
 }
 
-/// A time that a filter holds letters, in nanoseconds.
+/// Parses the delay of a filter into nanoseconds.
 fn held_ns(text: &str) -> Result<u64, String> {
     let seconds = units::time(text)?;
     let is_time = (0.0..=FILTER_DELAY_SECONDS_MAX).contains(&seconds);

@@ -1,6 +1,7 @@
-//! `rate=BANDWIDTH`: a letter leaves when those before it have left and its own bytes have taken their time.
+//! `rate=BANDWIDTH`: a message leaves after the previous ones have left and its own bytes have taken their time.
 //!
-//! Each direction has the whole rate. Letters wait at the sender, which counts them as any that a connection does not take.
+//! Each direction has the whole rate. Messages wait at the sender, where they count like any others that a connection
+//! has not taken yet.
 
 use gridloom_base::Time;
 use gridloom_base::limits::FILTER_RATES;
@@ -11,7 +12,7 @@ use super::{Filter, FilterKind};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "rate",
-    about: "sends at most so many bytes per second each way; messages wait for their turn",
+    about: "sends at most that many bytes per second in each direction; messages wait for their turn",
     example: "rate=10MBps",
     make: |value, _| {
         let bandwidth = units::bandwidth(value)?;
@@ -26,7 +27,7 @@ pub(super) const KIND: FilterKind = FilterKind {
 struct Rate {
     /// Bytes per second.
     bandwidth: f64,
-    /// When the letters so far have left.
+    /// The time at which all messages so far have left.
     free: Time,
 }
 

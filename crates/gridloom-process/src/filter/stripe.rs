@@ -1,15 +1,18 @@
-//! `stripe=NUMBER`: letters go over so many connections in turn, and are put in order again.
+//! `stripe=NUMBER`: messages are spread over that many connections in turn and put back in order.
 //!
 //! ```text
-//! | bytes | number of the letter, u64 le |
+//! | bytes | number of the message, u64 le |
 //! ```
 //!
-//! On a long link a connection has no more on its way than its buffers hold, and stands still after a loss. The filter itself changes nothing: the
-//! owner of a chain makes the connections that [`Chain::connections`](super::Chain::connections) says, and numbers what they carry by [`Stripes`].
+//! On a link with a long latency a connection has no more bytes in flight than its buffers hold, and stalls after a
+//! loss. The filter itself changes nothing. The owner of a chain opens as many connections as
+//! [`Chain::connections`](super::Chain::connections) returns, and numbers their messages by [`Stripes`].
 //!
-//! **Promise:** letters come out once each, in the order in which they were numbered, from whichever connections they come.
-//! **Limit:** none here. A letter of 1 GiB may still come while all that follow it have, so those wait as long as it does. The owner
-//! of the connections bounds what is under way. After their end, [`Stripes::missing`] tells of a letter that was left out.
+//! **Promise:** messages are delivered once each, in the order in which they were numbered, from whichever connection
+//! they arrive on.
+//! **Limit:** none here. A message of 1 GiB may still be in transfer when all later ones have arrived, so those wait
+//! for it. The owner of the connections limits the bytes in flight. After their end, [`Stripes::missing`] returns a
+//! message that was lost.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +24,7 @@ const NAME: &str = "stripe";
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: NAME,
-    about: "spreads messages over so many connections and puts them in order again",
+    about: "spreads messages over that many connections and restores their order",
     example: "stripe=4",
     make: |value, _| {
         let (least, most) = STRIPES;
@@ -42,27 +45,27 @@ impl Filter for Stripe {
     }
 }
 
-/// The letters of a pair of processes, in both directions.
+/// The messages of a pair of processes, in both directions.
 #[derive(Debug, Default)]
 pub struct Stripes {
-    /// How many were numbered, and how many came out.
+    /// Number of messages sent, and number of messages delivered.
     sent: u64,
     came: u64,
-    /// Those that came before one that was sent before them.
+    /// Messages that arrived before one that was sent earlier.
     early: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Stripes {
-    /// The next letter goes.
+    /// Numbers the next message to be sent.
     pub fn number(&mut self, payload: &mut Vec<u8>) {
         payload.extend_from_slice(&self.sent.to_le_bytes());
         self.sent += 1;
     }
 
-    /// A letter has come: those that are next in turn.
+    /// Accepts a received message. Returns the messages that can be delivered now, in order.
     ///
     /// # Errors
-    /// If it has no number, or one that cannot be.
+    /// If it has no number, or an impossible one.
     pub fn arrange(&mut self, mut payload: Vec<u8>) -> Result<Vec<Vec<u8>>, FilterError> {
         let length = payload.len();
         let Some((_, number)) = payload.split_last_chunk::<8>() else {
@@ -71,7 +74,7 @@ impl Stripes {
         let number = u64::from_le_bytes(*number);
         payload.truncate(length - 8);
         if number < self.came || self.early.contains_key(&number) {
-            let why = format!("letter {number} has come before");
+            let why = format!("message {number} arrived twice");
             return Err(FilterError::Damaged { filter: NAME, length, why });
         }
         self.early.insert(number, payload);
@@ -83,7 +86,7 @@ impl Stripes {
         Ok(all)
     }
 
-    /// The number of a letter that has not come, while a later one has.
+    /// Returns the number of a message that has not arrived although a later one has.
     #[must_use]
     pub fn missing(&self) -> Option<u64> {
         (!self.early.is_empty()).then_some(self.came)
@@ -131,7 +134,7 @@ mod tests {
         assert!(matches!(receiver.arrange(vec![0; 7]), Err(FilterError::Truncated { length: 7, .. })));
         let (first, second) = (numbered(&mut sender, b"a"), numbered(&mut sender, b"b"));
         assert_eq!(receiver.arrange(second.clone()).unwrap().len(), 0);
-        assert!(receiver.arrange(second.clone()).unwrap_err().to_string().contains("letter 1 has come before"));
+        assert!(receiver.arrange(second.clone()).unwrap_err().to_string().contains("message 1 arrived twice"));
         assert_eq!(receiver.arrange(first).unwrap(), [b"a", b"b"]);
         assert!(receiver.arrange(second).is_err());
     }

@@ -11,21 +11,21 @@ fn spec(text: &str) -> FilterSpec {
     text.parse().unwrap()
 }
 
-/// Each filter alone, all of them, and all in the opposite order.
+/// Returns each filter alone, all filters, and all in reverse order.
 fn chains() -> Vec<Vec<FilterSpec>> {
     let all: Vec<FilterSpec> = FILTERS.iter().map(|kind| spec(kind.example)).collect();
     let opposite = all.iter().rev().cloned().collect();
     all.iter().map(|one| vec![one.clone()]).chain([all.clone(), opposite]).collect()
 }
 
-/// Zeros, noise, and numbers that have little noise, of many lengths.
+/// Returns zeros, random bytes, or bytes of low entropy, of various lengths.
 fn payload(random: &mut SplitMix64) -> Vec<u8> {
     let length = [0, 1, 40, 1023, 1024, 5000, 70_000][random.below(7) as usize];
     let width = [0, 8, 256][random.below(3) as usize];
     (0..length).map(|_| if width == 0 { 0 } else { random.below(width) as u8 }).collect()
 }
 
-/// Sends letters at random times and receives them a while later: the time of each sending, and when each was due.
+/// Sends messages at random times and receives them a while later. Returns each message's sending and due times.
 fn through(specs: &[FilterSpec], seed: u64) -> Vec<(Time, Time)> {
     let mut random = SplitMix64::new(seed);
     let (mut sender, mut receiver) = (Chain::new(specs, PAIR), Chain::new(specs, PAIR));
@@ -38,7 +38,7 @@ fn through(specs: &[FilterSpec], seed: u64) -> Vec<(Time, Time)> {
         let came = now.max(from) + random.below(MILLISECOND_NS);
         let (received, due) = receiver.receive(came, sent).unwrap();
         assert!(received == bytes, "{specs:?}: bytes changed");
-        assert!(due <= receiver.closed(came) && came <= receiver.closed(came), "{specs:?}: an end before a letter");
+        assert!(due <= receiver.closed(came) && came <= receiver.closed(came), "{specs:?}: a close before a message");
         times.push((now, due));
     }
     times
@@ -96,11 +96,11 @@ fn filters_are_known_by_name() {
     assert_eq!(spec(" delay= 16ms\n").to_string(), "delay=16ms");
     for (text, why) in [
         ("jitter=2ms :7", "filter jitter: '2ms :7' has blanks: write it without them, such as jitter=2ms"),
-        ("fast", "filter 'fast' is not known; there are compress, rate, stripe, delay, jitter"),
+        ("fast", "filter 'fast' is unknown; filters are compress, rate, stripe, delay, jitter"),
         ("delay", "filter delay needs a value, such as delay=16ms"),
         ("compress=9", "filter compress takes no value: write compress"),
         ("delay=2m", "delay=2m: expected 0s to 60s"),
-        ("jitter=2ms:x", "jitter=2ms:x: seed 'x' is no number, such as in jitter=2ms:7"),
+        ("jitter=2ms:x", "jitter=2ms:x: seed 'x' is not a number, such as in jitter=2ms:7"),
         ("rate=0Bps", "rate=0Bps: expected 100 to 1e12 bytes per second, such as 10MBps"),
     ] {
         assert_eq!(text.parse::<FilterSpec>(), Err(why.to_string()));

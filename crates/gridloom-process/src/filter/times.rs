@@ -1,43 +1,44 @@
-//! What filters make of times where there are no letters: between two sites of a grid, which send streams of bytes.
+//! Applies filters to times where there are no messages: between two sites of a grid, which send byte streams.
 
 use gridloom_base::Time;
 
 use super::{Filter, FilterSpec, Pair};
 
-/// The filters of one direction, or of a part of it: what shares a rate shares one, and what keeps an order has one of its own.
+/// The filters of one direction or of a part of it. Streams that share a rate share one instance; each sequence with
+/// its own order has one of its own.
 pub struct Times {
     filters: Vec<Box<dyn Filter>>,
-    /// When the last bytes are due.
+    /// The time at which the last bytes are due.
     last: Time,
 }
 
 impl Times {
     /// # Errors
-    /// If one of them changes bytes.
+    /// If one of the filters changes bytes or spreads messages over connections.
     pub fn new(specs: &[FilterSpec], pair: Pair) -> Result<Times, String> {
         let made = specs.iter().map(|spec| {
             let filter = spec.make(pair).expect("made when it was parsed");
-            let allowed = "between sites there may be rate, delay and jitter";
+            let allowed = "only rate, delay and jitter are allowed between sites";
             match (filter.changes_bytes(), filter.connections()) {
                 (true, _) => Err(format!("filter {spec} changes bytes: {allowed}")),
-                (false, 2..) => Err(format!("filter {spec} is for letters: {allowed}; servers have --streams")),
+                (false, 2..) => Err(format!("filter {spec} is for messages: {allowed}; servers have --streams")),
                 (false, _) => Ok(filter),
             }
         });
         Ok(Times { filters: made.collect::<Result<_, _>>()?, last: Time::ZERO })
     }
 
-    /// For how long it holds what has left, at most, nanoseconds.
+    /// Returns the longest time for which the filters delay bytes that have left, in nanoseconds.
     pub fn holds_ns_max(&self) -> u64 {
         self.filters.iter().map(|filter| filter.holds_ns_max()).fold(0, u64::saturating_add)
     }
 
-    /// When so many bytes have left that are sent then, behind those before them.
+    /// Returns the time at which `size_bytes` bytes sent at `at` have left, after those sent before.
     pub fn leaves(&mut self, at: Time, size_bytes: usize) -> Time {
         self.filters.iter_mut().fold(at, |at, filter| filter.leaves(at, size_bytes))
     }
 
-    /// When what left then is due: not before what left before it.
+    /// Returns the time at which bytes that left at `left` are due: not before bytes that left earlier.
     pub fn due(&mut self, left: Time) -> Time {
         self.last = self.last.max(self.filters.iter_mut().fold(left, |at, filter| filter.due(at)));
         self.last
@@ -62,6 +63,6 @@ mod tests {
         let changing = Times::new(&["compress".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
         assert!(changing.starts_with("filter compress changes bytes"));
         let several = Times::new(&["stripe=2".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
-        assert!(several.starts_with("filter stripe=2 is for letters"));
+        assert!(several.starts_with("filter stripe=2 is for messages"));
     }
 }

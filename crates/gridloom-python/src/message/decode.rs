@@ -1,9 +1,9 @@
-//! Messages to objects: made by `object.__new__`, filled field by field; what references lead to is made once and filled
-//! later. Arrays are views of the message's memory.
+//! Decodes messages to objects, which are made by `object.__new__` and filled field by field. A referenced object is
+//! made once and filled later. Arrays are views of the message's memory.
 //!
-//! **Limits:** a message has at most [`MESSAGE_VALUES_MAX`] values. Strings, bytes and lists that several places of a message
-//! lead to are copied for each, at most so often as for Rust's values. A short message of shared parts must not fill the
-//! memory.
+//! **Limits:** a message has at most [`MESSAGE_VALUES_MAX`] values. Strings, bytes and lists to which several pointers
+//! of a message lead are copied for each pointer, with the same limit as for Rust values: a short message of shared
+//! parts must not exhaust the memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use super::shape::{Class, Extent, Kind, Shape, Word};
 use crate::import;
 use crate::memory::{Keeper, Memory};
 
-/// Values in one message, arrays counting one each: what is made of them stays below a gigabyte.
+/// Maximum number of values in one message, where an array counts as one: keeps the resulting objects below a gigabyte.
 const MESSAGE_VALUES_MAX: u64 = 1 << 22;
-/// An interrupt is noticed after so many values.
+/// Number of values after which interrupts are checked.
 const SIGNALS_EVERY: u64 = 4096;
 
-/// The object of a checked message in this machine's representation; its memory begins at `start` of the payload.
+/// Returns the object of a checked message in this machine's representation; its memory begins at `start` of the payload.
 pub(super) fn decode<'py>(
     py: Python<'py>,
     ty: &RawMessageType,
@@ -60,18 +60,18 @@ struct Decoder<'a, 'py> {
     ty: &'a RawMessageType,
     memory: &'a [u8],
     payload: &'a Arc<Vec<u8>>,
-    /// The memory as an array of bytes, once there is an array in the message.
+    /// The memory as an array of bytes, made for the first array in the message.
     shown: Option<Bound<'py, PyAny>>,
     ndarray: Option<Bound<'py, PyAny>>,
     make: Bound<'py, PyAny>,
     set: Bound<'py, PyAny>,
     /// Objects by declaration and position.
     known: HashMap<(usize, u64), Bound<'py, PyAny>>,
-    /// Objects that are to be filled: the declaration and the position.
+    /// Objects not filled yet, with declaration and position.
     open: VecDeque<(Bound<'py, PyAny>, usize, u64)>,
     /// Bytes that may still be copied.
     left: u64,
-    /// Values and objects made.
+    /// Number of values and objects made.
     values: u64,
 }
 
@@ -80,7 +80,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.ty.wrong(self.py, name, why)
     }
 
-    /// The object of a struct or union, which is filled later.
+    /// Returns the object of a struct or union, which is filled later.
     fn instance(&mut self, number: usize, at: u64) -> PyResult<Bound<'py, PyAny>> {
         if let Some(known) = self.known.get(&(number, at)) {
             return Ok(known.clone());
@@ -123,17 +123,17 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
     }
 
-    /// Where the pointer there leads.
+    /// Returns the position to which the pointer at `at` leads.
     fn follow(&self, at: u64) -> Option<u64> {
         let address = Word::of(Integer::SizeT).read(self.memory, at);
         position_of(u64::try_from(address).expect("a pointer is unsigned"))
     }
 
-    /// Counts a value. A Python object takes a hundred bytes and more where the message has one.
+    /// Counts a value. A Python object takes a hundred or more bytes for a single byte in the message.
     fn count(&mut self, name: &str) -> PyResult<()> {
         self.values += 1;
         if self.values > MESSAGE_VALUES_MAX {
-            let why = format!("more than {MESSAGE_VALUES_MAX} values; numbers by the million are for arrays");
+            let why = format!("more than {MESSAGE_VALUES_MAX} values; use arrays for millions of numbers");
             return Err(self.wrong(name, &why));
         }
         if self.values.is_multiple_of(SIGNALS_EVERY) {
@@ -142,7 +142,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(())
     }
 
-    /// Takes so many bytes from what may be copied.
+    /// Charges bytes against the copy limit.
     fn charge(&mut self, bytes: usize, name: &str) -> PyResult<()> {
         match self.left.checked_sub(bytes as u64) {
             Some(left) => {
@@ -258,7 +258,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         })
     }
 
-    /// A value that may be an object that others refer to.
+    /// Returns a value that may be an object with other references to it.
     fn behind(&mut self, kind: &'a Kind, at: u64, name: &'a str) -> PyResult<Bound<'py, PyAny>> {
         match kind {
             Kind::Struct(number) | Kind::Union(number) => {

@@ -1,8 +1,8 @@
-//! Objects to messages: structs are filled field by field, what references lead to is queued; arrays are copied by NumPy
-//! when all places are known.
+//! Encodes objects as messages: structs are filled field by field, referenced objects are queued, and NumPy copies arrays
+//! when all positions are known.
 //!
-//! What one object is stays one: references to it lead to one place. An object that a list holds by value is found there by
-//! references that are met later. A list's elements are placed before the references of its struct.
+//! Object identity is kept: all references to an object lead to one position. An object that a list holds by value is
+//! found there by later references. A list's elements are placed before the references of its struct.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
@@ -49,19 +49,19 @@ struct Encoder<'t, 'py> {
     py: Python<'py>,
     ty: &'t RawMessageType,
     blocks: Blocks<'t>,
-    /// Memory of all blocks but those that NumPy fills.
+    /// Memory of all blocks except those that NumPy fills.
     scratch: Vec<u8>,
-    /// Where parts of it stand in the message: position, place in `scratch`, bytes.
+    /// Parts of `scratch` in the message: position, offset in `scratch`, length in bytes.
     pieces: Vec<(u64, usize, usize)>,
     arrays: Vec<Copied<'t, 'py>>,
-    /// Where objects stand, by identity and type.
+    /// Positions of objects, by identity and type.
     known: HashMap<(usize, usize), u64>,
-    /// Keeps them, so that identities stay theirs.
+    /// Keeps the objects alive, so that identities stay unique.
     kept: Vec<Bound<'py, PyAny>>,
     open: VecDeque<Open<'t, 'py>>,
 }
 
-/// An array that is to be copied to a position.
+/// An array to copy to a position.
 struct Copied<'t, 'py> {
     array: Bound<'py, PyAny>,
     dtype: &'t Py<PyAny>,
@@ -69,7 +69,7 @@ struct Copied<'t, 'py> {
     path: String,
 }
 
-/// Something that has a known place and is still to be written there.
+/// A value with a known position that is not written yet.
 struct Open<'t, 'py> {
     object: Bound<'py, PyAny>,
     kind: &'t Kind,
@@ -93,7 +93,7 @@ impl<'t, 'py> Encoder<'t, 'py> {
         self.blocks.add(ty, count).map_err(|error| self.ty.refused(self.py, &error.to_string()))
     }
 
-    /// A block; its memory is written here.
+    /// Adds a block whose memory is written here.
     fn block(&mut self, ty: &Type, count: u64) -> PyResult<At> {
         let position = self.add(ty, count)?;
         let (scratch, bytes) = (self.scratch.len(), (count * self.ty.form.size_of(ty)) as usize);
@@ -111,7 +111,7 @@ impl<'t, 'py> Encoder<'t, 'py> {
         assert!(fits, "positions are far below what a pointer holds");
     }
 
-    /// Writes a value; `owner` is where the struct begins that it is a field of.
+    /// Writes a value; `owner` is the start of the struct of which it is a field.
     fn put(&mut self, kind: &'t Kind, value: &Bound<'py, PyAny>, at: At, owner: At, path: &Path<'_>) -> PyResult<()> {
         let bytes = |at: At, length: usize| at.scratch..at.scratch + length;
         match kind {
@@ -330,11 +330,11 @@ impl<'t, 'py> Encoder<'t, 'py> {
         object.getattr(attribute.bind(self.py)).map_err(|_| self.wrong(&Path::Field(path, name), "it has no value"))
     }
 
-    /// The arrays of a struct: their shapes must agree with its fields and with one another.
+    /// Adds the arrays of a struct: their shapes must agree with its fields and with each other.
     fn arrays(&mut self, class: &'t Class, object: &Bound<'py, PyAny>, at: At, path: &Path<'_>) -> PyResult<()> {
         let numpy = import(self.py, "numpy")?;
         let mut found = Vec::new();
-        // Sizes that no field has, and the array that told each.
+        // Sizes without a field, with the array that determined each.
         let mut sizes: BTreeMap<usize, (u64, &str)> = BTreeMap::new();
         for slot in &class.slots {
             let Kind::Array { dtype, extents, ty } = &slot.kind else { continue };
@@ -439,11 +439,11 @@ impl<'t, 'py> Encoder<'t, 'py> {
             let casting = PyDict::new(self.py);
             casting.set_item("casting", self.casting(&numpy, copied)?)?;
             if !dtype.getattr("names")?.is_none() && array.getattr("dtype")?.eq(dtype)? {
-                // NumPy copies structs field by field, unless it does not know that they are.
+                // NumPy copies structs field by field, unless their structure is hidden from it.
                 let bytes = format!("V{}", dtype.getattr("itemsize")?);
                 (place, array) = (place.call_method1("view", (&bytes,))?, array.call_method1("view", (&bytes,))?);
             }
-            // A number that becomes infinite is refused, as that of a plain field is; NumPy would only warn.
+            // A number that becomes infinite is rejected, as in a plain field; NumPy would only warn.
             let state = PyDict::new(self.py);
             state.set_item("over", "raise")?;
             let strict = numpy.call_method("errstate", (), Some(&state))?;
@@ -466,8 +466,8 @@ impl<'t, 'py> Encoder<'t, 'py> {
         self.ty.wrong(self.py, &copied.path, &format!("expected an array of {}, got one of {got}", copied.dtype))
     }
 
-    /// Integers may become narrower if their values fit; otherwise elements may change as NumPy's kinds say: floats
-    /// are rounded, and refused where they would become infinite.
+    /// Returns NumPy's casting rule for an array. Integers may become narrower if their values fit; otherwise elements
+    /// may change within NumPy's kinds: floats are rounded, and rejected if they would become infinite.
     fn casting(&self, numpy: &Bound<'py, PyModule>, copied: &Copied<'_, 'py>) -> PyResult<&'static str> {
         let (from, to) = (copied.array.getattr("dtype")?, copied.dtype.bind(self.py));
         if numpy.call_method1("can_cast", (&from, to, "safe"))?.extract()? {

@@ -1,17 +1,17 @@
-//! Typed messages of Python's processes: objects of message classes, written as C structs lie in this machine's memory,
-//! and read so. `gridloom/_declare.py` turns classes into C declarations; here is what is done for each message.
+//! Typed messages of Python processes: objects of message classes, encoded like C structs in this machine's memory layout,
+//! and decoded from it. `gridloom/_declare.py` turns classes into C declarations; this module does the work for each message.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | [`shape`] | how a class's fields lie in memory |
+//! | [`shape`] | memory layout of a class's fields |
 //! | [`encode`] | objects to messages |
 //! | [`decode`] | messages to objects |
 //! | [`path`] | positions in a message, and paths into an object, as errors name them |
 //!
-//! **Invariants.** A message is checked as a whole before anything is made of it. Nothing recurses deeper than structs stand
-//! inside one another by value. What references lead to waits in a queue, so lists may be long and graphs have cycles. Arrays
-//! are copied by NumPy, once out and not at all in. A received array shows the message's memory, which lives as long as one of
-//! its arrays.
+//! **Invariants.** A message is checked completely before anything is made of it. Recursion is only as deep as structs
+//! are nested by value. Referenced objects are queued, so lists may be long and graphs may have cycles. Arrays are
+//! copied by NumPy: once when encoding, never when decoding. A received array is a view of the message's memory, which
+//! lives as long as one of its arrays.
 
 mod decode;
 mod encode;
@@ -30,14 +30,14 @@ use crate::errors::{error, wrong_message};
 use crate::lock;
 use shape::Shape;
 
-/// A message class, compiled.
+/// A compiled message class.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawMessageType {
     form: Form,
     receiver: Mutex<Receiver>,
     /// By number of declaration.
     shapes: BTreeMap<usize, Shape>,
-    /// Types that pointers lead to.
+    /// Types to which pointers lead.
     types: Vec<Type>,
 }
 
@@ -50,20 +50,21 @@ impl RawMessageType {
         self.form.schema().hash()
     }
 
-    /// The message of an object of the class.
+    /// Encodes an object of the class as a message.
     pub(crate) fn message(&self, object: &Bound<'_, PyAny>, described: bool) -> PyResult<Vec<u8>> {
         encode::encode(self, object, described)
     }
 
-    /// The object of a message from any machine.
+    /// Decodes a message from any machine.
     pub(crate) fn object<'py>(&self, py: Python<'py>, payload: Vec<u8>) -> PyResult<Bound<'py, PyAny>> {
-        // No lock is held while Python's code may run, which an exception is made by.
+        // No lock may be held while Python code can run, and making an exception runs Python code.
         let opened = self.open(payload);
         let (payload, start, root) = opened.map_err(|error| self.refused(py, &error.to_string()))?;
         decode::decode(py, self, Arc::new(payload), start, root)
     }
 
-    /// Checks a message: bytes that hold its memory as this machine has it, where in them, and where the object is.
+    /// Checks a message. Returns bytes that contain its memory in this machine's layout, the start of that memory, and
+    /// the position of the object.
     fn open(&self, payload: Vec<u8>) -> Result<(Vec<u8>, usize, u64), LayoutError> {
         let mut receiver = lock(&self.receiver);
         let incoming = receiver.open(&payload)?;
@@ -85,7 +86,7 @@ impl RawMessageType {
         wrong_message(py, self.kind(), why)
     }
 
-    /// What is wrong with a field, for the program.
+    /// Reports an error in a field to the program.
     fn wrong(&self, py: Python<'_>, field: &str, why: &str) -> PyErr {
         let place = if field.is_empty() { String::new() } else { format!(", field '{field}'") };
         self.refused(py, &format!("message '{}'{place}: {why}", self.kind()))
@@ -94,7 +95,7 @@ impl RawMessageType {
 
 #[pymethods]
 impl RawMessageType {
-    /// Of C declarations, and for each struct and union how Python's classes fill it.
+    /// Compiles C declarations, with the Python classes that fill each struct and union.
     #[new]
     fn new(name: &str, text: &str, shapes: &Bound<'_, PyList>) -> PyResult<RawMessageType> {
         let py = shapes.py();
@@ -130,7 +131,7 @@ impl RawMessageType {
         self.object(py, payload)
     }
 
-    /// The message as a machine of that name would have sent it: recorded frames of other machines come from it.
+    /// Converts the message to the representation of the named machine; recorded frames of other machines are made with it.
     fn converted<'py>(&self, py: Python<'py>, payload: &[u8], machine: &str) -> PyResult<Bound<'py, PyBytes>> {
         let abi = Abi::from_name(machine).ok_or_else(|| error(py, "InputError", &format!("no machine '{machine}'")))?;
         let schema = self.form.schema().clone();

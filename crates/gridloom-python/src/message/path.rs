@@ -13,14 +13,14 @@ impl At {
     }
 }
 
-/// Where in the object something stands; put into words for errors only.
+/// The path of a value within an object; converted to text only for errors.
 pub(super) enum Path<'a> {
     Of(&'a str),
     Field(&'a Path<'a>, &'a str),
     Element(&'a Path<'a>, usize),
 }
 
-/// Longer paths are cut at their beginning: those through a long list are of no use.
+/// Maximum length of a path's text. Longer ones lose their beginning: a path through a long list is of no use.
 const PATH_BYTES_MAX: usize = 120;
 
 impl Path<'_> {

@@ -1,5 +1,5 @@
-//! How the fields of Python's classes lie in memory. That is found once for a class, from its C declaration and from what
-//! `gridloom/_declare.py` says of each field.
+//! Memory layout of the fields of Python classes. It is determined once for a class, from its C declaration and from
+//! the descriptions of fields by `gridloom/_declare.py`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use pyo3::types::{PyList, PyString, PyTuple, PyType};
 
 use crate::errors::error;
 
-/// What fills a struct of C.
+/// The Python side of a C struct.
 pub(super) enum Shape {
     Struct(Class),
     Union(Union),
@@ -22,14 +22,14 @@ pub(super) enum Shape {
 pub(super) struct Class {
     pub(super) class: Py<PyType>,
     pub(super) slots: Vec<Slot>,
-    /// The struct's fields as parameters of extents, and where its integers lie.
+    /// The struct's fields as parameters of extents; `words` has the offsets of its integers.
     pub(super) params: Vec<Param>,
     pub(super) words: Vec<Option<(u64, Word)>>,
 }
 
-/// Classes of which one fills a tagged union.
+/// A tagged union: one of several classes fills it.
 pub(super) struct Union {
-    /// The class, its tag, and the declaration of its struct unless it has no field.
+    /// The class, its tag, and the declaration of its struct, which is missing if the class has no fields.
     pub(super) cases: Vec<(Py<PyType>, i32, Option<usize>)>,
     pub(super) tag_at: u64,
     pub(super) body_at: u64,
@@ -39,7 +39,7 @@ pub(super) struct Union {
 pub(super) struct Slot {
     pub(super) name: String,
     pub(super) attribute: Py<PyString>,
-    /// Where it lies in the struct.
+    /// Offset in the struct.
     pub(super) at: u64,
     pub(super) kind: Kind,
 }
@@ -56,7 +56,7 @@ impl Word {
         Word { integer, bytes: Abi::NATIVE.size_of(integer) as usize }
     }
 
-    /// The integer that begins there.
+    /// Reads the integer at `at`.
     pub(super) fn read(self, memory: &[u8], at: u64) -> i128 {
         let at = at as usize;
         let mut bytes = [0u8; 8];
@@ -67,7 +67,7 @@ impl Word {
         if self.integer.is_signed() { i128::from((unsigned << unused) as i64 >> unused) } else { i128::from(unsigned) }
     }
 
-    /// Writes it; false if it does not fit.
+    /// Writes the integer; returns false if it does not fit.
     pub(super) fn write(self, memory: &mut [u8], at: usize, value: i128) -> bool {
         let bits = 8 * self.bytes as u32;
         let (least, most) = match self.integer.is_signed() {
@@ -84,7 +84,7 @@ impl Word {
     }
 }
 
-/// What a value is in C.
+/// The kind of a C value.
 pub(super) enum Kind {
     Integer {
         word: Word,
@@ -115,7 +115,7 @@ pub(super) enum Kind {
     Characters {
         count: usize,
     },
-    /// Counted by a field of the struct, as lists are.
+    /// Bytes whose length is a field of the struct, as for lists.
     Bytes {
         length_at: u64,
         ty: usize,
@@ -137,7 +137,7 @@ pub(super) enum Kind {
         count: usize,
         stride: u64,
     },
-    /// By value; the number of the declaration.
+    /// A struct by value, with the number of its declaration.
     Struct(usize),
     Union(usize),
     Pointer {
@@ -148,7 +148,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether its objects have an identity that references keep.
+    /// True if its objects have an identity that references preserve.
     pub(super) fn is_object(&self) -> bool {
         matches!(self, Kind::Struct(_) | Kind::Union(_))
     }
@@ -167,7 +167,7 @@ pub(super) enum Extent {
     },
 }
 
-/// Shapes by declaration, and the types that pointers lead to.
+/// Returns the shapes by declaration, and the types to which pointers lead.
 pub(super) fn shapes(form: &Form, given: &Bound<'_, PyList>) -> PyResult<(BTreeMap<usize, Shape>, Vec<Type>)> {
     let py = given.py();
     let all = form.schema().declarations();
@@ -175,7 +175,7 @@ pub(super) fn shapes(form: &Form, given: &Bound<'_, PyList>) -> PyResult<(BTreeM
     let mut shapes = BTreeMap::new();
     for shape in given {
         let (what, name): (String, String) = (shape.get_item(0)?.extract()?, shape.get_item(1)?.extract()?);
-        // What no part of the message needs was left out of the schema.
+        // Declarations that no part of the message needs are not in the schema.
         let Some(number) = all.iter().position(|declared| declared.name() == name) else { continue };
         let made = match what.as_str() {
             "struct" => maker.class(number, shape.get_item(2)?, shape.get_item(3)?)?,
@@ -247,7 +247,7 @@ impl<'py> Maker<'_, 'py> {
         Ok(Shape::Union(Union { cases: made, tag_at, body_at }))
     }
 
-    /// What a spec says of a C type; `owner` is the struct that it is a field of.
+    /// Interprets a spec for a C type; `owner` is the struct of which it is a field.
     fn kind(&mut self, spec: &Bound<'py, PyTuple>, ty: &Type, owner: Option<(&Struct, &[u64])>) -> PyResult<Kind> {
         let what: String = spec.get_item(0)?.extract()?;
         let wrap = || -> PyResult<Option<Py<PyAny>>> {

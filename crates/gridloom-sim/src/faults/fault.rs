@@ -1,11 +1,11 @@
-//! Faults as data: what breaks or is mended, named as people name it, and when.
+//! Faults as data: the node or host that breaks or is repaired, by name, and when.
 
 use std::fmt;
 
 use gridloom_base::Time;
 use gridloom_base::time::ns_to_seconds;
 
-/// The kinds of faults. A new one is a line here, one in [`Kind::ALL`], and its effect in [`Simulation::strike`].
+/// The kinds of faults. To add one, add a variant here, a line in [`Kind::ALL`], and its effect in [`Simulation::strike`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -29,13 +29,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Each with its word in a scenario, how it is written, and what it does.
+    /// Each kind with its keyword in a scenario, its syntax, and its description.
     pub const ALL: &[(Kind, &str, &str, &str)] = &[
         (Kind::Kill, "kill", "kill NODE", "the process ends without warning"),
-        (Kind::Restart, "restart", "restart NODE", "an agent or server starts anew at its address"),
-        (Kind::Hang, "hang", "hang NODE", "it reacts no more, its connections stay up"),
-        (Kind::Pause, "pause", "pause NODE [for TIME]", "it is stopped; what comes waits"),
-        (Kind::Resume, "resume", "resume NODE", "a paused node goes on"),
+        (Kind::Restart, "restart", "restart NODE", "an agent or server restarts at its address"),
+        (Kind::Hang, "hang", "hang NODE", "it stops reacting, but its connections stay up"),
+        (Kind::Pause, "pause", "pause NODE [for TIME]", "it stops reacting for a while; its inputs wait"),
+        (Kind::Resume, "resume", "resume NODE", "a paused node resumes"),
         (Kind::Cut, "cut", "cut HOST HOST [for TIME]", "nothing passes between two hosts"),
         (Kind::Heal, "heal", "heal HOST HOST", "everything passes between them again"),
         (Kind::Lose, "lose", "lose HOST -> HOST [for TIME]", "nothing passes from one host to another"),
@@ -43,7 +43,7 @@ impl Kind {
             Kind::Corrupt,
             "corrupt",
             "corrupt HOST HOST FRACTION [for TIME]",
-            "that fraction of the data between them changes on the way",
+            "that fraction of the data between them is corrupted",
         ),
         (Kind::Reset, "reset", "reset NODE NODE", "both lose their connection"),
         (Kind::HalfOpen, "half-open", "half-open NODE NODE", "the first forgets their connection"),
@@ -54,10 +54,10 @@ impl Kind {
             "slow-disk HOST FACTOR [for TIME]",
             "its disk reads and writes at that factor of its rate",
         ),
-        (Kind::Full, "full", "full NODE for TIME", "it takes no datum in"),
+        (Kind::Full, "full", "full NODE for TIME", "it accepts no data"),
         (Kind::FullDisk, "full-disk", "full-disk SERVER for TIME", "it can write no durable data"),
-        (Kind::Off, "off", "off HOST [for TIME]", "a host crashes: whatever runs there ends"),
-        (Kind::On, "on", "on HOST", "it starts again, and its agent and servers with it"),
+        (Kind::Off, "off", "off HOST [for TIME]", "a host crashes: everything that runs there ends"),
+        (Kind::On, "on", "on HOST", "it starts again, with its agent and servers"),
     ];
 
     pub fn name(self) -> &'static str {
@@ -65,8 +65,8 @@ impl Kind {
     }
 }
 
-/// What breaks or is mended. Nodes and hosts are named as in the platform and the grid; a name that several nodes bear, one
-/// after the other, means the last.
+/// A fault or a repair. Nodes and hosts are named as in the platform and the grid. If several nodes have had the same
+/// name, it means the last one.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs)]
 pub enum Fault {
@@ -89,7 +89,7 @@ pub enum Fault {
     On(String),
 }
 
-/// A fault at its time.
+/// A fault with its time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Strike {
     pub at: Time,
@@ -97,7 +97,7 @@ pub struct Strike {
 }
 
 impl Fault {
-    /// Of what kind it is.
+    /// Returns the kind of the fault.
     pub fn kind(&self) -> Kind {
         match self {
             Fault::Kill(_) => Kind::Kill,
@@ -120,7 +120,7 @@ impl Fault {
         }
     }
 
-    /// The nodes that it names.
+    /// Returns the nodes that the fault names.
     pub fn nodes(&self) -> Vec<&str> {
         match self {
             Fault::Kill(node)
@@ -142,12 +142,12 @@ impl Fault {
         }
     }
 
-    /// Whether it starts a process anew.
+    /// Reports whether the fault restarts a process.
     pub(crate) fn restarts_process(&self) -> bool {
         matches!(self, Fault::Restart(_)) && self.may_strike_process()
     }
 
-    /// Whether it may strike a process of a deployment: by its name, `function@host`, or with its host.
+    /// Reports whether the fault may affect a process of a deployment, named as `function@host` or by its host.
     pub(crate) fn may_strike_process(&self) -> bool {
         if matches!(self, Fault::Off(_) | Fault::On(_)) {
             return true;
@@ -157,7 +157,7 @@ impl Fault {
         !is_of_all && self.nodes().iter().any(|name| name.contains('@'))
     }
 
-    /// The hosts that it names.
+    /// Returns the hosts that the fault names.
     pub fn hosts(&self) -> Vec<&str> {
         match self {
             Fault::Cut(a, b) | Fault::Heal(a, b) | Fault::Lose { from: a, to: b } | Fault::Corrupt { a, b, .. } => {
@@ -201,7 +201,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// As a line of a scenario.
+/// Formats the fault as a line of a scenario.
 impl fmt::Display for Strike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at {}s {}", self.at.seconds(), self.fault)

@@ -1,11 +1,11 @@
-//! Hosts that compute slowly, and disks that read and write slowly.
+//! Slow hosts and slow disks.
 
 use gridloom_platform::HostId;
 
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// From now on a host computes at that factor of its described speed: 0.1 for a tenth. Machines still react at once.
+    /// Sets a host's speed to `factor` times its described speed: 0.1 for a tenth. Machines still react without delay.
     ///
     /// # Panics
     /// If the factor is not a positive number.
@@ -13,7 +13,7 @@ impl Simulation {
         self.hosts.slow(&mut self.kernel, host, factor);
     }
 
-    /// From now on a host's disk reads and writes at that factor of its described rate: 0.1 for a tenth.
+    /// Sets the rate of a host's disk to `factor` times its described rate: 0.1 for a tenth.
     ///
     /// # Panics
     /// If the factor is not a positive number.

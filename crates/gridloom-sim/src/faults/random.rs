@@ -1,6 +1,6 @@
-//! Faults drawn at random, such that a grid can still do its work. The last server is never killed, hung, stopped for
-//! long, or kept from the agent or a client. The first client is never killed. Neither the agent nor a client is silent
-//! for so long that its peers take it for dead.
+//! Random faults that leave the grid able to do its work. The last server is never killed, hung, stopped for long, or
+//! cut off from the agent or a client. The first client is never killed. The agent and the clients are never silent
+//! long enough for their peers to consider them dead.
 
 use gridloom_base::limits::SILENCE_NS_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
@@ -8,25 +8,25 @@ use gridloom_base::{SplitMix64, Time};
 
 use super::fault::{Fault, Strike};
 
-/// Longest stop of an agent or client.
+/// Maximum stop of an agent or client.
 const SHORT_STOP_NS: u64 = 8 * SILENCE_NS_MAX / 10;
-/// Longest stop of a server, and longest cut that heals: twice the time after which its peers give up.
+/// Maximum stop of a server, and maximum length of a cut that heals: twice the time after which its peers give up.
 const LONG_NS: u64 = 2 * SILENCE_NS_MAX;
-/// Longest time for which a store is full: most data that are refused meanwhile are tried again often enough.
+/// Maximum time for which a store is full. Most data refused in that time are retried often enough.
 const FULL_NS: u64 = 2 * SECOND_NS;
 
-/// What faults are drawn from: names of nodes with the names of their hosts.
+/// The targets of random faults: names of nodes with the names of their hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Field {
     pub agent: (String, String),
-    /// The servers; the last is spared. None if there is no grid: then processes are struck.
+    /// The servers; the last one is spared. Empty if there is no grid; faults then affect processes.
     pub servers: Vec<(String, String)>,
     /// The clients, or processes; the first is never killed.
     pub clients: Vec<(String, String)>,
 }
 
 impl Field {
-    /// So many faults that begin within that time of `from`, with what mends them later.
+    /// Draws `count` faults that begin within `within_ns` of `from`, with their later repairs.
     ///
     /// # Panics
     /// If there are neither servers nor clients.
@@ -42,13 +42,13 @@ impl Field {
         strikes
     }
 
-    /// Whether a node runs on that host that must not be lost: the agent, a client, the last server.
+    /// Reports whether a host runs a node that must not be lost: the agent, a client, or the last server.
     fn is_spared(&self, host: &str) -> bool {
         let last = self.servers.last();
         self.agent.1 == host || self.clients.iter().chain(last).any(|(_, of_spared)| of_spared == host)
     }
 
-    /// A fault of processes and their hosts, where there is no grid. The host of the first process stays.
+    /// Draws a fault of processes and their hosts, for runs without a grid. The host of the first process is spared.
     fn fault_of_processes(&self, random: &mut SplitMix64) -> (Fault, Option<(u64, Fault)>) {
         let mut pick = || self.clients[random.below(self.clients.len() as u64) as usize].clone();
         let ((name, host), (_, other)) = (pick(), pick());
@@ -71,7 +71,7 @@ impl Field {
         }
     }
 
-    /// A fault and perhaps, after so many nanoseconds, its mending.
+    /// Draws a fault, and possibly its repair with the delay in nanoseconds.
     fn fault(&self, random: &mut SplitMix64) -> (Fault, Option<(u64, Fault)>) {
         if self.servers.is_empty() {
             return self.fault_of_processes(random);
@@ -98,7 +98,7 @@ impl Field {
             (2, Some((victim, _))) => (Fault::Hang(victim.clone()), mended(long_ns, Fault::Restart(victim))),
             (3, Some((victim, _))) => (Fault::Restart(victim), None),
             (4, Some((victim, _))) => (Fault::Pause(victim.clone()), Some((long_ns, Fault::Resume(victim)))),
-            // From a client, or from another server.
+            // Cut off from a client, or from another server.
             (5, Some((_, host))) if host != client_host => {
                 (Fault::Cut(host.clone(), client_host.clone()), mended(long_ns, Fault::Heal(host, client_host)))
             }
@@ -118,7 +118,7 @@ impl Field {
                 let (from, to) = (ends[one_way].clone(), ends[other_way].clone());
                 (Fault::Lose { from: from.clone(), to: to.clone() }, mended(long_ns, Fault::Heal(from, to)))
             }
-            // Shorter than a datum may break off again and again.
+            // Kept short, because a datum must not break off too many times.
             (22, Some((_, a))) if a != client_host => {
                 let b = if random.below(2) == 0 || a == any_host { client_host } else { any_host };
                 let corrupt = |fraction| Fault::Corrupt { a: a.clone(), b: b.clone(), fraction };

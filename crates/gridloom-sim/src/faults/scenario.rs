@@ -1,16 +1,16 @@
-//! Faults in a file, one a line; what follows a `#` is a comment.
+//! Reads faults from a file, one per line. Text after `#` is a comment.
 //!
 //! ```text
 //! at 1.5s kill server-2
 //! at 3s restart server-2
-//! at 2s cut host-1 host-2 for 2s      # and heals then
+//! at 2s cut host-1 host-2 for 2s      # heals afterwards
 //! at 1s lose host-1 -> host-2
 //! at 1s corrupt host-1 host-2 0.1 for 2s
 //! at 1s slow host-3 0.1
 //! at 1s full server-3 for 2s
-//! random 3 within 2s                  # so many, drawn from the seed
+//! random 3 within 2s                  # 3 faults drawn from the seed
 //! ```
-//! Times have SimGrid's units; without one they are seconds.
+//! Times use SimGrid's units; the default unit is seconds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,35 +23,35 @@ use gridloom_platform::units;
 use super::fault::{Fault, Kind, Strike};
 use super::random::Field;
 
-/// Latest time of a fault, seconds: a thousand days, of which a simulation takes every heartbeat.
+/// Latest time of a fault, seconds: a thousand days. Longer runs would take too long, because each heartbeat is simulated.
 const TIME_S_MAX: f64 = 1000.0 * 24.0 * 3600.0;
-/// Random faults in one line: more than that no grid survives.
+/// Maximum number of random faults per line: no grid survives more.
 const RANDOM_MAX: u64 = 1000;
-/// Largest factor of a host's speed, and of a disk's rate.
+/// Maximum factor of a host's speed and of a disk's rate.
 const FACTOR_MAX: f64 = 1000.0;
 
-/// What a file says.
+/// The contents of a scenario file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Scenario {
     file: String,
-    /// Faults at their times, each with its line.
+    /// Scheduled faults, each with its line number.
     strikes: Vec<(u32, Strike)>,
-    /// Their lines.
+    /// The text of their lines.
     lines: BTreeMap<u32, String>,
-    /// So many random ones within so many nanoseconds.
+    /// Random faults: pairs of a count and a period in nanoseconds.
     random: Vec<(u64, u64)>,
 }
 
-/// A mistake, with its place.
+/// An error in a scenario, with its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
-    /// The file as the caller named it.
+    /// The file name as given by the caller.
     pub file: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: u32,
-    /// What is wrong, with the value and the remedy.
+    /// The error message, with the value and the remedy.
     pub message: String,
 }
 
@@ -64,10 +64,10 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl Scenario {
-    /// Reads it.
+    /// Parses the text of a scenario.
     ///
     /// # Errors
-    /// The first mistake.
+    /// Returns the first error.
     pub fn parse(text: &str, file: &str) -> Result<Scenario, ScenarioError> {
         let mut scenario = Scenario { file: file.to_string(), ..Scenario::default() };
         for (number, line) in (1..).zip(text.lines()) {
@@ -79,10 +79,10 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Refuses names that are not among these nodes and hosts; links are known to tell them from mistakes.
+    /// Checks that all names are among these nodes and hosts. Link names are passed to explain that links cannot be named here.
     ///
     /// # Errors
-    /// The first unknown name, with its line and those that it is like.
+    /// Returns the first unknown name, with its line and similar names.
     pub fn check(&self, nodes: &[&str], hosts: &[&str], links: &[&str]) -> Result<(), ScenarioError> {
         for (line, strike) in &self.strikes {
             let named = strike.fault.nodes().into_iter().map(|name| (name, "node", nodes.contains(&name)));
@@ -105,7 +105,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether it names one of these nodes, by more than a host's name.
+    /// Reports whether the scenario names one of these nodes other than by its host's name.
     pub fn names(&self, nodes: &[&str], hosts: &[&str]) -> bool {
         let names_node = |fault: &Fault| {
             fault.nodes().iter().any(|name| nodes.contains(name))
@@ -114,23 +114,23 @@ impl Scenario {
         self.strikes.iter().any(|(_, strike)| names_node(&strike.fault))
     }
 
-    /// Where the line has a name, behind `at TIME FAULT`.
+    /// Returns the column of a name in a line, behind `at TIME FAULT`.
     fn column(&self, line: u32, name: &str) -> u32 {
         let words = self.lines.get(&line).map(|line| Words::new(line).rest).into_iter().flatten();
         words.skip(3).find(|(_, word)| *word == name).map_or(1, |(column, _)| column)
     }
 
-    /// The nodes that its lines name.
+    /// Returns the nodes that the lines name.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.strikes.iter().flat_map(|(_, strike)| strike.fault.nodes())
     }
 
-    /// Whether it draws faults at random.
+    /// Reports whether the scenario draws random faults.
     pub fn draws(&self) -> bool {
         !self.random.is_empty()
     }
 
-    /// Its faults in order of time, the random ones drawn; times count from `from`.
+    /// Returns the faults in time order, including the random ones. Times count from `from`.
     pub fn strikes(&self, field: &Field, random: &mut SplitMix64, from: Time) -> Vec<Strike> {
         let given = self.strikes.iter().map(|(_, strike)| Strike { at: from + strike.at.0, ..strike.clone() });
         let mut all: Vec<Strike> = given.collect();
@@ -162,13 +162,13 @@ impl Scenario {
     }
 }
 
-/// Column and message.
+/// Column and message of an error.
 type Wrong = (u32, String);
 
 /// The words of a line, each with its column.
 struct Words<'a> {
     rest: std::vec::IntoIter<(u32, &'a str)>,
-    /// Where something more was expected.
+    /// The column at which more words were expected.
     end_column: u32,
 }
 
@@ -208,7 +208,9 @@ impl<'a> Words<'a> {
     fn end(&mut self) -> Result<(), Wrong> {
         match self.next() {
             None => Ok(()),
-            Some((column, word)) => Err((column, format!("'{word}': nothing more is expected; one fault a line"))),
+            Some((column, word)) => {
+                Err((column, format!("'{word}': nothing more is expected; write one fault per line")))
+            }
         }
     }
 
@@ -234,7 +236,7 @@ impl<'a> Words<'a> {
         number.ok_or_else(|| (column, format!("'{word}': expected {what}, a positive number of at most {RANDOM_MAX}")))
     }
 
-    /// `for TIME`, if the line goes on so.
+    /// Parses `for TIME`, if the line continues with it.
     fn duration(&mut self) -> Result<Option<u64>, Wrong> {
         match self.rest.as_slice() {
             [] => Ok(None),
@@ -255,21 +257,21 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// A host and by what it is slowed down.
+    /// Parses a host and its slowdown factor.
     fn slowed(&mut self) -> Result<(String, f64), Wrong> {
         let host = self.name("a host")?;
         let factor = self.number("a factor", |factor: &f64| *factor > 0.0 && *factor <= FACTOR_MAX)?;
         Ok((host, factor))
     }
 
-    /// From 0 to 1.
+    /// Parses a fraction from 0 to 1.
     fn fraction(&mut self) -> Result<f64, Wrong> {
         let (column, word) = self.expect("a fraction, such as 0.1")?;
         let fraction = word.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
         fraction.ok_or_else(|| (column, format!("'{word}': expected a fraction from 0 to 1, such as 0.1")))
     }
 
-    /// A fault at that time, and what mends it if the line says how long it lasts.
+    /// Parses a fault at a time, and its repair if the line gives a duration.
     fn fault(&mut self, at: Time) -> Result<(Fault, Option<Strike>), Wrong> {
         let (column, word) = self.expect("a fault, such as kill")?;
         let Some((kind, ..)) = Kind::ALL.iter().find(|(_, name, ..)| *name == word) else {
@@ -407,7 +409,7 @@ mod tests {
         assert_eq!(wrong("at 1s pause a for 1e30s"), expected.replace(":4:", ":19:"));
         assert_eq!(wrong("at 1s kill"), "f:1:11: the line ends; expected a node");
         assert_eq!(wrong("at 1s cut h h"), "f:1:13: 'h' twice; expected two different ones");
-        assert_eq!(wrong("at 1s kill a b"), "f:1:14: 'b': nothing more is expected; one fault a line");
+        assert_eq!(wrong("at 1s kill a b"), "f:1:14: 'b': nothing more is expected; write one fault per line");
         assert_eq!(wrong("at 1s lose h g"), "f:1:14: 'g': expected '->'");
         assert_eq!(wrong("at 1s full a"), "f:1:13: the line ends; expected 'for'");
         assert_eq!(wrong("at 1s slow h 0"), "f:1:14: '0': expected a factor, a positive number of at most 1000");

@@ -1,4 +1,4 @@
-//! Nodes that do not react: for ever, or for a while.
+//! Nodes that do not react, forever or for a while.
 
 use gridloom_base::NodeId;
 
@@ -6,7 +6,7 @@ use crate::nodes::Life;
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// Stops a node from reacting, its connections staying up.
+    /// Makes a node stop reacting. Its connections stay up.
     pub fn hang(&mut self, node: NodeId) {
         if !self.nodes.is_running(node) {
             return;
@@ -16,7 +16,7 @@ impl Simulation {
         self.links.clear_all_bulk(&mut self.kernel, node);
     }
 
-    /// Stops a node from reacting for a while: what comes waits until [`Simulation::resume`].
+    /// Makes a node stop reacting for a while. Its inputs wait until [`Simulation::resume`].
     pub fn pause(&mut self, node: NodeId) {
         if self.nodes.is_running(node) {
             self.kernel.note(|trace, now| trace.fault(now, node, "pause"));
@@ -24,7 +24,7 @@ impl Simulation {
         }
     }
 
-    /// Lets a paused node handle what has come meanwhile, and go on.
+    /// Resumes a paused node, which then handles the inputs that waited.
     pub fn resume(&mut self, node: NodeId) {
         if self.node(node).life != Life::Paused {
             return;

@@ -1,12 +1,12 @@
-//! Stores that take nothing in, and disks on which nothing can be written.
+//! Stores that accept no data, and disks on which nothing can be written.
 
 use gridloom_base::NodeId;
 
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// For so long a node takes no datum in, as one without memory or descriptors: each that comes is reported to it as
-    /// broken. Its tasks still make their results, for which it has room set aside.
+    /// Makes a node reject data for `for_ns`, like a node without memory or descriptors: each datum that arrives is
+    /// reported to it as broken. Its tasks still produce their results, for which it has reserved room.
     pub fn fill(&mut self, node: NodeId, for_ns: u64) {
         self.kernel.note(|trace, now| trace.fault(now, node, "full"));
         let until = self.now() + for_ns;
@@ -14,7 +14,7 @@ impl Simulation {
         state.full_until = state.full_until.max(until);
     }
 
-    /// For so long a server can write no durable data, also when it starts again.
+    /// Prevents a server from writing durable data for `for_ns`, even after a restart.
     pub fn fill_disk(&mut self, node: NodeId, for_ns: u64) {
         self.kernel.note(|trace, now| trace.fault(now, node, "full disk"));
         let until = self.now() + for_ns;

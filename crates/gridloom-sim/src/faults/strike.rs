@@ -1,4 +1,4 @@
-//! Faults strike: each finds what it names and breaks or mends it.
+//! Applies faults: finds the nodes and hosts that they name and breaks or repairs them.
 
 use gridloom_base::NodeId;
 use gridloom_platform::HostId;
@@ -9,14 +9,14 @@ use crate::observe::Seen;
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// Has faults strike at their times.
+    /// Schedules faults at their times.
     pub fn schedule(&mut self, strikes: impl IntoIterator<Item = Strike>) {
         for Strike { at, fault } in strikes {
             self.kernel.push(at.max(self.now()), Occurrence::Strike(fault));
         }
     }
 
-    /// Lets a fault strike now. What it names and is not there (not yet, or a host of another platform) is not struck.
+    /// Applies a fault now. Names that do not exist (not yet, or hosts of another platform) are ignored.
     pub fn strike(&mut self, fault: &Fault) {
         self.kernel.see(|| Seen::Fault { fault });
         self.strike_processes(fault);
@@ -43,7 +43,7 @@ impl Simulation {
         };
     }
 
-    /// Processes that a fault names are struck beside their clients of the grid.
+    /// Applies a fault to the processes that it names, in addition to their clients of the grid.
     fn strike_processes(&mut self, fault: &Fault) {
         let (Fault::Kill(name) | Fault::Restart(name) | Fault::Hang(name) | Fault::Pause(name) | Fault::Resume(name)) =
             fault
@@ -60,17 +60,17 @@ impl Simulation {
         }
     }
 
-    /// Names of all nodes, in the order in which they were started.
+    /// Returns the names of all nodes, in start order.
     pub fn names(&self) -> Vec<String> {
         self.nodes.iter().map(|(_, node)| node.name.clone()).collect()
     }
 
-    /// The last node that was started under that name.
+    /// Returns the last node that was started under a name.
     pub fn node_named(&self, name: &str) -> Option<NodeId> {
         self.nodes.named(name)
     }
 
-    /// The host of that name, or of the node of that name.
+    /// Returns the host with a name, or the host of the node with that name.
     fn host_named(&self, name: &str) -> Option<HostId> {
         self.platform.host(name).or_else(|| self.node_named(name).map(|node| self.node(node).host))
     }

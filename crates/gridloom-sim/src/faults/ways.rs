@@ -1,6 +1,6 @@
-//! Ways between hosts on which nothing passes.
+//! Routes between hosts that are cut off.
 //!
-//! What arrives there is held, as [`crate::network`] says; bulk cargo and letters that were moving start again.
+//! Arrivals on such a route are held, see [`crate::network`]. Bulk cargo and messages in transit start over.
 
 use gridloom_flow::LinkIndex;
 use gridloom_platform::HostId;
@@ -9,19 +9,19 @@ use crate::network::{HostPair, is_crossed};
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// Lets nothing pass any more between two hosts, in either direction.
+    /// Blocks all traffic between two hosts, in both directions.
     pub fn cut(&mut self, a: HostId, b: HostId) {
         self.lose(a, b);
         self.lose(b, a);
     }
 
-    /// Lets pass again what a cut or a loss between two hosts has held.
+    /// Unblocks traffic between two hosts and releases the held arrivals.
     pub fn heal(&mut self, a: HostId, b: HostId) {
         self.restore((a, b));
         self.restore((b, a));
     }
 
-    /// Lets nothing pass any more from one host to another; the way back stays.
+    /// Blocks all traffic from one host to another. The return path stays open.
     pub fn lose(&mut self, from: HostId, to: HostId) {
         self.kernel.note(|trace, now| trace.way(now, from.0, to.0, "lost"));
         self.routes.lose((from, to));
@@ -29,7 +29,7 @@ impl Simulation {
         self.sockets.stop_letters(&mut self.kernel, &mut self.routes, |way, _| way == (from, to));
     }
 
-    /// From now on that fraction of the data that pass between two hosts, in either direction, have a bit changed on their way.
+    /// Makes a fraction of the data between two hosts, in either direction, arrive with one bit changed.
     pub fn corrupt(&mut self, a: HostId, b: HostId, fraction: f64) {
         for (from, to) in [(a, b), (b, a)] {
             self.kernel.note(|trace, now| trace.way(now, from.0, to.0, "changes data"));
@@ -37,7 +37,7 @@ impl Simulation {
         }
     }
 
-    /// Lets everything pass again everywhere, as it is sent.
+    /// Unblocks all traffic everywhere, and ends all data changes.
     pub fn heal_all(&mut self) {
         self.changes.end_all();
         self.routes.lost().into_iter().for_each(|way| self.restore(way));
@@ -53,21 +53,21 @@ impl Simulation {
         self.sockets.move_letters(&mut self.kernel, &mut self.routes);
     }
 
-    /// Lets arrive what a way has held; what it cannot carry yet is held again.
+    /// Releases the arrivals held on a route. Those that cannot pass yet are held again.
     fn release(&mut self, way: HostPair) {
         for occurrence in self.routes.heal(way, self.kernel.now()) {
             self.occur(0, occurrence);
         }
     }
 
-    /// What moves over a link that is off stops, and begins anew when its way is open again.
+    /// Stops transfers over a link that is off. They start over when their route is open again.
     pub(crate) fn ways_close(&mut self, link: LinkIndex) {
         self.links.stop_bulk(&mut self.kernel, |way| is_crossed(&mut self.routes, way, link));
         let crosses = |_, path: &crate::network::Path| path.crossed().any(|crossed| *crossed == link);
         self.sockets.stop_letters(&mut self.kernel, &mut self.routes, crosses);
     }
 
-    /// Something passes again over links where nothing did.
+    /// Releases the held arrivals on all routes that are open again.
     pub(crate) fn ways_open(&mut self) {
         for way in self.routes.open_ways() {
             self.release(way);

@@ -1,4 +1,4 @@
-//! What moves over the network, in the words of its kinds: cargo of nodes, control frames, letters of processes.
+//! The kinds of traffic on the network: cargo of nodes, control frames, messages of processes.
 
 use gridloom_base::{DatumId, Time};
 use gridloom_core::node::Message;
@@ -6,7 +6,7 @@ use gridloom_core::node::Message;
 use crate::observe::LetterName;
 use crate::store::StoredValue;
 
-/// What moves besides messages.
+/// Traffic between nodes other than messages.
 #[derive(Clone, Debug)]
 pub(crate) enum Cargo {
     Datum { datum: DatumId, value: StoredValue },
@@ -22,7 +22,7 @@ impl Cargo {
     }
 }
 
-/// What a control frame carries.
+/// The contents of a control frame.
 #[derive(Debug)]
 pub(crate) enum Parcel {
     Message {
@@ -34,13 +34,13 @@ pub(crate) enum Parcel {
         sent: Time,
         transfer: u64,
     },
-    /// That datum will not come.
+    /// The datum will not arrive.
     Broken {
         datum: DatumId,
     },
 }
 
-/// The letter behind a flow.
+/// The process message that a flow carries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LetterFlow {
     pub(crate) name: LetterName,

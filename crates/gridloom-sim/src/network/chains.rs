@@ -1,4 +1,4 @@
-//! What becomes of data that were passed on ([`super::passing`]) when they land, or break off, at the server that passes them on.
+//! Handles forwarded data ([`super::passing`]) that arrive, or break off, at the server that forwards them.
 
 use gridloom_base::{DatumId, NodeId};
 
@@ -8,31 +8,31 @@ use super::routes::Routes;
 use crate::kernel::Kernel;
 use crate::store::StoredValue;
 
-/// Bytes of a frame that says what has broken off.
+/// Size of a frame that reports a broken transfer, bytes.
 const BROKEN_BYTES: u64 = 64;
 
 impl Links {
-    /// The first part of a datum has come. False if it has begun to come from another.
+    /// Records that the first part of a datum has arrived. Returns false if the node is already receiving it from another sender.
     pub(crate) fn begin(&mut self, (from, to): (NodeId, NodeId), datum: DatumId, value: StoredValue) -> bool {
         self.comings.begin((from, to), datum, value)
     }
 
-    /// What comes to a node and has begun.
+    /// Returns the value that a node is receiving, once its first part has arrived.
     pub(crate) fn coming(&self, at: NodeId, datum: DatumId) -> Option<&StoredValue> {
         self.comings.value(at, datum)
     }
 
-    /// What comes to some node and has begun.
+    /// Iterates over the data that nodes are receiving.
     pub(crate) fn comings(&self) -> impl Iterator<Item = (NodeId, DatumId)> {
         self.comings.places()
     }
 
-    /// Whether it has begun at a node since it last landed there, and broke off.
+    /// Reports whether a transfer of the datum to the node has broken off since the datum last arrived there.
     pub(crate) fn has_broken(&self, at: NodeId, datum: DatumId) -> bool {
         self.comings.has_broken(at, datum)
     }
 
-    /// A datum has landed, and was taken in or not: so goes what was passed on of it.
+    /// Handles a datum that has arrived, and was accepted or not. Its forwarded copies follow.
     pub(crate) fn landed(
         &mut self,
         kernel: &mut Kernel,
@@ -53,13 +53,13 @@ impl Links {
         }
     }
 
-    /// A connection is lost: what came over it breaks off.
+    /// Breaks off the incoming transfers of a lost connection.
     pub(super) fn break_all(&mut self, kernel: &mut Kernel, routes: &mut Routes, (a, b): (NodeId, NodeId)) {
         let lost = self.comings.between((a, b));
         self.break_off(kernel, routes, lost);
     }
 
-    /// Data break off at places, and so where they were passed on to.
+    /// Breaks off transfers to these nodes, and the transfers forwarded from them.
     fn break_off(&mut self, kernel: &mut Kernel, routes: &mut Routes, mut places: Vec<(NodeId, DatumId)>) {
         while let Some((at, datum)) = places.pop() {
             if !self.comings.break_off(at, datum) {
@@ -76,7 +76,7 @@ impl Links {
         }
     }
 
-    /// Tells a node that a datum will not come from another.
+    /// Notifies a node that a datum will not arrive from a peer.
     pub(crate) fn send_broken(
         &mut self,
         kernel: &mut Kernel,

@@ -1,9 +1,9 @@
-//! Ways on which data change: of some, drawn at random, a bit is another when they are there.
+//! Routes that corrupt data: a random fraction of the data arrives with one bit changed.
 //!
-//! What was sent has a tag, as in the real world, and what came is held against it. Small data travel with the messages: where one
-//! is not what was sent, the connection is lost. Of large data the stream alone ends.
+//! As in the real network, the sender sends a digest, and the receiver compares the data with it. Small data travel
+//! with the messages: if one is corrupted, the connection is closed. For large data, only their stream ends.
 //!
-//! **Not done.** Messages that change: they are as a connection that is reset.
+//! **Not modelled.** Corrupted messages: they have the same effect as a connection reset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::routes::HostPair;
 use crate::store::StoredValue;
 use crate::trace::digest;
 
-/// Tells its draws from others.
+/// Salt of this random stream.
 const CHANGES: u64 = 0x6368_616e_6765_7321;
 
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// What fraction of the data changes on a way.
+    /// The fraction of data that a route corrupts.
     ways: BTreeMap<HostPair, f64>,
     random: SplitMix64,
 }
@@ -29,7 +29,7 @@ impl Changes {
         Changes { ways: BTreeMap::new(), random: SplitMix64::new(seed ^ CHANGES) }
     }
 
-    /// From now on that fraction of the data changes on a way.
+    /// Sets the fraction of data that a route corrupts.
     pub(crate) fn set(&mut self, way: HostPair, fraction: f64) {
         match fraction > 0.0 {
             true => self.ways.insert(way, fraction),
@@ -37,18 +37,18 @@ impl Changes {
         };
     }
 
-    /// Nothing changes any more.
+    /// Ends all corruption.
     pub(crate) fn end_all(&mut self) {
         self.ways.clear();
     }
 
-    /// What came of a value over a way, if it is what was sent.
+    /// Returns the received value if it equals the sent one.
     pub(crate) fn receive(&mut self, way: HostPair, sent: StoredValue) -> Option<StoredValue> {
         let Some(fraction) = self.ways.get(&way).copied() else { return Some(sent) };
         if self.random.unit() >= fraction {
             return Some(sent);
         }
-        // Where bytes do not matter, nobody would see the difference.
+        // If the bytes are not simulated, nobody would see the difference.
         let bytes = sent.bytes?;
         let came = self.with_a_bit_changed(&bytes);
         (digest(&came) == digest(&bytes)).then_some(StoredValue { bytes: Some(came), ..sent })

@@ -1,16 +1,17 @@
-//! Connections between nodes, and what moves over them: control frames, one behind the other, and bulk data as flows.
+//! Connections between nodes and the traffic over them: control frames in sequence, and bulk data as flows.
 //!
-//! A connection has two *ends*, one in the view of each node. A frame of n bytes leaves an end when those before it have
-//! left. It takes n / (bandwidth of the narrowest link) to leave and the route's latency to travel. It shares nothing
-//! with flows or with frames of other pairs. Bulk cargo is a flow with the latency of its route, one after another in
-//! each direction of a connection, but for what is passed on as it comes: that flows beside. Cargo that has waited for other cargo follows it without a gap: the route's latency
-//! passes while it waits. Data that are passed on while they come are in [`super::passing`].
+//! A connection has two *ends*, one in the view of each node. A frame of n bytes leaves an end when the frames before
+//! it have left. It takes n / (bandwidth of the narrowest link) to leave and the route's latency to travel. It does
+//! not share bandwidth with flows or with frames of other pairs. Bulk cargo is a flow with the latency of its route.
+//! In each direction of a connection, one such flow follows another; only data that are forwarded while being received
+//! flow concurrently. Cargo that has waited for other cargo follows it without a gap, because the route's latency
+//! passes while it waits. For data that are forwarded while being received, see [`super::passing`].
 //!
-//! **Invariants.** An end exists from the node's `PeerUp` to its `PeerLost` (or its own hanging up). Both ends of a
-//! connection have its number, so that what belongs to an older one is recognised and dropped.
+//! **Invariants.** An end exists from the node's `PeerUp` to its `PeerLost` (or until it hangs up itself). Both ends
+//! of a connection have its number, so that traffic of an older connection is recognised and dropped.
 //!
-//! **Not done.** Control frames slowed by bulk data on the same links: they are small, and a real network's queues
-//! favour short flows.
+//! **Not modelled.** Control frames delayed by bulk data on the same links: they are small, and a real network's
+//! queues favour short flows.
 
 mod flows;
 
@@ -40,19 +41,19 @@ use crate::store::StoredValue;
 struct End {
     /// Number of the connection.
     connection: u64,
-    /// From the node's host to the peer's.
+    /// The route from the node's host to the peer's.
     way: HostPair,
     /// When the last control frame has left.
     frames_until: Time,
-    /// When the last of them arrives: a way that gets shorter lets none overtake another.
+    /// When the last control frame arrives. Frames must not overtake one another when a route gets shorter.
     frames_arrive: Time,
-    /// The path to the other end, of that version of the paths.
+    /// The path to the other end, with the version of the paths from which it was computed.
     path: Option<(u64, Arc<Path>)>,
-    /// What waits to be sent in bulk, and since when the way was there for it.
+    /// Cargo waiting to be sent in bulk, with the time from which the route was available for it.
     bulk: VecDeque<(Option<Time>, Load)>,
-    /// What flows: one that was whole when it began, and what is passed on as it comes.
+    /// Cargo in transit: at most one that was complete when it began, and those that are forwarded while being received.
     moving: Vec<Moving>,
-    /// The other end was forgotten without a word.
+    /// Whether the other end has forgotten the connection without notice.
     half_open: bool,
 }
 
@@ -62,33 +63,33 @@ struct Moving {
     action: Option<ActionId>,
     started: Time,
     load: Load,
-    /// What is behind that which flows now.
+    /// Bytes that follow the current flow.
     left_bytes: u64,
     transfer: u64,
-    /// It was still coming to its sender when it began: it holds nothing up.
+    /// The sender was still receiving the datum when the transfer began, so it does not delay other cargo.
     is_passed_on: bool,
 }
 
-/// What the end of a flow means.
+/// The effect of a flow that has ended.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// A datum has begun to come to its receiver.
+    /// The first part of a datum has arrived at its receiver.
     Begun { datum: DatumId, value: StoredValue },
-    /// Cargo is whole there.
+    /// Cargo has completely arrived.
     Landed(Landed),
 }
 
-/// Cargo that is whole at its receiver.
+/// Cargo that has completely arrived at its receiver.
 #[derive(Debug)]
 pub(crate) struct Landed {
     pub(crate) cargo: Cargo,
     pub(crate) started: Time,
     pub(crate) transfer: u64,
-    /// What had come before, and did not flow again.
+    /// The part that the receiver already had, which was not sent again.
     pub(crate) had: Option<Had>,
 }
 
-/// All ends, by (owner, peer).
+/// All ends of connections, by (owner, peer).
 #[derive(Debug)]
 pub(crate) struct Links {
     ends: BTreeMap<(NodeId, NodeId), End>,
@@ -99,12 +100,12 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Without connections. Large data go in these parts.
+    /// Creates links without connections. Large data are sent in these parts.
     pub(crate) fn new(parts: Parts) -> Links {
         Links { ends: BTreeMap::new(), made: 0, comings: Comings::default(), partials: Partials::default(), parts }
     }
 
-    /// Whether a datum is large enough to be passed on while it comes.
+    /// Reports whether a datum is large enough to be forwarded while it is being received.
     pub(crate) fn may_pass(&self, size_bytes: u64) -> bool {
         self.parts.passes_on(size_bytes)
     }
@@ -124,16 +125,16 @@ impl Links {
                 half_open: false,
             };
             let before = self.ends.insert(pair, end);
-            assert!(before.is_none(), "a connection is made where there is none");
+            assert!(before.is_none(), "a connection is made only if there is none");
         }
     }
 
-    /// Whether a node is connected to a peer, in its own view.
+    /// Reports whether a node is connected to a peer, in its own view.
     pub(crate) fn is_connected(&self, owner: NodeId, peer: NodeId) -> bool {
         self.ends.contains_key(&(owner, peer))
     }
 
-    /// The peers that a node is connected to, in its own view.
+    /// Returns the peers to which a node is connected, in its own view.
     pub(crate) fn peers(&self, owner: NodeId) -> Vec<NodeId> {
         let all = (owner, NodeId(0))..=(owner, NodeId(u64::MAX));
         self.ends.range(all).map(|((_, peer), _)| *peer).collect()
@@ -143,7 +144,7 @@ impl Links {
         self.ends.get_mut(&(owner, peer))
     }
 
-    /// Sends a frame; to a peer that is not up, it vanishes.
+    /// Sends a frame. It is dropped if the peer is not connected.
     pub(crate) fn send_frame(
         &mut self,
         kernel: &mut Kernel,
@@ -170,7 +171,7 @@ impl Links {
         kernel.push(arrives, Occurrence::Arrive { from, to, connection, parcel });
     }
 
-    /// Sends small cargo in a frame; to a peer that is not up, it vanishes.
+    /// Sends small cargo in a frame. It is dropped if the peer is not connected.
     pub(crate) fn send_small(
         &mut self,
         kernel: &mut Kernel,
@@ -184,7 +185,7 @@ impl Links {
         self.send_frame(kernel, routes, pair, size_bytes, Parcel::Cargo { cargo, sent, transfer });
     }
 
-    /// A frame is there; what it carries, if its receiver may have it now.
+    /// Handles the arrival of a frame. Returns its contents if the receiver may have them now.
     pub(crate) fn arrive(
         &mut self,
         kernel: &mut Kernel,
@@ -211,8 +212,8 @@ impl Links {
         Some(*parcel)
     }
 
-    /// Sends cargo in bulk, behind what is already under way; to a peer that is not up, it vanishes. `is_coming` says that it is on
-    /// its way to its sender, `may_pass` that its receiver may pass it on.
+    /// Sends cargo in bulk, behind the cargo already in transit. It is dropped if the peer is not connected.
+    /// `is_coming` is true if the sender is still receiving it; `may_pass` is true if its receiver may forward it.
     pub(crate) fn send_bulk(
         &mut self,
         kernel: &mut Kernel,
@@ -235,8 +236,8 @@ impl Links {
         }
     }
 
-    /// Starts the next flows of that direction, if the way is there: one of what is whole, and of what comes to its sender up to
-    /// [`PASSED_ON_MAX`].
+    /// Starts the next flows of a direction if its route is open: one of the complete cargo, and up to
+    /// [`PASSED_ON_MAX`] that the sender is still receiving.
     fn move_next(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
         while self.start_one(kernel, routes, pair) {}
     }
@@ -264,7 +265,7 @@ impl Links {
         true
     }
 
-    /// The stretches of flows behind those that have ended, where they need not wait.
+    /// Starts the next stretches of transfers whose previous stretch has ended, unless they must wait.
     fn flow_on(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
         let Some(end) = self.ends.get_mut(&pair) else { return };
         for moving in end.moving.iter_mut().filter(|moving| moving.action.is_none()) {
@@ -277,7 +278,7 @@ impl Links {
         }
     }
 
-    /// What is passed on of a datum may end: the datum is whole at its sender.
+    /// Lets the forwarding of a datum finish, because the datum is complete at its sender.
     pub(super) fn let_end(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId), datum: DatumId) {
         let Some(end) = self.ends.get_mut(&pair) else { return };
         let moving = end.moving.iter_mut().map(|moving| &mut moving.load);
@@ -288,7 +289,7 @@ impl Links {
         self.move_next(kernel, routes, pair);
     }
 
-    /// Gives up what is passed on of a datum: how often it was to be.
+    /// Cancels the forwarding of a datum. Returns the number of cancelled transfers.
     pub(super) fn give_up_passing(
         &mut self,
         kernel: &mut Kernel,
@@ -310,13 +311,13 @@ impl Links {
         given_up
     }
 
-    /// Something passes again on some way: what waits for its way moves.
+    /// Starts waiting cargo on routes that have opened.
     pub(crate) fn move_on(&mut self, kernel: &mut Kernel, routes: &mut Routes, is_on: impl Fn(HostPair) -> bool) {
         let pairs: Vec<_> = self.ends.iter().filter(|(_, end)| is_on(end.way)).map(|(pair, _)| *pair).collect();
         pairs.into_iter().for_each(|pair| self.move_next(kernel, routes, pair));
     }
 
-    /// A flow has ended: what that means at the receiver, if its end is there.
+    /// Handles the end of a flow. Returns its effect at the receiver if the receiver's end exists.
     pub(crate) fn bulk_done(
         &mut self,
         kernel: &mut Kernel,
@@ -340,7 +341,7 @@ impl Links {
         let Moving { started, load: Load { cargo, had, .. }, .. } = end.moving.remove(at);
         kernel.see(|| Seen::TransferEnds { transfer });
         self.move_next(kernel, routes, (from, to));
-        // The receiver's end may not be there: then no machine waits for the cargo.
+        // The receiver's end may be gone; then no machine waits for the cargo.
         if !is_there {
             self.refuse(kernel, routes, from, to);
             return None;
@@ -348,7 +349,7 @@ impl Links {
         Some(Progress::Landed(Landed { cargo, started, transfer, had }))
     }
 
-    /// Gives up all bulk cargo of that direction.
+    /// Cancels all bulk cargo of a direction.
     fn clear_bulk(&mut self, kernel: &mut Kernel, from: NodeId, to: NodeId) {
         let Some(end) = self.end_mut(from, to) else { return };
         let (waiting, moving) = (std::mem::take(&mut end.bulk), std::mem::take(&mut end.moving));
@@ -363,7 +364,7 @@ impl Links {
         }
     }
 
-    /// What moved to a node breaks off: the parts that have come are kept there.
+    /// Breaks off a transfer to a node. The parts that have arrived are kept there.
     fn break_moving(&mut self, kernel: &mut Kernel, to: NodeId, moving: Moving) {
         let rest = moving.action.map_or(0.0, |action| kernel.cancel_with_rest(action));
         let Load { cargo: Cargo::Datum { datum, value }, .. } = moving.load else { return };
@@ -371,7 +372,7 @@ impl Links {
         self.keep_partial(kernel.now(), to, datum, value, left_bytes);
     }
 
-    /// A datum broke off on its way to a node, and so many bytes have not come.
+    /// Keeps the received part of a datum whose transfer broke off with `left_bytes` missing.
     pub(crate) fn keep_partial(&mut self, now: Time, at: NodeId, datum: DatumId, value: StoredValue, left_bytes: u64) {
         let size_bytes = value.meta.size_bytes();
         let part_bytes = self.parts.of(size_bytes);
@@ -379,24 +380,24 @@ impl Links {
         self.partials.keep(now, at, datum, Had { bytes, of: value });
     }
 
-    /// A node is about to ask a peer for a datum.
+    /// Tells the peer which part of a datum the node has, before the node requests it.
     pub(crate) fn tell_partial(&mut self, (node, peer): (NodeId, NodeId), datum: DatumId) {
         self.partials.tell((peer, node), datum);
     }
 
-    /// A node does not want a datum any more, or has it.
+    /// Drops a node's part of a datum, because the node no longer needs it.
     pub(crate) fn forget_partial(&mut self, node: NodeId, datum: DatumId) {
         self.partials.forget(node, datum);
     }
 
-    /// Gives up all bulk cargo that a node sends.
+    /// Cancels all bulk cargo that a node sends.
     pub(crate) fn clear_all_bulk(&mut self, kernel: &mut Kernel, from: NodeId) {
         for to in self.peers(from) {
             self.clear_bulk(kernel, from, to);
         }
     }
 
-    /// Stops the bulk cargo that moves on some ways; it stays the first in line.
+    /// Stops the bulk cargo on some routes. It stays first in the queue.
     pub(crate) fn stop_bulk(&mut self, kernel: &mut Kernel, mut is_on: impl FnMut(HostPair) -> bool) {
         for end in self.ends.values_mut() {
             if end.moving.is_empty() || !is_on(end.way) {
@@ -410,7 +411,7 @@ impl Links {
         }
     }
 
-    /// Closes a node's end at once; the peer notices once what was sent has arrived.
+    /// Closes a node's end immediately. The peer notices once the data already sent has arrived.
     pub(crate) fn hang_up(
         &mut self,
         kernel: &mut Kernel,
@@ -427,7 +428,7 @@ impl Links {
         notify_lost(kernel, (peer, node), connection, heard, why);
     }
 
-    /// Word comes to a node that its peer's end is gone; why, if the node hears it now.
+    /// Handles the notification that a node's peer has closed its end. Returns the reason if the node is notified now.
     pub(crate) fn lost(
         &mut self,
         kernel: &mut Kernel,
@@ -445,7 +446,7 @@ impl Links {
         Some(why)
     }
 
-    /// Removes a node's end of a connection with all that waits there; whether there was one.
+    /// Removes a node's end of a connection with all waiting cargo. Returns true if there was one.
     pub(crate) fn drop_end(&mut self, kernel: &mut Kernel, routes: &mut Routes, node: NodeId, peer: NodeId) -> bool {
         self.clear_bulk(kernel, node, peer);
         self.break_all(kernel, routes, (node, peer));
@@ -453,14 +454,14 @@ impl Links {
         self.ends.remove(&(node, peer)).is_some()
     }
 
-    /// The other end of a node's connection was forgotten without a word.
+    /// Marks a node's end as half-open, because the other end has forgotten the connection without notice.
     pub(crate) fn leave_half_open(&mut self, keeps: NodeId, forgot: NodeId) {
         if let Some(end) = self.end_mut(keeps, forgot) {
             end.half_open = true;
         }
     }
 
-    /// Something came to a node from a peer, but the node has forgotten their connection: the peer is told.
+    /// Notifies a peer that the node has forgotten their connection, after it received something over it.
     fn refuse(&mut self, kernel: &mut Kernel, routes: &mut Routes, from: NodeId, to: NodeId) {
         let Some(end) = self.ends.get(&(from, to)).filter(|end| end.half_open) else { return };
         let (there, here) = end.way;
@@ -469,7 +470,7 @@ impl Links {
     }
 }
 
-/// Lets a node know, behind all that was sent to it, that its connection to a peer is lost.
+/// Notifies a node, after everything sent to it has arrived, that its connection to a peer is lost.
 fn notify_lost(kernel: &mut Kernel, (node, peer): (NodeId, NodeId), connection: u64, behind: Time, why: &str) {
     kernel.push(behind, Occurrence::Lost { node, peer, connection, why: why.to_string() });
 }

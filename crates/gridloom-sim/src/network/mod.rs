@@ -1,12 +1,12 @@
 //! The modelled network: routes between hosts, connections between nodes, sockets of processes.
 //!
 //! ```text
-//! paths   hosts to links, latency and bandwidth     routes   paths, what is lost, what is held until it heals
+//! paths   hosts to links, latency and bandwidth     routes   paths, lost routes, held arrivals
 //! links   connections between nodes                 sockets  connections between processes
-//! changes what is another when it arrives             partials what has come of data that broke off
+//! changes routes that corrupt data                  partials received parts of interrupted transfers
 //! ```
 //!
-//! Links and sockets do not see each other; both go by the routes, and flow in the kernel.
+//! Links and sockets do not depend on each other. Both use the routes, and their flows run in the kernel.
 
 mod cargo;
 mod chains;

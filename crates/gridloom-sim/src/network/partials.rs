@@ -1,9 +1,10 @@
-//! What has come of data that broke off. If its node asks for such a datum again, the rest alone flows, from whomever.
+//! Received parts of transfers that broke off. If the node requests such a datum again, only the rest is sent, whoever sends it.
 //!
-//! The receiver says how much it has before it asks; the sender knows that here when the request leaves, not when it comes. What the
-//! sender leaves out is compared with what the receiver has: a datum that was made again may be another.
+//! The receiver reports how much it has before its request. In this model, the sender knows it when the request
+//! leaves, not when it arrives. The part left out by the sender is compared with the part at the receiver, because a
+//! recomputed datum may differ.
 //!
-//! **Not done.** Only so many data are kept in the real world: here all are, for as long.
+//! **Not modelled.** The limit on the number of partial data: here all of them are kept for the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +13,19 @@ use gridloom_base::{DatumId, NodeId, Time};
 
 use crate::store::StoredValue;
 
-/// As in the real world.
+/// Maximum time for which a part is kept, as in the real network.
 const KEPT_NS_MAX: u64 = 60 * SECOND_NS;
 
 /// The first bytes of a datum.
 #[derive(Clone, Debug)]
 pub(crate) struct Had {
     pub(crate) bytes: u64,
-    /// The value of which they are the first.
+    /// The value to which the bytes belong.
     pub(super) of: StoredValue,
 }
 
 impl Had {
-    /// Whether a value begins with them.
+    /// Reports whether a value begins with these bytes.
     fn begins(&self, value: &StoredValue) -> bool {
         let end = self.bytes as usize;
         self.of.meta == value.meta
@@ -34,7 +35,7 @@ impl Had {
             }
     }
 
-    /// They, and what has come behind them.
+    /// Joins these bytes with the rest of the value.
     pub(crate) fn complete(&self, rest_of: StoredValue) -> StoredValue {
         let end = self.bytes as usize;
         let whole =
@@ -43,16 +44,16 @@ impl Had {
     }
 }
 
-/// What nodes keep.
+/// The parts that nodes keep.
 #[derive(Debug, Default)]
 pub(super) struct Partials {
     kept: BTreeMap<(NodeId, DatumId), (Time, Had)>,
-    /// Sender, receiver and datum: the sender knows what the receiver has.
+    /// Sender, receiver and datum for which the sender knows the receiver's part.
     told: BTreeSet<(NodeId, NodeId, DatumId)>,
 }
 
 impl Partials {
-    /// A datum broke off on its way to a node.
+    /// Keeps the received part of a transfer that broke off.
     pub(super) fn keep(&mut self, now: Time, at: NodeId, datum: DatumId, had: Had) {
         self.kept.retain(|_, (since, _)| now.since(*since) < KEPT_NS_MAX);
         let known = self.kept.get(&(at, datum)).map_or(0, |(_, known)| known.bytes);
@@ -61,14 +62,14 @@ impl Partials {
         }
     }
 
-    /// A node asks a peer for a datum.
+    /// Records that a node requests a datum from a peer.
     pub(super) fn tell(&mut self, (from, to): (NodeId, NodeId), datum: DatumId) {
         if self.kept.contains_key(&(to, datum)) {
             self.told.insert((from, to, datum));
         }
     }
 
-    /// What the receiver has of a value that is sent to it, as far as its sender knows.
+    /// Takes the receiver's part of a value sent to it, if the sender knows of it.
     pub(super) fn take(
         &mut self,
         now: Time,
@@ -83,12 +84,12 @@ impl Partials {
         (now.since(since) < KEPT_NS_MAX && had.begins(value)).then_some(had)
     }
 
-    /// A datum is at a node, or not wanted there.
+    /// Drops the part of a datum that is complete at a node, or no longer needed there.
     pub(super) fn forget(&mut self, at: NodeId, datum: DatumId) {
         self.kept.remove(&(at, datum));
     }
 
-    /// A connection is gone.
+    /// Drops the senders' knowledge when a connection is gone.
     pub(super) fn forget_told(&mut self, (a, b): (NodeId, NodeId)) {
         self.told.retain(|(from, to, _)| (*from, *to) != (a, b) && (*from, *to) != (b, a));
     }

@@ -1,18 +1,20 @@
-//! Data that are passed on while they come.
+//! Data that are forwarded while they are being received.
 //!
 //! ```text
-//! sender ── first part ─┬─ what is between ────────────┬─ last part ─▶ a server: has begun … whole
-//!                       └─▶ the server's own flow: first part, what is between ── waits ── last part ─▶ the next server
+//! sender ── first part ─┬─ middle ─────────────────────┬─ last part ─▶ a server: has begun … complete
+//!                       └─▶ the server's own flow: first part, middle ─────── waits ── last part ─▶ the next server
 //! ```
-//! Cargo that may be passed on flows in two stretches: its first part, after which it has *begun* at its receiver, and the rest.
-//! What is passed on flows like any other, but keeps its last part back until it is whole at its sender. So a chain of n servers takes
-//! what one transfer takes and n parts more. One behind a slower way ends a part after that way has.
+//! Cargo that may be forwarded flows in two stretches: its first part, after which it has *begun* at its receiver, and
+//! the rest. A forwarded datum flows like any other, but its last part waits until the datum is complete at its
+//! sender. So a chain of n servers takes the time of one transfer plus n parts. A transfer behind a slower link ends
+//! one part after the transfer over that link.
 //!
-//! **Invariant:** what comes is forgotten when it has landed, or when its connection is lost; what was passed on of it then flows to
-//! its end, or breaks off at its receiver.
+//! **Invariant:** an incoming datum is forgotten when it has arrived, or when its connection is lost. Its forwarded
+//! copies then flow to their end, or break off at their receivers.
 //!
-//! **Where it is wrong.** Behind a slower way the flow takes its full share of the links at first and nothing later, instead of the
-//! slower rate all along. Others on the same links are so delayed early rather than late, by the same bytes in all.
+//! **Known to be wrong.** Behind a slower link, the flow uses its full share of the links at first and nothing later,
+//! instead of the slower rate all along. Other flows on the same links are delayed earlier than they should be, by the
+//! same bytes in total.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,22 +24,22 @@ use super::cargo::Cargo;
 use super::partials::Had;
 use crate::store::StoredValue;
 
-/// What a node has to send, in bulk.
+/// Cargo that a node has to send in bulk.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) cargo: Cargo,
-    /// Its receiver may pass it on while it comes.
+    /// Whether its receiver may forward it while receiving it.
     pub(super) may_pass: bool,
-    /// It is on its way to its sender: the last part has not come there.
+    /// Whether its sender is still receiving it: the last part has not arrived there.
     pub(super) is_coming: bool,
-    /// It has begun at its receiver.
+    /// Whether its first part has arrived at its receiver.
     pub(super) has_begun: bool,
-    /// What its receiver has of it: the rest alone flows.
+    /// The part that its receiver has; only the rest flows.
     pub(super) had: Option<Had>,
 }
 
 impl Load {
-    /// Bytes of its next stretch, with so many left: 0 if it has to wait.
+    /// Returns the size of its next stretch with `left_bytes` left; 0 if it must wait.
     pub(super) fn stretch_bytes(&self, left_bytes: u64, parts: Parts) -> u64 {
         let part_bytes = parts.of(self.cargo.size_bytes());
         let is_first = left_bytes == self.flow_bytes();
@@ -48,7 +50,7 @@ impl Load {
         }
     }
 
-    /// Bytes that flow in all.
+    /// Returns the total number of bytes that flow.
     pub(super) fn flow_bytes(&self) -> u64 {
         self.cargo.size_bytes() - self.had.as_ref().map_or(0, |had| had.bytes)
     }
@@ -58,17 +60,17 @@ impl Load {
     }
 }
 
-/// What comes to which node.
+/// The data that nodes are receiving.
 #[derive(Debug, Default)]
 pub(super) struct Comings {
-    /// From whom, and what it will be.
+    /// The sender, and the final value.
     coming: BTreeMap<(NodeId, DatumId), (NodeId, StoredValue)>,
-    /// What broke off since it last landed there: its node may not have heard of it yet.
+    /// Transfers that broke off since the datum last arrived there. The node may not have been notified yet.
     broken: BTreeSet<(NodeId, DatumId)>,
 }
 
 impl Comings {
-    /// The first part of a datum has come. False if it has begun to come from another.
+    /// Records that the first part of a datum has arrived. Returns false if the node is already receiving it from another sender.
     pub(super) fn begin(&mut self, (from, to): (NodeId, NodeId), datum: DatumId, value: StoredValue) -> bool {
         let is_new = !self.coming.contains_key(&(to, datum));
         if is_new {
@@ -81,18 +83,18 @@ impl Comings {
         self.coming.get(&(at, datum)).map(|(_, value)| value)
     }
 
-    /// Whether a datum comes to a node from that one.
+    /// Reports whether a node is receiving a datum from a given sender.
     pub(super) fn comes(&self, (from, to): (NodeId, NodeId), datum: DatumId) -> bool {
         self.coming.get(&(to, datum)).is_some_and(|(sender, _)| *sender == from)
     }
 
-    /// It is whole there.
+    /// Records that a datum is complete at a node.
     pub(super) fn end(&mut self, at: NodeId, datum: DatumId) {
         self.coming.remove(&(at, datum));
         self.broken.remove(&(at, datum));
     }
 
-    /// It comes no longer; false if it did not.
+    /// Records that a transfer broke off. Returns false if there was none.
     pub(super) fn break_off(&mut self, at: NodeId, datum: DatumId) -> bool {
         let came = self.coming.remove(&(at, datum)).is_some();
         if came {
@@ -105,12 +107,12 @@ impl Comings {
         self.broken.contains(&(at, datum))
     }
 
-    /// All that comes, by where.
+    /// Iterates over the receivers and data of all incoming transfers.
     pub(super) fn places(&self) -> impl Iterator<Item = (NodeId, DatumId)> {
         self.coming.keys().copied()
     }
 
-    /// What comes over a connection, in either direction, by where.
+    /// Returns the receivers and data of the incoming transfers of a connection, in either direction.
     pub(super) fn between(&self, (a, b): (NodeId, NodeId)) -> Vec<(NodeId, DatumId)> {
         let is_between = |to: NodeId, from: NodeId| (to, from) == (a, b) || (to, from) == (b, a);
         let coming = self.coming.iter().filter(|((to, _), (from, _))| is_between(*to, *from));

@@ -1,4 +1,4 @@
-//! Paths between hosts as flows take them, computed once each and again when a profile changes a link.
+//! Paths of flows between hosts. Each is computed once, and again when a profile changes a link.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,37 +12,37 @@ use crate::queue::ns_up;
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) links: Vec<LinkIndex>,
-    /// For acknowledgements; empty if the model has none.
+    /// Links crossed by acknowledgements; empty if the model has none.
     pub(crate) way_back: Vec<LinkIndex>,
     pub(crate) latency_s: f64,
-    /// Of a control frame, after the model's factors.
+    /// Latency of a control frame, with the model's factors applied.
     pub(crate) frame_latency_ns: u64,
     frame_bandwidth: f64,
 }
 
 impl Path {
-    /// The links on the way, and those on the way back that count.
+    /// Returns the links of the path, and the return links that count.
     pub(crate) fn crossed(&self) -> impl Iterator<Item = &LinkIndex> {
         self.links.iter().chain(&self.way_back)
     }
 
-    /// Nanoseconds that so many bytes take to leave, alone on the route.
+    /// Returns the nanoseconds that a frame takes to leave when it has the route to itself.
     pub(crate) fn frame_ns(&self, size_bytes: u64) -> u64 {
         ns_up(size_bytes as f64 / self.frame_bandwidth)
     }
 }
 
-/// Paths, computed once each.
+/// A cache of paths.
 #[derive(Debug)]
 pub(crate) struct Paths {
     platform: Arc<Platform>,
     model: NetworkModel,
     known: BTreeMap<(HostId, HostId), Result<Arc<Path>, String>>,
-    /// What differs now from what the platform says: bandwidths, and how much longer links are, seconds.
+    /// Current differences from the platform's description: bandwidths, and additional latencies in seconds.
     bandwidths: BTreeMap<LinkIndex, f64>,
     longer_s: BTreeMap<LinkIndex, f64>,
     version: u64,
-    /// Links that are off, and those without bandwidth.
+    /// Links that are off, and links without bandwidth.
     off: BTreeSet<LinkIndex>,
     standing: BTreeSet<LinkIndex>,
 }
@@ -57,12 +57,12 @@ impl Paths {
         &self.model
     }
 
-    /// Counts the changes of paths, so that a path that is kept can be recognised as old.
+    /// Returns a counter of path changes, so that outdated cached paths can be recognised.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
 
-    /// From now on a link has that bandwidth; whether it had none.
+    /// Sets the bandwidth of a link. Returns true if it had none before.
     pub(crate) fn set_bandwidth(&mut self, link: LinkIndex, bandwidth: f64) -> bool {
         if bandwidth <= 0.0 {
             self.standing.insert(link);
@@ -73,7 +73,7 @@ impl Paths {
         self.standing.remove(&link)
     }
 
-    /// From now on a link has that latency, seconds.
+    /// Sets the latency of a link, seconds.
     pub(crate) fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
         let described_s = self.platform.links()[link.0 as usize].latency_s;
         self.longer_s.insert(link, latency_s - described_s);
@@ -85,17 +85,17 @@ impl Paths {
         self.version += 1;
     }
 
-    /// A link is off.
+    /// Marks a link as off.
     pub(crate) fn close(&mut self, link: LinkIndex) {
         self.off.insert(link);
     }
 
-    /// A link is on; whether it was off.
+    /// Marks a link as on. Returns true if it was off.
     pub(crate) fn open(&mut self, link: LinkIndex) -> bool {
         self.off.remove(&link)
     }
 
-    /// Whether nothing passes from one host to another, because of a link on the way or, for acknowledgements, back.
+    /// Reports whether a link blocks all traffic from one host to another, on the path or on the return path of acknowledgements.
     pub(super) fn is_closed(&self, src: HostId, dst: HostId) -> bool {
         if self.off.is_empty() && self.standing.is_empty() {
             return false;
@@ -107,7 +107,7 @@ impl Paths {
         }
     }
 
-    /// The way, or why there is none.
+    /// Returns the path, or the reason why there is none.
     pub(super) fn between(&mut self, src: HostId, dst: HostId) -> Result<Arc<Path>, String> {
         if let Some(known) = self.known.get(&(src, dst)) {
             return known.clone();

@@ -1,8 +1,8 @@
-//! The routes of a simulation's network: what passes between which hosts, and what waits until something passes again.
+//! The routes of a simulated network: what can pass between which hosts, and the arrivals held until it can.
 //!
-//! What arrives on a lost way is held. When the way heals it arrives, in order, at connections that still stand. The
-//! sending system keeps what was not acknowledged and sends it again. So a connection outlives a loss in which no peer
-//! gave up. Connections between nodes and sockets of processes both go by these routes.
+//! Arrivals on a lost route are held. When the route heals, they are delivered in order to the connections that still
+//! exist, because the sending system keeps unacknowledged data and retransmits them. So a connection survives a loss
+//! during which no peer gave up. Connections between nodes and sockets of processes both use these routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use gridloom_platform::{HostId, Platform};
 use super::paths::{Path, Paths};
 use crate::kernel::Occurrence;
 
-/// From one host to another.
+/// A route: from one host to another.
 pub(crate) type HostPair = (HostId, HostId);
 
-/// Paths, lost ways and what they hold.
+/// Paths, lost routes, and the arrivals held on them.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// Links change here; what has begun and what is held goes by the changed ones.
+    /// Current paths. Started transfers and held arrivals use the changed paths.
     pub(crate) paths: Paths,
-    /// Added to each message and each small datum: headers of the frame and of the network's own.
+    /// Bytes added to each message and each small datum: headers of the frame and of the network.
     overhead_bytes: u64,
     lost: BTreeSet<HostPair>,
     held: BTreeMap<HostPair, Vec<Occurrence>>,
-    /// When a way was healed last.
+    /// When each route last healed.
     healed: BTreeMap<HostPair, Time>,
-    /// What stands for the limits of hosts on what they send.
+    /// The links that represent the upload limits of hosts.
     uploads: BTreeMap<HostId, LinkIndex>,
 }
 
@@ -38,37 +38,37 @@ impl Routes {
         Routes { paths: Paths::new(platform, model), overhead_bytes, lost, held, healed, uploads }
     }
 
-    /// The same, with links that all crosses which those hosts send in bulk to others.
+    /// Adds links that represent upload limits, which all bulk data from those hosts to other hosts cross.
     pub(crate) fn with_uploads(self, uploads: BTreeMap<HostId, LinkIndex>) -> Routes {
         Routes { uploads, ..self }
     }
 
-    /// What stands for the limit of a way's sender.
+    /// Returns the link that represents the upload limit of a route's sender.
     pub(crate) fn upload(&self, (from, to): HostPair) -> Option<LinkIndex> {
         self.upload_of(from).filter(|_| from != to)
     }
 
-    /// What stands for a host's limit.
+    /// Returns the link that represents a host's upload limit.
     pub(crate) fn upload_of(&self, host: HostId) -> Option<LinkIndex> {
         self.uploads.get(&host).copied()
     }
 
-    /// The path of a way, or why there is none.
+    /// Returns the path of a route, or the reason why there is none.
     pub(crate) fn between(&mut self, (from, to): HostPair) -> Result<Arc<Path>, String> {
         self.paths.between(from, to)
     }
 
-    /// The path of a way on which there is, or was, a connection.
+    /// Returns the path of a route on which there is, or was, a connection.
     pub(crate) fn path(&mut self, way: HostPair) -> Arc<Path> {
-        self.between(way).expect("a connection is made only where there are routes both ways")
+        self.between(way).expect("a connection is made only if there are routes in both directions")
     }
 
-    /// Nanoseconds that a frame takes there and back, or why one cannot.
+    /// Returns the round-trip time of a frame in nanoseconds, or the reason why it cannot travel.
     pub(crate) fn round_trip_ns(&mut self, (from, to): HostPair) -> Result<u64, String> {
         Ok(self.between((from, to))?.frame_latency_ns + self.between((to, from))?.frame_latency_ns)
     }
 
-    /// Counts the changes of paths, so that a path that is kept can be recognised as old.
+    /// Returns a counter of path changes, so that outdated cached paths can be recognised.
     pub(crate) fn version(&self) -> u64 {
         self.paths.version()
     }
@@ -77,48 +77,48 @@ impl Routes {
         self.overhead_bytes
     }
 
-    /// Whether nothing passes from one host to another.
+    /// Reports whether nothing can pass from one host to another.
     pub(crate) fn is_lost(&self, way: HostPair) -> bool {
         self.lost.contains(&way) || self.paths.is_closed(way.0, way.1)
     }
 
-    /// From now on nothing passes from one host to another.
+    /// Blocks the route from one host to another.
     pub(crate) fn lose(&mut self, way: HostPair) {
         self.lost.insert(way);
     }
 
-    /// A way that was lost is not any more; whether it was.
+    /// Unblocks a lost route. Returns true if it was lost.
     pub(crate) fn restore(&mut self, way: HostPair) -> bool {
         self.lost.remove(&way)
     }
 
-    /// All ways that are lost.
+    /// Returns all lost routes.
     pub(crate) fn lost(&self) -> Vec<HostPair> {
         self.lost.iter().copied().collect()
     }
 
-    /// Keeps what would have arrived until the way heals.
+    /// Holds an arrival until the route heals.
     pub(crate) fn hold(&mut self, way: HostPair, occurrence: Occurrence) {
         self.held.entry(way).or_default().push(occurrence);
     }
 
-    /// Whether word for a process is held.
+    /// Reports whether an event for a process is held.
     pub(crate) fn hold_for_process(&self) -> bool {
         self.held.values().flatten().any(Occurrence::is_of_process)
     }
 
-    /// The ways that hold something and on which no link keeps it back.
+    /// Returns the routes that hold arrivals and that no link blocks.
     pub(crate) fn open_ways(&self) -> Vec<HostPair> {
         self.held.keys().copied().filter(|(from, to)| !self.paths.is_closed(*from, *to)).collect()
     }
 
-    /// A way heals; what it has held.
+    /// Heals a route. Returns the held arrivals.
     pub(crate) fn heal(&mut self, way: HostPair, now: Time) -> Vec<Occurrence> {
         self.healed.insert(way, now);
         self.held.remove(&way).unwrap_or_default()
     }
 
-    /// When a way was healed last, unless it never was lost.
+    /// Returns when a route last healed; `None` if it was never lost.
     pub(crate) fn healed(&self, way: HostPair) -> Option<Time> {
         self.healed.get(&way).copied()
     }
@@ -126,7 +126,7 @@ impl Routes {
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
         for (way, held) in &self.held {
-            assert!(held.is_empty() || self.is_lost(*way), "{way:?} holds {held:?}, and is not lost");
+            assert!(held.is_empty() || self.is_lost(*way), "{way:?} holds {held:?} but is not lost");
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Sockets of processes: ports that are listened on, connections, the letters on their way, and those that wait to be read.
+//! Sockets of processes: listening ports, connections, messages in transit, and messages waiting to be read.
 //!
-//! A connection takes one round trip to make and has two lanes, as a channel has (`gridloom_channel`). A letter is a flow
-//! over the route with the model's latency. Letters of one connection share the links with one another; those of one lane
-//! are handed over in order. So an urgent letter waits for no bulk letter, and takes a share of the links beside them.
+//! A connection takes one round trip to establish and has two lanes, as a channel has (`gridloom_channel`). A message
+//! is a flow over the route with the model's latency. Messages of one connection share the links with one another;
+//! messages of one lane are delivered in order. So an urgent message does not wait for bulk messages, but shares the
+//! links with them.
 //!
-//! What happens here may let a process go on: it comes out as a [`Wake`].
+//! Events here may resume a process; they are returned as a [`Wake`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,37 +21,37 @@ use crate::kernel::{Kernel, Occurrence, Purpose};
 use crate::observe::{Lane, LetterName, Moved, Seen};
 use crate::process::ProcessId;
 
-/// What a process may have waited for.
+/// Something that a process may have been waiting for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wake {
-    /// Something to read.
+    /// A message or notification to read.
     Incoming(ProcessId),
     /// Room to send to a peer.
     Room(ProcessId, PeerId),
-    /// The outcome of its dial.
+    /// The result of its dial.
     Connected(ProcessId),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    /// By number of the process.
+    /// Indexed by process number.
     owners: Vec<Owner>,
     listening: BTreeMap<(HostId, u16), ProcessId>,
     connections: Vec<Connection>,
-    /// Letters that cannot move: nothing passes on their way.
+    /// Messages that cannot move because nothing can pass on their route.
     stopped: Vec<LetterName>,
 }
 
-/// A process, as its sockets know it.
+/// The state of a process's sockets.
 #[derive(Debug)]
 struct Owner {
     host: HostId,
     function: String,
     host_name: String,
     inbox: VecDeque<Incoming>,
-    /// By number of peer: the connection and which end of it is ours.
+    /// By peer number: the connection, and which of its ends belongs to this process.
     peers: Vec<(u32, u8)>,
-    /// What the last connect gave.
+    /// The result of the last connect.
     connected: Option<Result<PeerId, ProcessError>>,
     next_port: u16,
 }
@@ -64,27 +65,27 @@ struct Connection {
 struct End {
     process: ProcessId,
     peer: PeerId,
-    /// The port that was dialled, on the listening end.
+    /// On the listening end: the port that was dialled.
     port: u16,
     open: bool,
-    /// Whether it was closed by its own process, rather than by word of the other end.
+    /// Whether its own process closed it, rather than a notification from the other end.
     was_left: bool,
     bulk: Outgoing,
     urgent: Outgoing,
 }
 
-/// Letters of one end and lane that have not been handed over.
+/// Messages of one end and lane that were not yet delivered.
 #[derive(Debug, Default)]
 struct Outgoing {
-    /// In order; whether each has arrived.
+    /// The messages in order, each with whether it has arrived.
     sent: VecDeque<(Letter, bool)>,
-    /// Number of the first of them.
+    /// Number of the first message in `sent`.
     first: u64,
     bytes: u64,
 }
 
 impl Outgoing {
-    /// Adds a letter; its number.
+    /// Adds a message. Returns its number.
     fn push(&mut self, letter: Letter) -> u64 {
         self.bytes += letter.payload.len() as u64;
         self.sent.push_back((letter, false));
@@ -95,7 +96,7 @@ impl Outgoing {
         &self.sent[(number - self.first) as usize].0
     }
 
-    /// One has arrived: takes out those that can be handed over now.
+    /// Marks a message as arrived. Removes and returns the messages that can now be delivered.
     fn arrived(&mut self, number: u64) -> Vec<Letter> {
         self.sent[(number - self.first) as usize].1 = true;
         let mut letters = Vec::new();
@@ -130,7 +131,7 @@ impl End {
 }
 
 impl Sockets {
-    /// There is another process; processes come in order of their numbers.
+    /// Adds a process. Processes must be added in the order of their numbers.
     pub(crate) fn add(&mut self, host: HostId, spec: &ProcessSpec) {
         self.owners.push(Owner {
             host,
@@ -166,7 +167,7 @@ impl Sockets {
         }
     }
 
-    /// Begins to connect; the outcome comes after a round trip.
+    /// Begins to connect. The result is available after a round trip.
     pub(crate) fn dial(
         &mut self,
         kernel: &mut Kernel,
@@ -188,7 +189,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// A dial has come back; `None` if nothing answers, which the process notices later.
+    /// Handles the result of a dial; `None` if nothing answers, which the process notices later.
     pub(crate) fn dialled(
         &mut self,
         routes: &Routes,
@@ -209,7 +210,7 @@ impl Sockets {
         is_answered.then_some(Wake::Connected(id))
     }
 
-    /// Takes out what a dial gave.
+    /// Takes the result of a dial.
     pub(crate) fn take_connected(&mut self, id: ProcessId) -> Option<Result<PeerId, ProcessError>> {
         self.owner_mut(id).connected.take()
     }
@@ -229,7 +230,7 @@ impl Sockets {
         peer
     }
 
-    /// The other end of a connection, in words.
+    /// Describes the other end of a connection as text.
     pub(crate) fn describe(&self, id: ProcessId, peer: PeerId) -> String {
         let Some((connection, side)) = self.owner(id).peers.get(peer.0 as usize) else { return "nobody".into() };
         let other = self.end(*connection, 1 - *side);
@@ -240,7 +241,7 @@ impl Sockets {
         }
     }
 
-    /// Sends; gives the letter back if the sender has to wait first.
+    /// Sends a message. Returns it if the sender has to wait first.
     pub(crate) fn send(
         &mut self,
         kernel: &mut Kernel,
@@ -272,7 +273,7 @@ impl Sockets {
         Ok(None)
     }
 
-    /// A letter that was sent begins to move, or waits for its way.
+    /// Starts the flow of a sent message, or queues it until its route is open.
     fn move_letter(&mut self, kernel: &mut Kernel, routes: &mut Routes, name: LetterName) {
         let way = self.way_from(name.connection, name.end);
         if routes.is_lost(way) {
@@ -287,7 +288,7 @@ impl Sockets {
         kernel.start_transfer(&Transfer { way_back: &path.way_back, ..flow }, purpose);
     }
 
-    /// Stops the letters on some ways; they begin anew when something passes there again.
+    /// Stops the messages on some routes. They start over when their route is open again.
     pub(crate) fn stop_letters(
         &mut self,
         kernel: &mut Kernel,
@@ -309,19 +310,19 @@ impl Sockets {
         }
     }
 
-    /// Something passes again on some way: letters that wait for theirs look whether it is that.
+    /// Restarts the messages whose route has opened.
     pub(crate) fn move_letters(&mut self, kernel: &mut Kernel, routes: &mut Routes) {
         for name in std::mem::take(&mut self.stopped) {
             self.move_letter(kernel, routes, name);
         }
     }
 
-    /// Whether letters wait for their way.
+    /// Reports whether messages wait for their route.
     pub(crate) fn has_stopped(&self) -> bool {
         !self.stopped.is_empty()
     }
 
-    /// A letter has arrived: it and those behind it that have are handed over.
+    /// Handles the arrival of a message. Delivers it, and those behind it that have already arrived, if its turn has come.
     pub(crate) fn letter_done(&mut self, kernel: &mut Kernel, flow: LetterFlow) -> Vec<Wake> {
         let LetterFlow { name: flow, transfer } = flow;
         kernel.see(|| Seen::TransferEnds { transfer });
@@ -353,12 +354,12 @@ impl Sockets {
         wakes
     }
 
-    /// Takes out what a process reads next.
+    /// Takes the next item that a process reads.
     pub(crate) fn read(&mut self, id: ProcessId) -> Option<Incoming> {
         self.owner_mut(id).inbox.pop_front()
     }
 
-    /// A process closes its end: the other hears of it behind the last letter, after the latency.
+    /// Closes a process's end. The other end is notified behind the last message, after the latency.
     pub(crate) fn close(&mut self, kernel: &mut Kernel, routes: &mut Routes, id: ProcessId, peer: PeerId) {
         let Some((connection, side)) = self.owner(id).peers.get(peer.0 as usize).copied() else { return };
         let is_other_open = self.end(connection, 1 - side).open;
@@ -372,7 +373,7 @@ impl Sockets {
         kernel.push(kernel.now() + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
     }
 
-    /// A process has ended: it reads nothing more, listens nowhere, and its connections close.
+    /// Closes everything of a process that has ended: unread messages, listening ports, and connections.
     pub(crate) fn close_all(&mut self, kernel: &mut Kernel, routes: &mut Routes, id: ProcessId) {
         self.owner_mut(id).inbox.clear();
         self.listening.retain(|_, listener| *listener != id);
@@ -381,7 +382,7 @@ impl Sockets {
         }
     }
 
-    /// Why a connection of that process is closed, in words.
+    /// Returns the reason why a connection of a process is closed, as text.
     pub(crate) fn why_closed(&self, id: ProcessId, peer: PeerId) -> String {
         match self.own_end(id, peer).is_some_and(|end| end.was_left) {
             true => "it was closed here".into(),
@@ -389,13 +390,13 @@ impl Sockets {
         }
     }
 
-    /// Whether a connection of that process is closed, and nothing of it is left to read.
+    /// Reports whether a connection of a process is closed and has nothing left to read.
     pub(crate) fn is_closed(&self, id: ProcessId, peer: PeerId) -> bool {
         let is_open = self.own_end(id, peer).is_some_and(|end| end.open);
         !is_open && !self.owner(id).inbox.iter().any(|incoming| incoming.peer() == peer)
     }
 
-    /// Word comes to that end that the other is closed, if anything passes.
+    /// Delivers the notification that the other end of a connection is closed, if its route is open.
     pub(crate) fn closed(&mut self, routes: &mut Routes, connection: u32, end: u8) -> Vec<Wake> {
         let way = self.way_from(connection, 1 - end);
         if routes.is_lost(way) {
@@ -405,7 +406,7 @@ impl Sockets {
         self.tell_closed(connection, end)
     }
 
-    /// That end hears that the other is closed.
+    /// Marks an end as closed by the other end.
     fn tell_closed(&mut self, connection: u32, end: u8) -> Vec<Wake> {
         let told = self.end_mut(connection, end);
         if !std::mem::replace(&mut told.open, false) {
@@ -422,7 +423,7 @@ impl Sockets {
         (host(end), host(1 - end))
     }
 
-    /// A letter that has not been handed over.
+    /// Returns a message that was not yet delivered.
     fn letter(&self, name: LetterName) -> &Letter {
         self.end(name.connection, name.end).lane(name.lane).letter(name.number)
     }
@@ -455,7 +456,7 @@ impl Sockets {
                 assert_eq!(kept, Some(&(number, side)), "a process knows its end of connection {number}");
                 for lane in [&end.bulk, &end.urgent] {
                     let bytes: usize = lane.sent.iter().map(|(letter, _)| letter.payload.len()).sum();
-                    assert_eq!(lane.bytes, bytes as u64, "bytes on their way are counted");
+                    assert_eq!(lane.bytes, bytes as u64, "bytes in transit are counted");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! For tests: two hosts with a link of 1 MB/s and 1 ms between them.
+//! Test fixture: two hosts connected by a link of 1 MB/s and 1 ms.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::Routes;
 use crate::instruments::Instruments;
 use crate::kernel::Kernel;
 
-/// The link, behind the platform's own for what stays on a host.
+/// The link. Index 0 is the platform's own link for traffic within a host.
 pub(super) const LINK: u32 = 1;
 
 pub(super) fn two_hosts() -> (Arc<Platform>, Kernel, Routes) {

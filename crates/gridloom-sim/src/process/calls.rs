@@ -1,4 +1,4 @@
-//! What processes call, and what comes to them: between their table, their sockets and the rest of a simulation.
+//! Calls of processes, and events that resume them. Connects the process table and the sockets with the rest of a simulation.
 
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
@@ -11,11 +11,11 @@ use crate::network::{LetterFlow, Wake};
 use crate::observe::Lane;
 use crate::simulation::Simulation;
 
-/// So many that wait are told.
+/// Maximum number of waiting processes that are listed.
 const WAITING_TOLD: usize = 8;
 
 impl Simulation {
-    /// A process on that host, which waits to be started.
+    /// Adds a process on a host. It waits to be started.
     pub(crate) fn add_process(&mut self, host: HostId, spec: ProcessSpec, start: Time) -> ProcessId {
         self.sockets.add(host, &spec);
         self.processes.add(&mut self.kernel, host, spec, start)
@@ -25,7 +25,7 @@ impl Simulation {
         self.processes.process(id)
     }
 
-    /// A process blocks, until then at the latest.
+    /// Blocks a process, at most until `until`.
     pub(crate) fn process_waits(&mut self, id: ProcessId, wait: Wait, until: Option<Time>) {
         let comes_from_outside =
             matches!(wait, Wait::Incoming | Wait::Room { .. } | Wait::Connection { .. } | Wait::Event { .. });
@@ -39,17 +39,17 @@ impl Simulation {
         }
     }
 
-    /// What a process waits for, in words.
+    /// Describes what a process waits for.
     fn wait_text(&self, id: ProcessId, wait: &Wait) -> String {
         let process = self.process(id);
         match wait {
-            _ if process.is_stopped() => "somebody to let it go on: it was paused or hangs".into(),
+            _ if process.is_stopped() => "being resumed: it was paused or hangs".into(),
             Wait::Incoming => match process.expected() {
                 (None, _) => "a message".into(),
                 (Some(kind), None) => format!("a message '{kind}'"),
                 (Some(kind), Some(peer)) => format!("a message '{kind}' of {}", self.sockets.describe(id, peer)),
             },
-            Wait::Room { peer } => format!("{} to take what was sent to it", self.sockets.describe(id, *peer)),
+            Wait::Room { peer } => format!("{} to receive what was sent to it", self.sockets.describe(id, *peer)),
             Wait::Connection { host, port } => format!("a connection to {host}:{port}"),
             Wait::Event { .. } => "a result of the grid".into(),
             Wait::Computation { .. } => "the end of its computation".into(),
@@ -58,13 +58,13 @@ impl Simulation {
         }
     }
 
-    /// What a process waits for now, in words.
+    /// Describes what a process currently waits for.
     pub(super) fn process_wait_text(&self, id: ProcessId) -> String {
         let wait = self.process(id).wait.as_ref();
         wait.map_or_else(|| "its turn".into(), |wait| self.wait_text(id, wait))
     }
 
-    /// Processes that have not ended and what each waits for, in words; some of them if there are many.
+    /// Describes the processes that have not ended and what each waits for. The list is truncated if there are many.
     pub fn waiting(&self) -> Vec<String> {
         let mut told: Vec<String> = Vec::new();
         for (id, process) in self.processes.left() {
@@ -78,7 +78,7 @@ impl Simulation {
         told
     }
 
-    /// Whether a process that waits may ever go on, as far as can be told without looking at the grid's machines.
+    /// Reports whether a waiting process may ever resume, as far as this is known without inspecting the grid's machines.
     pub(crate) fn may_wake(&self) -> bool {
         let comes_on = |host| self.hosts.is_off(host) && self.kernel.will_turn_on(host);
         self.kernel.has_something_for_processes()
@@ -88,7 +88,7 @@ impl Simulation {
             || self.routes.hold_for_process()
     }
 
-    /// What may have come to a process, if it waits for such.
+    /// Resumes a process if it waits for this event.
     fn wake(&mut self, wake: Wake) {
         let (kernel, processes) = (&mut self.kernel, &mut self.processes);
         match wake {
@@ -100,7 +100,7 @@ impl Simulation {
         }
     }
 
-    /// A process begins to connect; it waits for the outcome.
+    /// Begins to connect. The process waits for the result.
     pub(crate) fn process_dials(&mut self, id: ProcessId, name: &str, port: u16) -> Result<(), ProcessError> {
         self.sockets.dial(&mut self.kernel, &mut self.routes, &self.platform, id, name, port)?;
         self.process_waits(id, Wait::Connection { host: name.into(), port }, None);
@@ -117,7 +117,7 @@ impl Simulation {
         }
     }
 
-    /// A process sends; gives the letter back if it has to wait first.
+    /// Sends a message for a process. Returns it if the process has to wait first.
     pub(crate) fn process_send(
         &mut self,
         id: ProcessId,
@@ -151,42 +151,45 @@ impl Simulation {
         self.processes.on_due(&mut self.kernel, id, turn, is_off);
     }
 
-    /// Starts a client that a process uses.
+    /// Starts a client for a process.
     pub(crate) fn add_client_of(&mut self, id: ProcessId, name: &str) -> NodeId {
         let client = self.add_client(self.process(id).host, name);
         self.processes.add_client(id, client);
         client
     }
 
-    /// A process computes for so many floating-point operations, as the measured block of that name if it is one.
+    /// Makes a process compute some floating-point operations; `block` names the measured block, if it is one.
     pub(crate) fn process_computes(&mut self, id: ProcessId, block: Option<&str>, flops: f64) {
         self.processes.compute(&mut self.kernel, id, block, flops);
     }
 
-    /// What a measured block that a process has run is charged as; `None` if that is not known, and the simulation has
-    /// failed.
+    /// Returns the charge for a measured block that a process has run; `None` if it is not known, in which case the
+    /// simulation has failed.
     pub(crate) fn process_charge(&mut self, id: ProcessId, block: &str, real_ns: u64) -> Option<f64> {
         self.processes.charge(id, block, real_ns).map_err(|why| self.fail(why)).ok()
     }
 
-    /// The simulation cannot go on as it should: every process must return.
+    /// Fails the simulation: every process must return.
     fn fail(&mut self, why: String) {
         self.processes.fail(&mut self.kernel, why);
     }
 
-    /// A simulation must not go on if its observer could not watch on.
+    /// Fails the simulation if its observer could not continue.
     pub(crate) fn fail_if_unseen(&mut self) {
         if let Some(why) = self.kernel.instruments_mut().watch.take_failure() {
             self.fail(why);
         }
     }
 
-    /// The time is over that the run was given.
+    /// Handles the time limit of the run.
     pub(crate) fn on_until(&mut self) {
         let left = self.waiting();
         if !left.is_empty() {
             let seconds = self.now().seconds();
-            self.fail(format!("the run was to end at {seconds} s, and processes still ran: {}", left.join(", ")));
+            self.fail(format!(
+                "the run was to end at {seconds} s, but processes are still running: {}",
+                left.join(", ")
+            ));
         }
     }
 }

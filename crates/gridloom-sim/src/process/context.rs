@@ -1,10 +1,9 @@
-//! The context of a simulated process: which process it is, and what it may do beside its world. For code that is not handed
-//! a world, such as a session with a grid.
+//! The context of a simulated process: its identity and its operations. For code that has no access to the process's
+//! world, such as a session with a grid.
 //!
-//! A [`ProcessContext`] can be kept and sent anywhere; it waits only where its process runs, which the thread knows.
+//! A [`ProcessContext`] can be stored and sent anywhere. It can wait only on the thread that runs its process.
 //!
-//! **Invariant:** a thread's current process is the one that runs code on it: code that suspends itself takes its
-//! context along.
+//! **Invariant:** a thread's current process is the one whose code it runs. Code that suspends itself takes its context with it.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -21,10 +20,10 @@ use super::id::ProcessId;
 use super::table::Wait;
 use crate::simulation::Simulation;
 
-/// A process that was told to end and calls on, so often, is unwound.
+/// A process that was told to end is unwound after this many further calls.
 const CALLS_AFTER_END_MAX: u32 = 100;
 
-/// What the processes of a runner share beside the simulation, which knows nothing of it.
+/// Data shared by the processes of a runner, which the simulation does not interpret.
 pub type Common = Arc<dyn Any + Send + Sync>;
 
 thread_local! {
@@ -44,22 +43,22 @@ impl ProcessContext {
         ProcessContext { id, simulation, common }
     }
 
-    /// The context of the process that runs code on this thread.
+    /// Returns the context of the process whose code this thread runs.
     pub fn current() -> Option<ProcessContext> {
         CURRENT.with_borrow(|current| current.as_ref().map(|(context, _)| context.clone()))
     }
 
-    /// The simulation, for as long as the process does not wait.
+    /// Locks the simulation. The process must not wait while it holds the lock.
     pub fn simulation(&self) -> MutexGuard<'_, Simulation> {
         self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The simulation, to be kept.
+    /// Returns a shared reference to the simulation.
     pub fn shared_simulation(&self) -> Arc<Mutex<Simulation>> {
         self.simulation.clone()
     }
 
-    /// What the runner's processes share.
+    /// Returns the data shared by the runner's processes.
     pub fn common(&self) -> Option<&Common> {
         self.common.as_ref()
     }
@@ -68,7 +67,7 @@ impl ProcessContext {
         self.id
     }
 
-    /// Its function, host and arguments.
+    /// Returns the process's function, host and arguments.
     pub fn spec(&self) -> ProcessSpec {
         self.simulation().process(self.id).spec.clone()
     }
@@ -77,7 +76,7 @@ impl ProcessContext {
         self.simulation().process(self.id).host
     }
 
-    /// Starts a client of the agent beside the process. It is gone when the process ends, however it does.
+    /// Starts a client of the agent for the process. It is removed when the process ends, in whatever way.
     ///
     /// # Panics
     /// If there is no agent yet.
@@ -85,11 +84,11 @@ impl ProcessContext {
         self.simulation().add_client_of(self.id, name)
     }
 
-    /// The next event of a client of this process; `None` at `until`, before which what is due then has happened, or if the
-    /// client is dead.
+    /// Returns the next event of a client of this process; `None` at `until`, after everything due then has happened,
+    /// or if the client is dead.
     ///
     /// # Errors
-    /// [`ProcessError::Ended`], and [`ProcessError::Failed`] if this is not called where the process runs.
+    /// [`ProcessError::Ended`]; [`ProcessError::Failed`] if it is not called on the thread that runs the process.
     pub fn next_event(&self, client: NodeId, until: Option<Time>) -> Result<Option<Event>, ProcessError> {
         self.check()?;
         let mut waited = false;
@@ -111,10 +110,10 @@ impl ProcessContext {
         }
     }
 
-    /// Waits until then.
+    /// Waits until the given time.
     ///
     /// # Errors
-    /// As [`ProcessContext::next_event`].
+    /// See [`ProcessContext::next_event`].
     pub fn sleep_until(&self, at: Time) -> Result<(), ProcessError> {
         self.check()?;
         self.suspend(|simulation| {
@@ -123,7 +122,7 @@ impl ProcessContext {
         })
     }
 
-    /// Gives the turn away once `names` has said what the process waits for; returns when that has come.
+    /// Suspends the process once `names` has registered what it waits for. Returns when that has happened.
     pub(super) fn suspend(
         &self,
         names: impl FnOnce(&mut Simulation) -> Result<(), ProcessError>,
@@ -133,7 +132,7 @@ impl ProcessContext {
             CURRENT.set(own);
             let spec = self.spec();
             return Err(ProcessError::Failed(format!(
-                "a simulated process waits only in its own thread: this is not that of {} on {}",
+                "a simulated process can wait only on its own thread: this is not the thread of {} on {}",
                 spec.function, spec.host
             )));
         };
@@ -151,7 +150,7 @@ impl ProcessContext {
         let Some((why, calls)) = simulation.processes.call(self.id) else { return Ok(()) };
         if calls > CALLS_AFTER_END_MAX {
             drop(simulation);
-            std::panic::resume_unwind(Box::new("a process went on after its end"));
+            std::panic::resume_unwind(Box::new("a process continued after its end"));
         }
         Err(ProcessError::Ended { why })
     }
@@ -167,13 +166,13 @@ impl fmt::Debug for ProcessContext {
     }
 }
 
-/// From now on, that process's code runs on this thread, until what this gives is dropped.
+/// Makes this thread run the code of a process, until the returned guard is dropped.
 pub(super) fn enter(context: ProcessContext, suspender: Suspender) -> Entered {
     CURRENT.set(Some((context, suspender)));
     Entered
 }
 
-/// For as long as a process's code runs.
+/// Guard that is alive while a process's code runs.
 pub(super) struct Entered;
 
 impl Drop for Entered {

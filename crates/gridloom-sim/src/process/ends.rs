@@ -1,4 +1,4 @@
-//! How processes end and start anew: with their hosts, by faults, at the end of the run, or as their code returns.
+//! Ends and restarts of processes: with their hosts, by faults, at the end of the run, or when their code returns.
 
 use gridloom_base::Time;
 use gridloom_platform::HostId;
@@ -10,7 +10,7 @@ use crate::kernel::Occurrence;
 use crate::simulation::Simulation;
 
 impl Simulation {
-    /// A process is killed: its clients die with it, whatever its code still does.
+    /// Kills a process. Its clients die with it, whatever its code still does.
     pub(crate) fn kill_process(&mut self, id: ProcessId, why: &str) {
         if self.process(id).is_over() {
             return;
@@ -23,7 +23,7 @@ impl Simulation {
         self.kernel.push(at, Occurrence::ProcessKilled { process: id });
     }
 
-    /// A process is told to return; its clients stay until it does.
+    /// Tells a process to return. Its clients stay until it does.
     pub(crate) fn end_process(&mut self, id: ProcessId, why: &str) {
         self.processes.end(&mut self.kernel, id, why);
     }
@@ -32,7 +32,7 @@ impl Simulation {
         self.processes.clients_of(id).into_iter().for_each(|client| self.end(client, why));
     }
 
-    /// A process is killed and starts anew.
+    /// Kills and restarts a process.
     pub(crate) fn restart_process(&mut self, id: ProcessId) {
         let process = self.process(id);
         let (host, spec) = (process.host, process.spec.clone());
@@ -42,7 +42,7 @@ impl Simulation {
         self.processes.replace(id, anew);
     }
 
-    /// A host is on again: a process of it starts that was to start meanwhile, or anew.
+    /// Handles a process whose host is on again: starts it if it was due meanwhile, or restarts it.
     pub(crate) fn start_with_host(&mut self, id: ProcessId, host: HostId) {
         if self.process(id).host != host {
             return;
@@ -54,7 +54,7 @@ impl Simulation {
         }
     }
 
-    /// Whether a process may start anew: by a fault to come, or with its host.
+    /// Reports whether any process may restart, by a future fault or with its host.
     pub(super) fn may_restart_process(&self) -> bool {
         let is_due = |is_it: fn(&Fault) -> bool| {
             self.kernel.queued().any(|occurrence| matches!(occurrence, Occurrence::Strike(fault) if is_it(fault)))
@@ -64,7 +64,7 @@ impl Simulation {
             || self.processes.restart_with_host(|host| turns_on || self.kernel.will_turn_on(host))
     }
 
-    /// The code of a process has returned.
+    /// Handles a process whose code has returned.
     pub(crate) fn process_over(&mut self, id: ProcessId) {
         self.kernel.note(|trace, now| trace.process(b'-', now, id.0));
         self.end_clients(id, "the process has ended");

@@ -1,5 +1,5 @@
-//! How a simulation names its processes.
+//! Identifiers of simulated processes.
 
-/// A process of a simulation, in order of their making.
+/// A process of a simulation, numbered in creation order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ProcessId(pub u32);

@@ -1,8 +1,8 @@
-//! What the time of a measured block is charged as. An owner of [`Measures`] decides: it writes the time down, or takes it
-//! from an earlier run.
+//! The charge for the time of a measured block. An implementation of [`Measures`] decides: it records the time, or
+//! takes it from an earlier run.
 //!
-//! What was measured on the real machine is the one thing in a simulation that differs between runs; here it can be
-//! replaced.
+//! Measured times of the real machine are the only thing in a simulation that differs between runs; this trait allows
+//! replacing them.
 
 use gridloom_process::ProcessSpec;
 
@@ -12,26 +12,26 @@ use super::id::ProcessId;
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredBlock<'a> {
     pub process: ProcessId,
-    /// The same in words.
+    /// Its function, host and arguments.
     pub spec: &'a ProcessSpec,
     pub block: &'a str,
-    /// How long it took on the real machine, or the first of its name did.
+    /// Time on the real machine, of this run or of the first run of a block with its name.
     pub real_ns: u64,
-    /// What that is by the machine's speed, floating-point operations.
+    /// The same in floating-point operations, by the machine's speed.
     pub flops: f64,
 }
 
-/// What the runs of measured blocks are charged as.
+/// Decides the charge for runs of measured blocks.
 pub trait Measures: Send {
-    /// The floating-point operations that are charged for a run.
+    /// Returns the floating-point operations charged for a run.
     ///
     /// # Errors
-    /// In words, if they are not known or cannot be written down. The simulation ends.
+    /// A message if they are unknown or cannot be recorded. The simulation then ends.
     fn charge(&mut self, measured: &MeasuredBlock<'_>) -> Result<f64, String>;
 
-    /// There will be no more.
+    /// Called once after the last block.
     ///
     /// # Errors
-    /// In words, if what was written down cannot be kept.
+    /// A message if the recorded data cannot be saved.
     fn finish(&mut self) -> Result<(), String>;
 }

@@ -1,10 +1,10 @@
 //! User processes in virtual time: what they wait for, and which runs next.
 //!
-//! A process runs on a stack of its own (`gridloom_stacks`) and blocks by naming what it waits for. The event that it
-//! waits for puts it into the ready queue. One process runs at a time, in the order in which they became ready. Its
-//! sockets are in [`crate::network`].
+//! A process runs on a stack of its own (`gridloom_stacks`) and blocks by registering what it waits for. The event
+//! that it waits for moves it to the ready queue. One process runs at a time, in the order in which they became ready.
+//! Its sockets are in [`crate::network`].
 //!
-//! A process may use clients of the simulation's grid ([`ProcessContext`]): it waits for their events as for letters.
+//! A process may use clients of the simulation's grid ([`ProcessContext`]). It waits for their events as it does for messages.
 
 mod calls;
 mod context;

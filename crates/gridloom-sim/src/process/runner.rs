@@ -1,4 +1,4 @@
-//! The scheduler: runs the processes that are ready, in order, and lets time move when none is.
+//! The scheduler: runs the ready processes in order, and advances time when none is ready.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,21 +19,21 @@ use crate::simulation::Simulation;
 
 /// A process's code.
 pub type Body = Box<dyn FnOnce(SimProcess) + Send>;
-/// Gives a process's code anew, each time that it starts.
+/// Creates a process's code each time it starts.
 pub type Make = Box<dyn Fn() -> Body + Send>;
 
-/// A process that waits.
+/// A waiting process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     pub spec: ProcessSpec,
-    /// For what, in words.
+    /// What it waits for, as text.
     pub what: String,
 }
 
-/// No process can go on.
+/// The error that no process can continue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Deadlock {
-    /// Virtual seconds.
+    /// Virtual time, seconds.
     pub seconds: f64,
     pub waiting: Vec<Waiting>,
 }
@@ -44,18 +44,18 @@ pub struct Runner {
     stacks: Stacks,
     log: Log,
     common: Option<Common>,
-    /// Those that start again with their hosts.
+    /// Processes that restart with their hosts.
     restarting: BTreeMap<ProcessId, (StackKind, Make)>,
 }
 
 impl Runner {
-    /// Without processes yet.
+    /// Creates a runner without processes.
     pub fn new(simulation: Arc<Mutex<Simulation>>, log: Log) -> Runner {
         let stacks = Stacks::new(Arc::new(SimTurns(simulation.clone())));
         Runner { simulation, stacks, log, common: None, restarting: BTreeMap::new() }
     }
 
-    /// What processes that are added from now on share beside the simulation; their contexts have it.
+    /// Sets the data that processes added from now on share. Their contexts provide it.
     pub fn share(&mut self, common: Common) {
         self.common = Some(common);
     }
@@ -63,7 +63,7 @@ impl Runner {
     /// Adds a process.
     ///
     /// # Errors
-    /// If there is no memory for its stack.
+    /// If there is not enough memory for its stack.
     pub fn add(
         &mut self,
         host: HostId,
@@ -77,11 +77,11 @@ impl Runner {
         Ok(id)
     }
 
-    /// Adds a process that can start anew, as another one, if a fault restarts it; `with_host`: also when its host was off
-    /// and is on again.
+    /// Adds a process that can restart, as a new process, when a fault restarts it. If `with_host`, also when its host
+    /// was off and is on again.
     ///
     /// # Errors
-    /// As [`Runner::add`].
+    /// See [`Runner::add`].
     pub fn add_restarting(
         &mut self,
         host: HostId,
@@ -102,7 +102,7 @@ impl Runner {
         let start = move |suspender: Suspender| {
             let context = ProcessContext::new(id, simulation, common);
             let entered = context::enter(context.clone(), suspender);
-            // A process that has to end before it has begun does nothing.
+            // A process that must end before it has begun does nothing.
             if context.check().is_ok() {
                 body(SimProcess { context, spec, log });
             }
@@ -111,18 +111,18 @@ impl Runner {
         self.stacks.add(StackId(id.0), kind, Box::new(start))
     }
 
-    /// Gives stacks to processes that the simulation has started anew.
+    /// Gives stacks to processes that the simulation has restarted.
     fn stack_restarted(&mut self) {
         let restarted = self.lock().processes.take_restarted();
         for (id, before) in restarted {
             let Some((kind, make)) = self.restarting.remove(&before) else { continue };
             let spec = self.lock().process(id).spec.clone();
-            self.stack(id, spec, kind, make()).expect("memory for the stack of a process that starts anew");
+            self.stack(id, spec, kind, make()).expect("memory for the stack of a restarted process");
             self.restarting.insert(id, (kind, make));
         }
     }
 
-    /// Kills a process at that time.
+    /// Kills a process at the given time.
     pub fn kill_at(&mut self, id: ProcessId, at: Time) {
         self.lock().kill_process_at(id, at);
     }
@@ -130,10 +130,10 @@ impl Runner {
     /// Runs until all processes have ended.
     ///
     /// # Errors
-    /// If no process can go on: those that wait are then told to end.
+    /// If no process can continue. The waiting processes are then told to end.
     ///
     /// # Panics
-    /// If a process panics on a coroutine, or the system has no thread for one.
+    /// If a process panics on a coroutine, or the system has no thread for a process.
     pub fn run(&mut self) -> Result<(), Deadlock> {
         let mut deadlock = None;
         loop {
@@ -147,12 +147,12 @@ impl Runner {
             }
             if !moved {
                 let waiting: Vec<ProcessId> = self.stacks.ids().map(|stack| ProcessId(stack.0)).collect();
-                // A process that hangs because a fault says so waits for nothing.
+                // A process that a fault has hung or paused waits for nothing.
                 if !waiting.iter().all(|id| self.lock().process(*id).is_stopped()) {
                     deadlock.get_or_insert(self.deadlock(&waiting));
                 }
                 for id in waiting {
-                    self.lock().end_process(id, "nothing can happen any more: every process waits");
+                    self.lock().end_process(id, "no event is left: every process waits");
                 }
             }
         }
@@ -194,7 +194,7 @@ impl fmt::Display for Deadlock {
 
 impl std::error::Error for Deadlock {}
 
-/// The error of a process in a world that is deadlocked.
+/// The error of a process in a deadlocked world.
 impl From<Deadlock> for ProcessError {
     fn from(deadlock: Deadlock) -> ProcessError {
         ProcessError::Ended { why: deadlock.to_string() }

@@ -1,7 +1,7 @@
-//! All processes: where each stands, what it waits for, and which are ready to go on.
+//! The table of all processes: their states, what they wait for, and which are ready to resume.
 //!
-//! **Invariant:** a process is in the ready queue, or waits, or runs, or has ended. It is woken once for each time it
-//! waits; `turn` counts them, so that a late event wakes nothing.
+//! **Invariant:** a process is in the ready queue, waiting, running, or ended. It is woken once for each wait. `turn`
+//! counts the waits, so that a late event wakes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,12 +28,12 @@ pub(crate) enum Wait {
     Event { client: NodeId },
 }
 
-/// How long nothing but time limits of processes has come to pass.
+/// The period in which nothing but time limits of processes has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Idle {
-    /// When something else did last.
+    /// When anything else last happened.
     pub since: Time,
-    /// How many have expired since then.
+    /// Number of time limits that have expired since then.
     pub limits: u64,
 }
 
@@ -41,15 +41,15 @@ pub struct Idle {
 pub(crate) struct Processes {
     all: Vec<Process>,
     ready: VecDeque<ProcessId>,
-    /// Clients of the grid, with the process that uses each.
+    /// Clients of the grid, each with the process that uses it.
     clients: BTreeMap<NodeId, ProcessId>,
-    /// Processes that start anew, each with the one that it replaces, until they have stacks.
+    /// Restarted processes that have no stack yet, each with the process that it replaces.
     restarted: Vec<(ProcessId, ProcessId)>,
     idle: Idle,
     measures: Option<Box<dyn Measures>>,
     /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
     reference_flops: f64,
-    /// Why they all had to end before their time.
+    /// The reason why all processes had to end early.
     failure: Option<String>,
 }
 
@@ -59,28 +59,28 @@ pub(crate) struct Process {
     pub(crate) host: HostId,
     pub(crate) wait: Option<Wait>,
     turn: u64,
-    /// What it looks for when it receives: a type and perhaps a sender; empty for whatever it handles. Kept, so that
-    /// saying it costs no memory.
+    /// What it receives: a message type and optionally a sender; an empty type for any message that it handles. Kept
+    /// to avoid allocation.
     expected: (String, Option<PeerId>),
-    /// Why it must return, once it must.
+    /// The reason why it must return, once it must.
     end: Option<String>,
-    /// Its calls since then.
+    /// Number of its calls since then.
     calls_after_end: u32,
     is_over: bool,
-    /// When it is to start.
+    /// Its start time.
     start: Time,
-    /// Whether it starts again with its host, and whether its host has taken it away.
+    /// Whether it restarts with its host, and whether it ended with its host.
     restarts: bool,
     has_ended_with_host: bool,
-    /// Whether a fault has stopped it, and whether what it waited for has come meanwhile.
+    /// Whether a fault has stopped it, and whether the event that it waits for has happened meanwhile.
     is_stopped: bool,
     is_due: bool,
-    /// Whether another has started in its place.
+    /// Whether another process has replaced it.
     is_replaced: bool,
 }
 
 impl Process {
-    /// Whether it ended with its host, and starts again with it.
+    /// Reports whether it ended with its host and restarts with it.
     fn waits_for_host(&self) -> bool {
         self.has_ended_with_host && self.restarts && !self.is_replaced
     }
@@ -89,23 +89,23 @@ impl Process {
         matches!(self.wait, Some(Wait::Start))
     }
 
-    /// What it looks for: a type, if it looks for one, and perhaps a sender.
+    /// Returns what it receives: a message type, if it expects one, and optionally a sender.
     pub(crate) fn expected(&self) -> (Option<&str>, Option<PeerId>) {
         let (kind, from) = &self.expected;
         (Some(kind.as_str()).filter(|kind| !kind.is_empty()), *from)
     }
 
-    /// Whether its code has returned.
+    /// Reports whether its code has returned.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether it was told to end.
+    /// Reports whether it was told to end.
     pub(crate) fn must_end(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Whether a fault has stopped it.
+    /// Reports whether a fault has stopped it.
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped
     }
@@ -116,7 +116,7 @@ impl Processes {
         Processes { reference_flops, ..Processes::default() }
     }
 
-    /// A process on that host, which waits to be started.
+    /// Adds a process on a host. It waits to be started.
     pub(crate) fn add(&mut self, kernel: &mut Kernel, host: HostId, spec: ProcessSpec, start: Time) -> ProcessId {
         let id = ProcessId(self.all.len() as u32);
         kernel.note(|trace, now| trace.process(b'+', now, id.0));
@@ -150,7 +150,7 @@ impl Processes {
         &mut self.all[id.0 as usize]
     }
 
-    /// Processes with code that has not returned.
+    /// Iterates over the processes whose code has not returned.
     pub(crate) fn left(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
         self.with_ids().filter(|(_, process)| !process.is_over)
     }
@@ -163,7 +163,7 @@ impl Processes {
         (0..self.all.len() as u32).map(ProcessId)
     }
 
-    /// Those of that name, `function@host`, that no other has replaced.
+    /// Returns the processes with the name `function@host` that were not replaced.
     pub(crate) fn named(&self, name: &str) -> Vec<ProcessId> {
         let is_it = |process: &Process| {
             let spec = &process.spec;
@@ -173,12 +173,12 @@ impl Processes {
         self.with_ids().filter(|(_, process)| is_it(process)).map(|(id, _)| id).collect()
     }
 
-    /// The process that is ready first.
+    /// Returns the first ready process.
     pub(crate) fn first_ready(&self) -> Option<ProcessId> {
         self.ready.front().copied()
     }
 
-    /// Takes the process that is ready first out of those that are.
+    /// Removes and returns the first ready process.
     pub(crate) fn take_ready(&mut self) -> Option<ProcessId> {
         self.ready.pop_front()
     }
@@ -187,12 +187,12 @@ impl Processes {
         self.idle
     }
 
-    /// Something other than a time limit has come to pass.
+    /// Records that something other than a time limit has happened.
     pub(crate) fn stir(&mut self, now: Time) {
         self.idle = Idle { since: now, limits: 0 };
     }
 
-    /// It blocks, `what` it waits for in words if something comes from outside; the number of this time.
+    /// Blocks a process. `what` describes what it waits for if it is an event from outside. Returns the number of this wait.
     pub(crate) fn wait(&mut self, kernel: &mut Kernel, id: ProcessId, wait: Wait, what: &str) -> u64 {
         kernel.see(|| {
             let state = match &wait {
@@ -211,7 +211,7 @@ impl Processes {
         process.turn
     }
 
-    /// Ends this time of waiting then, at the latest.
+    /// Limits the current wait of a process to the given time.
     pub(crate) fn limit(&self, kernel: &mut Kernel, id: ProcessId, at: Time) {
         let turn = self.process(id).turn;
         kernel.push(at.max(kernel.now()), Occurrence::ProcessDue { process: id, turn });
@@ -224,7 +224,7 @@ impl Processes {
         *peer = from;
     }
 
-    /// What it waits for has come, if it waits for such.
+    /// Wakes a process if it waits for such an event.
     pub(crate) fn wake_if(&mut self, kernel: &mut Kernel, id: ProcessId, is_it: impl FnOnce(&Wait) -> bool) {
         let process = &mut self.all[id.0 as usize];
         if !process.wait.as_ref().is_some_and(is_it) {
@@ -241,10 +241,10 @@ impl Processes {
         self.ready.push_back(id);
     }
 
-    /// A time limit, a sleep or a computation is over; `is_off` says whether its host is off.
+    /// Handles the end of a time limit, a sleep or a computation. `is_off` is true if the host of the process is off.
     pub(crate) fn on_due(&mut self, kernel: &mut Kernel, id: ProcessId, turn: u64, is_off: bool) {
         let process = self.process(id);
-        // A process that was to start while its host is off starts with it.
+        // A process whose start time falls into a period in which its host is off starts with the host.
         let is_late = process.waits_to_start() && is_off;
         if process.turn != turn || is_late {
             return;
@@ -257,34 +257,34 @@ impl Processes {
         }
     }
 
-    /// A process uses a client of the grid.
+    /// Registers a client of the grid that a process uses.
     pub(crate) fn add_client(&mut self, id: ProcessId, client: NodeId) {
         self.clients.insert(client, id);
     }
 
-    /// The clients of a process.
+    /// Returns the clients of a process.
     pub(crate) fn clients_of(&self, id: ProcessId) -> Vec<NodeId> {
         self.clients.iter().filter(|(_, owner)| **owner == id).map(|(client, _)| *client).collect()
     }
 
-    /// A client has an event.
+    /// Wakes the process that waits for an event of this client.
     pub(crate) fn wake_for_event(&mut self, kernel: &mut Kernel, node: NodeId) {
         if let Some(process) = self.clients.get(&node).copied() {
             self.wake_if(kernel, process, |wait| matches!(wait, Wait::Event { client } if *client == node));
         }
     }
 
-    /// Whether a process waits for an event of the grid.
+    /// Reports whether a process waits for an event of the grid.
     pub(crate) fn wait_for_events(&self) -> bool {
         self.clients.values().any(|id| matches!(self.process(*id).wait, Some(Wait::Event { .. })))
     }
 
-    /// Whether a process waits to start, or to start anew, on a host of which that holds.
+    /// Reports whether a process waits to start or restart on a host for which `is_it` returns true.
     pub(crate) fn wait_for_host(&self, is_it: impl Fn(HostId) -> bool) -> bool {
         self.all.iter().any(|process| (process.waits_to_start() || process.waits_for_host()) && is_it(process.host))
     }
 
-    /// Whether a process that ended with its host starts anew with it, on a host of which that holds.
+    /// Reports whether a process that ended with its host restarts with it, on a host for which `is_it` returns true.
     pub(crate) fn restart_with_host(&self, is_it: impl Fn(HostId) -> bool) -> bool {
         self.all.iter().any(|process| process.waits_for_host() && is_it(process.host))
     }
@@ -293,10 +293,10 @@ impl Processes {
         self.measures = Some(measures);
     }
 
-    /// What the time of a measured block is charged as, floating-point operations.
+    /// Returns the charge for a measured block, floating-point operations.
     ///
     /// # Errors
-    /// In words, if that is not known or cannot be written down.
+    /// A message if it is unknown or cannot be recorded.
     pub(crate) fn charge(&mut self, id: ProcessId, block: &str, real_ns: u64) -> Result<f64, String> {
         let flops = ns_to_seconds(real_ns) * self.reference_flops;
         let Some(measures) = &mut self.measures else { return Ok(flops) };
@@ -304,16 +304,16 @@ impl Processes {
         measures.charge(&MeasuredBlock { process: id, spec, block, real_ns, flops })
     }
 
-    /// There will be no more measured blocks, and nothing fails any more.
+    /// Ends the recording of measured blocks. Nothing can fail afterwards.
     ///
     /// # Errors
-    /// In words: why processes had to end before their time, or what became of the measures, or else `watched`.
+    /// The reason why processes had to end early, or the failure of the measures, or else `watched`.
     pub(crate) fn finish(&mut self, watched: Result<(), String>) -> Result<(), String> {
         let measured = self.measures.take().map_or(Ok(()), |mut measures| measures.finish());
         self.failure.take().map_or(measured.and(watched), Err)
     }
 
-    /// It computes, as the measured block of that name if it is one.
+    /// Makes a process compute; `block` names the measured block, if it is one.
     pub(crate) fn compute(&mut self, kernel: &mut Kernel, id: ProcessId, block: Option<&str>, flops: f64) {
         kernel.note(|trace, now| trace.computes(now, id.0, flops));
         let turn = self.wait(kernel, id, Wait::Computation { block: block.map(str::to_string), flops }, "");
@@ -321,7 +321,7 @@ impl Processes {
         kernel.start_execution(host, flops, Purpose::Computation { process: id, turn });
     }
 
-    /// It must return: whatever it calls fails from now on.
+    /// Makes a process return: its calls fail from now on.
     pub(crate) fn end(&mut self, kernel: &mut Kernel, id: ProcessId, why: &str) {
         kernel.note(|trace, now| trace.process(b'x', now, id.0));
         let process = self.process_mut(id);
@@ -334,7 +334,7 @@ impl Processes {
         self.wake_if(kernel, id, |_| true);
     }
 
-    /// It calls something; why it must return instead and how often it was told so, if it must.
+    /// Counts a call of a process. If it must return, returns the reason and the number of its calls since then.
     pub(crate) fn call(&mut self, id: ProcessId) -> Option<(String, u32)> {
         let process = self.process_mut(id);
         let why = process.end.clone()?;
@@ -342,7 +342,7 @@ impl Processes {
         Some((why, process.calls_after_end))
     }
 
-    /// The simulation cannot go on as it should: every process must return.
+    /// Fails the simulation: every process must return.
     pub(crate) fn fail(&mut self, kernel: &mut Kernel, why: String) {
         for id in self.ids() {
             self.end(kernel, id, "the simulation has failed");
@@ -350,12 +350,12 @@ impl Processes {
         self.failure.get_or_insert(why);
     }
 
-    /// It does nothing until it may go on; what comes waits. A computation that is under way goes on to its end.
+    /// Stops a process until it is resumed. Its events wait. A computation in progress continues to its end.
     pub(crate) fn stop(&mut self, id: ProcessId) {
         self.process_mut(id).is_stopped = true;
     }
 
-    /// It goes on.
+    /// Resumes a stopped process.
     pub(crate) fn resume(&mut self, kernel: &mut Kernel, id: ProcessId) {
         let process = self.process_mut(id);
         process.is_stopped = false;
@@ -364,34 +364,34 @@ impl Processes {
         }
     }
 
-    /// Its code has returned, and its clients are gone.
+    /// Records that a process's code has returned and its clients are gone.
     pub(crate) fn on_returned(&mut self, id: ProcessId) {
         self.process_mut(id).is_over = true;
         self.clients.retain(|_, owner| *owner != id);
     }
 
-    /// From now on it starts anew with its host.
+    /// Sets whether a process restarts with its host.
     pub(crate) fn set_restarts(&mut self, id: ProcessId, restarts: bool) {
         self.process_mut(id).restarts = restarts;
     }
 
-    /// Whether it starts anew with its host.
+    /// Reports whether a process restarts with its host.
     pub(crate) fn restarts(&self, id: ProcessId) -> bool {
         self.process(id).restarts
     }
 
-    /// A process has started in the place of another, and needs a stack.
+    /// Records that a process has replaced another and needs a stack.
     pub(crate) fn replace(&mut self, before: ProcessId, anew: ProcessId) {
         self.process_mut(before).is_replaced = true;
         self.restarted.push((anew, before));
     }
 
-    /// Takes out the processes that have started anew, each with the one that it replaces.
+    /// Takes the restarted processes, each with the one that it replaces.
     pub(crate) fn take_restarted(&mut self) -> Vec<(ProcessId, ProcessId)> {
         std::mem::take(&mut self.restarted)
     }
 
-    /// A host is off: the processes that have to end with it.
+    /// Handles a host that goes off. Returns the processes that must end with it.
     pub(crate) fn end_with_host(&mut self, host: HostId) -> Vec<ProcessId> {
         let ends = |process: &Process| process.host == host && !process.is_over && !process.waits_to_start();
         let here: Vec<ProcessId> = self.with_ids().filter(|(_, process)| ends(process)).map(|(id, _)| id).collect();
@@ -399,8 +399,8 @@ impl Processes {
         here
     }
 
-    /// The host of a process is on again; what is to start in its place, if something is. A process that was to start
-    /// meanwhile does.
+    /// Handles a process whose host is on again. Returns the process to start in its place, if any. A process whose
+    /// start was due meanwhile is started.
     pub(crate) fn start_with_host(&mut self, kernel: &mut Kernel, id: ProcessId) -> Option<ProcessSpec> {
         let process = self.process_mut(id);
         let starts_anew = process.waits_for_host();
@@ -417,15 +417,15 @@ impl Processes {
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
         for id in &self.ready {
-            assert!(self.process(*id).wait.is_none(), "{id:?} is ready, and waits");
+            assert!(self.process(*id).wait.is_none(), "{id:?} is ready but waits");
         }
         for (id, process) in self.with_ids() {
-            assert!(process.wait.is_none() || !process.is_over, "{id:?} has ended, and waits");
+            assert!(process.wait.is_none() || !process.is_over, "{id:?} has ended but waits");
         }
     }
 }
 
-/// The action in which a process computes.
+/// Returns the action in which a process computes.
 fn computation_of(kernel: &Kernel, id: ProcessId) -> Option<ActionId> {
     let is_its = |purpose: &Purpose| matches!(purpose, Purpose::Computation { process, .. } if *process == id);
     kernel.under_way().find(|(_, purpose)| is_its(purpose)).map(|(action, _)| action)

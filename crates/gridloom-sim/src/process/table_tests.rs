@@ -1,4 +1,4 @@
-//! Tests of the table of processes, built alone.
+//! Tests of the process table in isolation.
 
 use gridloom_flow::{FlowEngine, NetworkModel, Resources, Timeline};
 

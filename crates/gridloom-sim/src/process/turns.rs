@@ -1,4 +1,4 @@
-//! The order of turns of a simulation's processes: the first that is ready, and time moves when none is.
+//! The turns of a simulation's processes: the first ready one runs, and time advances when none is ready.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,10 +7,10 @@ use gridloom_stacks::{StackId, Turns};
 
 use crate::simulation::Simulation;
 
-/// If for so long no process was ready, only heartbeats of machines go on: nothing will come any more.
+/// If no process was ready for this long, only heartbeats of machines remain, and no process will ever be ready.
 const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
 
-/// Lets time move until a process is ready; false if none will be any more.
+/// Advances time until a process is ready. Returns false if none will ever be.
 pub(super) fn advance(simulation: &mut Simulation) -> bool {
     let stalled = simulation.now().0 + STALL_NS;
     let mut moved = true;
@@ -22,7 +22,7 @@ pub(super) fn advance(simulation: &mut Simulation) -> bool {
     moved
 }
 
-/// A simulation that says which of its processes is next.
+/// A simulation that decides which of its processes runs next.
 pub(super) struct SimTurns(pub(super) Arc<Mutex<Simulation>>);
 
 impl Turns for SimTurns {

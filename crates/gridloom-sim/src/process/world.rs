@@ -1,4 +1,4 @@
-//! The simulated world as one process sees it.
+//! The simulated world as seen by one process.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -12,7 +12,7 @@ use super::table::Wait;
 use crate::observe::Lane;
 use crate::simulation::Simulation;
 
-/// Where lines of the log go.
+/// The receiver of log lines.
 pub type Log = Arc<dyn Fn(Time, &ProcessSpec, Level, &str, &str) + Send + Sync>;
 
 /// The world of a simulated process.
@@ -31,13 +31,14 @@ impl SimProcess {
         self.context.simulation()
     }
 
-    /// Whether this process was told to end: what it does afterwards is no failure of its own. For code that outlives it.
+    /// Returns a function that reports whether this process was told to end; later failures are then not its own. The
+    /// function may outlive the process.
     pub fn end_watch(&self) -> impl Fn() -> bool + Send + 'static {
         let context = self.context.clone();
         move || context.simulation().process(context.process()).must_end()
     }
 
-    /// Tells the time. For code that outlives it.
+    /// Returns a function that tells the time. The function may outlive the process.
     pub fn clock(&self) -> impl Fn() -> Time + Send + 'static {
         let context = self.context.clone();
         move || context.simulation().now()
@@ -51,7 +52,7 @@ impl SimProcess {
         self.context.check()
     }
 
-    /// Sends by that lane; waits until it takes the letter.
+    /// Sends on a lane. Waits until the lane accepts the message.
     fn send_by(&mut self, lane: Lane, peer: PeerId, mut letter: Letter) -> Result<(), ProcessError> {
         let id = self.id();
         loop {
@@ -66,7 +67,7 @@ impl SimProcess {
         }
     }
 
-    /// The next event of a client that this process uses; `None` at `until`.
+    /// Returns the next event of a client that this process uses; `None` at `until`.
     ///
     /// # Errors
     /// [`ProcessError::Ended`].
@@ -172,7 +173,7 @@ impl ProcessWorld for SimProcess {
         self.check()?;
         let id = self.id();
         let flops = self.lock().process_charge(id, block, real_ns);
-        // If nothing can be charged the simulation has failed.
+        // If nothing can be charged, the simulation has failed.
         let Some(flops) = flops else { return self.check().map(|()| 0.0) };
         self.context.suspend(|simulation| {
             simulation.process_computes(id, Some(block), flops);

@@ -1,8 +1,8 @@
-//! Activities of a scenario that wait for each other.
+//! Detects activities of a scenario that wait for each other.
 
 use super::scenario::Activity;
 
-/// What is wrong if activities wait for each other, with one circle of them.
+/// Returns an error that shows one cycle if activities wait for each other.
 pub(super) fn cycle(activities: &[Activity]) -> Option<String> {
     let mut waits: Vec<usize> = activities.iter().map(|activity| activity.after.len()).collect();
     let mut followers = vec![Vec::new(); waits.len()];
@@ -19,11 +19,11 @@ pub(super) fn cycle(activities: &[Activity]) -> Option<String> {
         }
     }
     let start = waits.iter().position(|waits| *waits > 0)?;
-    // An activity that still waits, waits for one that still waits: going back must come round.
+    // An activity that still waits, waits for another that still waits, so following these must end in a cycle.
     let before = |number: usize| activities[number].after.iter().copied().find(|other| waits[*other] > 0);
     let mut at = start;
     for _ in 0..waits.len() {
-        at = before(at).expect("what is left waits for something that is left");
+        at = before(at).expect("an activity that waits forever waits for another such activity");
     }
     let mut circle = vec![at];
     let mut next = before(at).expect("as above");

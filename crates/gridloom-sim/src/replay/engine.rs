@@ -1,10 +1,10 @@
-//! A scenario's hosts, links and profiles as the flow engine takes them.
+//! Builds the flow engine and the timeline for a scenario's hosts, links and profiles.
 
 use gridloom_flow::{FlowEngine, Policy, Reach, Resources, Timeline};
 
 use super::scenario::{LinkPolicy, Scenario};
 
-/// Nothing started yet; what changes at date 0 has changed.
+/// Builds them with no activity started. Changes at date 0 have been applied.
 pub(super) fn build(scenario: &Scenario, reach: Reach) -> (FlowEngine, Timeline) {
     let mut resources = Resources::new();
     for link in &scenario.links {

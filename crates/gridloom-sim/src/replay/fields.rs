@@ -1,12 +1,12 @@
-//! Reading the values of a scenario's objects. A value that is missing or of another type is noted and replaced by a
-//! harmless one, so that reading goes on.
+//! Reads the values of a scenario's objects. A missing value, or one of a wrong type, is recorded as a problem and
+//! replaced by a harmless one, so that reading continues.
 
 use std::fmt;
 
 use gridloom_base::near::{did_you_mean, near_names};
 use serde_json::{Map, Value};
 
-/// What a number must lie between. What is computed from numbers within these bounds is finite.
+/// The valid range of a number. Results computed from numbers in these ranges are finite.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     least: f64,
@@ -14,13 +14,13 @@ pub(super) struct Range {
     or_zero: bool,
 }
 
-/// Seconds: latencies and dates. Some ten thousand years.
+/// Latencies and dates, seconds. The maximum is about 30,000 years.
 pub(super) const TIME: Range = Range { least: 0.0, most: 1e12, or_zero: true };
 /// Bytes and operations.
 pub(super) const AMOUNT: Range = Range { least: 0.0, most: 1e30, or_zero: true };
 /// Bytes and operations per second.
 pub(super) const RATE: Range = Range { least: 1e-9, most: 1e30, or_zero: false };
-/// What a profile makes of a speed, a bandwidth or a state.
+/// Value of a speed, bandwidth or state in a profile.
 pub(super) const LEVEL: Range = Range { or_zero: true, ..RATE };
 /// Weight of a share.
 pub(super) const PRIORITY: Range = Range { least: 1e-9, most: 1e9, or_zero: false };
@@ -42,7 +42,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// What was noted so far.
+/// The problems found so far.
 #[derive(Default)]
 pub(super) struct Fields {
     problems: Vec<String>,
@@ -61,7 +61,7 @@ impl Fields {
         self.problems
     }
 
-    /// Notes keys that the object does not have.
+    /// Records a problem for each unknown key of an object.
     pub(super) fn allow(&mut self, object: &Map<String, Value>, place: &str, known: &[&str]) {
         for key in object.keys().filter(|key| !known.contains(&key.as_str())) {
             let hint = did_you_mean(&near_names(key, known.iter().copied()));
@@ -76,7 +76,7 @@ impl Fields {
         })
     }
 
-    /// The objects of a list, each with its place.
+    /// Returns the objects of a list, each with its path.
     pub(super) fn list(
         &mut self,
         parent: &Map<String, Value>,

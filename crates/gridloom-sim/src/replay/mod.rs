@@ -1,7 +1,7 @@
-//! Replays a scenario: given transfers and executions on given hosts, links and routes, when does each end?
+//! Replays a scenario: computes when given transfers and executions end on given hosts, links and routes.
 //!
-//! [`scenario`] reads and checks the file, [`run`] moves time. A scenario is data for the models of
-//! `gridloom_flow` alone: no agent, servers or mapper take part.
+//! [`scenario`] reads and checks the file, and [`run`] advances time. A scenario only uses the models of
+//! `gridloom_flow`: no agent, server or mapper is involved.
 //!
 //! ```
 //! # use gridloom_flow::Reach;

@@ -1,6 +1,6 @@
-//! From the text of a scenario to the scenario, or to the list of what is wrong with it.
+//! Parses a scenario, or returns the list of its problems.
 //!
-//! A place is the path to a value, such as `activities[3].src`; activities are named too.
+//! A place is the path of a value, such as `activities[3].src`; activities are also identified by name.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use super::scenario::{Activity, Kind, Link, LinkPolicy, Problems, Profile, Route
 
 /// Bandwidth of the link from any host to itself, bytes per second.
 const LOOPBACK_BANDWIDTH: f64 = 1e10;
-/// A reader can use no more problems than that.
+/// Maximum number of reported problems. More would not help the reader.
 const PROBLEMS_MAX: usize = 20;
 
 impl Scenario {
-    /// Reads a scenario.
+    /// Parses a scenario.
     ///
     /// # Errors
-    /// All that is wrong, one line each, beginning with `file_name` and the place in it.
+    /// All problems, one line each, beginning with `file_name` and the place.
     pub fn parse(text: &str, file_name: &str) -> Result<Scenario, Problems> {
         let wrong = |why: String| Problems(vec![format!("{file_name}: {why}")]);
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -83,13 +83,13 @@ const ROUTE_KEYS: &[&str] = &["src", "dst", "links", "symmetrical"];
 const PROFILE_KEYS: &[&str] = &["element", "kind", "events", "loop_after"];
 const TRANSFER_KEYS: &[&str] = &["name", "type", "src", "dst", "bytes", "rate", "start", "after"];
 const EXECUTION_KEYS: &[&str] = &["name", "type", "host", "flops", "priority", "bound", "threads", "start", "after"];
-/// What is read of the whole. It may say more of itself: its maker, and the dates that are expected.
+/// The keys that are read at the top level. Other keys are allowed, such as the file's generator and the expected dates.
 const ROOT_KEYS: &[&str] = &["model", "crosstraffic", "platform", "activities"];
-/// What scenarios that come with their dates say of themselves.
+/// Known top-level keys of scenarios with expected dates. They are not read.
 const ROOT_NOTES: &[&str] = &["id", "family", "seed", "simulator", "start_times", "finish_times", "failed", "makespan"];
 
 impl Reader {
-    /// Notes keys of the whole that look like one that is read.
+    /// Records a problem for top-level keys that look like a misspelt known key.
     fn refuse_misspelt(&mut self, root: &Map<String, Value>) {
         for key in root.keys().filter(|key| !ROOT_KEYS.iter().chain(ROOT_NOTES).any(|known| known == key)) {
             let near = near_names(key, ROOT_KEYS.iter().copied());
@@ -355,12 +355,12 @@ impl Reader {
         }
     }
 
-    /// The link that a route names: `NAME`, or `NAME:UP` and `NAME:DOWN` of a split-duplex link.
+    /// Returns the link that a route names: `NAME`, or `NAME:UP` and `NAME:DOWN` of a split-duplex link.
     fn direction(&mut self, name: &str, place: &str) -> LinkIndex {
         match self.link_names.get(name) {
             Some(Directions::One(link)) => *link,
             Some(Directions::Two { up, .. }) => {
-                self.fields.note(format!("{place}: link '{name}' is split-duplex: say {name}:UP or {name}:DOWN"));
+                self.fields.note(format!("{place}: link '{name}' is split-duplex: write {name}:UP or {name}:DOWN"));
                 *up
             }
             None => self.one_direction(name).unwrap_or_else(|| {
@@ -379,10 +379,10 @@ impl Reader {
         }
     }
 
-    /// The other direction of a link.
+    /// Returns the opposite direction of a link.
     fn opposite(&self, link: LinkIndex) -> LinkIndex {
         let name = &self.links[link.0 as usize].name;
-        // The directions of a split-duplex link stand side by side.
+        // The two directions of a split-duplex link are adjacent.
         match name.rsplit_once(':').and_then(|(name, direction)| Some((self.link_names.get(name)?, direction))) {
             Some((Directions::Two { down, .. }, "UP")) => *down,
             Some((Directions::Two { up, .. }, "DOWN")) => *up,

@@ -1,10 +1,9 @@
-//! Moves a scenario through time.
+//! Runs a scenario through time.
 //!
-//! **Order at one date**, as in SimGrid: changes by a profile; then everything that ends within a nanosecond; then
-//! starts, in the order of the scenario. After those come activities that fail at once, and the ones that waited for
-//! them.
+//! **Order at one date**, as in SimGrid: profile changes; then everything that ends within a nanosecond; then starts,
+//! in scenario order. After these come activities that fail immediately, and those that waited for them.
 //!
-//! An activity of several threads has neither priority nor bound, as there.
+//! As in SimGrid, an activity of several threads has neither a priority nor a bound.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,24 +13,26 @@ use gridloom_flow::{Completion, Execution, FlowEngine, LinkIndex, Outcome, Reach
 
 use super::scenario::{Activity, Kind, Scenario};
 
-/// What stands still for so long, seconds, while profiles change and nothing comes of it, stands still for ever: 30 days, as
-/// where programs are simulated.
+/// Activities that make no progress for this long, seconds, while profiles change, are considered stalled forever: 30
+/// days, as in simulations of programs.
 pub const STALL_S: f64 = 30.0 * 24.0 * 3600.0;
-/// And so does what stands still over so many dates of changes, which short loops reach before.
+/// Activities that make no progress over this many profile changes are also considered stalled. Profiles with short
+/// loops reach this first.
 pub const CHANGES_MAX: u64 = 10_000_000;
 
-/// How an activity ended.
+/// The result of an activity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ended {
-    /// When it started, seconds.
+    /// Start time, seconds.
     pub start_s: f64,
-    /// When it ended; infinite if it never does, because what it needs has no speed any more, or none for [`STALL_S`].
+    /// End time, seconds. Infinite if it never ends, because a resource that it needs has no speed any more, or none
+    /// for [`STALL_S`].
     pub end_s: f64,
-    /// Whether it failed, at that date.
+    /// Whether it failed at that time.
     pub failed: bool,
 }
 
-/// Runs a scenario to its end, changes reaching as far as `reach` says; how each activity ended, in their order.
+/// Runs a scenario to its end. `reach` sets how far changes propagate. Returns the results of the activities, in scenario order.
 pub fn run(scenario: &Scenario, reach: Reach) -> Vec<Ended> {
     let (engine, timeline) = super::engine::build(scenario, reach);
     let never = Ended { start_s: f64::INFINITY, end_s: f64::INFINITY, failed: false };
@@ -61,22 +62,22 @@ struct Run<'a> {
     engine: FlowEngine,
     timeline: Timeline,
     ended: Vec<Ended>,
-    /// How many activities each waits for, and which wait for each.
+    /// Number of activities for which each one waits, and the activities that wait for each.
     waits: Vec<usize>,
     followers: Vec<Vec<usize>>,
     starts: BinaryHeap<Reverse<Start>>,
-    /// Number of the activity behind each action, by slot.
+    /// Number of the activity that each action executes, by slot.
     doing: Vec<usize>,
 }
 
 impl Run<'_> {
     fn finish(&mut self) {
         let mut completed = Vec::new();
-        // Since when everything stands still, and how many changes that has seen.
+        // The time since which nothing makes progress, and the number of changes since then.
         let (mut still_since_s, mut changes) = (0.0, 0);
         loop {
             let start_s = self.starts.peek().map(|Reverse(start)| start.date_s);
-            // What changes while nothing is under way or to come is of no interest, unless something stands still.
+            // Changes while nothing runs or is scheduled do not matter, unless an activity is stalled.
             let next_s = [start_s, self.engine.next_event_s()].into_iter().flatten().min_by(f64::total_cmp);
             let change_s = self.timeline.next_s();
             let moves = next_s.is_some();
@@ -96,7 +97,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether something is under way that has no date, and may get one when something changes.
+    /// Reports whether an activity is running that has no end date, and may get one by a profile change.
     fn stands_still(&self) -> bool {
         self.timeline.next_s().is_some()
             && self.ended.iter().any(|one| one.start_s.is_finite() && one.end_s.is_infinite())
@@ -118,7 +119,7 @@ impl Run<'_> {
         }
     }
 
-    /// Starts what is due, until that lets nothing else start.
+    /// Starts the activities that are due, until no more can start.
     fn start_due(&mut self, completed: &mut Vec<Completion>) {
         let mut due = Vec::new();
         loop {
@@ -133,7 +134,7 @@ impl Run<'_> {
             due.sort_unstable();
             for number in due.drain(..) {
                 self.start(number, &self.scenario.activities[number]);
-                // At once, so that no other action takes the slot before.
+                // Taken immediately, so that no other action reuses the slot first.
                 self.engine.take_failures(completed);
                 self.take(completed);
             }

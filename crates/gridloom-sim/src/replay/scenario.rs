@@ -1,7 +1,6 @@
-//! What a scenario says, checked: every name is known, every number has its sign, and nothing waits for itself.
+//! A checked scenario: every name is known, every number is in range, and no activity waits for itself.
 //!
-//! The format is JSON, as `docs/commands/sim.md` describes it. All problems of a file are found in one reading, each
-//! with its place.
+//! The format is JSON, as described in `docs/commands/sim.md`. All problems of a file are found in one pass, each with its place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,17 +10,17 @@ use gridloom_flow::{HostIndex, LinkIndex, NetworkModel};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// How transfers share links.
+    /// The network model: how transfers share links.
     pub model: NetworkModel,
-    /// Speed of a core in flops per second and the number of cores, of each host.
+    /// Speed of a core in flops per second and number of cores, for each host.
     pub hosts: Vec<(f64, u32)>,
-    /// Link directions; the first is that from any host to itself.
+    /// Link directions; the first is the link from any host to itself.
     pub links: Vec<Link>,
-    /// By source and destination.
+    /// Routes by source and destination.
     pub routes: BTreeMap<(HostIndex, HostIndex), Route>,
-    /// What changes in time.
+    /// Changes over time.
     pub profiles: Vec<Profile>,
-    /// In order of their starts, where these are the same.
+    /// Activities. Those with equal start times start in this order.
     pub activities: Vec<Activity>,
 }
 
@@ -39,61 +38,61 @@ pub struct Link {
 /// How flows share a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkPolicy {
-    /// Together.
+    /// The flows share its bandwidth.
     Shared,
-    /// Not at all.
+    /// Each flow can use its whole bandwidth.
     FatPipe,
 }
 
-/// Links in order.
+/// The links of a route, in order.
 pub type Route = Vec<LinkIndex>;
 
-/// The course of a quantity.
+/// A profile: how a quantity changes over time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
-    /// What changes. A split-duplex link has two directions, with a profile each.
+    /// The quantity that changes. A split-duplex link has two directions, with a profile each.
     pub quantity: Quantity,
-    /// Dates in seconds, and values.
+    /// Dates in seconds, with the new values.
     pub events: Vec<(f64, f64)>,
-    /// Starts again, so long after its last event.
+    /// If set, the profile restarts this long after its last event, seconds.
     pub loop_after_s: Option<f64>,
 }
 
-/// Something that takes time.
+/// A transfer or an execution.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Activity {
     pub name: String,
-    /// Not before that date, seconds.
+    /// Earliest start, seconds.
     pub start_s: f64,
-    /// Not before these have ended, by number.
+    /// Numbers of the activities that must end first.
     pub after: Vec<usize>,
     pub kind: Kind,
 }
 
-/// What an activity does.
+/// The kind of an activity, with its parameters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
     Transfer {
         src: HostIndex,
         dst: HostIndex,
         size_bytes: f64,
-        /// Never faster than that, bytes per second.
+        /// Maximum rate, bytes per second.
         rate_max: f64,
     },
     Execution {
         host: HostIndex,
-        /// Floating-point operations of each thread.
+        /// Floating-point operations per thread.
         work_flops: f64,
-        /// Weight of its share.
+        /// Weight of its share of the host.
         priority: f64,
-        /// Never faster than that, flops per second.
+        /// Maximum rate, flops per second.
         bound_flops: f64,
-        /// Cores that it can use.
+        /// Number of cores that it can use.
         threads: u32,
     },
 }
 
-/// What is wrong with a file: each with its place.
+/// The problems of a file, each with its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problems(pub Vec<String>);
 

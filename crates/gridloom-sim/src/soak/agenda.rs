@@ -1,20 +1,20 @@
-//! When a program does something of a kind that not all programs do: most of it soon, some of it late.
+//! When a program performs optional actions: most of them early, some late.
 
 use gridloom_base::{SplitMix64, Time};
 
-/// How much there is to do, and when.
+/// Number and times of actions.
 pub(super) struct Habits {
-    /// One client of so many has nothing to do.
+    /// One in this many clients performs no such action.
     pub(super) one_without_of: u64,
-    /// A client does fewer things than that.
+    /// Exclusive upper limit of a client's number of actions.
     pub(super) acts_max: u64,
-    /// Most acts are within the first time, the others within the second.
+    /// Most actions are within `soon_ns`, the others within `late_ns`.
     pub(super) soon_ns: u64,
     pub(super) late_ns: u64,
 }
 
-/// Draws what a client does, in order of time; `None` for a client that does nothing of the kind. An act is as likely as it stands often
-/// in `acts`.
+/// Draws a client's actions in time order; `None` for a client without such actions. The probability of an action is
+/// proportional to how often it occurs in `acts`.
 pub(super) fn draw<A: Copy + Ord>(
     now: Time,
     random: &mut SplitMix64,

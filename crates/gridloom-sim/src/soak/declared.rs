@@ -1,4 +1,4 @@
-//! The functions of which calls get and put shared data: name and size are expressions of their arguments.
+//! The functions whose calls get and put shared data: name and size are expressions of their arguments.
 
 use gridloom_base::TaskId;
 use gridloom_idl::Definition;
@@ -11,17 +11,17 @@ Define gets(IN int i, IN int n) CalcOrder 1e8 Gets(\"part/{i}\", 8*(n-i%3)) Call
 Define passes(IN int i, IN int n) CalcOrder 1e8 Gets(\"part/{i}\", 8*(n-i%3)) Puts(\"part/{i+1}\", 8*(n-(i+1)%3))
     Calls \"C\" f(i, n);";
 
-/// Each program has so many numbers of calls, and of names, for itself.
+/// Number of calls, and of names, reserved for each program.
 pub(super) const OWN: u64 = 1_000;
 /// Above all other values.
 const VALUES_FROM: u64 = 4_000_000;
 
-/// The functions.
+/// Returns the functions.
 pub(super) fn offered() -> Vec<Definition> {
     gridloom_idl::parse(IDL, "declared.idl").expect("the functions of the soak parse")
 }
 
-/// What a call puts under a name.
+/// Returns the value that a call puts under a name.
 pub(super) fn value_of(call: TaskId) -> f64 {
     (VALUES_FROM + OWN * call.client.0 + call.serial % OWN) as f64
 }

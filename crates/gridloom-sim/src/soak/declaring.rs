@@ -1,7 +1,8 @@
 //! Calls of functions that declare which shared data they get and put: name and size are expressions of their arguments.
 //!
-//! A few names are replaced by all programs. Each other name is put by one call alone, so it never exists before. A call waits for what it
-//! gets: it has a time limit, or is cancelled with its group, as what puts the name may fail. All is drawn apart from other work.
+//! A few names are replaced by all programs. Every other name is put by a single call, so it does not exist before. A
+//! call waits for the names that it gets. It has a time limit, or is cancelled with its group, because the put of the
+//! name may fail. All of this uses a random stream of its own.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,11 +18,11 @@ use super::ledger::Ledger;
 use super::workload::{PlainCall, Work};
 
 const HABITS: Habits = Habits { one_without_of: 2, acts_max: 12, soon_ns: 3 * SECOND_NS, late_ns: 20 * SECOND_NS };
-/// A call waits for a name no longer than for a time between these, and a group for the greater.
+/// Time limits of calls that wait for a name. A group has the upper limit.
 const WAITS_NS: Range<u64> = 5 * SECOND_NS..40 * SECOND_NS;
-/// Numbers of names that all programs replace.
+/// Numbers of the names that all programs replace.
 const COMMON: Range<u64> = 0..4;
-/// Numbers of tasks and groups, which no other work has.
+/// First number of tasks and groups of this kind. No other work uses this range.
 const SERIALS_FROM: u64 = 1 << 43;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Act {
@@ -29,31 +30,31 @@ enum Act {
     Replace,
     Get,
     Pass,
-    /// A chain of calls, each of which gets what the one before puts.
+    /// A chain of calls, each of which gets what the one before has put.
     Group,
-    /// Cancels a group of which something has not ended.
+    /// Cancels a group that has not completely ended.
     GiveUp(GroupId),
 }
 
 const DRAWN: [Act; 8] = [Act::Put, Act::Put, Act::Replace, Act::Get, Act::Get, Act::Get, Act::Pass, Act::Group];
 
-/// What its player is to do for it.
+/// An action for the workload driver.
 pub(super) enum Due {
     Call(Box<PlainCall>),
     Run(Box<Work>),
     GiveUp(GroupId),
 }
 
-/// The part of a program.
+/// The part of a program that makes such calls.
 #[derive(Debug)]
 pub(super) struct Declaring {
     client: NodeId,
     random: SplitMix64,
     functions: Vec<Definition>,
-    /// Elements of the largest of what it shares.
+    /// Number of elements of the largest datum that it shares.
     elements: u64,
     agenda: VecDeque<(Time, Act)>,
-    /// Tasks and groups so far, and names of its own.
+    /// Numbers of tasks and groups, and of its own names, so far.
     made: u64,
     names: u64,
 }
@@ -72,12 +73,12 @@ impl Declaring {
         self.agenda.is_empty()
     }
 
-    /// It begins so much later.
+    /// Delays the first action by `late_ns`.
     pub(super) fn delay(&mut self, late_ns: u64) {
         self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);
     }
 
-    /// One thing that is due, if any is.
+    /// Returns an action that is due, if any.
     pub(super) fn act(&mut self, now: Time, ledger: &mut Ledger) -> Option<Due> {
         if self.next_at().is_none_or(|at| at > now) {
             return None;
@@ -105,19 +106,19 @@ impl Declaring {
         if self.random.below(3) == 0 { "keeps" } else { "puts" }
     }
 
-    /// A name that nothing has put.
+    /// Returns a name that nothing has put.
     fn new_name(&mut self) -> u64 {
         self.names += 1;
         OWN * self.client.0 + self.names
     }
 
-    /// A name that is put, or may be put later.
+    /// Returns a name that was put, or may be put later.
     fn some_name(&mut self) -> u64 {
         let own = OWN * self.client.0 + 1 + self.random.below(self.names + 1);
         if self.random.below(3) == 0 { self.below(COMMON) } else { own }
     }
 
-    /// The number before a new name.
+    /// Returns the number before a new name.
     fn name_to_pass_on(&mut self) -> u64 {
         self.new_name() - 1
     }

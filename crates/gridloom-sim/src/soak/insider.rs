@@ -1,7 +1,7 @@
-//! A client that knows the grid's secret and means ill: it says what no client says, in the names of others, and fills stores.
+//! A malicious client that knows the grid's secret: it sends messages that no client sends, impersonates others, and fills stores.
 //!
-//! What it may do by rights is left out: read data of which it knows the names, replace and delete names, and end calls as somebody who
-//! looks after the grid. Shared data it knows as one that lists their names.
+//! It does not do what it is allowed to do: read data whose names it knows, replace and delete names, or end calls
+//! like an operator of the grid. It learns shared data by listing names.
 
 use std::collections::BTreeMap;
 
@@ -22,32 +22,32 @@ use gridloom_perf::LinkEstimate;
 use super::places::AGENT_HOST;
 use super::workload::{Hashes, MIX_NAME};
 
-/// It says so much, within this time.
+/// Maximum number of messages that it sends, and the time in which it sends them.
 const SAID_MAX: u64 = 200;
 const WITHIN_NS: u64 = 4 * SECOND_NS;
-/// It stays for as long, so that what it holds is in the way.
+/// It stays this long, so that its data occupy the stores.
 const STAYS_NS: u64 = 20 * SECOND_NS;
 const SAY: Timer = Timer::Numbered(1);
 const LEAVE: Timer = Timer::Numbered(2);
 
-/// Its own data, from here on; it has that many.
+/// First number of its own data, and their count.
 pub(super) const OWN_FROM: u64 = 1 << 30;
 pub(super) const OWN: u64 = 40;
-/// So many wrong values it has under the names of the first victim's data.
+/// Number of forged values that it stores under the names of the first victim's data.
 pub(super) const FORGED: u64 = 300;
 
-/// The machine.
+/// The machine of the malicious client.
 pub(super) struct Insider {
     pub(super) id: NodeId,
     pub(super) random: SplitMix64,
     /// Addresses that it dials.
     pub(super) addresses: Vec<String>,
-    /// In whose names it speaks.
+    /// The clients that it impersonates.
     pub(super) victims: Vec<NodeId>,
     pub(super) elements: u64,
     pub(super) hashes: Hashes,
     pub(super) peers: BTreeMap<NodeId, Role>,
-    /// Shared data that it has heard of.
+    /// Shared data that it has learned of.
     pub(super) shared: Vec<Named>,
     pub(super) next: u64,
 }
@@ -69,13 +69,13 @@ impl Machine for Insider {
             Input::PeerUp { peer, role, .. } => _ = self.peers.insert(peer, role),
             Input::PeerLost { peer, .. } => {
                 self.peers.remove(&peer);
-                // It is put out for some of what it says, and comes again.
+                // Peers disconnect it after some of its messages, and it reconnects.
                 out.push(Effect::SetTimer { timer: SAY, at: now + 100 * MILLISECOND_NS });
             }
             Input::Timer(SAY) => {
                 out.extend(self.addresses.iter().map(|address| Effect::Dial { address: address.clone() }))
             }
-            Input::Timer(LEAVE) => out.push(Effect::Exit { why: "it has done its worst".into() }),
+            Input::Timer(LEAVE) => out.push(Effect::Exit { why: "it has sent all its messages".into() }),
             Input::Timer(_) => self.speak(out),
             Input::Received { from, message: Message::Link(LinkMessage::Ping { token }) } => {
                 out.push(Effect::Send { to: from, message: LinkMessage::Pong { token }.into() });
@@ -84,11 +84,11 @@ impl Machine for Insider {
                 CatalogToClient::Answer { answer: Ok(CatalogAnswer::Listed { names, .. }), .. } => {
                     self.shared = names.into_iter().map(|listed| listed.named).collect();
                 }
-                // What it was to put, which never comes.
+                // A put of its own, for which it never sends the value.
                 CatalogToClient::Place { named, .. } => self.shared.push(named),
                 _ => {}
             },
-            // All else it leaves unanswered.
+            // It does not answer anything else.
             _ => {}
         }
     }
@@ -106,7 +106,7 @@ impl Insider {
         let at = self.below(self.peers.len() as u64) as usize;
         let (to, role) = self.peers.iter().nth(at).map(|(peer, role)| (*peer, *role)).expect("counted above");
         if role == Role::Server && self.below(12) == 0 {
-            // It has wrong values of others in its store.
+            // It has forged values of others in its store.
             let datum = match self.below(2) {
                 0 => DatumId { client: self.victims[0], serial: self.below(FORGED) },
                 _ => self.own(),
@@ -171,7 +171,7 @@ impl Insider {
         }
     }
 
-    // ---- what it says
+    // ---- its messages
 
     fn say_to_server(&mut self) -> Message {
         match self.below(19) {
@@ -218,7 +218,7 @@ impl Insider {
         }
     }
 
-    /// A shared datum that is there, or one that is made up.
+    /// Returns an existing or an invented shared datum.
     fn named(&mut self) -> Named {
         let at = self.below(self.shared.len() as u64 + 1) as usize;
         let made_up = || Named {
@@ -238,7 +238,7 @@ impl Insider {
         self.named().datum
     }
 
-    /// Wrong values of its own, as a shared datum; or the task is as none can be.
+    /// Offers one of its own forged values as a shared datum, or sends a malformed task.
     fn publishing(&mut self) -> Message {
         let mut named = self.named();
         if self.below(4) == 0 {
@@ -254,7 +254,7 @@ impl Insider {
         TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
     }
 
-    /// A part of what is shared, or of its own; mostly of more bytes than that has.
+    /// Requests a slice of shared data or of its own data, usually beyond their size.
     fn taking_part(&mut self) -> Message {
         let mut task = self.task();
         let read = if self.below(2) == 0 { self.shared_datum() } else { self.own() };
@@ -267,7 +267,7 @@ impl Insider {
         TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
     }
 
-    /// A task under another's name, or with another's results or data.
+    /// Sends a task under another client's identity, or with another's results or data.
     fn in_the_name_of_another(&mut self) -> Message {
         let mut task = self.task();
         match self.below(3) {
@@ -279,7 +279,7 @@ impl Insider {
         TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
     }
 
-    /// Work of its own that fills the store: results that it never takes, and copies that are to stay.
+    /// Sends tasks of its own that fill the store: results that it never fetches, and permanent copies.
     fn filling(&mut self) -> Message {
         let mut task = self.task();
         if self.below(2) == 0 {
@@ -293,7 +293,7 @@ impl Insider {
         TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
     }
 
-    /// A task as the program's other clients have them.
+    /// Returns a task like those of the program's other clients.
     fn task(&mut self) -> Task {
         self.next += 1;
         let (x, y) = (self.own(), self.own());
@@ -350,7 +350,7 @@ impl Insider {
         }
     }
 
-    /// Names: those of others, in ways that are no client's; some that it puts and never brings; many questions.
+    /// Sends invalid requests about other clients' names, puts whose values it never sends, and many queries.
     fn odd_names(&mut self) -> Message {
         self.next += 1;
         let ask = self.next;
@@ -369,7 +369,7 @@ impl Insider {
             8 => {
                 let meta = [self.meta(), Meta::array(Dtype::Float64, &[u64::MAX, 3])][self.below(2) as usize].clone();
                 let (replaces, at) = (self.below(2) == 0, self.many(Insider::node));
-                // Under a name that others use it would be one more client that puts it by rights.
+                // Under a name that others use, it would be a legitimate client that puts it.
                 let name = name.replace("mesh", "x/2").replace("run/1", "x/3");
                 let before = Some(self.shared_datum()).filter(|_| self.below(4) == 0);
                 let refused = self.many(|insider| (insider.node(), "x".repeat(insider.below(4) as usize)));
@@ -402,7 +402,7 @@ impl Insider {
         }
     }
 
-    /// A group to be mapped: in the name of another, of tasks that are not there, or one that takes long.
+    /// Requests the mapping of a group: under another identity, with tasks that do not exist, or of a kind that takes long.
     fn long_question(&mut self) -> Message {
         let count = 1 + self.below(30) as u32;
         let wrong = if self.below(3) == 0 { 1_000 } else { 0 };

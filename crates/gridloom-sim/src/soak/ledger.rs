@@ -1,4 +1,4 @@
-//! What is known of a run from outside: what must come of its work, what its programs did, and what faults broke.
+//! External knowledge of a run: the expected results, the actions of its programs, and the effects of faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use gridloom_base::{DatumId, NodeId, TaskId, Time};
 use super::shared::Shared;
 use crate::faults::{Fault, Kind};
 
-/// Faults of one server each that may leave a client without any: one for each of the three that may be lost, and one that
-/// breaks its connection to the spared one.
+/// Number of single-server faults that may leave a client without any server: one for each of the three that may be
+/// lost, and one that breaks its connection to the spared server.
 pub(super) const LOSSES_OF_ALL: u32 = 4;
 
-/// What is known of a run.
+/// External knowledge of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// What every datum must be.
+    /// The expected value of each datum.
     pub(super) expected: BTreeMap<DatumId, f64>,
     /// Plain calls and their results.
     pub(super) calls: BTreeMap<TaskId, Vec<DatumId>>,
@@ -25,93 +25,93 @@ pub(super) struct Ledger {
     pub(super) methods: BTreeSet<TaskId>,
     /// Calls with a time limit.
     pub(super) limited: BTreeSet<TaskId>,
-    /// Tasks that only take data to a server.
+    /// Tasks that only send data to a server.
     pub(super) placements: BTreeSet<TaskId>,
-    /// A program had a result erased, that others may have been made of.
+    /// Whether a program erased a result from which others may have been computed.
     pub(super) has_erased: bool,
     /// Tasks that the program cancelled.
     pub(super) cancelled: BTreeSet<TaskId>,
-    /// Some server may be too small for all that is held.
+    /// Whether some server may be too small for all data.
     pub(super) is_tight: bool,
-    /// Names of servers that keep nothing.
+    /// Names of stateless servers.
     pub(super) plain: BTreeSet<String>,
-    /// Bounds of the servers' stores.
+    /// Store limits of the servers.
     pub(super) bounds: BTreeMap<String, u64>,
-    /// When it must be over.
+    /// Time by which the run must be over.
     pub(super) deadline: Time,
-    /// Clients that mean ill: what they have in their stores is of no account.
+    /// Malicious clients. Their stores are not checked.
     pub(super) insiders: BTreeSet<NodeId>,
     /// Clients that were killed.
     pub(super) killed: BTreeSet<NodeId>,
-    /// Data with shared names.
+    /// Knowledge of shared names.
     pub(super) shared: Shared,
-    /// What faults broke.
+    /// The effects of faults.
     pub(super) damage: Damage,
 }
 
-/// What faults broke, as far as it may cause errors.
+/// The effects of faults that may cause errors.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
-    /// Faults that have struck.
+    /// Faults that were applied.
     struck: Vec<Kind>,
-    /// The agent was gone, or could not be heard by a client.
+    /// Whether the agent was gone, or a client could not reach it.
     agent_was_away: bool,
-    /// For longer than clients wait for it to come back.
+    /// The same, for longer than clients wait for it to return.
     agent_was_gone: bool,
-    /// Nodes and pairs of hosts that cannot be heard, and since when.
+    /// Nodes and pairs of hosts that cannot be reached, and since when.
     silent: BTreeMap<String, Time>,
-    /// Faults that may each lose a client or the agent a server.
+    /// Number of faults that may each cost a client or the agent a server.
     losses: u32,
-    /// A store was full for a while.
+    /// Whether a store was full for a while.
     was_full: bool,
-    /// A server could write nothing durable for a while.
+    /// Whether a server could write no durable data for a while.
     disk_was_full: bool,
-    /// Large data that changed on their way.
+    /// Number of large data corrupted in transit.
     changed: u32,
-    /// Nodes and hosts that were lost, or could not be heard.
+    /// Nodes and hosts that were lost or could not be reached.
     hit: BTreeSet<String>,
-    /// When the first fault struck, and the last.
+    /// Times of the first and the last fault.
     first: Option<Time>,
     last: Time,
 }
 
 impl Damage {
-    /// Faults that have struck.
+    /// Returns the faults that were applied.
     pub(super) fn struck(&self) -> &[Kind] {
         &self.struck
     }
 
-    /// How many faults may each have lost a client or the agent a server.
+    /// Returns the number of faults that may each have cost a client or the agent a server.
     pub(super) fn losses(&self) -> u32 {
         self.losses
     }
 
-    /// Whether a store was full for a while.
+    /// Reports whether a store was full for a while.
     pub(super) fn was_full(&self) -> bool {
         self.was_full
     }
 
-    /// Whether a server could write nothing durable for a while.
+    /// Reports whether a server could write no durable data for a while.
     pub(super) fn disk_was_full(&self) -> bool {
         self.disk_was_full
     }
 
-    /// Whether a node, or its host, was lost or could not be heard at some time.
+    /// Reports whether a node, or its host, was ever lost or could not be reached.
     pub(super) fn has_hit(&self, node: &str, host: &str) -> bool {
         self.hit.contains(node) || self.hit.contains(host)
     }
 
-    /// Whether no fault had struck by then.
+    /// Reports whether no fault was applied until then.
     pub(super) fn is_none_by(&self, at: Time) -> bool {
         self.first.is_none_or(|first| first > at)
     }
 
-    /// When the last fault struck.
+    /// Returns the time of the last fault.
     pub(super) fn last(&self) -> Time {
         self.last
     }
 
-    /// A fault is about to strike.
+    /// Records a fault that is about to be applied.
     pub(super) fn note(&mut self, now: Time, fault: &Fault) {
         self.note_silence(now, fault);
         self.first.get_or_insert(now);
@@ -123,7 +123,7 @@ impl Damage {
             self.hit.extend(fault.nodes().iter().chain(&fault.hosts()).map(ToString::to_string));
         }
         match fault.kind() {
-            // What pauses is told by its silence.
+            // The length of a pause is tracked by `note_silence`.
             Kind::Restart | Kind::Pause | Kind::Reset | Kind::HalfOpen if names_agent => self.agent_was_away = true,
             Kind::Kill | Kind::Hang | Kind::Off if names_agent => {
                 self.agent_was_away = true;
@@ -140,28 +140,28 @@ impl Damage {
             | Kind::Off => self.losses += 1,
             Kind::Full => self.was_full = true,
             Kind::FullDisk => self.disk_was_full = true,
-            // Each connection that it breaks is counted then.
+            // Each connection that it breaks is counted when that happens.
             Kind::Corrupt => {}
             Kind::Resume | Kind::Heal | Kind::Slow | Kind::SlowDisk | Kind::On => {}
         }
     }
 
-    /// A connection broke, as a datum on it changed.
+    /// Records that a connection was closed because a datum on it was corrupted.
     pub(super) fn connection_lost(&mut self) {
         self.losses += 1;
     }
 
-    /// A large datum changed on its way.
+    /// Records that a large datum was corrupted in transit.
     pub(super) fn datum_changed(&mut self) {
         self.changed += 1;
     }
 
-    /// How many large data changed on their way.
+    /// Returns the number of large data that were corrupted in transit.
     pub(super) fn changed(&self) -> u32 {
         self.changed
     }
 
-    /// Notes which nodes fall silent, and which are heard again.
+    /// Records which nodes become silent, and which can be reached again.
     fn note_silence(&mut self, now: Time, fault: &Fault) {
         let of_two = |a: &str, b: &str| if a < b { format!("{a} {b}") } else { format!("{b} {a}") };
         match fault {
@@ -185,8 +185,8 @@ impl Damage {
         }
     }
 
-    /// Whether a client may have waited in vain for the agent. One that begins anew, or to which a connection breaks, is back
-    /// before that.
+    /// Reports whether a client may have waited for the agent in vain. An agent that restarts, or to which a
+    /// connection breaks, is back before a client gives up.
     pub(super) fn agent_is_gone(&self, now: Time) -> bool {
         self.agent_was_gone || self.has_long_silence(now)
     }
@@ -195,19 +195,20 @@ impl Damage {
         self.silent.iter().any(|(name, since)| is_long(*since, now) && names_agent_or_client(name))
     }
 
-    /// Whether a client may have lost the agent, or the agent a client: by what was broken, or because one of them could not be
-    /// heard for so long that its peers gave it up, as they do.
+    /// Reports whether a client may have lost the agent, or the agent a client: by a fault, or because one of them was
+    /// unreachable for so long that its peers gave it up.
     pub(super) fn agent_is_away(&self, now: Time) -> bool {
         self.agent_was_away || self.has_long_silence(now)
     }
 }
 
-/// Whether peers may have given up a node that was silent so long: it was heard last up to a heartbeat before.
+/// Reports whether peers may have given up a node that was silent for that time. They last received something up to a
+/// heartbeat earlier.
 fn is_long(since: Time, now: Time) -> bool {
     now.0.saturating_sub(since.0) + 2 * HEARTBEAT_NS >= SILENCE_NS_MAX
 }
 
-/// Clients lose each other only by losing what both talk to.
+/// Clients lose each other only by losing a node that both talk to.
 fn names_agent_or_client(names: &str) -> bool {
     names.split(' ').any(|name| match name.rsplit_once('-') {
         Some(("host", number)) => number.parse().is_ok_and(super::places::is_host_of_agent_or_client),

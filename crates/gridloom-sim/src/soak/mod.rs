@@ -1,12 +1,13 @@
-//! Random work under random faults, with what must always hold checked after every step.
+//! Random work under random faults, with all invariants checked after every step.
 //!
 //! ```text
 //! seed ──▶ stage (agent, servers, clients)   workload (what the programs do)   faults (or a scenario's)
-//!             └────────────── run: step, look, let the programs act, step ... until all is given back
-//!                                    └── invariants, a file each: see every fact, judge after every step and at the end
+//!             └────────────── run: step, check, let the programs act, step ... until everything is freed
+//!                                    └── invariants, a file each: see every event, judge after every step and at the end
 //! ```
-//! **Invariants.** A run is a function of its seed and scenario: the same trace, the same verdict. Random faults spare
-//! the last server, so that all work can be done. An error is accepted only for a stated cause (`invariants/causes.rs`).
+//! **Invariants.** A run is a function of its seed and scenario: it has the same trace and the same verdict. Random
+//! faults spare the last server, so that all work can be done. An error is accepted only for a known cause
+//! (`invariants/causes.rs`).
 
 mod agenda;
 mod declared;

@@ -1,7 +1,8 @@
-//! What one client's program does with shared names: it puts, finds, reads, lists and deletes a few that all programs use.
+//! The actions of one client's program on shared names: it puts, finds, reads, lists and deletes a few names that all
+//! programs use.
 //!
-//! It is drawn apart from other work, which is as it is without it. What it has found it releases as often, and what it waits
-//! for it forgets in the end.
+//! It has a random stream of its own, so that other work does not depend on it. It releases each found datum as often
+//! as it was found, and finally cancels the finds that still wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,12 +20,12 @@ use crate::simulation::Simulation;
 
 const NAMES: [&str; 4] = ["mesh", "run/1", "run/2", "ab"];
 const HABITS: Habits = Habits { one_without_of: 3, acts_max: 24, soon_ns: 3 * SECOND_NS, late_ns: 40 * SECOND_NS };
-/// After it has nothing more to do, it waits so long for names that nobody has put.
+/// Time for which it waits, after its last action, for names that nobody has put.
 const PATIENCE_NS: u64 = 2 * SECOND_NS;
 
-/// Tells its draws from others.
+/// Salt of this random stream.
 const DECLARING: u64 = 0x6465_636c_6172_6521;
-/// Numbers of groups, tasks and data for names, which no other work has.
+/// First numbers of groups, tasks and data for names. No other work uses this range.
 const GROUPS_FROM: u64 = 1 << 31;
 const SERIALS_FROM: u64 = 1 << 42;
 
@@ -39,16 +40,16 @@ enum Act {
     Forget,
     Delete,
     List,
-    /// Asks for what it has found.
+    /// Requests a datum that it has found.
     Get,
-    /// Asks for some elements of what it has found, of any server.
+    /// Requests some elements of a datum that it has found, from any server.
     GetRows,
-    /// Has all servers take copies of what it has found.
+    /// Makes all servers take copies of a datum that it has found.
     Spread,
-    /// Has a group read what it has found.
+    /// Makes a group read a datum that it has found.
     Read,
     Release,
-    /// Forgets all that it waits for, and releases all that it has found.
+    /// Cancels all waiting finds, and releases all found data.
     End,
 }
 
@@ -71,41 +72,41 @@ const DRAWN: [Act; 16] = [
     Act::Release,
 ];
 
-/// What its player is to do for it.
+/// An action for the workload driver.
 pub(super) enum Deed {
     None,
     /// Run a group.
     Run(Box<Work>),
     /// Wait for a datum.
     Await(DatumId),
-    /// Have a part of the first datum made the second, and wait for it.
+    /// Create the second datum from a part of the first, and wait for it.
     TakePart(DatumId, DatumId),
-    /// Have all servers take copies, and wait for the datum.
+    /// Make all servers take copies, and wait for the datum.
     Spread(DatumId),
-    /// Call a function that shares data, or a group of such, or give that group up.
+    /// Call a function that shares data, run a group of such calls, or cancel that group.
     Declared(Due),
 }
 
-/// The part of a program.
+/// The part of a program that uses shared names.
 #[derive(Debug)]
 pub(super) struct Naming {
     node: NodeId,
     random: SplitMix64,
-    /// Of what groups that read names are drawn.
+    /// The workload from which groups that read names are drawn.
     draw: Draw,
     agenda: VecDeque<(Time, Act)>,
-    /// Questions that are not answered.
+    /// Unanswered requests.
     asks: BTreeSet<u64>,
     next: u64,
-    /// What it has found, and how often.
+    /// Data that it has found, and how often.
     found: BTreeMap<DatumId, u64>,
-    /// What it waits for: it keeps its handle.
+    /// Data that it waits for and must not release yet.
     awaited: BTreeSet<DatumId>,
-    /// Parts of what it has found, that it waits for.
+    /// Parts of found data that it waits for.
     parts: BTreeSet<DatumId>,
-    /// Results that it puts, by question.
+    /// Results that it is putting, by request.
     lent: BTreeMap<u64, DatumId>,
-    /// Values of its own that it puts.
+    /// Values of its own that it is putting, by request.
     own: BTreeMap<u64, DatumId>,
     declaring: Declaring,
 }
@@ -138,7 +139,7 @@ impl Naming {
         self.agenda.is_empty() && self.declaring.is_over() && !waits
     }
 
-    /// Whether it puts that datum at the moment.
+    /// Reports whether it is currently putting a datum.
     pub(super) fn is_lent(&self, datum: DatumId) -> bool {
         self.lent.values().any(|lent| *lent == datum)
     }
@@ -147,13 +148,13 @@ impl Naming {
         self.asks.iter().copied().collect()
     }
 
-    /// It begins so much later.
+    /// Delays the first action by `late_ns`.
     pub(super) fn delay(&mut self, late_ns: u64) {
         self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);
         self.declaring.delay(late_ns);
     }
 
-    /// Does one thing that is due, if any is. `held` are results of groups.
+    /// Performs one action that is due, if any. `held` are results of groups.
     pub(super) fn act(
         &mut self,
         sim: &mut Simulation,
@@ -317,14 +318,14 @@ impl Naming {
         sim.command(self.node, Command::Name { ask, command: NameCommand::Forget });
     }
 
-    /// Releases all that it does not wait for.
+    /// Releases all data except those that it waits for.
     fn release_all(&mut self, sim: &mut Simulation) {
         while let Some(datum) = self.found.keys().find(|datum| !self.awaited.contains(datum)).copied() {
             self.release(sim, datum);
         }
     }
 
-    /// What it waited for is here, or lost.
+    /// Handles a datum that has arrived or was lost.
     pub(super) fn arrived(&mut self, sim: &mut Simulation, datum: DatumId) {
         if self.parts.remove(&datum) {
             sim.command(self.node, Command::Release { data: vec![datum] });
@@ -334,13 +335,13 @@ impl Naming {
         }
     }
 
-    /// A question was answered.
+    /// Handles the answer to a request.
     pub(super) fn hear(&mut self, sim: &mut Simulation, ledger: &Ledger, ask: u64, found: Option<CatalogAnswer>) {
         self.asks.remove(&ask);
         self.lent.remove(&ask);
         if let Some(datum) = self.own.remove(&ask) {
             sim.command(self.node, Command::Release { data: vec![datum] });
-            // Its client has not heard of it if it was refused at once.
+            // If the put was refused immediately, its client does not know the datum.
             if !ledger.shared.is_placed((self.node, ask)) {
                 sim.remove(self.node, datum);
             }

@@ -1,4 +1,4 @@
-//! The hosts and nodes of every soak by name, and whether a scenario fits them.
+//! The names of hosts and nodes in every soak, and a check that a scenario uses only these.
 
 use crate::faults::{Scenario, ScenarioError};
 
@@ -6,9 +6,9 @@ use crate::faults::{Scenario, ScenarioError};
 pub(super) const AGENT: &str = "agent";
 pub(super) const SERVERS: u64 = 4;
 pub(super) const CLIENTS_MAX: u64 = 3;
-/// As [`PLATFORM`] has them.
+/// Must match [`PLATFORM`].
 const HOSTS: u64 = 8;
-/// The agent's host; the servers' follow, then the clients'.
+/// Number of the agent's host. The servers' hosts follow, then the clients'.
 pub(super) const AGENT_HOST: u32 = 0;
 pub(super) const CLIENT_HOST: u32 = SERVERS as u32 + 1;
 
@@ -21,17 +21,17 @@ bandwidth = "100MBps"
 latency = "100us"
 "#;
 
-/// Whether the agent or a client runs on the host of that number.
+/// Reports whether the agent or a client runs on a host.
 pub(super) fn is_host_of_agent_or_client(number: u32) -> bool {
     number == AGENT_HOST || number >= CLIENT_HOST
 }
 
-/// Whether the agent runs on the host of that name, or bears it.
+/// Reports whether a name is that of the agent or of its host.
 pub(super) fn is_agents_host(name: &str) -> bool {
     name == AGENT || name == "host-0"
 }
 
-/// Refuses a scenario that names what no soak has.
+/// Checks that a scenario names only nodes and hosts of the soak.
 ///
 /// # Errors
 /// The first unknown name.

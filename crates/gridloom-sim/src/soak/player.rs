@@ -1,8 +1,8 @@
-//! One client's program: when it does what, and what it waits for.
+//! The workload driver of one client: its actions, their times, and what it waits for.
 //!
-//! It comes, hands over a group and calls, asks for what it wants, and sometimes cancels. Perhaps it hands over a second
-//! group that reads results of the first. It releases everything when all has ended. Times are drawn beforehand, so that
-//! what it does depends on the seed and on what it is told, not on how often it looks.
+//! It starts a group and calls, requests results, and sometimes cancels. It may start a second group that reads
+//! results of the first. It releases everything when all has ended. Times are drawn in advance, so that its actions
+//! depend on the seed and on the events it receives, not on how often it is polled.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,16 +17,16 @@ use super::naming::{Deed, Naming};
 use super::workload::{Draw, Hashes, PlainCall, Work, array};
 use crate::simulation::Simulation;
 
-/// All that a program does of its own accord, it does within this time.
+/// Time within which all spontaneous actions of a program happen.
 const ACTIVE_NS: u64 = 2 * SECOND_NS;
 const CALLS_MAX: u64 = 60;
 const OBJECTS_MAX: u64 = 4;
-/// A client that maps by itself waits so long for servers that answer.
+/// Time for which a client that maps its calls itself waits for servers to answer.
 const SERVERS_WITHIN_NS: u64 = 60 * SECOND_NS;
 
-/// Numbers of placements, which no other work has.
+/// First number of placements. No other work uses this range.
 const PLACEMENTS_FROM: u64 = 1 << 40;
-/// Tells their draws from others.
+/// Salts of their random streams.
 const PLACING: u64 = 0x706c_6163_696e_6721;
 const NAMING: u64 = 0x6e61_6d69_6e67_2121;
 
@@ -35,18 +35,18 @@ enum Act {
     Group,
     Call,
     CancelCall,
-    /// Makes an object.
+    /// Creates an object.
     Object,
-    /// Calls the methods of objects that have been made.
+    /// Calls the methods of created objects.
     Methods,
     CancelGroup,
-    /// Asks for all that it has.
+    /// Requests all its results.
     Get,
-    /// Releases one result, asked for or not.
+    /// Releases one result, requested or not.
     ReleaseOne,
-    /// Has one of its results taken to a server, or given up there.
+    /// Sends a copy of one of its results to a server, or evicts it there.
     Place,
-    /// Has one of its results erased.
+    /// Erases one of its results.
     Erase,
 }
 
@@ -59,26 +59,26 @@ pub(super) struct Player {
     calls: BTreeMap<TaskId, PlainCall>,
     groups: BTreeMap<GroupId, Vec<TaskId>>,
     open: BTreeSet<GroupId>,
-    /// Objects that have been made, of which no method was called yet.
+    /// Created objects whose methods were not called yet.
     objects: Vec<(ObjectId, NodeId)>,
-    /// Results that it has a handle on.
+    /// Results on which it has a handle.
     held: BTreeMap<DatumId, f64>,
-    /// Those that it asked for and has not been answered.
+    /// Requested results that have not arrived yet.
     asked: BTreeSet<DatumId>,
-    /// What placements are drawn from, so that other work is as it is without them.
+    /// Random stream of placements, so that other work does not depend on them.
     placing: SplitMix64,
     placements: u64,
     naming: Naming,
-    /// Servers that it knows.
+    /// Known servers.
     servers: Vec<NodeId>,
-    /// It begins when its client knows servers, and gives up at that time.
+    /// If set, it begins when its client knows servers, and gives up at this time.
     begins_by: Option<Time>,
     pub(super) is_over: bool,
     pub(super) was_killed: bool,
 }
 
 impl Player {
-    /// It begins now.
+    /// Creates a driver that begins now.
     pub(super) fn new(now: Time, node: NodeId, mut random: SplitMix64, elements: u64, hashes: Hashes) -> Player {
         let mut agenda = vec![(now, Act::Group)];
         let mut later = |random: &mut SplitMix64, act| agenda.push((now + random.below(ACTIVE_NS), act));
@@ -118,7 +118,7 @@ impl Player {
                 agenda.push((now + placing.below(ACTIVE_NS), Act::Erase));
             }
         }
-        // What it has not asked for by then, it asks for now.
+        // Requests everything that it has not requested by then.
         agenda.push((now + ACTIVE_NS, Act::Get));
         agenda.sort();
         let apart = SplitMix64::new(random.clone().below(u64::MAX) ^ NAMING);
@@ -144,12 +144,12 @@ impl Player {
         }
     }
 
-    /// The same, but it begins when its client, which maps by itself, knows a server.
+    /// Makes it begin when its client, which maps its calls itself, knows a server.
     pub(super) fn waiting_for_servers(self, now: Time) -> Player {
         Player { begins_by: Some(now + SERVERS_WITHIN_NS), ..self }
     }
 
-    /// When it does something next of its own accord.
+    /// Returns the time of its next spontaneous action.
     pub(super) fn next_at(&self) -> Option<Time> {
         if let Some(at) = self.begins_by.filter(|_| !self.is_over) {
             return Some(at);
@@ -158,7 +158,7 @@ impl Player {
         own.into_iter().chain(self.naming.next_at()).min().filter(|_| !self.is_over)
     }
 
-    /// What it still waits for, in words.
+    /// Describes what it still waits for.
     pub(super) fn waits_for(&self) -> String {
         let calls: Vec<String> = self.calls.keys().map(ToString::to_string).collect();
         let groups: Vec<String> = self.open.iter().map(|group| group.serial.to_string()).collect();
@@ -173,15 +173,15 @@ impl Player {
         )
     }
 
-    /// Its client was killed: it does nothing more.
+    /// Stops the driver, because its client was killed.
     pub(super) fn kill(&mut self) {
         (self.is_over, self.was_killed) = (true, true);
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due.
     pub(super) fn act(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
         if let Some(at) = self.begins_by {
-            // It has found no server.
+            // It has found no server in time.
             self.is_over = at <= sim.now();
             return;
         }
@@ -222,7 +222,7 @@ impl Player {
                     }
                 }
                 Act::ReleaseOne => {
-                    // A program that waits for a result has a handle on it.
+                    // A program that waits for a result has a handle on it, so only others can be released.
                     let one = self.held.keys().find(|datum| self.is_free(**datum)).copied();
                     if let Some(datum) = one {
                         self.held.remove(&datum);
@@ -277,7 +277,7 @@ impl Player {
         }
         ledger.expected.extend(work.made.iter().copied());
         let tasks: Vec<TaskId> = work.group.tasks.iter().map(|task| task.id).collect();
-        // What it has no use for is released at once, as a program does that drops its handles.
+        // Unused results are released immediately, as by a program that drops its handles.
         let unwanted = work.made.iter().map(|(datum, _)| *datum).filter(|datum| !work.wanted.contains_key(datum));
         let release: Vec<DatumId> = unwanted.chain(work.sources.iter().map(|(datum, _)| *datum)).collect();
         self.held.extend(work.wanted);
@@ -288,7 +288,7 @@ impl Player {
         sim.command(self.node, Command::Release { data: release });
     }
 
-    /// Nothing that it has asked for needs that result.
+    /// Reports whether no request of the program needs a result.
     fn is_free(&self, datum: DatumId) -> bool {
         !self.asked.contains(&datum) && !self.naming.is_lent(datum)
     }
@@ -305,7 +305,7 @@ impl Player {
             return;
         }
         self.place_at(sim, ledger, (datum, server), what == 1, None);
-        // A chain: the next server has it from there.
+        // A chain: the next server gets the datum from this one.
         let next = self.servers[pick_of(&mut self.placing, self.servers.len())];
         if next != server && self.placing.below(2) == 0 {
             self.place_at(sim, ledger, (datum, next), what == 1, Some(server));
@@ -325,7 +325,7 @@ impl Player {
         self.run_at(sim, ledger, (kind, Vec::new()), (datum, server), from);
     }
 
-    /// Has some elements of a shared datum made a datum of its own at any server, and asks for that.
+    /// Creates a datum from some elements of a shared datum on any server, and requests it.
     fn take_part(&mut self, sim: &mut Simulation, ledger: &mut Ledger, datum: DatumId, part: DatumId) {
         let Some(server) = self.servers.get(pick_of(&mut self.placing, self.servers.len().max(1))).copied() else {
             return self.naming.arrived(sim, part);
@@ -340,7 +340,7 @@ impl Player {
         sim.command(self.node, Command::Get { datum: part });
     }
 
-    /// Runs a task on one server that runs no function there.
+    /// Runs, on a given server, a task that calls no function.
     fn run_at(
         &mut self,
         sim: &mut Simulation,
@@ -393,7 +393,7 @@ impl Player {
         sim.put(self.node, datum, meta, Some(bytes.into()));
     }
 
-    /// Takes note of what its client tells it.
+    /// Handles the events of its client.
     pub(super) fn hear(&mut self, sim: &mut Simulation, ledger: &Ledger) {
         while let Some(event) = sim.take_event(self.node) {
             match event {
@@ -434,7 +434,7 @@ impl Player {
         self.end_if_done(sim);
     }
 
-    /// When all has ended, gives everything back.
+    /// Releases everything when all has ended.
     fn end_if_done(&mut self, sim: &mut Simulation) {
         let waits = !self.calls.is_empty() || !self.asked.is_empty() || !self.open.is_empty();
         if !self.is_over && self.begins_by.is_none() && !waits && self.agenda.is_empty() && self.naming.is_over() {
@@ -445,7 +445,7 @@ impl Player {
     }
 }
 
-/// One of so many.
+/// Returns a random index below `count`.
 fn pick_of(random: &mut SplitMix64, count: usize) -> usize {
     random.below(count as u64) as usize
 }

@@ -1,8 +1,8 @@
-//! One seed from its beginning to its end.
+//! Runs one seed from beginning to end.
 //!
-//! First the programs do their work while faults strike. When all programs are over and all faults have struck, half of
-//! the seeds heal what is still cut. All shared names are deleted. Then nothing is asked for during [`QUIET_NS`], after which everything must have been
-//! given back.
+//! First the programs do their work while faults are applied. When all programs are over and all faults were applied,
+//! half of the seeds heal all cuts. Then all shared names are deleted. Nothing is requested during the following
+//! [`QUIET_NS`], after which everything must have been freed.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -27,53 +27,53 @@ use crate::faults::{Kind, Scenario, Strike};
 use crate::simulation::Simulation;
 use crate::trace::Record;
 
-/// Most faults of a seed without a scenario, and the time within which they strike.
+/// Maximum number of faults of a seed without a scenario, and the time within which they are applied.
 const FAULTS_MAX: u64 = 5;
 const FAULTS_WITHIN_NS: u64 = 2 * SECOND_NS;
-/// So long after the last fault all programs must be over.
+/// Time after the last fault by which all programs must be over.
 const PROGRAMS_NS_MAX: u64 = 300 * SECOND_NS;
-/// In this time servers have noticed that they were forgotten, and have registered again.
+/// Time in which servers notice that they were forgotten and register again.
 const SETTLES_NS: u64 = SILENCE_NS_MAX + RETURN_NS_MAX + 5 * SECOND_NS;
-/// A question about names is answered in this time if nothing is broken.
+/// Maximum time to answer a request about names if nothing is broken.
 const ANSWER_NS_MAX: u64 = 5 * SECOND_NS;
-/// In this time silent peers are noticed, and requests for what will not come are refused.
+/// Time in which silent peers are noticed, and requests for data that will not arrive are refused.
 const QUIET_NS: u64 = FETCH_UNKNOWN_NS_MAX + SILENCE_NS_MAX + 5 * SECOND_NS;
 
 type NameAnswer = Result<CatalogAnswer, NameError>;
 
-/// What a run is told besides the seed.
+/// Options of a run besides the seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// Faults in place of those drawn; its times count from the programs' beginning.
+    /// Faults to apply instead of random ones. Times count from the start of the programs.
     pub scenario: Option<&'a Scenario>,
-    /// Keep all that happened in words.
+    /// Whether to record all events as text.
     pub trace: bool,
 }
 
-/// A run in which everything held.
+/// The result of a run in which every invariant held.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// Of the trace.
+    /// Hash of the trace.
     pub hash: u64,
-    /// Faults that struck.
+    /// Faults that were applied.
     pub faults: Vec<Kind>,
-    /// States that were reached, with how often.
+    /// States that were reached, with their counts.
     pub reached: BTreeMap<&'static str, u64>,
 }
 
-/// A run in which something did not hold.
+/// The violation of an invariant in a run.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
-    /// When it was noticed; `None` if something panicked.
+    /// When the violation was noticed; `None` if something panicked.
     pub at: Option<Time>,
     pub invariant: &'static str,
     pub why: String,
     /// The faults, as lines of a scenario.
     pub faults: Vec<String>,
-    /// All that happened, if it was to be kept.
+    /// All events, if they were recorded.
     pub records: Vec<Record>,
-    /// What the servers then waited for, in words.
+    /// What the servers were waiting for, as text.
     pub situation: Vec<String>,
 }
 
@@ -88,10 +88,10 @@ impl fmt::Display for Failure {
 /// Runs a seed.
 ///
 /// # Errors
-/// The first thing that did not hold.
+/// The first violation.
 ///
 /// # Panics
-/// Never: a panic of a machine or of the simulation is a failure.
+/// Never: a panic of a machine or of the simulation is reported as a failure.
 pub fn run(seed: u64, options: Options<'_>) -> Result<Outcome, Box<Failure>> {
     let mut run = Run::new(seed, options);
     let verdict = catch_unwind(AssertUnwindSafe(|| run.play()));
@@ -106,7 +106,7 @@ pub fn run(seed: u64, options: Options<'_>) -> Result<Outcome, Box<Failure>> {
     Err(Box::new(Failure { seed, at, invariant, why, faults, records, situation }))
 }
 
-/// An invariant that does not hold.
+/// The violation of an invariant.
 struct Broken {
     invariant: &'static str,
     why: String,
@@ -116,14 +116,14 @@ struct Run {
     sim: Simulation,
     ledger: Ledger,
     players: Vec<Player>,
-    /// Clients to come.
+    /// Clients that start later.
     later: Vec<(Time, String, HostId)>,
-    /// Where servers were when the programs began.
+    /// Addresses of the servers when the programs began.
     servers: Vec<String>,
     random: SplitMix64,
     elements: u64,
     hashes: Hashes,
-    /// All faults in order of time, relative to nothing: absolute times.
+    /// All faults in time order, with absolute times.
     strikes: Vec<Strike>,
     struck: usize,
     heals: bool,
@@ -171,7 +171,7 @@ impl Run {
         }
         self.pass(QUIET_NS)?;
         self.sim.check();
-        // Nobody asks on behalf of functions of servers that have ended.
+        // Nobody waits on behalf of functions whose servers have ended.
         let sessions = self.ledger.shared.sessions.keys().copied();
         self.ledger.killed.extend(sessions.filter(|session| self.sim.is_dead(*session)));
         for (invariant, check) in &mut self.checks {
@@ -180,7 +180,7 @@ impl Run {
         Ok(())
     }
 
-    /// Functions of servers that hang or sleep wait for names as long as these do: somebody ends them.
+    /// Functions of hung or paused servers wait for names as long as their servers do, so their sessions are ended here.
     fn end_stuck_sessions(&mut self) {
         let runs: Vec<NodeId> = Stage::running(&self.sim, Role::Server).collect();
         let stuck = self.ledger.shared.sessions.iter().filter(|(_, server)| !runs.contains(server));
@@ -198,8 +198,8 @@ impl Run {
         Ok(())
     }
 
-    /// Once all servers that can be heard have registered again, another client deletes all names. It is on the agent's host, from
-    /// which nothing cuts it off.
+    /// Deletes all names through another client, once all reachable servers have registered again. The client is on
+    /// the agent's host, so that no cut separates the two.
     fn delete_names(&mut self) -> Result<(), Broken> {
         self.pass(SETTLES_NS)?;
         if Stage::running(&self.sim, Role::Agent).next().is_none() {
@@ -212,14 +212,17 @@ impl Run {
             let listed = match self.answer(janitor, 2 * ask, list)? {
                 Ok(CatalogAnswer::Listed { names, .. }) => names,
                 other => {
-                    return Err(Broken { invariant: "names are answered", why: format!("a list gives {other:?}") });
+                    return Err(Broken {
+                        invariant: "names are answered",
+                        why: format!("a list request returned {other:?}"),
+                    });
                 }
             };
             let Some(first) = listed.into_iter().next() else { break };
             let name = first.named.name;
             let deleted = self.answer(janitor, 2 * ask + 1, NameCommand::Delete { name: name.clone() })?;
             if deleted != Ok(CatalogAnswer::Deleted) {
-                let why = format!("'{name}' is listed, and to delete it gives {deleted:?}");
+                let why = format!("'{name}' is listed, but deleting it returns {deleted:?}");
                 return Err(Broken { invariant: "names are answered", why });
             }
         }
@@ -249,7 +252,7 @@ impl Run {
         all_came && all_went && self.players.iter().all(|player| player.is_over)
     }
 
-    /// Lets the next thing happen: a fault, a client's coming, what a program does, or a step of the simulation.
+    /// Performs the next action: a fault, a client's start, an action of a program, or a step of the simulation.
     fn turn(&mut self, until: Time) -> Result<(), Broken> {
         let fault_at = self.strikes.get(self.struck).map(|strike| strike.at);
         let comes_at = self.later.iter().map(|(at, ..)| *at).min();
@@ -295,7 +298,7 @@ impl Run {
     }
 
     fn come(&mut self, at: Time) {
-        let index = self.later.iter().position(|(when, ..)| *when == at).expect("a client comes now");
+        let index = self.later.iter().position(|(when, ..)| *when == at).expect("a client starts now");
         let (_, name, host) = self.later.remove(index);
         let mut own = SplitMix64::new(self.random.next_u64());
         let is_independent = own.below(4) == 0;
@@ -308,7 +311,7 @@ impl Run {
         self.players.push(if is_independent { player.waiting_for_servers(at) } else { player });
     }
 
-    /// Checks what must hold.
+    /// Checks the invariants.
     fn look(&mut self) -> Result<(), Broken> {
         let mut events = self.sim.kernel.instruments_mut().trace.take_events();
         for (at, event) in &events {
@@ -355,8 +358,8 @@ impl Run {
     }
 }
 
-/// The words of a panic.
+/// Returns the message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a word".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
 }

@@ -1,4 +1,4 @@
-//! What is known of shared names from outside: what programs asked for, and what each version must be.
+//! External knowledge of shared names: the requests of programs, and the expected value of each version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use gridloom_idl::UsedName;
 
 use super::declared::value_of;
 
-/// Something that a program asked for about a name.
+/// A request of a program about a name.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Asked {
     Put { name: String, value: f64, replaces: bool },
@@ -16,7 +16,7 @@ pub(super) enum Asked {
     List,
 }
 
-/// A question: the client and its number.
+/// A request: the client and its request number.
 pub(super) type AskId = (NodeId, u64);
 
 /// A version that a client was told to put somewhere.
@@ -28,27 +28,27 @@ pub(super) struct Version {
     pub(super) server: NodeId,
 }
 
-/// What is known of shared names.
+/// External knowledge of shared names.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// All questions, and when they were asked.
+    /// All requests, with their times.
     pub(super) asked: BTreeMap<AskId, (Time, Asked)>,
     pub(super) versions: BTreeMap<DatumId, Version>,
-    /// Versions that clients that mean ill were told to put somewhere, under names that no other uses.
+    /// Versions that malicious clients were told to put somewhere, under names that no other client uses.
     pub(super) of_insiders: BTreeSet<DatumId>,
-    /// When questions were answered, and whether not with an error.
+    /// Time of each answer, and whether it was successful.
     pub(super) answered: BTreeMap<AskId, (Time, bool)>,
-    /// Finds that a program said it waits for no longer.
+    /// Finds that a program has cancelled.
     pub(super) forgotten: BTreeSet<AskId>,
-    /// What calls declare that they get and put.
+    /// Names that calls declare to get and put.
     pub(super) declared: BTreeMap<TaskId, Vec<UsedName>>,
-    /// Clients of functions that do so, and their servers.
+    /// Clients of functions that share data, and their servers.
     pub(super) sessions: BTreeMap<NodeId, NodeId>,
-    /// Parts of shared data, and the tasks that make them.
+    /// Parts of shared data, and the tasks that create them.
     pub(super) parts: BTreeMap<DatumId, TaskId>,
-    /// Values under names so far: each is of another.
+    /// Number of values so far; each name has a different one.
     values: u64,
-    /// All names were deleted, and the agent has said that there are none.
+    /// Whether all names were deleted and the agent has confirmed that there are none.
     pub(super) are_deleted: bool,
 }
 
@@ -56,18 +56,18 @@ pub(super) struct Shared {
 const VALUES_FROM: u64 = 2_000_000;
 
 impl Shared {
-    /// A value that no other name has.
+    /// Returns a value that no other name has.
     pub(super) fn new_value(&mut self) -> f64 {
         self.values += 1;
         (VALUES_FROM + self.values) as f64
     }
 
-    /// Whether anybody has put a name, or asked about one.
+    /// Reports whether any client has put a name or requested one.
     pub(super) fn is_used(&self) -> bool {
         !self.asked.is_empty() || !self.of_insiders.is_empty() || !self.declared.is_empty()
     }
 
-    /// A client was told where to put what it asked for.
+    /// Records that a client was told where to put its value.
     pub(super) fn placed(&mut self, ask: AskId, named: &Named, server: NodeId) {
         let value = match (self.asked.get(&ask), named.made_by) {
             (Some((_, Asked::Put { value, .. })), _) => *value,
@@ -80,19 +80,19 @@ impl Shared {
         self.versions.insert(named.datum, Version { named: named.clone(), value, ask, server });
     }
 
-    /// Whether the client was told where to put what it asked for.
+    /// Reports whether the client was told where to put its value.
     pub(super) fn is_placed(&self, ask: AskId) -> bool {
         self.versions.values().any(|version| version.ask == ask)
     }
 
-    /// A name may have been deleted by somebody at that time or later.
+    /// Reports whether a name may have been deleted by a client at that time or later.
     pub(super) fn is_deleted_since(&self, name: &str, since: Time) -> bool {
         let is_it = |asked: &Asked| matches!(asked, Asked::Delete { name: deleted } if deleted == name);
         let is_over = |id: &AskId| self.answered.get(id).is_some_and(|(at, _)| *at < since);
         self.asked.iter().any(|(id, (_, asked))| is_it(asked) && !is_over(id))
     }
 
-    /// A put of that name by another question, of those asked for by then.
+    /// Iterates over the other puts of a name.
     pub(super) fn other_puts(&self, but: AskId, name: &str) -> impl Iterator<Item = AskId> {
         let is_it = move |asked: &Asked| matches!(asked, Asked::Put { name: put, .. } if put == name);
         self.asked.iter().filter(move |(id, (_, asked))| **id != but && is_it(asked)).map(|(id, _)| *id)

@@ -18,32 +18,32 @@ use crate::faults::Field;
 use crate::nodes::{BoxedMachine, Life, SimNode};
 use crate::simulation::{SimConfig, Simulation};
 
-/// Tells its draws from others.
+/// Salts of the random streams.
 const INSIDER: u64 = 0x696e_7369_6465_7221;
 
-/// The larger arrays of the workload have several parts: servers pass them on while they come.
+/// The larger arrays of the workload have several parts, so that servers forward them while receiving them.
 const PARTS: Parts = Parts { least_bytes: 768, most_bytes: 12 << 10 };
 
-/// Functions and methods.
+/// Returns the functions and methods.
 fn offered() -> Vec<Definition> {
     let file = gridloom_idl::parse_file(IDL, "soak.idl").expect("the functions of the soak parse");
     let methods = file.classes.into_iter().flat_map(|class| class.methods);
     file.definitions.into_iter().chain(methods).chain(declared::offered()).collect()
 }
 
-/// A grid that stands, with its first client, and the others to come.
+/// A running grid with its first client, and the clients that start later.
 pub(super) struct Stage {
     pub(super) sim: Simulation,
     pub(super) field: Field,
     pub(super) first_client: NodeId,
-    /// Clients that come later: the delay, the name and the host.
+    /// Clients that start later: delay, name and host.
     pub(super) later: Vec<(u64, String, HostId)>,
     pub(super) elements: u64,
     pub(super) hashes: Hashes,
 }
 
 impl Stage {
-    /// Draws and starts it, and waits until the first client knows all servers.
+    /// Draws and starts a grid, and waits until the first client knows all servers.
     pub(super) fn new(seed: u64, random: &mut SplitMix64, ledger: &mut Ledger) -> Stage {
         let platform = Platform::parse(PLATFORM, "soak.toml", &mut |_| Err("no files".into()));
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
@@ -59,10 +59,10 @@ impl Stage {
         sim.add_agent(HostId(AGENT_HOST), AGENT);
         let mut field = Field { agent: (AGENT.into(), host(AGENT_HOST)), ..Field::default() };
         ledger.is_tight = random.below(3) == 0;
-        // Small arrays travel unasked.
+        // Small arrays are sent without a request.
         let elements = [100, 3_000, 14_000, 14_000][random.below(4) as usize];
         for number in 1..=SERVERS as u32 {
-            // A roomy one has room for all that a client holds, for three clients and one that means ill, and for what their calls share.
+            // A roomy server has room for all data of three clients and a malicious one, and for the data that their calls share.
             let memory_bytes = 8 * elements * if ledger.is_tight { 6 + random.below(30) } else { 700 };
             let name = format!("server-{number}");
             let (slots, plain) = (1 + random.below(2) as u32, random.below(8) == 0);
@@ -88,7 +88,7 @@ impl Stage {
         Stage { sim, field, first_client, later, elements, hashes }
     }
 
-    /// One seed of four has a client that means ill. It is drawn apart, so that all else is as it is without it.
+    /// Adds a malicious client in one seed of four. Uses its own random stream, so that nothing else depends on it.
     fn add_insider(sim: &mut Simulation, seed: u64, ledger: &mut Ledger, elements: u64, hashes: Hashes) {
         let mut random = SplitMix64::new(seed ^ INSIDER);
         if random.below(4) > 0 {
@@ -97,7 +97,7 @@ impl Stage {
         let nodes = || sim.nodes.iter().filter(|(_, node)| node.role != Role::Client);
         let addresses = nodes().map(|(_, node)| node.address.clone()).collect();
         let first = sim.nodes.iter().find(|(_, node)| node.role == Role::Client).expect("there is a client").0;
-        // Clients that come later, and sessions of functions, are numbered from its own number on.
+        // Clients that start later, and sessions of functions, get the numbers after its own.
         let make = |id: NodeId, _: &str| {
             let victims = [first].into_iter().chain((1..CLIENTS_MAX).map(|number| NodeId(id.0 + number))).collect();
             let (peers, shared, next) = (Default::default(), Vec::new(), 0);
@@ -114,12 +114,12 @@ impl Stage {
         }
     }
 
-    /// The nodes of a role, also those that were killed.
+    /// Iterates over the nodes of a role, including those that were killed.
     pub(super) fn all(sim: &Simulation, role: Role) -> impl Iterator<Item = NodeId> + '_ {
         sim.nodes.iter().filter(move |(_, node)| node.role == role).map(|(id, _)| id)
     }
 
-    /// The nodes of a role that react.
+    /// Iterates over the nodes of a role that react.
     pub(super) fn running(sim: &Simulation, role: Role) -> impl Iterator<Item = NodeId> + '_ {
         let runs = move |(_, node): &(NodeId, &SimNode)| node.role == role && node.life == Life::Running;
         sim.nodes.iter().filter(runs).map(|(id, _)| id)

@@ -1,4 +1,4 @@
-//! What programs do: random groups of tasks, plain calls, limits and cancellations, with the values that must come of them.
+//! The work of programs: random groups of tasks, plain calls, time limits and cancellations, with the expected values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use gridloom_core::graph::{Argument, Group, Output, Retry, Source, Task, TaskKin
 use super::declared;
 use crate::Bodies;
 
-/// The functions: one result, and two.
+/// The functions: with one result, and with two.
 pub(super) const IDL: &str = "Module t;
 Define mix(IN int n, IN double x[n], IN double y[n], OUT double z[n]) CalcOrder 1e8 Calls \"C\" mix(n, x, y, z);
 Define both(IN int n, IN double x[n], IN double y[n], OUT double z[n], OUT double w[n]) CalcOrder 1e8
@@ -20,31 +20,31 @@ DefClass tally {
     DefMethod _finalize() Calls \"C\" end();
 }";
 
-/// Hashes of the signatures that it has, in its order.
+/// Hashes of the signatures, in the order of their names.
 pub(super) type Hashes = [u64; 5];
 const NAMES: [&str; 5] = ["t/mix", "t/both", "t/tally._initialize", "t/tally.mix", "t/tally._finalize"];
-/// The function of one result.
+/// The function with one result.
 pub(super) const MIX_NAME: &str = NAMES[MIX];
-/// The function with its first array and its first result in files.
+/// The function whose first array and first result are files.
 pub(super) const WITH_FILES: &str = NAMES[BOTH];
-/// Places in these.
+/// Positions in these arrays.
 const MIX: usize = 0;
 const BOTH: usize = 1;
 const BEGIN: usize = 2;
 const METHOD: usize = 3;
 const END: usize = 4;
 
-/// What the functions compute: exact, so that results can be told from one another. `both` gives it of its arguments and
-/// of these exchanged.
+/// Computes the result of the functions. It is exact, so that results can be distinguished. The second result of
+/// `both` is computed with exchanged arguments.
 fn mix(x: f64, y: f64, salt: f64) -> f64 {
     (3.0 * x + 5.0 * y + salt) % 1_000_003.0
 }
 
-/// Every so many tasks there is one of which the first runs fail, and that may run so often again.
+/// One in this many tasks fails in its first runs. It may be retried up to `RETRIES` times.
 const ONE_FAILS_OF: u64 = 7;
 const RETRIES: u32 = 2;
 
-/// How many runs of a task fail, before the others give its results. Methods do not fail: they run once.
+/// Returns the number of runs of a task that fail before one succeeds. Methods do not fail, because they run once.
 pub(super) fn failing_runs(task: &Task) -> u32 {
     match task.id.serial % ONE_FAILS_OF == 3 && task.object().is_none() && !task.is_replicate() {
         true => 1 + (task.id.serial / ONE_FAILS_OF % u64::from(RETRIES)) as u32,
@@ -52,7 +52,7 @@ pub(super) fn failing_runs(task: &Task) -> u32 {
     }
 }
 
-/// Their bodies.
+/// The bodies of the functions.
 #[derive(Default)]
 pub(super) struct Mix {
     failed: BTreeMap<TaskId, u32>,
@@ -92,17 +92,17 @@ impl Bodies for Mix {
     }
 }
 
-/// An array of one value.
+/// Returns an array filled with a value.
 pub(super) fn array(value: f64, meta: &Meta) -> Vec<u8> {
     (0..meta.size_bytes() / 8).flat_map(|_| value.to_ne_bytes()).collect()
 }
 
-/// The value of such an array.
+/// Returns the value of such an array.
 pub(super) fn first(bytes: &[u8]) -> f64 {
     f64::from_ne_bytes(bytes[..8].try_into().expect("no array of the workload is empty"))
 }
 
-/// A datum with its value.
+/// A datum with its expected value.
 type Known = (DatumId, f64);
 
 #[derive(Clone, Debug)]
@@ -113,31 +113,31 @@ pub(super) struct PlainCall {
     pub(super) limit_ns: Option<u64>,
 }
 
-/// A group, what the program puts into it, and what must come of it.
+/// A group, its source data, and its expected results.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) group: Group,
-    /// What the program puts into its store for it.
+    /// Data that the program puts into its store for the group.
     pub(super) sources: Vec<Known>,
-    /// All its results.
+    /// All results of the group.
     pub(super) made: Vec<Known>,
-    /// Those of them that nothing in it reads: the program keeps them.
+    /// The results that no task of the group reads. The program keeps them.
     pub(super) wanted: BTreeMap<DatumId, f64>,
 }
 
-/// What one client's work is drawn from.
+/// Draws one client's work.
 #[derive(Clone, Debug)]
 pub(super) struct Draw {
     pub(super) random: SplitMix64,
     pub(super) client: NodeId,
-    /// Elements of every array.
+    /// Number of elements of every array.
     pub(super) elements: u64,
     pub(super) hashes: Hashes,
     pub(super) next_group: u64,
     pub(super) next_call: u64,
 }
 
-/// Numbers of the data and tasks of a group, so that no two groups or calls share any.
+/// Number ranges of the data and tasks, chosen so that no two groups or calls share any.
 const GROUP_STRIDE: u64 = 1_000;
 const CALLS_FROM: u64 = 1_000_000;
 const CALL_STRIDE: u64 = 10;
@@ -152,7 +152,7 @@ impl Draw {
         DatumId { client: self.client, serial }
     }
 
-    /// A task of these arguments; its results are `result` and perhaps the one after it.
+    /// Creates a task with these arguments; its results are `result` and possibly the datum after it.
     fn task(&mut self, serial: u64, args: [Known; 2], result: u64) -> (Task, Vec<Known>) {
         let [(x, x_value), (y, y_value)] = args;
         let salt = serial as f64;
@@ -183,7 +183,7 @@ impl Draw {
         (task, results)
     }
 
-    /// A random group, which may read what the program has already.
+    /// Draws a random group, which may read data that the program has already.
     pub(super) fn group(&mut self, has: &[Known]) -> Work {
         let base = GROUP_STRIDE * self.next_group;
         self.next_group += 1;
@@ -213,7 +213,7 @@ impl Draw {
         Work { group, sources, made, wanted }
     }
 
-    /// A plain call: the task, its arguments, its results and its limit.
+    /// Draws a plain call: the task, its arguments, its results and its limit.
     pub(super) fn call(&mut self) -> PlainCall {
         let number = self.next_call;
         self.next_call += 1;
@@ -224,13 +224,13 @@ impl Draw {
         PlainCall { task, sources: sources.to_vec(), results, limit_ns }
     }
 
-    /// The call that makes an object.
+    /// Returns a call that creates an object.
     pub(super) fn object(&mut self) -> PlainCall {
         let object = ObjectId { client: self.client, serial: CALLS_FROM + CALL_STRIDE * self.next_call };
         self.bare(BEGIN, object, None)
     }
 
-    /// A call of an object's method, and at last the one that ends it.
+    /// Returns calls of an object's methods, and finally the one that ends the object.
     pub(super) fn methods(&mut self, object: ObjectId, server: NodeId) -> Vec<PlainCall> {
         let mut calls = Vec::new();
         for _ in 0..self.random.below(METHODS_MAX) {
@@ -248,7 +248,7 @@ impl Draw {
         calls
     }
 
-    /// The call that begins or ends an object.
+    /// Returns the call that creates or ends an object.
     fn bare(&mut self, what: usize, object: ObjectId, only: Option<NodeId>) -> PlainCall {
         let serial = CALLS_FROM + CALL_STRIDE * self.next_call;
         self.next_call += 1;

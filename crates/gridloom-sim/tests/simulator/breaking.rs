@@ -1,4 +1,4 @@
-//! What each fault does to machines that follow a script, and to a grid.
+//! Tests of the effect of each fault on scripted machines, and on a grid.
 
 use crate::scripted;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use gridloom_sim::{Files, SimConfig, Simulation};
 
 const SIZE_BYTES: u64 = 8 << 20;
 
-/// A on host a has dialled b on host b and pings it at 100, 200, 300 and 400 ms; b pings back at 250 ms.
+/// Node a on host a has dialled b on host b and pings it at 100, 200, 300 and 400 ms; b pings back at 250 ms.
 fn pinging() -> Grid {
     let mut grid = Grid::new();
     let (a, b) = (gridloom_base::NodeId(1), second());
@@ -85,7 +85,8 @@ fn bulk_that_a_cut_stopped_starts_again() {
     assert_eq!(grid.when(b, "d1"), [undisturbed + ms(1050)]);
 }
 
-/// A large datum breaks off, and comes when it is sent again behind the fault; a small one ends the connection that it travels on.
+/// A corrupted large datum breaks off and arrives when it is sent again after the fault; a corrupted small one closes
+/// its connection.
 #[test]
 fn changed_data_are_not_taken() {
     let run = |size_bytes: u64, sends: &[u64]| {
@@ -105,7 +106,7 @@ fn changed_data_are_not_taken() {
     assert_eq!(run(1000, &[600]), ("up, lost".into(), None));
 }
 
-/// A connection breaks when half of a datum has come. The rest alone is sent when the reader asks for it again.
+/// A connection breaks after half of a datum has arrived. Only the rest is sent when the reader requests it again.
 #[test]
 fn a_datum_that_broke_off_goes_on_where_it_was() {
     let (reader, sent, sent_again) = (second(), ms(100), ms(60_000));
@@ -138,9 +139,10 @@ fn a_datum_that_broke_off_goes_on_where_it_was() {
 fn half_open_is_noticed_by_who_sends() {
     let grid = with_faults(pinging(), "at 150ms half-open b a");
     assert_eq!(heard(&grid, 2), said(&[(2, "up"), (101, "ping 100"), (150, "lost")]));
-    // There and back.
+    // After a round trip.
     assert_eq!(heard(&grid, 1), said(&[(2, "up"), (202, "lost")]));
-    // B forgets nothing to send on: its ping at 250 ms vanishes. The other way round, b learns by sending.
+    // Node b does not know that its connection is gone: its ping at 250 ms is lost. In the opposite case, b learns of
+    // it by sending.
     let grid = with_faults(pinging(), "at 210ms half-open a b");
     assert_eq!(heard(&grid, 1), said(&[(2, "up"), (210, "lost")]));
     assert_eq!(heard(&grid, 2), said(&[(2, "up"), (101, "ping 100"), (201, "ping 200"), (252, "lost")]));
@@ -162,7 +164,7 @@ fn a_slow_host_takes_longer() {
         grid.when(node, "t1")
     };
     assert_eq!(run(""), [ms(1000)]);
-    // Half of the work at full speed, the rest at a quarter.
+    // Half of the work runs at full speed, the rest at a quarter.
     assert_eq!(run("at 500ms slow a 0.25"), [ms(2500)]);
     assert_eq!(run("at 500ms slow a 0.25 for 1s"), [ms(1750)]);
     assert_eq!(task_id(1).serial, 1);
@@ -181,7 +183,7 @@ fn a_slow_disk_delays_tasks_with_files_only() {
         grid.when(node, "t1")
     };
     let bytes = task(1, 0.0, &[]).outputs[0].meta.size_bytes();
-    // By default a disk moves a gigabyte per second.
+    // The default disk rate is a gigabyte per second.
     let on_disk_ns = |factor: f64| (bytes as f64 / factor).ceil() as u64;
     assert!(bytes > 0 && run("at 0s slow-disk a 1e-3", false) == [ms(1000)]);
     let [at] = run("", true)[..] else { panic!("one task") };

@@ -1,4 +1,4 @@
-//! The conformance suite of channels on connections of simulated processes.
+//! Runs the conformance suite of channels on connections of simulated processes.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use gridloom_process::{Incoming, Letter, PeerId, ProcessSpec, ProcessWorld};
 use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
-/// The type of what the suite calls urgent.
+/// The type of the suite's urgent messages.
 const MESSAGE: &str = "message";
 
 struct SimEnd<'a> {
@@ -69,7 +69,7 @@ fn connections_of_simulated_processes_conform() {
             });
             let listener: Body = Box::new(move |mut process| {
                 process.listen(1).unwrap();
-                // The dialler has connected then.
+                // By then the dialler has connected.
                 process.sleep_until(Time(SECOND_NS)).unwrap();
                 listens(&mut SimEnd { process: &mut process, peer: PeerId(0) });
                 *other.lock().unwrap() += 1;

@@ -1,5 +1,5 @@
-//! The world's contract (`gridloom_core::node::protocol`), promise by promise, kept by the simulated world: scripted
-//! machines do what they are told at given times and note what they hear.
+//! Tests that the simulated world keeps each promise of the world's contract (`gridloom_core::node::protocol`).
+//! Scripted machines perform actions at given times and record what they receive.
 
 use crate::scripted;
 use crate::scripted::*;
@@ -115,7 +115,7 @@ fn promise_3_a_peer_is_lost_after_its_last_message() {
 fn promise_3_a_peer_that_hung_up_can_dial_again() {
     let mut grid = Grid::new();
     let b = grid.node("b", vec![]);
-    // The dial overtakes the notice, which stands behind 20 ms of message.
+    // The dial overtakes the notification, which waits behind 20 ms of message.
     let script = vec![(0, dial("b", b)), (5, long_message(b)), (5, hang_up(b)), (5, dial("b", b)), (9, ping(b, 1))];
     grid.node("a", script);
     grid.run();
@@ -145,7 +145,7 @@ fn promise_5_a_task_ends_once_with_its_results_in_the_store() {
         grid.heard(a).into_iter().filter(|(_, input)| matches!(input, Input::TaskEnded { .. })).collect();
     let expected = [
         (Time(ms(3)), ended(2, Err(TaskError::Cancelled), ms(1))),
-        // Both shared the one core of 1 Gflop/s for 1 ms.
+        // Both tasks shared the one core of 1 Gflop/s for 1 ms.
         (Time(ms(1) + 5_500_000), ended(1, made, 5_500_000)),
     ];
     assert_eq!(ends, expected);

@@ -1,4 +1,5 @@
-//! Clients without an agent, in simulation: they learn of their servers from these, map, and recover what is lost.
+//! Tests of clients without an agent, in simulation: they learn of the servers from the servers themselves, map calls,
+//! and recover lost results.
 
 use crate::lan;
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ const IDL: &str = "Module t;
 Define made(IN int n, OUT double a[n]) CalcOrder 5e8 Calls \"C\" made(n, a);
 Define next(IN int n, IN double a[n], OUT double b[n]) CalcOrder 5e8 Calls \"C\" next(n, a, b);";
 const ELEMENTS: u64 = 200_000;
-/// Chains of this many tasks of half a second each.
+/// Number of tasks per chain; each takes half a second.
 const LENGTH: u64 = 4;
 const CHAINS: u64 = 3;
 
@@ -25,7 +26,7 @@ struct Test {
 }
 
 impl Test {
-    /// Three servers on hosts of their own.
+    /// Starts three servers on hosts of their own.
     fn new(seed: u64) -> Test {
         let mut sim = lan::hosts(seed);
         let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
@@ -60,7 +61,7 @@ impl Test {
         })
     }
 
-    /// A client that knows these servers, once it has heard of all.
+    /// Starts a client for these servers and waits until it knows all of them.
     fn client(&mut self, host: u32, servers: &[NodeId]) -> NodeId {
         let client = self.new_client(host, servers);
         let count = servers.len();
@@ -68,7 +69,7 @@ impl Test {
         client
     }
 
-    /// A client that was given these servers.
+    /// Starts a client that is given these servers.
     fn new_client(&mut self, host: u32, servers: &[NodeId]) -> NodeId {
         let addresses: Vec<String> = servers.iter().map(|node| self.sim.address(*node).to_string()).collect();
         self.sim.add_machine(HostId(host), Role::Client, "client", 0, |id, _| {
@@ -80,7 +81,7 @@ impl Test {
         lan::wait_for(&mut self.sim, client, is_it)
     }
 
-    /// Begins a group of chains; gives their last results.
+    /// Begins a group of chains. Returns their last results.
     fn run(&mut self, client: NodeId) -> Vec<DatumId> {
         let meta = Meta::array(Dtype::Float64, &[ELEMENTS]);
         let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() };
@@ -112,7 +113,7 @@ impl Test {
         last
     }
 
-    /// Gets those results.
+    /// Gets these results.
     fn get(&mut self, client: NodeId, data: &[DatumId]) {
         for datum in data {
             self.sim.command(client, Command::Get { datum: *datum });
@@ -137,7 +138,7 @@ fn a_group_is_mapped_onto_all_servers_and_measured_links() {
     assert_eq!(used, servers.iter().copied().collect());
     let begin = test.sim.now();
     test.get(client, &data);
-    // A chain a server; what the client gets last comes over its link.
+    // One chain per server. The last results reach the client over its link.
     let seconds = test.sim.now().seconds() - begin.seconds();
     assert!((2.0..2.2).contains(&seconds), "{seconds} s; planned {}", plan.makespan_s);
 }
@@ -149,7 +150,7 @@ fn what_a_killed_server_had_runs_elsewhere_with_every_seed() {
         let servers = test.servers.clone();
         let client = test.client(3, &servers);
         let data = test.run(client);
-        // Sometime while it works.
+        // At some moment while it works.
         let ended = test.wait_for(client, |event| matches!(event, Event::TaskEnded { .. }));
         let Event::TaskEnded { server: Some(killed), .. } = ended else { panic!("{ended:?}") };
         test.sim.advance(seed * 70_000_000);

@@ -1,4 +1,4 @@
-//! Shared data on servers that cannot keep them: their disks are full.
+//! Tests of shared data on servers that cannot keep them because their disks are full.
 
 use crate::lan;
 use crate::lan::wait_for;
@@ -12,10 +12,10 @@ use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
 use gridloom_sim::faults::Scenario;
 
-/// Bytes of a datum.
+/// Size of a datum, bytes.
 const SIZE: u64 = 1 << 20;
 
-/// An agent, so many servers, and a client that knows them.
+/// An agent, servers, and a client that knows them.
 struct Stage {
     sim: Simulation,
     servers: Vec<NodeId>,
@@ -69,7 +69,7 @@ impl Stage {
         answer
     }
 
-    /// Faults strike; their times count from now.
+    /// Schedules faults; their times count from now.
     fn fault(&mut self, faults: &str) {
         let scenario = Scenario::parse(faults, "faults").unwrap();
         let strikes = scenario.strikes(&Default::default(), &mut SplitMix64::new(0), self.sim.now());
@@ -77,7 +77,7 @@ impl Stage {
         self.sim.advance(1);
     }
 
-    /// Servers that keep a name, and still run.
+    /// Returns the running servers that keep a name.
     fn holders(&mut self, name: &str) -> Vec<NodeId> {
         let ask = self.serial();
         let command = NameCommand::Find { name: name.into(), waits: false };
@@ -91,7 +91,7 @@ impl Stage {
         }
     }
 
-    /// How often each server has tried to write a datum, and could not.
+    /// Returns how often each server has failed to write a datum.
     fn failures(&self) -> Vec<usize> {
         let is_one = |what: &str| what.contains("MadeDurable") && what.contains("Err(");
         let of = |server: &NodeId| {
@@ -122,7 +122,7 @@ fn each_server_is_tried_once_and_the_putter_is_told_why_none_can() {
         let mut stage = Stage::new(3);
         stage.fault(ALL_FULL);
         let Err(error) = stage.put("mesh", replicas) else { panic!("no disk has room") };
-        // For two replicas the last server alone is too few.
+        // For two replicas, the last server alone is not enough.
         assert_eq!(stage.failures(), if replicas == 1 { [1, 1, 1] } else { [1, 1, 0] });
         let text = error.to_string();
         let named = ["'mesh' of 1048576 bytes", "server 'server-1': the disk of host 1 is full"];
@@ -147,7 +147,7 @@ fn a_server_that_cannot_keep_a_replica_is_asked_at_growing_pauses() {
     assert_eq!(stage.put("mesh", 2), Ok(CatalogAnswer::Put));
     let kept = stage.holders("mesh");
     assert_eq!(kept.len(), 2);
-    // One of the two is lost: the third is to keep it, and cannot.
+    // One of the two keepers is lost. The third server must keep the datum, and cannot.
     stage.fault(&ALL_FULL.replace("100000s", &format!("{FULL_S}s")));
     stage.sim.kill(kept[0]);
     stage.sim.advance((FULL_S - 5) * SECOND_NS);
@@ -155,7 +155,7 @@ fn a_server_that_cannot_keep_a_replica_is_asked_at_growing_pauses() {
     let most = (FULL_S * SECOND_NS / KEEPER_RESTS_NS_MIN).ilog2() as usize + 1;
     assert!((2..=most).contains(&tries), "{tries} tries, and at most {most} with pauses that double");
     assert_eq!(stage.holders("mesh").len(), 1);
-    // Somebody has made room.
+    // By then the disks have room again.
     stage.sim.advance(KEEPER_RESTS_NS_MAX);
     assert_eq!(stage.holders("mesh").len(), 2);
 }

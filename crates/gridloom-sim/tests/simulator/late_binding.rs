@@ -1,4 +1,4 @@
-//! Calls that wait move to a server that has become idle, if that pays.
+//! Tests that waiting calls move to a server that has become idle, if that pays off.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ latency = "100us"
 "#;
 const IDL: &str = "Module t;
 Define work(IN int n, IN double a[n], OUT double b[n]) CalcOrder 1e9 Calls \"C\" work(n, a, b);";
-/// How many times slower one of the servers is than anybody knows.
+/// One server is slower than known by this factor.
 const SLOWED: f64 = 20.0;
 
 struct Stage {
@@ -32,7 +32,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Three servers of one slot each; `server-1` becomes slow once all are known.
+    /// Starts three servers of one slot each. `server-1` becomes slow once all servers are known.
     fn new(elements: u64) -> Stage {
         let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
         let mut sim = Simulation::new(Arc::new(platform), SimConfig::default());
@@ -48,7 +48,7 @@ impl Stage {
         let client = sim.add_client(HostId(4), "client");
         let mut stage = Stage { sim, client, servers, signature_hash, elements };
         while !matches!(stage.next(), Event::Directory { grid, .. } if grid.servers.len() == 3) {}
-        // Speeds and links are measured.
+        // By then speeds and links are measured.
         stage.sim.advance(5_000_000_000);
         stage.sim.strike(&Fault::Slow { host: "host-1".into(), factor: 1.0 / SLOWED });
         stage
@@ -80,7 +80,7 @@ impl Stage {
         Meta::array(Dtype::Float64, &[self.elements])
     }
 
-    /// Seconds until all of so many tasks have ended, and how many of them on the slow server; each ends once.
+    /// Waits until `count` tasks have ended, each once. Returns the seconds that took, and the number of tasks on the slow server.
     fn ended(&mut self, count: usize) -> (f64, usize) {
         let began = self.sim.now();
         let (mut ended, mut slow) = (Vec::new(), 0);
@@ -142,7 +142,7 @@ fn calls_leave_a_server_that_turns_out_to_be_slow() {
     assert!(seconds < 1.1 * SLOWED && slow == 1, "{seconds} s, {slow} on the slow server");
 }
 
-/// They are mapped again instead, once the server has told its pace.
+/// Instead they are mapped again once the server has reported its speed.
 #[test]
 fn tasks_of_a_group_do_not_move_one_by_one() {
     let (seconds, slow) = Stage::new(1).group(12);

@@ -1,4 +1,4 @@
-//! The simulator, and nodes in it. One binary: each file of tests of its own would link the same crates anew.
+//! Tests of the simulator and its nodes. They form one binary, because a binary per file would link the same crates again.
 
 mod breaking;
 mod channel;

@@ -1,4 +1,4 @@
-//! A shared datum that comes to many servers by each method, while one of them is killed.
+//! Tests of sending a shared datum to many servers by each method, while one server is killed.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ bandwidth = "100MBps"
 latency = "100us"
 "#;
 const SERVERS: u32 = 12;
-/// 32 MB, which take 0.33 s.
+/// 32 MB, which take 0.33 s to send.
 const ELEMENTS: u64 = 4_000_000;
 const PATIENCE_NS: u64 = 200 * SECOND_NS;
 
@@ -53,7 +53,7 @@ impl Stage {
             Event::Directory { grid, .. } => (grid.servers.len() == SERVERS as usize).then_some(()),
             _ => None,
         });
-        // They measure the links between them.
+        // Waits until the servers have measured the links between them.
         stage.sim.advance(30 * SECOND_NS);
         stage
     }
@@ -113,7 +113,7 @@ impl Stage {
         }
     }
 
-    /// Has a server take a copy.
+    /// Makes a server take a copy.
     fn place(&mut self, datum: DatumId, server: NodeId) -> TaskId {
         let (client, serial) = (self.client, self.serial());
         let id = TaskId { client, serial };
@@ -173,7 +173,7 @@ fn a_storage_gets_a_datum_once_and_gives_it_to_all() {
     let [to, from] = stage.bytes_to_and_from_storage().map(|bytes| bytes as usize);
     assert_eq!(to - before[0] as usize, bytes);
     assert_eq!(from - before[1] as usize, readers.len() * bytes);
-    // Its card sends it ten times.
+    // The network interface of its host sends it ten times.
     let takes_s = bytes as f64 / 100e6 * (1 + readers.len()) as f64;
     let took_s = (stage.sim.now().0 - began.0) as f64 / 1e9;
     assert!((1.0..1.1).contains(&(took_s / takes_s)), "{took_s} s, {takes_s} s expected");

@@ -1,4 +1,4 @@
-//! What the simulated world adds to the contract: sharing, faults, accounts, bodies and the same trace twice.
+//! Tests of what the simulated world adds to the contract: sharing, faults, accounting, bodies and reproducible traces.
 
 use std::sync::Arc;
 

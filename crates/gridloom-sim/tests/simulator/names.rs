@@ -1,4 +1,4 @@
-//! Shared names where something is broken. Each case was found by the soak.
+//! Regression tests of shared names under faults. Each case was found by the soak.
 
 use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::time::SECOND_NS;
@@ -21,7 +21,7 @@ latency = "100us"
 "#;
 const IDL: &str =
     "Module t; Define copy(IN int n, IN double x[n], OUT double y[n]) CalcOrder n Calls \"C\" copy(n, x, y);";
-/// Small data travel with messages, and large ones by themselves.
+/// Small data travel with messages, large data separately.
 const SMALL: u64 = 100;
 const LARGE: u64 = 8_000;
 
@@ -114,7 +114,7 @@ impl Stage {
         })
     }
 
-    /// The datum of a name, the server that has it, and the other.
+    /// Returns the datum of a name, the server that has it, and the other server.
     fn find(&mut self, name: &str) -> (DatumId, NodeId, NodeId) {
         let answer = self.ask(NameCommand::Find { name: name.into(), waits: false });
         let Ok(CatalogAnswer::Found { named, holders }) = answer else { panic!("{answer:?}") };
@@ -122,7 +122,7 @@ impl Stage {
         (named.datum, holder, self.servers.into_iter().find(|server| *server != holder).unwrap())
     }
 
-    /// Has a task read a datum on a server; it makes a result that is released at once.
+    /// Makes a task read a datum on a server. Its result is released immediately.
     fn read(&mut self, datum: DatumId, only: NodeId) -> TaskId {
         let (id, result) = self.call(datum, only);
         self.sim.command(self.client, Command::Release { data: vec![result] });
@@ -164,7 +164,7 @@ impl Stage {
         })
     }
 
-    /// Faults strike; their times count from now.
+    /// Schedules faults; their times count from now.
     fn fault(&mut self, faults: &str) {
         let scenario = Scenario::parse(faults, "faults").unwrap();
         let strikes = scenario.strikes(&Default::default(), &mut SplitMix64::new(0), self.sim.now());
@@ -195,7 +195,7 @@ fn a_result_that_is_put_before_its_call_has_ended_stays_on_its_server() {
     let mut stage = Stage::new(LARGE);
     stage.put("input");
     let (input, first, other) = stage.find("input");
-    // Both orders of room: one of these servers is not the one that the catalog takes for data that are nowhere.
+    // Try both servers: one of them is not the one that the catalog chooses for data that are not stored anywhere.
     for (name, server) in [("at the first", first), ("at the other", other)] {
         let (_, result) = stage.call(input, server);
         assert_eq!(stage.put_datum(name, result), Ok(CatalogAnswer::Put));
@@ -265,14 +265,14 @@ fn a_program_that_ends_while_it_reads_leaves_nothing() {
     stage.client = stage.sim.add_client(HostId(4), "second");
     stage.until_all_are_there();
     let (mesh, _, other) = stage.find("mesh");
-    // One runs, and others wait.
+    // One task runs, and the others wait.
     (0..3).for_each(|_| _ = stage.read(mesh, other));
     stage.sim.advance(SECOND_NS / 2);
     stage.sim.kill(stage.client);
     stage.client = client;
     stage.sim.advance(2 * SECOND_NS);
     assert_eq!(stage.ask(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
-    // It might come back, as after a short break of its connection.
+    // The client might return, as after a short break of its connection.
     assert!(stage.servers.iter().any(|server| stage.sim.value(*server, mesh).is_some()));
     stage.sim.advance(RETURN_NS_MAX);
     stage.has_nothing_of(mesh);
@@ -303,7 +303,7 @@ fn a_task_whose_server_cannot_reach_the_data_ends() {
     stage.fault("at 0s cut host-1 host-2");
     let task = stage.read(mesh, other);
     let Err(error) = stage.end_of(task) else { panic!("it cannot run") };
-    assert!(error.to_string().contains("cannot reach the servers that have it"), "{error}");
+    assert!(error.to_string().contains("cannot reach any server that has the datum"), "{error}");
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn a_session_without_an_agent_has_no_names() {
     }
 }
 
-/// An agent that stopped for a while hears late that its client has asked whether a put is there.
+/// An agent that was paused is notified late that its client has asked whether a put exists.
 #[test]
 fn a_program_that_has_put_a_name_does_not_read_it() {
     let mut stage = Stage::new(LARGE);
@@ -381,13 +381,13 @@ fn a_program_that_has_put_a_name_does_not_read_it() {
     assert_eq!(stage.sim.agent(agent).unwrap().leftovers().iter().map(|(_, count)| count).sum::<usize>(), 0);
 }
 
-/// The agent gives a silent server up before the client does, and the copy goes elsewhere.
+/// The agent gives up a silent server before the client does, and the copy is placed elsewhere.
 #[test]
 fn a_server_that_wakes_waits_for_no_copy_that_went_elsewhere() {
     let mut stage = Stage::new(LARGE);
     stage.put("a");
     let (_, _, next) = stage.find("a");
-    // A client that stopped itself takes longer to give a peer up.
+    // A client that was stopped itself takes longer to give up a peer.
     let server = 1 + usize::from(next == stage.servers[1]);
     stage.fault(&format!("at 0s pause server-{server} for 14s\nat 400ms pause client for 4s"));
     stage.put("b");
@@ -398,7 +398,7 @@ fn a_server_that_wakes_waits_for_no_copy_that_went_elsewhere() {
     assert!(left.iter().all(|(_, count)| *count == 0), "{left:?}");
 }
 
-/// A name is deleted while a program reads its datum; then the agent begins anew.
+/// A name is deleted while a program reads its datum; then the agent restarts.
 #[test]
 fn a_deleted_name_does_not_come_back_and_is_read_on() {
     for elements in [SMALL, LARGE] {
@@ -418,7 +418,7 @@ fn a_deleted_name_does_not_come_back_and_is_read_on() {
     }
 }
 
-/// The server of an older version is cut off from an agent that begins anew, at which the name is put again.
+/// The server of an older version is cut off from an agent that restarts, at which the name is put again.
 #[test]
 fn what_is_put_at_a_new_agent_holds_when_an_old_server_comes_back() {
     let mut stage = Stage::new(LARGE);

@@ -1,7 +1,7 @@
-//! Replays against the reference: scenarios beside the dates that SimGrid gives them.
+//! Compares replays of scenarios with the dates computed by SimGrid.
 //!
-//! The data lie outside the repository (`GRIDLOOM_SHARED`, or `../shared` beside it); without them the test passes and
-//! says so.
+//! The data are stored outside the repository (`GRIDLOOM_SHARED`, or `../shared` next to it). Without them, the test
+//! passes and prints a note.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use gridloom_flow::Reach;
 use gridloom_sim::replay::{Scenario, run};
 use serde_json::Value;
 
-/// Dates as near as that agree, seconds and relatively.
+/// Maximum difference of agreeing dates, absolute in seconds and relative.
 const CLOSE: f64 = 1e-9;
-/// No date may be farther off than that.
+/// Maximum difference of any date.
 const FAR: f64 = 1e-3;
-/// Part of the dates that must be close.
+/// Minimum fraction of agreeing dates.
 const CLOSE_PART: f64 = 0.999;
 
 fn folder() -> PathBuf {
@@ -32,7 +32,7 @@ fn replays_give_the_reference_dates() {
     assert!(worst <= 1e-12);
 }
 
-/// The model as it is defined differs where the reference leaves links out of a solution.
+/// The model as defined differs where the reference leaves links out of a solution.
 #[test]
 fn the_model_itself_is_near_the_reference() {
     let Some((close, count, worst)) = compare(Reach::Connected) else { return };
@@ -40,7 +40,7 @@ fn the_model_itself_is_near_the_reference() {
     assert!(close as f64 >= CLOSE_PART * count as f64);
 }
 
-/// How many dates are close, of how many, and how far off the worst is.
+/// Returns the number of agreeing dates, the number of all dates, and the greatest difference.
 fn compare(reach: Reach) -> Option<(usize, usize, f64)> {
     let folder = folder();
     let Ok(entries) = fs::read_dir(&folder) else {

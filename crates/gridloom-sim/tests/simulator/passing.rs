@@ -1,4 +1,4 @@
-//! Data that are passed on while they come: a chain of scripted servers.
+//! Tests of data that are forwarded while they are received: a chain of scripted servers.
 
 use crate::scripted::{Grid, datum, dial, ms, send_datum};
 use gridloom_base::limits::PARTS;
@@ -11,7 +11,7 @@ const SIZE_BYTES: u64 = 2 * PARTS.passed_on_bytes_min();
 const PART_BYTES: u64 = PARTS.of(SIZE_BYTES);
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Hosts with a link of 1 ms from each to the next, of these bandwidths.
+/// Returns hosts with a link of 1 ms from each to the next, with these bandwidths.
 fn chain(bandwidths: [f64; 3]) -> Platform {
     let mut builder = PlatformBuilder::new();
     let hosts = HOSTS.map(|name| builder.add_host(name, 1e9, 1).unwrap());
@@ -22,7 +22,7 @@ fn chain(bandwidths: [f64; 3]) -> Platform {
     builder.build().unwrap()
 }
 
-/// A sends a datum at 100 ms; each server passes it on to the next as soon as it begins to come.
+/// Node a sends a datum at 100 ms; each server forwards it to the next as soon as its first part arrives.
 fn passing(bandwidths: [f64; 3]) -> Grid {
     let mut grid = Grid::on(chain(bandwidths));
     let node = |at: usize| NodeId(at as u64 + 1);
@@ -45,13 +45,13 @@ fn with_faults(mut grid: Grid, faults: &str) -> Grid {
     grid
 }
 
-/// When a node has the datum whole, nanoseconds after it was sent.
+/// Returns when a node has the complete datum, nanoseconds after it was sent.
 fn whole(grid: &Grid, node: u64) -> u64 {
     let [at] = grid.when(NodeId(node), "d1")[..] else { panic!("node {node}: {:?}", grid.heard(NodeId(node))) };
     at - ms(100)
 }
 
-/// Nanoseconds of so many bytes at 1 MB/s.
+/// Returns the time of a transfer at 1 MB/s, nanoseconds.
 fn ns(bytes: u64) -> u64 {
     bytes * 1000
 }
@@ -111,7 +111,7 @@ fn a_server_without_room_at_the_end_passes_on_nothing_whole() {
 #[test]
 fn a_cut_delays_what_is_behind_it() {
     let grid = with_faults(passing([1e6; 3]), "at 5s cut a b for 2s");
-    // It starts again when the cut heals.
+    // The transfer starts over when the cut heals.
     assert!(is_near(whole(&grid, 2), ms(6900) + ms(1) + ns(SIZE_BYTES)), "{}", whole(&grid, 2));
     assert!(is_near(whole(&grid, 4), whole(&grid, 2) + 2 * ns(PART_BYTES)), "{}", whole(&grid, 4));
     assert_eq!(grid.when(NodeId(2), "d1 begins").len(), 1);

@@ -1,4 +1,4 @@
-//! Data that a program has taken to servers of its choice, kept there, given up, or erased.
+//! Tests of data that a program copies to servers of its choice, keeps there, evicts, or erases.
 
 use crate::lan;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use gridloom_sim::Simulation;
 const IDL: &str = "Module t;
 Define make(IN int n, OUT double a[n]) CalcOrder 1e9 Calls \"C\" make(n, a);
 Define change(IN int n, IN double a[n], OUT double b[n]) CalcOrder 1e6 Calls \"C\" change(n, a, b);";
-/// Of every datum.
+/// Number of elements of every datum.
 const ELEMENTS: u64 = 20_000;
 /// Room for two data on each server.
 const MEMORY_BYTES: u64 = 16 * ELEMENTS + 8;
@@ -44,7 +44,7 @@ impl Stage {
         Meta::array(Dtype::Float64, &[ELEMENTS])
     }
 
-    /// A value of the program in a group of its own, as `Grid::hold` has it.
+    /// Puts a value of the program in a group of its own, as `Grid::hold` does.
     fn hold(&mut self, serial: u64) -> DatumId {
         let datum = self.datum(serial);
         self.sim.put(self.client, datum, Stage::meta(), None);
@@ -76,13 +76,13 @@ impl Stage {
         }
     }
 
-    /// Has it run on that server, and gives its name.
+    /// Runs a function on a server. Returns the task's ID.
     fn on(&mut self, server: NodeId, function: &str, reads: &[DatumId], makes: Option<DatumId>) -> TaskId {
         let task = self.task(function, reads, makes);
         self.follow(server, task, reads)
     }
 
-    /// Has a copy taken there.
+    /// Copies a datum to a server.
     fn copy(&mut self, server: NodeId, copies: Copies, datum: DatumId) -> TaskId {
         self.next += 1;
         let task = Task {
@@ -122,7 +122,7 @@ impl Stage {
         }
     }
 
-    /// Whether a node has it once all messages have come.
+    /// Reports whether a node has a datum after all messages have arrived.
     fn has(&mut self, node: NodeId, datum: DatumId) -> bool {
         let soon = self.sim.now() + 1_000_000_000;
         while self.sim.next_event(self.client, Some(soon)).is_some() {}
@@ -140,7 +140,7 @@ fn a_kept_copy_stays_when_others_make_way() {
         stage.end(placed).unwrap();
     }
     assert_eq!([kept, copied, third].map(|datum| stage.has(there, datum)), [true, false, true]);
-    // Two that are kept leave no room for a third.
+    // Two kept copies leave no room for a third.
     let placed = stage.copy(there, Copies::Kept, fourth);
     stage.end(placed).unwrap();
     let refused = stage.copy(there, Copies::Kept, third);
@@ -160,7 +160,7 @@ fn it_is_placed_although_all_slots_are_taken_and_before_it_has_a_maker() {
     let placed = stage.copy(first, Copies::Cached, held);
     stage.end(placed).unwrap();
     stage.end(busy).unwrap();
-    // The agent is asked where it is to be made; until it answers, its place is not known.
+    // The agent decides where it is computed; until it answers, the location is unknown.
     let made = stage.datum(51);
     let task = stage.task("t/make", &[], Some(made));
     let group = stage.group(vec![task], &[]);
@@ -189,7 +189,7 @@ fn what_is_given_up_here_is_on_its_server_alone() {
     let there = stage.servers[0];
     let held = stage.hold(1);
     let at = stage.client;
-    // The only copy is not given up.
+    // The only copy is not evicted.
     stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
     assert!(stage.has(stage.client, held));
     let placed = stage.copy(there, Copies::Kept, held);
@@ -215,7 +215,7 @@ fn what_is_erased_goes_after_its_readers_and_is_made_no_more() {
     assert!(!stage.has(first, made) && stage.has(first, read));
     let again = stage.on(second, "t/change", &[made], Some(stage.datum(52)));
     assert!(matches!(stage.end(again), Err(TaskError::DatumLost { .. } | TaskError::DependencyFailed { .. })));
-    // What was made of it cannot be made again.
+    // Its dependent result cannot be recomputed.
     stage.sim.kill(first);
     assert!(stage.get(read).is_err());
     let others = stage.on(second, "t/make", &[], Some(stage.datum(53)));

@@ -1,4 +1,4 @@
-//! Plans of groups that read a shared datum: what is predicted for each method of transfer, beside what it takes.
+//! Compares the predicted with the actual time of groups that read a shared datum, for each transfer method.
 
 use crate::lan;
 use gridloom_base::time::SECOND_NS;
@@ -79,7 +79,7 @@ impl Stage {
         Meta::array(Dtype::Float64, &[ELEMENTS as u64])
     }
 
-    /// Has the functions of each server get something small: their sessions measure links when they begin.
+    /// Makes the functions of each server get a small datum: their sessions measure links when they begin.
     fn open_sessions(&mut self) {
         self.put("small", Meta::array(Dtype::Float64, &[1]), Method::Auto, 1);
         let tasks = self.servers.clone().into_iter().map(|server| self.call("t/opens", None, server)).collect();
@@ -87,7 +87,7 @@ impl Stage {
         self.sim.advance(30 * SECOND_NS);
     }
 
-    /// Puts a name: its datum, and the servers that have it.
+    /// Puts a name. Returns its datum, and the servers that have it.
     fn put(&mut self, name: &str, meta: Meta, method: Method, replicas: u16) -> (DatumId, Vec<NodeId>) {
         let (client, serial) = (self.client, self.serial());
         let datum = DatumId { client, serial };
@@ -113,7 +113,7 @@ impl Stage {
         }
     }
 
-    /// A call that gets the datum by its name, or has it as an argument.
+    /// Returns a call that gets the datum by its name, or has it as an argument.
     fn call(&mut self, function: &str, argument: Option<DatumId>, only: NodeId) -> Task {
         let (client, serial) = (self.client, self.serial());
         let found = self.functions.iter().find(|definition| definition.signature.name == function).unwrap();
@@ -133,7 +133,7 @@ impl Stage {
         }
     }
 
-    /// What a group is predicted to take, and what it takes, seconds.
+    /// Returns the predicted and the actual time of a group, seconds.
     fn run(&mut self, heuristic: &str, tasks: Vec<Task>, argument: Option<DatumId>) -> (f64, f64) {
         let id = GroupId { client: self.client, serial: self.serial() };
         let sources =
@@ -148,7 +148,7 @@ impl Stage {
     }
 }
 
-/// Calls on all servers that do not have the datum. What is predicted is within a tenth of what they take.
+/// Calls a function on all servers that do not have the datum. The prediction must be within a tenth of the actual time.
 fn check(method: Method, servers: u32, replicas: u16, by_name: bool) {
     let mut stage = Stage::new(servers);
     stage.open_sessions();
@@ -194,7 +194,7 @@ fn a_plan_has_the_time_of_the_method_that_a_function_declares_for_what_it_puts()
     }
 }
 
-/// The last of them is fewer parts behind than in a chain.
+/// The last server is fewer parts behind than in a chain.
 #[test]
 fn a_plan_has_the_time_of_two_trees_to_many_servers() {
     check(Method::Swarm, 48, 1, true);

@@ -1,4 +1,4 @@
-//! Processes on a platform that changes: what its profiles say of speeds, links and hosts, on both kinds of stack.
+//! Tests of processes on a platform whose profiles change speeds, links and hosts, on both kinds of stack.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use gridloom_sim::{SimConfig, Simulation};
 
 const KINDS: [StackKind; 2] = [StackKind::Coroutine, StackKind::Thread];
 
-/// Two hosts of 1 Gflop/s; a megabyte per second between them, in 10 ms.
+/// Two hosts of 1 Gflop/s, connected by a link of a megabyte per second and 10 ms.
 const PAIR: &str = "[[host]]\nname = 'a'\nspeed = '1Gf'\n[[host]]\nname = 'b'\nspeed = '1Gf'\n\
                     [[link]]\nname = 'wire'\nbandwidth = '1MBps'\nlatency = '10ms'\n\
                     [[route]]\nfrom = 'a'\nto = 'b'\nlinks = ['wire']\n";
@@ -29,7 +29,7 @@ struct Case {
 }
 
 impl Case {
-    /// The pair, with a profile: its target, kind, events and what else it says.
+    /// Creates the pair of hosts with a profile: its target, kind, events and other keys.
     fn new(kind: StackKind, profile: &str) -> Case {
         let text = format!("{PAIR}[[profile]]\n{profile}\n");
         let platform = Arc::new(Platform::parse(&text, "pair.toml", &mut |_| Err("no files".into())).unwrap());
@@ -57,7 +57,7 @@ impl Case {
         simulation.schedule(strikes);
     }
 
-    /// What the processes noted, and how it ended.
+    /// Returns the notes of the processes, and how the run ended.
     fn run(mut self) -> (Vec<String>, String) {
         let outcome = self.runner.run();
         (self.notes.lock().unwrap().clone(), outcome.map_or_else(|deadlock| deadlock.to_string(), |()| "well".into()))
@@ -68,7 +68,7 @@ fn note(notes: &Notes, process: &SimProcess, text: &str) {
     notes.lock().unwrap().push(format!("{:.3} {text}", process.now().seconds()));
 }
 
-/// Both kinds of stack give the same; it.
+/// Runs a case on both kinds of stack, which must give the same result, and returns it.
 fn on_both(profile: &str, prepare: impl Fn(&mut Case)) -> (Vec<String>, String) {
     let [one, other] = KINDS.map(|kind| {
         let mut case = Case::new(kind, profile);
@@ -79,7 +79,7 @@ fn on_both(profile: &str, prepare: impl Fn(&mut Case)) -> (Vec<String>, String) 
     one
 }
 
-/// A process on `b` that notes when letters come, until the connection closes.
+/// Adds a process on `b` that notes when messages arrive, until the connection closes.
 fn listener(case: &mut Case) {
     case.process("b", 0.0, |process, notes| {
         process.listen(1).unwrap();
@@ -101,7 +101,7 @@ fn letter(kind: &str, size: usize) -> Letter {
 fn a_computation_follows_the_speed_of_its_host() {
     let noted = on_both("host = 'a'\nkind = 'speed'\nevents = [[1, 0.5], [3, 0], [5, 1]]", |case| {
         case.process("a", 0.0, |process, notes| {
-            // One at full speed, one at half in two seconds, none, one more.
+            // One Gflop at full speed, one at half speed in two seconds, none, one more.
             process.compute(3e9).unwrap();
             note(notes, process, "done");
         });
@@ -123,7 +123,7 @@ fn letters_follow_bandwidth_and_latency() {
         });
     };
     let (noted, _) = on_both("link = 'wire'\nkind = 'bandwidth'\nevents = [[1.51, 0.5e6]]", send);
-    // Half of it in half a second after the latency, the other half at half the rate.
+    // Half of it is sent in half a second after the latency, the other half at half the rate.
     assert_eq!(noted, ["2.510 big", "5.010 closed"]);
     let (noted, _) = on_both("link = 'wire'\nkind = 'latency'\nevents = [[0.5, 0.3]]", send);
     assert_eq!(noted, ["2.300 big", "5.300 closed"]);
@@ -146,7 +146,7 @@ fn a_link_that_is_off_is_a_cut_that_heals() {
             process.close(peer);
         });
     });
-    // What moved begins anew, and what was sent later waits for it; the attempt to connect took five seconds.
+    // The transfer in progress starts over, and later messages wait for it; the attempt to connect took five seconds.
     assert_eq!(noted, ["4.010 cut in two", "4.010 into nothing", "7.030 closed"]);
     assert_eq!(outcome, "well");
 }
@@ -199,7 +199,7 @@ fn a_profile_that_repeats_for_ever_hides_no_deadlock() {
     assert_eq!(outcome, "deadlock at 0 s: every process waits\n  main on a waits for a message");
 }
 
-/// Nothing else runs meanwhile: the run goes on until the host is on again.
+/// Nothing else runs meanwhile: the run continues until the host is on again.
 #[test]
 fn a_crashed_host_starts_its_processes_again_also_if_they_are_alone() {
     let begin = |case: &mut Case| {

@@ -1,4 +1,4 @@
-//! What a client keeps and what it says when a lost result cannot be made again, or when its agent is lost for what it was asked.
+//! Tests of what a client keeps and reports when a lost result cannot be recomputed, or when its agent is lost during a request.
 
 use crate::lan;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ Define two(IN int n, OUT double a[n], OUT double b[n]) CalcOrder 1e6 Calls \"C\"
 Define sum(IN int n, IN double x[n], OUT double *s) CalcOrder 1e6 Calls \"C\" sum(n, x, s);";
 const ELEMENTS: u64 = 20_000;
 
-/// `two` works once and then fails.
+/// `two` succeeds once and then fails.
 struct FailsLater {
     runs: Arc<AtomicU32>,
 }
@@ -44,7 +44,7 @@ fn number_of_elements() -> Argument {
     Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() }
 }
 
-/// The client's first task, which makes these two.
+/// Returns the client's first task, which produces these two data.
 fn two(definition: &Definition, made: [DatumId; 2]) -> Task {
     Task {
         id: TaskId { client: made[0].client, serial: 1 },
@@ -88,12 +88,12 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
     sim.command(client, Command::Get { datum: a });
     wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. }));
     sim.kill(server);
-    // Only b is lost with its server; what it is made by fails now.
+    // Only b is lost with its server, and the task that produces it fails now.
     sim.command(client, Command::Get { datum: b });
     let lost = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
     assert!(matches!(lost, Event::DatumLost { datum, .. } if datum == b), "{lost:?}");
     assert_eq!(runs.load(Ordering::Relaxed), 2);
-    // a stays: for the program, and for later calls.
+    // Datum a stays, for the program and for later calls.
     sim.command(client, Command::Get { datum: a });
     let here = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
     assert!(matches!(here, Event::DatumHere { datum, .. } if datum == a), "{here:?}");
@@ -109,7 +109,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
     assert!(sim.now() < Time(120_000_000_000));
 }
 
-/// Where there is no memory for what has to come, the error says so and where; nothing is lost.
+/// If a node has no memory for incoming data, the error names the node and the reason; nothing is lost.
 #[test]
 fn a_node_without_memory_is_named() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
@@ -135,7 +135,7 @@ fn a_node_without_memory_is_named() {
     while sim.now() < Time(60_000_000_000) && sim.step() {}
     sim.command(client, Command::Get { datum: a });
     wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { datum, .. } if *datum == a));
-    // A call by itself, and its argument.
+    // A plain call, and its argument.
     strike(&mut sim, "at 0s full server-1 for 60s\nat 0s full server-2 for 60s");
     let argument = DatumId { client, serial: 10 };
     sim.put(client, argument, array.clone(), Some(vec![1; array.size_bytes() as usize].into()));
@@ -154,12 +154,13 @@ fn a_node_without_memory_is_named() {
     assert!(place.starts_with("on server 'server-"), "{place}");
 }
 
-/// A group that reads what another makes waits for that one's plan. There is none: what does not depend on it is mapped all the same.
+/// A group that reads another group's results waits for its plan. If there is none, the tasks that do not depend on it
+/// are mapped all the same.
 #[test]
 fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
     let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
-    // By then links are measured, and no news have it looked at anew.
+    // By then links are measured, and no update triggers a new check.
     sim.advance(120_000_000_000);
     let datum = |serial| DatumId { client, serial };
     let group = |serial, tasks| Group {
@@ -192,7 +193,7 @@ fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
     assert_eq!(outcomes, [(1, false), (5, true), (6, false), (7, true)]);
 }
 
-/// An agent that cannot read some messages.
+/// An agent that cannot decode some messages.
 struct Unreading {
     agent: Agent,
     is_unreadable: fn(&Message) -> bool,
@@ -214,7 +215,7 @@ impl Machine for Unreading {
     }
 }
 
-/// An agent from which a client is cut off some seconds after it has asked for a plan, so often.
+/// An agent from which a client is cut off several times, some seconds after it has requested a plan.
 struct CutOff {
     agent: Agent,
     times: u32,
@@ -242,7 +243,7 @@ impl Machine for CutOff {
     }
 }
 
-/// That agent, a server of one slot, and a client that knows it.
+/// Starts that agent, a server of one slot, and a client that knows it.
 fn grid_of(definitions: &[Definition], wrap: impl FnOnce(Agent) -> BoxedMachine) -> (Simulation, NodeId) {
     let mut sim = lan::hosts(0);
     sim.add_machine(HostId(0), Role::Agent, "agent", 0, move |id, _| {
@@ -255,7 +256,7 @@ fn grid_of(definitions: &[Definition], wrap: impl FnOnce(Agent) -> BoxedMachine)
     (sim, client)
 }
 
-/// Runs a group of one task, which has its number.
+/// Runs a group with one task, both with the number `serial`.
 fn run(sim: &mut Simulation, definitions: &[Definition], client: NodeId, serial: u64) {
     let data = [10 * serial, 10 * serial + 1].map(|serial| DatumId { client, serial });
     let task = Task { id: TaskId { client, serial }, ..two(&definitions[0], data) };
@@ -264,7 +265,7 @@ fn run(sim: &mut Simulation, definitions: &[Definition], client: NodeId, serial:
     sim.command(client, Command::Run { group, heuristic: "heft".into() });
 }
 
-/// What became of the next two tasks, in order of number.
+/// Returns the outcomes of the next two tasks, in order of number.
 fn two_outcomes(sim: &mut Simulation, client: NodeId) -> [(u64, Result<(), TaskError>); 2] {
     let mut outcomes = [(); 2].map(|()| {
         let ended = wait_for(sim, client, |event| matches!(event, Event::TaskEnded { .. }));
@@ -279,7 +280,7 @@ fn is_plan_of_first(message: &Message) -> bool {
     matches!(message, Message::Map(MapMessage::ToAgent(MapToAgent::MapGroup(request))) if request.group.serial == 1)
 }
 
-/// It would be asked again, and lost again, for ever.
+/// Otherwise the request would be repeated, and lost, forever.
 #[test]
 fn a_request_that_the_agent_cannot_read_ends_in_an_error() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
@@ -289,7 +290,7 @@ fn a_request_that_the_agent_cannot_read_ends_in_an_error() {
     for _ in 1..TASK_ATTEMPTS_MAX {
         wait_for(&mut sim, client, |event| matches!(event, Event::AgentLost { .. }));
     }
-    // What waits beside it does not fail with it.
+    // Other waiting requests must not fail with it.
     run(&mut sim, &definitions, client, 2);
     let outcomes = two_outcomes(&mut sim, client);
     let Err(TaskError::AgentLost { why, .. }) = &outcomes[0].1 else { panic!("{outcomes:?}") };
@@ -297,7 +298,7 @@ fn a_request_that_the_agent_cannot_read_ends_in_an_error() {
     assert!(outcomes[1].1.is_ok(), "{outcomes:?}");
 }
 
-/// The second request stands behind the one that cannot be read, and must get before it once.
+/// The second request is queued behind the unreadable one, and must be sent before it once.
 #[test]
 fn a_request_that_is_lost_with_one_that_the_agent_cannot_read_is_read() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
@@ -310,7 +311,7 @@ fn a_request_that_is_lost_with_one_that_the_agent_cannot_read_is_read() {
     assert!(outcomes[1].1.is_ok(), "{outcomes:?}");
 }
 
-/// The second stands between two that cannot be read, in each order.
+/// The second request is between two unreadable ones, in each order.
 #[test]
 fn a_request_between_two_that_the_agent_cannot_read_is_read() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
@@ -330,7 +331,7 @@ fn a_request_between_two_that_the_agent_cannot_read_is_read() {
     }
 }
 
-/// A group that is only planned is kept elsewhere than one that runs.
+/// A group that is only planned is stored separately from a running one.
 #[test]
 fn a_plan_that_the_agent_cannot_read_ends_no_group() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
@@ -348,7 +349,7 @@ fn a_plan_that_the_agent_cannot_read_ends_no_group() {
     assert!(matches!(event, Event::GroupNotMapped { error: TaskError::AgentLost { .. }, .. }), "{event:?}");
 }
 
-/// The agent had read the request each time.
+/// The agent had decoded the request each time.
 #[test]
 fn losses_of_the_connection_do_not_end_a_group_that_is_being_mapped() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
@@ -372,7 +373,7 @@ fn a_question_that_the_catalog_cannot_read_ends_in_an_error() {
         name == "bad"
     };
     let (mut sim, client) = grid_of(&[], move |agent| Box::new(Unreading { agent, is_unreadable }));
-    // The second is lost with the first.
+    // The second request is lost with the first.
     for (ask, name) in [(1, "bad"), (2, "good")] {
         let command = NameCommand::Find { name: name.into(), waits: false };
         sim.command(client, Command::Name { ask, command });
@@ -390,7 +391,7 @@ fn a_question_that_the_catalog_cannot_read_ends_in_an_error() {
     assert!(matches!(answers[1].1, NameError::Unknown { .. }), "{answers:?}");
 }
 
-/// Where the data are is asked at a heartbeat. The question that waits is asked and read before that, on each connection.
+/// The location of data is requested at a heartbeat. The waiting request is sent and decoded before that, on each connection.
 #[test]
 fn a_search_that_the_catalog_cannot_read_ends_beside_a_question_that_it_reads() {
     let is_unreadable = |message: &Message| {

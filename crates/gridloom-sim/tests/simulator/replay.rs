@@ -1,10 +1,10 @@
-//! Small scenarios with dates that can be worked out by hand, and what is said of wrong ones.
+//! Tests of small scenarios with dates worked out by hand, and of the errors for invalid ones.
 
 use gridloom_flow::Reach;
 use gridloom_sim::replay::{Ended, Scenario, run};
 use serde_json::{Value, json};
 
-/// Two hosts joined by one split-duplex link of 1 MB/s and 10 ms, and by a fat pipe one way round.
+/// Two hosts connected by a split-duplex link of 1 MB/s and 10 ms, and by a fat pipe in one direction.
 fn scenario(model: &str, crosstraffic: bool, profiles: Value, activities: Value) -> Value {
     json!({
         "model": model,
@@ -105,7 +105,7 @@ fn wrong_scenarios_are_explained_all_at_once() {
     let lines: Vec<&str> = error.lines().collect();
     let starts = [
         "wrong.json: model: no network model 'lv09'",
-        "wrong.json: platform.routes[0].links[0]: link 'wire' is split-duplex: say wire:UP or wire:DOWN",
+        "wrong.json: platform.routes[0].links[0]: link 'wire' is split-duplex: write wire:UP or wire:DOWN",
         "wrong.json: platform.routes[0].links[1]: unknown link 'wyre:UP'",
         "wrong.json: platform.profiles[0].element: unknown link 'wirr'; did you mean 'wire'?",
         "wrong.json: platform.profiles[1].events[1]: its date is before the one above it",
@@ -186,7 +186,7 @@ fn what_would_be_ignored_is_refused() {
     }
     let twice = good.to_string().replace("\"start\":", "\"bytes\":7,\"start\":");
     let error = Scenario::parse(&twice, "s.json").unwrap_err().to_string();
-    assert!(error.starts_with("s.json: line 1, column ") && error.contains("'bytes' stands twice"), "{error}");
+    assert!(error.starts_with("s.json: line 1, column ") && error.contains("'bytes' appears twice"), "{error}");
     let mut noted = good.clone();
     noted["finish_times"] = json!({});
     noted["remark"] = json!("ours");

@@ -1,4 +1,4 @@
-//! A limit on what a host sends in bulk to others.
+//! Tests of the limit on a host's bulk uploads.
 
 use crate::lan;
 use crate::scripted::{Grid, datum, dial, ms, send_datum};
@@ -10,10 +10,10 @@ use gridloom_sim::{SimConfig, Simulation};
 
 const SIZE_BYTES: u64 = 1_000_000;
 const LIMIT: f64 = 1e6;
-/// One way.
+/// One-way latency.
 const LATENCY_MS: u64 = 1;
 
-/// Host a, with a link of 10 MB/s to each of b and c.
+/// Host a, with a link of 10 MB/s each to b and c.
 fn platform() -> Platform {
     let mut builder = PlatformBuilder::new();
     let hosts = ["a", "b", "c"].map(|name| builder.add_host(name, 1e9, 1).unwrap());
@@ -24,7 +24,7 @@ fn platform() -> Platform {
     builder.build().unwrap()
 }
 
-/// When what a sends to b and c at 100 ms, and what b sends to a then, is there; nanoseconds after that.
+/// Node a sends data to b and c at 100 ms, and b sends to a. Returns when each transfer is complete, nanoseconds after that.
 fn whole(limit: Option<f64>) -> [u64; 3] {
     let upload_limits = limit.map(|limit| (HostId(0), limit)).into_iter().collect();
     let mut grid = Grid::with(platform(), SimConfig { upload_limits, ..SimConfig::default() });
@@ -51,7 +51,7 @@ fn all_that_a_host_sends_stays_below_its_limit_and_nothing_else_does() {
     assert!(limited[2] <= free[2], "what comes has no limit: {limited:?}, and {free:?} without");
 }
 
-/// What the agent takes the link from a to b for, bytes per second.
+/// Returns the bandwidth that the agent assumes for the link from a to b, bytes per second.
 fn known(sim: &mut Simulation, client: gridloom_base::NodeId) -> f64 {
     sim.command(client, Command::Links);
     match lan::wait_for(sim, client, |event| matches!(event, Event::Links { .. })) {

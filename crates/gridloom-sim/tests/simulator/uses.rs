@@ -1,4 +1,4 @@
-//! Functions that declare which shared data they get and put: calls of them take the time that these take.
+//! Tests of functions that declare which shared data they get and put: calls of them take the time of these transfers.
 
 use crate::lan;
 use gridloom_base::limits::RETURN_NS_MAX;
@@ -68,7 +68,7 @@ impl Stage {
         id
     }
 
-    /// Tasks as a group that is mapped: their servers, the time that the plan has for them, and what they take.
+    /// Runs tasks as a mapped group. Returns their servers, the planned time, and the actual time.
     fn planned(&mut self, tasks: Vec<Task>) -> (Vec<NodeId>, f64, f64) {
         let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
         self.run(tasks);
@@ -90,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// A call, and how long it takes.
+    /// Runs a call. Returns how long it takes.
     fn call(&mut self, function: &str, server: usize, args: [i32; 2]) -> f64 {
         let began = self.sim.now();
         let task = self.begin(function, server, args);
@@ -109,7 +109,7 @@ impl Stage {
         }
     }
 
-    /// Size, version and servers of a name.
+    /// Returns size, version and servers of a name.
     fn named(&mut self, name: &str) -> (u64, u64, Vec<NodeId>) {
         let list = NameCommand::List { prefix: name.into(), after: String::new() };
         let Ok(CatalogAnswer::Listed { names, .. }) = self.ask(list) else { panic!("no list") };
@@ -168,7 +168,7 @@ fn what_a_function_gets_comes_to_its_server_once() {
 #[test]
 fn a_call_that_waits_for_a_name_keeps_no_slot() {
     let mut stage = Stage::new();
-    // Each waits for the next, on servers of one slot.
+    // Each call waits for the next, on servers of one slot.
     let chain: Vec<TaskId> = (1..=6).rev().map(|i| stage.begin("both", i as usize % 2, [i, SMALL])).collect();
     stage.sim.advance(10 * SECOND_NS);
     let began = stage.sim.now();
@@ -225,7 +225,7 @@ fn a_call_that_its_program_makes_once_more_may_put_the_same() {
     match again(2 * SMALL) {
         Err(TaskError::Raised { kind, message, .. }) => {
             assert_eq!(kind, "NameExists");
-            assert!(message.contains("runs again, and puts other data"), "{message}");
+            assert!(message.contains("was restarted and puts other data"), "{message}");
         }
         other => panic!("{other:?}"),
     }
@@ -245,12 +245,12 @@ fn a_call_whose_server_is_lost_gets_and_puts_elsewhere() {
     let seconds = stage.call("both", 1, [1, LARGE]);
     assert!(is_near(seconds, 1.0), "{seconds}");
     assert_eq!(stage.named("part/2").2, [stage.servers[1]]);
-    // The session of the lost server might come back.
+    // The session of the lost server might return.
     stage.sim.advance(RETURN_NS_MAX);
     stage.nothing_is_left(&["part/1", "part/2"]);
 }
 
-/// Found by the soak (seed 40870): the session of a server that had lost the agent waited for ever to hear of it.
+/// Regression test for soak seed 40870: the session of a server that had lost the agent waited for it forever.
 #[test]
 fn a_call_whose_server_cannot_reach_the_agent_fails() {
     let mut stage = Stage::new();
@@ -268,22 +268,22 @@ fn a_call_whose_server_cannot_reach_the_agent_fails() {
 fn calls_are_planned_with_what_they_get_and_put() {
     let mut stage = Stage::new();
     for server in [0, 1] {
-        // Links and times are known then.
+        // By then links and times are known.
         stage.call("puts", server, [10 + server as i32, LARGE]);
         stage.call("gets", 1 - server, [10 + server as i32, 10 + server as i32]);
     }
     stage.call("puts", 1, [1, LARGE]);
-    // Two calls that get it: one where it is, the other waits for it or for the first.
+    // Two calls get the datum: one runs where it is, the other waits for the datum or for the first call.
     let tasks = vec![stage.task("gets", None, [1, 1]), stage.task("gets", None, [1, 1])];
     let (servers, predicted, seconds) = stage.planned(tasks);
     assert_eq!(servers[0], stage.servers[1]);
     assert!(is_near(seconds, predicted) && is_near(seconds, 2.0), "predicted {predicted}, took {seconds}");
-    // A chain by names: each call is where the one before has put what it gets.
+    // A chain by names: each call runs where the previous one has put its data.
     let tasks: Vec<Task> = (1..=3).map(|i| stage.task("both", None, [i, LARGE])).collect();
     let (servers, predicted, seconds) = stage.planned(tasks);
     assert!(servers[0] == servers[1] && servers[1] == servers[2], "{servers:?}");
     assert!(is_near(seconds, predicted) && is_near(seconds, 3.0), "predicted {predicted}, took {seconds}");
-    // Nobody has put this yet: the plan knows nothing of it.
+    // Nobody has put this name yet, so the plan does not know it.
     let waits = vec![stage.task("gets", None, [9, 9])];
     stage.run(waits);
     stage.call("puts", 0, [9, SMALL]);

@@ -1,4 +1,4 @@
-//! What the owner of a run of processes decides while it goes on.
+//! Decisions of the owner of a run of processes while it is running.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -8,39 +8,39 @@ use rustix::process::WaitStatus;
 use crate::error::Error;
 use crate::spec::{Deployed, Launch};
 
-/// What a run decides while it goes on.
+/// Decides about the processes of a run while it is running.
 pub trait Changes {
-    /// A process has ended by itself: what comes of it.
+    /// Decides what follows the end of a process that has ended by itself.
     ///
     /// # Errors
-    /// If that cannot be said.
+    /// If this cannot be determined.
     fn ended(&mut self, launch: &Launch, end: End) -> Result<Then, Error>;
 
-    /// Further processes, asked for whenever something has happened. Each starts once no other of its label runs.
+    /// Returns further processes; called whenever something has happened. Each starts once no other process with its label runs.
     ///
     /// # Errors
-    /// If that cannot be said.
+    /// If they cannot be determined.
     fn more(&mut self) -> Result<Vec<Deployed>, Error>;
 
-    /// When a process is to be ended that is not needed any more, if it has not ended by then.
+    /// Returns the time at which a process that is no longer needed must be ended, if it has not ended by then.
     fn to_end(&self, launch: &Launch) -> Option<Instant>;
 
-    /// Is to be read once there may be more.
+    /// Returns a descriptor that becomes readable when `more` may return processes.
     fn bell(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// What comes of the end of a process.
+/// What follows the end of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// The run ends with its status, if it is the first that is not 0.
+    /// The run ends with the status of the process, if it is the first that is not 0.
     Counts,
-    /// Another one takes its place, and its end counts for nothing.
+    /// Another process replaces it, and its end is ignored.
     StartsAgain,
-    /// It is not needed any more, so its end counts for nothing.
+    /// The process is no longer needed, so its end is ignored.
     IsDone,
 }
 
-/// The processes stay those that they are.
+/// Leaves the processes unchanged.
 pub(super) struct Unchanged;
 
 impl Changes for Unchanged {

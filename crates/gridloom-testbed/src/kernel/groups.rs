@@ -1,24 +1,25 @@
-//! Processor speeds by quota: a control group for each host, of version 1 or 2, where this user may make some.
+//! Emulates processor speeds by quota: one control group per host, of version 1 or 2, where this user may create groups.
 //!
-//! A host of a platform that has a quarter of a core's speed gets a quarter of the time: bursts of full speed, then a
-//! pause, within a period of at least [`PERIOD_US_MIN`]. What is shorter than that sees full speed or none. Time that
-//! a group could not use in a period, because others had the processor, it gets in the next one.
+//! A host whose platform speed is a quarter of a core gets a quarter of the time: bursts of full speed followed by
+//! pauses, within a period of at least [`PERIOD_US_MIN`]. Work that is shorter than that runs at full speed or not at
+//! all. Time that a group could not use in a period, because other processes had the processor, is added to the next
+//! period.
 //!
-//! Groups are listed in the testbed's folder, so that its removal removes them.
+//! Groups are listed in the testbed's folder, so that removing the folder removes them.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The shortest period: shorter ones cost more in switches than they gain in smoothness.
+/// Minimum period: shorter ones cost more in context switches than they gain in smoothness.
 pub const PERIOD_US_MIN: f64 = 10_000.0;
 /// The kernel's limits.
 const PERIOD_US_MAX: f64 = 1_000_000.0;
 const QUOTA_US_MIN: f64 = 1_000.0;
-/// The smallest part of a core that can be given.
+/// Smallest assignable fraction of a core.
 pub const CORES_MIN: f64 = QUOTA_US_MIN / PERIOD_US_MAX;
 
-/// Where this user can make groups with a quota of processor time.
+/// A place where this user can create groups with a quota of processor time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GroupRoot {
     /// A folder of the `cpu` controller, version 1.
@@ -27,11 +28,11 @@ pub enum GroupRoot {
     Two(PathBuf),
 }
 
-/// Finds a place for groups, by making one. Each group is noted before it is made, here and in [`make`]: the process that
-/// makes groups may be killed at any moment.
+/// Finds a place for groups, by creating one. Each group is recorded before it is created, here and in [`make`],
+/// because the process that creates groups may be killed at any moment.
 ///
 /// # Errors
-/// Why there is none, in words, with what to do about it.
+/// The reason why there is none, and what to do about it.
 pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<GroupRoot, String> {
     let read = |name: &str| fs::read_to_string(name).map_err(|error| format!("{name}: {error}"));
     let (mounts, own) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
@@ -40,7 +41,7 @@ pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<GroupRoot, String
         let probe = place.folder().join(format!("gridloom-probe-{}", std::process::id()));
         let made = note(&probe).and_then(|()| fs::create_dir(&probe));
         let has_quota = probe.join(place.quota_file()).exists();
-        // Made a moment ago and empty, or not there.
+        // The probe was just created and is empty, or does not exist.
         let _ = fs::remove_dir(&probe);
         if made.is_ok() && has_quota {
             return Ok(place.clone());
@@ -51,7 +52,7 @@ pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<GroupRoot, String
         .into())
 }
 
-/// The groups of processors that `/proc/self/mountinfo` and `/proc/self/cgroup` speak of, own ones first.
+/// Returns the `cpu` control groups listed in `/proc/self/mountinfo` and `/proc/self/cgroup`, the process's own first.
 fn candidates(mounts: &str, own: &str) -> Vec<GroupRoot> {
     let mut found = Vec::new();
     for line in mounts.lines() {
@@ -75,7 +76,7 @@ fn candidates(mounts: &str, own: &str) -> Vec<GroupRoot> {
     found
 }
 
-/// Makes a group that gets so many cores' worth of time; its folder.
+/// Creates a group with the time of `cores` cores, and returns its folder.
 ///
 /// # Errors
 /// If the system refuses.
@@ -84,14 +85,14 @@ pub fn make(place: &GroupRoot, name: &str, cores: f64, note: impl Fn(&Path) -> i
     note(&folder)?;
     fs::create_dir(&folder)?;
     if let Err(error) = set(&folder, cores) {
-        // Nothing has been put into it.
+        // The group is still empty.
         let _ = fs::remove_dir(&folder);
         return Err(error);
     }
     Ok(folder)
 }
 
-/// From now on the group gets so many cores' worth of time.
+/// Sets the quota of a group to the time of `cores` cores.
 ///
 /// # Errors
 /// If the system refuses.
@@ -100,10 +101,10 @@ pub fn set(group: &Path, cores: f64) -> io::Result<()> {
     let one = group.join("cpu.cfs_quota_us");
     let is_one = one.exists();
     let burst = group.join(if is_one { "cpu.cfs_burst_us" } else { "cpu.max.burst" });
-    // Kernels before 5.14 have none; it must not be above the quota at any time.
+    // Kernels before 5.14 have no burst; it must never exceed the quota.
     let _ = fs::write(&burst, "0");
     if is_one {
-        // Without a quota any period is right.
+        // Without a quota any period is valid.
         fs::write(&one, "-1")?;
         fs::write(group.join("cpu.cfs_period_us"), period.to_string())?;
         fs::write(one, quota.to_string())?;
@@ -114,12 +115,12 @@ pub fn set(group: &Path, cores: f64) -> io::Result<()> {
     Ok(())
 }
 
-/// The file to write a process identifier to.
+/// Returns the file to which pids are written.
 pub fn members(folder: &Path) -> PathBuf {
     folder.join("cgroup.procs")
 }
 
-/// Time and period, microseconds, for so many cores.
+/// Returns quota and period in microseconds, for this many cores.
 fn quota(cores: f64) -> (u64, u64) {
     let period = (QUOTA_US_MIN / cores).clamp(PERIOD_US_MIN, PERIOD_US_MAX);
     ((cores * period).max(QUOTA_US_MIN).round() as u64, period.round() as u64)

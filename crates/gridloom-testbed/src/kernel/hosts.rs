@@ -5,8 +5,8 @@
 //!    eth0  10.77.x.y/16 ══ veth cable ══ h<i>  ◀── packet ring of the forwarder
 //! ```
 //!
-//! All `eth0` have the same hardware address and never ask for others', so that a frame can be handed from one cable to
-//! another as it is. Within a host, loopback is the kernel's own.
+//! All `eth0` have the same hardware address and never resolve others, so that a frame can be moved from one cable to
+//! another unchanged. Within a host, loopback is the kernel's own.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -19,29 +19,30 @@ use super::sys::{self, PacketRing};
 use crate::error::Error;
 use crate::model::topology::Topology;
 
-/// Bytes of the largest IP packet, as on Ethernet.
+/// Size of the largest IP packet in bytes, as on Ethernet.
 pub const MTU: u32 = 1500;
-/// Payload of a full packet of TCP with its time stamps.
+/// Payload of a full TCP packet with time stamps.
 const SEGMENT_BYTES: f64 = 1448.0;
-/// Packets that a host sends as one are at most what its links carry in this time, which is also what the kernel sends
-/// of a paced flow at once: longer trains would save work but make others wait in lumps.
+/// Transmission time of the longest train: packets that a host sends as one are at most what its links carry in this
+/// time, which is also what the kernel sends of a paced flow at once. Longer trains would save work but delay other
+/// flows in bursts.
 const TRAIN_S: f64 = 1e-3;
-/// The most packets in one train; 64 KiB of headers and payload.
+/// Maximum number of packets in a train; 64 KiB of headers and payload.
 const TRAIN_PACKETS_MAX: f64 = 40.0;
-/// Bytes of a host's ring: what its links carry while the forwarder does not get the processor for some milliseconds.
+/// Size of a host's ring: what its links carry while the forwarder is not scheduled for some milliseconds.
 const RING_BYTES: usize = 4 << 20;
-/// Packets that a ring has room for at least.
+/// Minimum number of packets that fit into a ring.
 const RING_SLOTS_MIN: usize = 128;
-/// Index of a host's only interface beside loopback.
+/// Index of a host's only interface other than loopback.
 const INSIDE_INDEX: u32 = 1000;
-/// Index of the first end at the forwarder.
+/// Index of the first interface at the forwarder's end.
 const OUTSIDE_INDEX: u32 = 2000;
 const LOOPBACK_INDEX: u32 = 1;
 const ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0x4c, 1];
 const PREFIX: u8 = 16;
-/// Settings of a host's namespace; those that the kernel lacks or forbids are left as they are.
+/// Settings of a host's namespace; those that the kernel lacks or forbids are left unchanged.
 const SETTINGS: [(&str, &str); 7] = [
-    // Long wide links need windows of their bandwidth-delay product.
+    // Long fast links need windows of their bandwidth-delay product.
     ("net/ipv4/tcp_wmem", "4096 65536 33554432"),
     ("net/ipv4/tcp_rmem", "4096 131072 33554432"),
     ("net/ipv4/tcp_congestion_control", "cubic"),
@@ -53,22 +54,22 @@ const SETTINGS: [(&str, &str); 7] = [
     ("net/ipv4/ping_group_range", "0 2147483647"),
 ];
 
-/// A host's namespace and where it is reached.
+/// A host's namespace and address.
 #[derive(Debug)]
 pub struct HostNetwork {
-    /// Address in all hosts' network.
+    /// Address in the common network of all hosts.
     pub address: Ipv4Addr,
     /// The network namespace.
     pub namespace: OwnedFd,
 }
 
-/// The address of a host, by its number.
+/// Returns the address of a host, by its number.
 pub fn address(host: usize) -> Ipv4Addr {
     let number = host as u32 + 1;
     Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 77, 0, 0)) + number)
 }
 
-/// Builds a namespace for each host, and the forwarder's end of its cable. This thread comes back to its namespace.
+/// Builds a namespace for each host, and the forwarder's end of its cable. The thread returns to its original namespace.
 ///
 /// # Errors
 /// If the kernel refuses namespaces, interfaces or packet sockets.
@@ -123,7 +124,7 @@ fn new_namespace(back: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
     let namespace = own_namespace()?;
     loopback_up()?;
     for (name, value) in SETTINGS {
-        // Kernels without IPv6, or without that congestion control, do without.
+        // Kernels without IPv6, or without this congestion control, work without it.
         let _ = fs::write(format!("/proc/sys/{name}"), value);
     }
     enter(back).map_err(Error::system("back from a host's namespace"))?;
@@ -145,7 +146,7 @@ fn loopback_up() -> Result<(), Error> {
     netlink::set_up(LOOPBACK_INDEX, true).map_err(Error::system("a loopback interface"))
 }
 
-/// How many packets the host may send as one: by the widest of its ways.
+/// Returns the number of packets that the host may send as one, derived from the fastest of its paths.
 fn train_packets(topology: &Topology, host: usize) -> u32 {
     let widest = (0..topology.hosts.len()).filter_map(|other| topology.bandwidth(host, other)).fold(0.0, f64::max);
     (widest * TRAIN_S / SEGMENT_BYTES).clamp(1.0, TRAIN_PACKETS_MAX) as u32

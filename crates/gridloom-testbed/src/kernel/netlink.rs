@@ -1,4 +1,4 @@
-//! Interfaces and addresses by rtnetlink: four requests, written out here, so that no `ip` program is needed.
+//! Configures interfaces and addresses through rtnetlink: four requests, encoded here so that no `ip` program is needed.
 //!
 //! Each function acts in the network namespace of the calling thread.
 //! Source: rtnetlink(7), `linux/if_link.h`, `linux/veth.h`.
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::sys;
 
-/// A pair of interfaces joined by a cable, one end here, the other in another namespace.
+/// A pair of interfaces joined by a virtual cable, one end here, the other in another namespace.
 pub struct VethPair<'a> {
     /// Name and index of the end here.
     pub here: (&'a str, u32),
@@ -21,13 +21,13 @@ pub struct VethPair<'a> {
     pub address: [u8; 6],
     /// Largest IP packet.
     pub mtu: u32,
-    /// Packets that the other end may send as one.
+    /// Maximum number of packets that the other end may send as one.
     pub segments_max: u32,
-    /// Bytes that the other end may send as one.
+    /// Maximum number of bytes that the other end may send as one.
     pub segments_bytes_max: u32,
 }
 
-/// Makes the pair.
+/// Creates the pair.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -56,7 +56,7 @@ pub fn add_veth(pair: &VethPair<'_>) -> io::Result<()> {
 /// Switches an interface on. Without `resolve` it sends to all addresses without resolving them.
 ///
 /// # Errors
-/// If there is none of that index.
+/// If there is no interface with this index.
 pub fn set_up(index: u32, resolve: bool) -> io::Result<()> {
     let mut request = Request::new(RTM_NEWLINK, 0);
     let flags = IFF_UP | if resolve { 0 } else { IFF_NOARP };
@@ -64,10 +64,10 @@ pub fn set_up(index: u32, resolve: bool) -> io::Result<()> {
     request.send()
 }
 
-/// Gives an interface an address in a network.
+/// Assigns an address in a network to an interface.
 ///
 /// # Errors
-/// If there is no interface of that index.
+/// If there is no interface with this index.
 pub fn add_address(index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
     let mut request = Request::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
     request.bytes.extend([AF_INET, prefix, 0, 0]);
@@ -128,7 +128,7 @@ impl Request {
         rustix::io::write(&socket, &self.bytes)?;
         let mut answer = [0; 4096];
         let length = rustix::io::read(&socket, &mut answer)?;
-        // The answer is an acknowledgement: a header, then the negative error or 0.
+        // The reply is an acknowledgement: a header, then the negative error or 0.
         let code = answer.get(HEADER_BYTES..HEADER_BYTES + 4).filter(|_| length >= HEADER_BYTES + 4);
         let code = code.map(|code| i32::from_ne_bytes(code.try_into().expect("four bytes")));
         match code {

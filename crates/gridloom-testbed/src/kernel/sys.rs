@@ -1,8 +1,8 @@
-//! Calls without a safe interface elsewhere: packet sockets with a mapped ring, netlink sockets, `fork`, and calls
-//! in a child before it runs its program. All `unsafe` of this crate is here.
+//! System calls without a safe interface elsewhere: packet sockets with a mapped ring, netlink sockets, `fork`, and
+//! calls in a child before it runs its program. All `unsafe` of this crate is here.
 //!
-//! **Invariant:** a [`PacketRing`] owns its socket and its mapping; slots are read only while the kernel has left them
-//! to us (`TP_STATUS_USER`), and given back before the next is read.
+//! **Invariant:** a [`PacketRing`] owns its socket and its mapping. A slot is read only while the kernel has handed it
+//! to us (`TP_STATUS_USER`), and is returned before the next is read.
 
 use std::ffi::c_void;
 use std::io;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::UnshareFlags;
 
-/// Bytes of the header that says how a packet is to be segmented and what of its checksum is missing
-/// (`struct virtio_net_hdr`). It precedes every packet.
+/// Length of the header that states how a packet must be segmented and what its checksum lacks (`struct
+/// virtio_net_hdr`). It precedes every packet.
 pub const OFFLOAD_HEADER_BYTES: usize = 10;
 
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
@@ -30,18 +30,18 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn option<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the pointer and the length are those of `value`, which lives for the call.
+    // SAFETY: the pointer and the length are those of `value`, which lives for the duration of the call.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const *value).cast(), length) }).map(drop)
 }
 
 fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: the descriptor is new and ours alone.
+    // SAFETY: the descriptor is new and exclusively ours.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// All IP packets that come in at one interface, and a way to send some out there.
+/// Receives all IP packets that arrive on one interface, and sends packets out of it.
 pub struct PacketRing {
     socket: OwnedFd,
     memory: *mut u8,
@@ -58,18 +58,19 @@ unsafe impl Send for PacketRing {}
 pub struct Slot<'a> {
     /// Offload header, then the Ethernet frame.
     pub bytes: &'a [u8],
-    /// When the kernel had it, on the clock of the time of day, nanoseconds.
+    /// Time at which the kernel received it, on the time-of-day clock, in nanoseconds.
     pub realtime_ns: i128,
-    /// Whether it did not fit in its slot.
+    /// True if the packet did not fit into its slot.
     pub is_cut: bool,
 }
 
 impl PacketRing {
-    /// Listens at the interface of that index, in the network namespace of this thread. `slot_bytes` is a power of two
-    /// from 2048 on: the longest packet with its headers; `slots` how many the kernel keeps until they are read.
+    /// Opens a ring on the interface with this index, in the network namespace of this thread. `slot_bytes` is a power
+    /// of two of at least 2048: the longest packet with its headers. `slots` is the number of packets that the kernel
+    /// keeps until they are read.
     ///
     /// # Errors
-    /// If the system does not allow packet sockets, or has no memory for the ring.
+    /// If the system does not permit packet sockets, or has no memory for the ring.
     pub fn open(interface: u32, slot_bytes: usize, slots: usize) -> io::Result<PacketRing> {
         assert!(slot_bytes.is_power_of_two() && slot_bytes >= 2048, "a slot size that divides a block");
         let socket = socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
@@ -89,7 +90,7 @@ impl PacketRing {
         option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let memory_bytes = blocks * BLOCK_BYTES as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses.
+        // SAFETY: a new mapping at an address chosen by the kernel.
         let memory = unsafe {
             libc::mmap(std::ptr::null_mut(), memory_bytes, protection, libc::MAP_SHARED, socket.as_raw_fd(), 0)
         };
@@ -98,7 +99,7 @@ impl PacketRing {
         }
         let slots = blocks * per_block;
         let ring = PacketRing { socket, memory: memory.cast(), memory_bytes, slot_bytes, slots, next: 0 };
-        // SAFETY: all zeros is a valid address of this plain structure.
+        // SAFETY: all zeros is a valid value of this plain structure.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = ETH_P_IP.to_be();
@@ -109,16 +110,16 @@ impl PacketRing {
         Ok(ring)
     }
 
-    /// Hands the oldest packet to `read` and gives its slot back; `None` if there is none.
+    /// Passes the oldest packet to `read` and returns its slot to the kernel; `None` if there is none.
     pub fn receive<R>(&mut self, read: impl FnOnce(Slot<'_>) -> R) -> Option<R> {
-        // SAFETY: `next` is below `slots`, so the header lies within the mapping; slots are aligned to 2048 bytes.
+        // SAFETY: `next` is below `slots`, so the header is within the mapping; slots are aligned to 2048 bytes.
         let header = unsafe { self.memory.add(self.next * self.slot_bytes).cast::<libc::tpacket2_hdr>() };
-        // SAFETY: the field is inside the header; the kernel and we change it in turn, hence the atomic.
+        // SAFETY: the field is inside the header; the kernel and this process change it in turn, hence the atomic.
         let status = unsafe { AtomicU32::from_ptr(&raw mut (*header).tp_status) };
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the kernel has left the slot to us, so that it is not written to until the status changes.
+        // SAFETY: the kernel has handed the slot to us, so it does not write to it until the status changes.
         let (header, bytes) = unsafe {
             let header = *header;
             let start = usize::from(header.tp_mac) - OFFLOAD_HEADER_BYTES;
@@ -136,14 +137,14 @@ impl PacketRing {
     /// Sends an offload header and a frame out of the interface.
     ///
     /// # Errors
-    /// If the system has no room for it now, or the frame is no valid one.
+    /// If the system has no room for it now, or the frame is invalid.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         // SAFETY: the pointer and the length are those of `bytes`.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Packets that found no free slot since the last call.
+    /// Returns the number of packets that found no free slot since the last call.
     pub fn lost(&self) -> u64 {
         // SAFETY: all zeros is a valid value of this plain structure.
         let mut stats: libc::tpacket_stats = unsafe { std::mem::zeroed() };
@@ -169,116 +170,116 @@ impl Drop for PacketRing {
     }
 }
 
-/// A socket to ask the kernel for changes of interfaces, in the network namespace of this thread.
+/// Opens a socket for requests to the kernel to change interfaces, in the network namespace of this thread.
 ///
 /// # Errors
-/// If the system has none to give.
+/// If the system call fails.
 pub fn netlink_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)
 }
 
-/// A descriptor that the parent process left open for this one, by its number.
+/// Takes over a descriptor, by its number, that the parent process left open for this one.
 ///
 /// # Errors
-/// If there is none of that number.
+/// If there is no open descriptor with this number.
 pub fn inherited(number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the number is only asked about.
+    // SAFETY: the number is only queried.
     check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
-    // SAFETY: it is open, and nothing else in this process knows the number: it came on the command line.
+    // SAFETY: it is open, and nothing else in this process knows the number, which was passed on the command line.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// The process in which [`fork`] returns.
 pub enum Forked {
-    /// In the new process.
+    /// The new process.
     Child,
-    /// In the old one: the new one's process identifier.
+    /// The original process, with the pid of the new one.
     Parent(i32),
 }
 
-/// Makes a copy of this process.
+/// Forks this process.
 ///
 /// # Errors
-/// If the system has no process to give.
+/// If the system cannot create a process.
 ///
 /// # Panics
-/// If the process has more than one thread: the copy would have locks that no thread opens.
+/// If the process has more than one thread: the copy could contain locks that no thread ever releases.
 pub fn fork() -> io::Result<Forked> {
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     assert_eq!(threads, 1, "a process is copied before it starts threads");
-    // SAFETY: there is one thread, so that no lock is held by another and the copy is as good as the original.
+    // SAFETY: there is only one thread, so no lock is held by another, and the copy is consistent.
     match check(unsafe { libc::fork() })? {
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(pid)),
     }
 }
 
-/// Has `prepare` run in the child before its program does.
+/// Runs `prepare` in the child before its program.
 ///
 /// `prepare` must do nothing but system calls: it must neither allocate nor take a lock.
 pub fn before_exec(command: &mut Command, prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: the callers' closures in this crate call the kernel through rustix and do nothing else.
+    // SAFETY: the closures passed in this crate call the kernel through rustix and do nothing else.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Gives this thread namespaces of its own.
+/// Moves this thread into new namespaces.
 ///
 /// # Errors
-/// If the system does not allow it.
+/// If the system does not permit it.
 ///
 /// # Panics
-/// If file descriptors are among what is asked for.
+/// If `flags` contains the table of file descriptors.
 pub fn unshare(flags: UnshareFlags) -> io::Result<()> {
     assert!(!flags.contains(UnshareFlags::FILES), "namespaces only");
-    // SAFETY: the table of file descriptors stays shared, which is the only thing that could hurt other threads.
+    // SAFETY: the table of file descriptors stays shared; unsharing it is the only thing that could harm other threads.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// The command's process will be killed by the kernel when this thread ends, however that comes: so start it in the main
-/// thread. What it starts itself is not killed with it.
+/// Makes the kernel kill the command's process when this thread ends, for whatever reason; therefore start it on the
+/// main thread. Processes that it starts itself are not killed with it.
 pub fn end_with_this_thread(command: &mut Command) {
     let parent = rustix::process::getpid();
     before_exec(command, move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        // It may have ended a moment before.
+        // The parent may have ended just before.
         if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     });
 }
 
-/// From now on no signal that can be blocked ends this process.
+/// Blocks all signals that can be blocked.
 pub fn block_signals() {
     let mut set = no_signals();
-    // SAFETY: the set is filled in and belongs to this call.
+    // SAFETY: the set is initialised and belongs to this call.
     unsafe {
         libc::sigfillset(&raw mut set);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
     }
 }
 
-/// From now on signals have their usual effect again, also those that came meanwhile.
+/// Restores the usual effect of all signals, including those that arrived meanwhile.
 pub fn free_signals() {
     let set = no_signals();
-    // SAFETY: the set is filled in and belongs to this call.
+    // SAFETY: the set is initialised and belongs to this call.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// From now on interrupts wait for [`take_interrupt`], and other signals have their usual effect. To be called before there are
-/// threads.
+/// Blocks interrupts until [`take_interrupt`], and restores the usual effect of other signals. Must be called before
+/// threads are started.
 pub fn hold_interrupts() {
     let set = interrupts();
-    // SAFETY: the set is filled in and belongs to this call.
+    // SAFETY: the set is initialised and belongs to this call.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// Whether an interrupt came since the last call.
+/// Reports whether an interrupt arrived since the last call.
 pub fn take_interrupt() -> bool {
     let (set, now) = (interrupts(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    // SAFETY: the set is filled in; both belong to this call, and nothing is asked for about the signal.
+    // SAFETY: the set is initialised; both belong to this call, and no information about the signal is requested.
     unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const now) == libc::SIGINT }
 }
 
 fn no_signals() -> libc::sigset_t {
-    // SAFETY: the set is filled in before it is read.
+    // SAFETY: the set is initialised before it is read.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -288,12 +289,12 @@ fn no_signals() -> libc::sigset_t {
 
 fn interrupts() -> libc::sigset_t {
     let mut set = no_signals();
-    // SAFETY: the set is filled in and belongs to this call.
+    // SAFETY: the set is initialised and belongs to this call.
     unsafe { libc::sigaddset(&raw mut set, libc::SIGINT) };
     set
 }
 
-/// The group of processes that one is in, 0 if its leader is outside this namespace; `None` if there is no such process.
+/// Returns the process group of a process, 0 if the group's leader is outside this namespace; `None` if there is no such process.
 pub fn group_of(pid: i32) -> Option<i32> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::getpgid(pid) }).ok()

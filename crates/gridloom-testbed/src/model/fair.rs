@@ -1,19 +1,19 @@
-//! The order of flows on a link that they share: self-clocked fair queueing (Golestani, INFOCOM 1994).
+//! Order of flows on a link that they share: self-clocked fair queueing (Golestani, INFOCOM 1994).
 //!
-//! Each train gets a tag, the bytes of its flow that will have been served by its end if all flows get equal parts, and
-//! the smallest tag is served next. Flows that always have something waiting get equal parts of the link; one that sends
-//! little does not wait behind the queues of the others.
+//! Each train gets a tag: the bytes of its flow that will have been served by its end if all flows get equal shares.
+//! The smallest tag is served next. Flows that always have waiting trains get equal shares of the link; a flow that
+//! sends little does not wait behind the queues of the others.
 //!
-//! **Invariant:** trains of one flow leave in the order in which they came.
+//! **Invariant:** trains of one flow leave in the order in which they arrived.
 
 use std::collections::BTreeMap;
 
-/// Trains that wait, by flow.
+/// Waiting trains, by flow.
 #[derive(Clone, Debug)]
 pub struct FairQueue<T> {
-    /// Trains by tag, then in the order of coming.
+    /// Trains by tag, then in order of arrival.
     waiting: BTreeMap<(u64, u64), Waiting<T>>,
-    /// Flows that have a train waiting.
+    /// Flows that have a waiting train.
     flows: BTreeMap<u64, Flow>,
     /// Tag of the train that was served last.
     clock: u64,
@@ -40,22 +40,22 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// How many trains wait.
+    /// Returns the number of waiting trains.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nothing waits.
+    /// Reports whether no train waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Bytes of that flow that wait.
+    /// Returns the waiting bytes of this flow.
     pub fn bytes_of(&self, flow: u64) -> f64 {
         self.flows.get(&flow).map_or(0.0, |flow| flow.bytes as f64)
     }
 
-    /// Adds a train of that flow.
+    /// Adds a train of this flow.
     pub fn push(&mut self, flow: u64, bytes: f64, item: T) {
         let bytes = bytes as u64;
         let state = self.flows.entry(flow).or_default();
@@ -65,13 +65,13 @@ impl<T> FairQueue<T> {
         self.waiting.insert((state.last_tag, self.serial), Waiting { flow, bytes, item });
     }
 
-    /// Takes the train that is served next.
+    /// Takes the train to serve next.
     pub fn pop(&mut self) -> Option<T> {
         let ((tag, _), Waiting { flow, bytes, item }) = self.waiting.pop_first()?;
         self.clock = tag;
         let state = self.flows.get_mut(&flow).expect("it has something waiting");
         state.bytes -= bytes;
-        // Its last tag is the clock now, which is what a new flow starts from.
+        // Its last tag now equals the clock, which is what a new flow starts from.
         if state.last_tag == tag {
             self.flows.remove(&flow);
         }

@@ -1,4 +1,4 @@
-//! One link: a sender of fixed rate, then a delay. What waits for it is in a queue of its own ([`super::fair`]).
+//! One link: a sender with a fixed rate, followed by a delay. Waiting trains are in a separate queue ([`super::fair`]).
 //!
 //! ```text
 //!            ┌─ flow: ··· ··· ··· ─┐
@@ -6,17 +6,19 @@
 //!            └─ flow: ··· ···     ─┘
 //! ```
 //!
-//! What crosses a link is a *train*: one packet, or several equal ones of one flow that the kernel hands over as one
-//! (segmentation offload). A train is not held until its last packet is there: its head goes on to the next link when
-//! the first packet has passed, its tail when the last has, so that a train takes the time that its packets would.
+//! The unit that crosses a link is a *train*: one packet, or several equal packets of one flow that the kernel passes
+//! on as one (segmentation offload). A train is not held until its last packet arrives: its head continues to the next
+//! link when the first packet has passed, its tail when the last has, so that a train takes the time that its packets
+//! would.
 //!
-//! A flow of which more than [`LinkShape::mark_bytes`] wait is told so: its trains are marked (explicit congestion
-//! notification, RFC 3168). Beyond [`LinkShape::queue_bytes`], which a flow that heeds the marks never reaches, they are
-//! dropped. So links share as the queues do that Linux has by default (one for each flow, marks before losses), and as
-//! the simulator's: equal parts, no flow held up for hundreds of milliseconds because its first packets were dropped.
+//! If more than [`LinkShape::mark_bytes`] of a flow wait, the flow is notified: its trains are marked (explicit
+//! congestion notification, RFC 3168). Beyond [`LinkShape::queue_bytes`], which a flow that reacts to the marks never
+//! reaches, its trains are dropped. Links are therefore shared as by Linux's default queues (one per flow, marks
+//! before losses), and as in the simulator: equal shares, and no flow delayed by hundreds of milliseconds because its
+//! first packets were dropped.
 //!
-//! **Invariants:** a shared link never serves more than its bandwidth; packets of a flow leave in the order in which they
-//! came (also with jitter); a link without a queue limit in the way drops nothing.
+//! **Invariants:** a shared link never serves more than its bandwidth; packets of a flow leave in the order in which
+//! they arrived (also with jitter); a link without a queue limit on the path drops nothing.
 //!
 //! It does not model loss other than by a full queue or a cut, nor frames below IP: bytes are those of IP packets.
 
@@ -27,51 +29,51 @@ use gridloom_platform::Sharing;
 use super::Ns;
 use super::random::Random;
 
-/// What a link is like.
+/// The properties of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkShape {
     /// Bytes per second.
     pub bandwidth: f64,
-    /// Delay behind the queue.
+    /// Delay after the queue.
     pub latency_ns: Ns,
-    /// The delay varies by up to so much, both ways, uniformly.
+    /// Maximum variation of the delay in either direction, uniformly distributed.
     pub jitter_ns: Ns,
-    /// Bytes of a flow that wait at most.
+    /// Maximum waiting bytes of a flow.
     pub queue_bytes: f64,
-    /// Bytes of a flow that wait before it is told to slow down.
+    /// Waiting bytes of a flow beyond which it is notified to slow down.
     pub mark_bytes: f64,
-    /// Whether flows share the bandwidth or get it each.
+    /// Whether flows share the bandwidth or each have all of it.
     pub sharing: Sharing,
 }
 
-/// What is sent: IP packets of one flow, back to back.
+/// The unit of transmission: IP packets of one flow, back to back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Train {
-    /// All bytes.
+    /// Total bytes.
     pub bytes: f64,
-    /// Bytes of the largest packet, `bytes` if it is the only one.
+    /// Bytes of the largest packet; equal to `bytes` if it is the only one.
     pub packet_bytes: f64,
-    /// Which flow it belongs to: any number that differs between flows.
+    /// Id of its flow: any number that differs between flows.
     pub flow: u64,
-    /// Whether a link has told the flow to slow down.
+    /// True if a link has notified the flow to slow down.
     pub is_marked: bool,
 }
 
-/// When a train's first and last packet are at a place.
+/// The times at which a train's first and last packet reach a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Passage {
-    /// The first packet, whole.
+    /// Time at which the first packet is complete.
     pub head: Ns,
-    /// The last packet, whole.
+    /// Time at which the last packet is complete.
     pub tail: Ns,
 }
 
-/// What a link did so far.
+/// Traffic counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
-    /// Bytes that went through.
+    /// Bytes carried.
     pub bytes: f64,
-    /// Trains that waited while more than enough of their flow did.
+    /// Trains that were marked because too many bytes of their flow waited.
     pub marked: u64,
     /// Trains dropped because the queue was full.
     pub dropped_full: u64,
@@ -79,12 +81,12 @@ pub struct Counters {
     pub dropped_cut: u64,
 }
 
-/// A link, without what waits for it.
+/// A link, without its queue.
 #[derive(Clone, Debug)]
 pub struct Link {
     shape: LinkShape,
     is_up: bool,
-    /// When all that was let in has been sent, by flow on a fatpipe, otherwise for flow 0.
+    /// Time at which everything accepted has been sent, by flow on a fatpipe, otherwise for flow 0.
     free_at: BTreeMap<u64, Ns>,
     last_out: Ns,
     random: Random,
@@ -92,33 +94,33 @@ pub struct Link {
 }
 
 impl Link {
-    /// An idle link.
+    /// Creates an idle link.
     pub fn new(shape: LinkShape, seed: u64) -> Link {
         let random = Random::new(seed);
         Link { shape, is_up: true, free_at: BTreeMap::new(), last_out: 0.0, random, counters: Counters::default() }
     }
 
-    /// What it is like.
+    /// Returns its properties.
     pub fn shape(&self) -> &LinkShape {
         &self.shape
     }
 
-    /// What it did.
+    /// Returns its counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Whether it carries anything.
+    /// Reports whether it carries traffic.
     pub fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// Cuts or restores it. What has been sent already still arrives.
+    /// Cuts or restores it. Traffic that was already sent still arrives.
     pub fn set_up(&mut self, is_up: bool) {
         self.is_up = is_up;
     }
 
-    /// Changes the bandwidth, and what may wait. What is being sent keeps its times; at a bandwidth of 0 all is dropped.
+    /// Changes the bandwidth and the queue limits. Trains being sent keep their times; at a bandwidth of 0 everything is dropped.
     pub fn set_bandwidth(&mut self, bandwidth: f64, mark_bytes: f64, queue_bytes: f64) {
         (self.shape.bandwidth, self.shape.mark_bytes, self.shape.queue_bytes) = (bandwidth, mark_bytes, queue_bytes);
     }
@@ -128,12 +130,12 @@ impl Link {
         self.shape.latency_ns = latency_ns;
     }
 
-    /// When it can send a train of that flow.
+    /// Returns the time at which it can send a train of this flow.
     pub fn free_at(&self, flow: u64) -> Ns {
         self.free_at.get(&self.lane(flow)).copied().unwrap_or(0.0)
     }
 
-    /// Whether a train of which `waiting_bytes` of its flow wait already may wait too.
+    /// Reports whether a train may wait, while `waiting_bytes` of its flow wait already.
     pub fn admits(&mut self, train: &Train, waiting_bytes: f64) -> bool {
         if !self.is_up || self.shape.bandwidth <= 0.0 {
             self.counters.dropped_cut += 1;
@@ -145,8 +147,8 @@ impl Link {
         false
     }
 
-    /// Sends a train behind which `waiting_bytes` of its flow wait, as soon as it is there and the link free; when it is
-    /// at the other end. To be called in the order in which trains are sent.
+    /// Sends a train, behind which `waiting_bytes` of its flow wait, as soon as the train has arrived and the link is
+    /// free. Returns the times at the other end. Must be called in the order in which trains are sent.
     pub fn send(&mut self, train: &mut Train, arrives: Passage, waiting_bytes: f64) -> Passage {
         if waiting_bytes > self.shape.mark_bytes {
             train.is_marked = true;
@@ -162,7 +164,7 @@ impl Link {
         let packet_ns = train.packet_bytes * ns_per_byte;
         let tail = free_at.max(arrives.tail + packet_ns);
         let delay = self.delay();
-        // Jitter delays packets, it does not let them overtake one another.
+        // Jitter delays packets but does not reorder them.
         let head = (start + packet_ns + delay).max(self.last_out);
         let tail = (tail + delay).max(head);
         if self.shape.jitter_ns > 0.0 {
@@ -171,7 +173,7 @@ impl Link {
         Passage { head, tail }
     }
 
-    /// The flows that share with this one.
+    /// Returns the key of the flows that share bandwidth with this one.
     fn lane(&self, flow: u64) -> u64 {
         match self.shape.sharing {
             Sharing::Shared => 0,
@@ -184,7 +186,7 @@ impl Link {
         if jitter_ns == 0.0 { latency_ns } else { (latency_ns + jitter_ns * self.random.symmetric()).max(0.0) }
     }
 
-    /// Flows come and go; the ones that have nothing under way need no place in memory.
+    /// Removes flows that have nothing in flight, so that finished flows use no memory.
     fn forget_idle_flows(&mut self, now: Ns) {
         if self.free_at.len() > FLOWS_KEPT {
             self.free_at.retain(|_, free_at| *free_at > now);
@@ -192,7 +194,7 @@ impl Link {
     }
 }
 
-/// Flows of a fatpipe beyond which idle ones are looked for.
+/// Number of flows of a fatpipe beyond which idle ones are removed.
 const FLOWS_KEPT: usize = 1024;
 
 #[cfg(test)]
@@ -263,7 +265,7 @@ mod tests {
         for _ in 0..3 {
             trains = send(&mut link(1e6, 7.0), train(), trains);
         }
-        // Packets one by one over the first two.
+        // Packets sent one by one over the first two links.
         let mut last = at(0.0);
         for _ in 0..10 {
             let between = send(&mut one, packet(1000.0, 1), at(0.0));
@@ -297,7 +299,7 @@ mod tests {
         let mut link = Link::new(shape, 7);
         let (mut sent, mut last, mut low, mut high) = (0.0, 0.0, Ns::MAX, Ns::MIN);
         for index in 0..10_000 {
-            // Every other packet is so close to the one before that it could overtake it.
+            // Every other packet follows so closely that it could overtake the previous one.
             sent += if index % 2 == 0 { 1e7 } else { 1e5 };
             let out = send(&mut link, packet(1.0, 1), at(sent)).tail;
             assert!(out >= last);

@@ -1,7 +1,7 @@
-//! The emulated network as pure state: packets are offered, cross links one after the other, and come out.
+//! The emulated network as pure state: packets are offered, cross links one after another, and are delivered.
 //!
-//! Nothing here reads a clock or touches a socket: time is a number of nanoseconds since the start, handed in, so that
-//! rates and delays are tested exactly.
+//! Nothing here reads a clock or uses a socket: time is passed in as nanoseconds since the start, so that rates and
+//! delays are tested exactly.
 
 pub mod fair;
 pub mod link;

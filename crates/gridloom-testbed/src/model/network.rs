@@ -1,10 +1,10 @@
-//! All links and routes, and the packets under way: a queue of events in the order of time.
+//! All links and routes, and the packets in flight: an event queue in the order of time.
 //!
-//! A train crosses the links of its route one after the other, and each link sees trains in the order in which they
-//! reach it and serves their flows in turn, so that flows of different routes share a link as they would.
+//! A train crosses the links of its route one after another. Each link receives trains in the order in which they
+//! reach it and serves their flows in turn, so that flows of different routes share a link realistically.
 //!
-//! **Invariant:** what is offered comes out once, of [`Network::advance`], or is dropped once. Ties are broken by the
-//! order in which trains were offered.
+//! **Invariant:** each offered train is either delivered once by [`Network::advance`], or dropped once. Ties are
+//! broken by the order in which trains were offered.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,23 +15,23 @@ use super::Ns;
 use super::fair::FairQueue;
 use super::link::{Link, Passage, Train};
 
-/// The way from one host to another.
+/// The route from one host to another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Path {
-    /// Links in order, by their place in [`Network::links`].
+    /// Links in order, as indices into [`Network::links`].
     pub links: Vec<usize>,
-    /// Delay beside that of the links: the distance in a zone with coordinates.
+    /// Delay in addition to that of the links: the distance in a zone with coordinates.
     pub extra_ns: Ns,
 }
 
-/// Links, routes, and the trains under way with what they carry.
+/// Links, routes, and the trains in flight with their payloads.
 #[derive(Debug)]
 pub struct Network<P> {
     links: Vec<Link>,
-    /// What waits, by link and, on a fatpipe, by flow: there each flow has the whole link.
+    /// Waiting trains by link and, on a fatpipe, by flow: there each flow has the whole link.
     queues: BTreeMap<(usize, u64), FairQueue<Flight<P>>>,
     hosts: usize,
-    /// By source and destination; `None` where the platform has no route.
+    /// Routes by source and destination; `None` where the platform has no route.
     paths: Vec<Option<Path>>,
     events: BinaryHeap<Reverse<Event<P>>>,
     serial: u64,
@@ -41,21 +41,21 @@ pub struct Network<P> {
 /// A train that has arrived.
 #[derive(Debug, PartialEq)]
 pub struct Delivery<P> {
-    /// Host where it arrived.
+    /// Destination host.
     pub host: usize,
     /// The payload of the train.
     pub cargo: P,
-    /// When its last packet was there.
+    /// Arrival time of its last packet.
     pub at: Ns,
-    /// Whether its flow is to slow down.
+    /// True if its flow should slow down.
     pub is_marked: bool,
 }
 
-/// A train on its way.
+/// A train in flight.
 #[derive(Debug)]
 struct Flight<P> {
     serial: u64,
-    /// How many links of the route are behind it.
+    /// Number of links already crossed.
     hop: usize,
     path: usize,
     train: Train,
@@ -72,14 +72,14 @@ struct Event<P> {
 
 #[derive(Debug)]
 enum What<P> {
-    /// It is at the next link, or at the end.
+    /// It reaches the next link, or the destination.
     Arrives(Flight<P>),
-    /// The link has sent what it had, and something waits in that queue.
+    /// The link has finished sending, and a train waits in this queue.
     Free(usize, u64),
 }
 
 impl<P> Network<P> {
-    /// A network of so many hosts; `paths` by source times `hosts` plus destination.
+    /// Creates a network of `hosts` hosts; `paths` is indexed by source times `hosts` plus destination.
     pub fn new(links: Vec<Link>, hosts: usize, paths: Vec<Option<Path>>) -> Network<P> {
         assert_eq!(paths.len(), hosts * hosts, "one path for each pair");
         let known = |path: &Path| path.links.iter().all(|link| *link < links.len());
@@ -88,22 +88,22 @@ impl<P> Network<P> {
         Network { links, queues, hosts, paths, events, serial: 0, unroutable: 0 }
     }
 
-    /// The links.
+    /// Returns the links.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// A link, to be changed.
+    /// Returns a link for modification.
     pub fn link_mut(&mut self, link: usize) -> &mut Link {
         &mut self.links[link]
     }
 
-    /// Trains that no route could take.
+    /// Returns the number of trains without a route.
     pub fn unroutable(&self) -> u64 {
         self.unroutable
     }
 
-    /// A train leaves host `src` for host `dst`.
+    /// Sends a train from host `src` to host `dst`.
     pub fn offer(&mut self, now: Ns, src: usize, dst: usize, train: Train, cargo: P) {
         let path = src * self.hosts + dst;
         let Some(way) = &self.paths[path] else {
@@ -117,12 +117,12 @@ impl<P> Network<P> {
         self.events.push(Reverse(Event { at: first, serial: self.serial, what: What::Arrives(flight) }));
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next_due(&self) -> Option<Ns> {
         self.events.peek().map(|Reverse(event)| event.at)
     }
 
-    /// Lets time pass until `now`: `deliver` gets all that arrives.
+    /// Advances time to `now`; `deliver` receives all arriving trains.
     pub fn advance(&mut self, now: Ns, mut deliver: impl FnMut(Delivery<P>)) {
         while self.next_due().is_some_and(|due| due <= now) {
             let Reverse(Event { at, what, .. }) = self.events.pop().expect("one is due");
@@ -144,7 +144,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// Trains under way.
+    /// Returns the number of trains in flight.
     pub fn under_way(&self) -> usize {
         let flying = self.events.iter().filter(|Reverse(event)| matches!(event.what, What::Arrives(_))).count();
         flying + self.queues.values().map(FairQueue::len).sum::<usize>()
@@ -155,7 +155,7 @@ impl<P> Network<P> {
         self.events.push(Reverse(Event { at, serial: self.serial, what: What::Free(number, lane) }));
     }
 
-    /// At a link: it is sent, waits for its turn, or is dropped.
+    /// Handles a train that reaches a link: it is sent, queued, or dropped.
     fn arrive(&mut self, number: usize, flight: Flight<P>) {
         let link = &mut self.links[number];
         let flow = flight.train.flow;
@@ -175,7 +175,7 @@ impl<P> Network<P> {
         }
     }
 
-    /// The link is free: the next of those that wait is sent. A queue is there as long as something waits in it.
+    /// Sends the next waiting train on a free link. A queue exists as long as a train waits in it.
     fn serve(&mut self, number: usize, lane: u64) {
         let queue = self.queues.get_mut(&(number, lane)).expect("something waits");
         let flight = queue.pop().expect("something waits");
@@ -196,7 +196,7 @@ impl<P> Network<P> {
         flight.passage = self.links[number].send(&mut flight.train, flight.passage, waiting_bytes);
         flight.hop += 1;
         let path = self.paths[flight.path].as_ref().expect("offered on a path");
-        // Behind the last link, the whole train is handed over when its tail is there.
+        // After the last link, the whole train is delivered when its tail arrives.
         let is_over = flight.hop == path.links.len();
         let at = if is_over { flight.passage.tail + path.extra_ns } else { flight.passage.head };
         self.events.push(Reverse(Event { at, serial: flight.serial, what: What::Arrives(flight) }));
@@ -239,7 +239,7 @@ mod tests {
         Some(Path { links: links.to_vec(), extra_ns: 0.0 })
     }
 
-    /// Hosts 0 and 1 reach host 2 over links of their own, far and near, and one that they share.
+    /// Hosts 0 and 1 reach host 2 over one link each, far and near, followed by one that they share.
     fn two_sources() -> Network<u32> {
         let links = vec![link(1e9, 10e6), link(1e9, 1e6), link(1e6, 0.0)];
         let mut paths = vec![None; 9];
@@ -264,7 +264,7 @@ mod tests {
         let mut network = two_sources();
         network.offer(0.0, 0, 2, packet(1), 10);
         network.offer(5.0, 1, 2, packet(2), 11);
-        // The second left later and reaches the shared link first.
+        // The second train left later but reaches the shared link first.
         assert_eq!(all(&mut network), [(2, 11, 5.0 + 1e3 + 1e6 + 1e6), (2, 10, 1e3 + 10e6 + 1e6)]);
         assert_eq!(network.under_way(), 0);
     }
@@ -312,7 +312,7 @@ mod tests {
             network.offer(0.0, 0, 2, packet(1), index);
         }
         network.offer(20e6, 0, 2, packet(2), 1000);
-        // Its packet is behind the one in service when it came, and behind nothing else.
+        // Its packet waits for the one in service when it arrived, and for nothing else.
         let place = all(&mut network).iter().position(|(_, cargo, _)| *cargo == 1000);
         assert!(place.is_some_and(|place| (20..=22).contains(&place)), "{place:?}");
     }
@@ -332,7 +332,7 @@ mod tests {
             out += 1;
             marked.extend(delivery.is_marked.then_some(delivery.cargo));
         });
-        // One in service, 50 that wait, and the other flow's; behind 39 of them more than 10 waited.
+        // One train in service, 50 waiting, and the other flow's; more than 10 waited behind 39 of them.
         let counters = network.links()[2].counters();
         assert_eq!((out, counters.dropped_full, counters.marked, marked.len()), (52, 49, 39, 39));
         assert!(!marked.contains(&1000));

@@ -1,16 +1,16 @@
-//! Numbers for jitter: SplitMix64 (Steele, Lea, Flood 2014). The same seed gives the same sequence.
+//! Random numbers for jitter: SplitMix64 (Steele, Lea, Flood 2014). The same seed gives the same sequence.
 
-/// A sequence of numbers.
+/// A sequence of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of that seed.
+    /// Starts the sequence of this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// Uniform in [-1, 1).
+    /// Returns a number uniformly distributed in [-1, 1).
     pub fn symmetric(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -1,13 +1,13 @@
 //! A platform as an emulated network: the links that some route crosses, and a path for each pair of hosts.
 //!
-//! A flow is marked when as much of it waits as the bandwidth-delay product of the longest round trip that crosses the
-//! link, so that one TCP flow can fill it, and waiting hardly more than doubles that round trip; but never less than
-//! what the link sends in [`QUEUE_S_MIN`] (of that, at most [`QUEUE_BYTES_OF_TIME_MAX`]), nor than [`QUEUE_BYTES_MIN`].
-//! Its queue holds [`QUEUE_OF_MARK`] times as much: what comes until the sender has heard of it, also when it doubles
-//! its rate each round trip.
+//! A flow is marked when its waiting bytes reach the bandwidth-delay product of the longest round trip that crosses
+//! the link, so that one TCP flow can fill it, and waiting hardly more than doubles that round trip. The threshold is
+//! never less than what the link sends in [`QUEUE_S_MIN`] (of that, at most [`QUEUE_BYTES_OF_TIME_MAX`]), nor than
+//! [`QUEUE_BYTES_MIN`]. The queue holds [`QUEUE_OF_MARK`] times as much: the data that arrive until the sender has
+//! received the mark, even if it doubles its rate each round trip.
 //!
-//! From the platform come bandwidth, latency and sharing of links, and routes, as they are before any profile changes
-//! them. Traffic within a host does not cross the emulated network.
+//! Bandwidth, latency and sharing of links, and routes, are taken from the platform, as they are before any profile
+//! changes them. Traffic within a host does not cross the emulated network.
 
 use gridloom_flow::solver::{Policy, Solver};
 use gridloom_platform::{HostId, LinkId, Platform, Sharing};
@@ -18,27 +18,28 @@ use super::link::{Link, LinkShape};
 use super::network::{Network, Path};
 use crate::error::Error;
 
-/// More hosts than a machine can give processes to; routes are kept for each pair.
+/// Maximum number of hosts. A machine cannot run processes for more, and routes are stored for each pair.
 pub const HOSTS_MAX: usize = 64;
-/// A queue for a burst of a few packets, however short the way: the first window of a TCP flow, and a train.
+/// Minimum queue size, for a burst of a few packets on a path of any length: the first window of a TCP flow, and a train.
 pub const QUEUE_BYTES_MIN: f64 = 96.0 * 1024.0;
-/// A queue for the trains of two hosts that send at once, and for moments in which a host's processes are not run.
+/// Minimum queue time, for the trains of two hosts that send at once, and for moments in which a host's processes are
+/// not scheduled.
 pub const QUEUE_S_MIN: f64 = 2e-3;
-/// See [`QUEUE_S_MIN`]: switches of wide links have no more.
+/// Limit of the queue size that results from [`QUEUE_S_MIN`]: switches of fast links have no more.
 pub const QUEUE_BYTES_OF_TIME_MAX: f64 = 1024.0 * 1024.0;
-/// See above.
+/// Ratio of the queue size to the marking threshold; see the module documentation.
 pub const QUEUE_OF_MARK: f64 = 4.0;
-/// A queue must not take all memory, however long and wide the way.
+/// Maximum queue size, so that a queue cannot take all memory on a long and fast path.
 pub const QUEUE_BYTES_MAX: f64 = 64.0 * 1024.0 * 1024.0;
 
 /// Settings that the platform file does not have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
-    /// Everything is so many times slower: bandwidths divided, latencies multiplied.
+    /// Factor by which everything is slower: bandwidths are divided by it, latencies multiplied.
     pub slower: f64,
-    /// Jitter of every link, as a part of its latency.
+    /// Jitter of every link, as a fraction of its latency.
     pub jitter: f64,
-    /// For jitter.
+    /// Seed of the jitter.
     pub seed: u64,
 }
 
@@ -51,22 +52,22 @@ impl Default for Tuning {
 /// The emulated network of a platform, before anything is sent.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    /// Names of hosts.
+    /// Names of the hosts.
     pub hosts: Vec<String>,
     /// Names of the links that some route crosses.
     pub link_names: Vec<String>,
-    /// Their numbers in the platform, in the same order.
+    /// Their ids in the platform, in the same order.
     pub ids: Vec<LinkId>,
     /// The links, in the same order.
     pub links: Vec<Link>,
-    /// The longest round trips that cross them, seconds.
+    /// Longest round trips that cross them, in seconds.
     round_trips_s: Vec<f64>,
-    /// By source times number of hosts plus destination; `None` from a host to itself and where no route is.
+    /// Paths by source times number of hosts plus destination; `None` from a host to itself and where there is no route.
     pub paths: Vec<Option<Path>>,
 }
 
 impl Topology {
-    /// The network of all hosts of the platform.
+    /// Creates the network of all hosts of the platform.
     ///
     /// # Errors
     /// If there are more than [`HOSTS_MAX`] hosts, or a link on a route has no bandwidth.
@@ -112,7 +113,10 @@ impl Topology {
         for (number, id) in used.iter().enumerate() {
             let link = &platform.links()[id.0 as usize];
             if link.bandwidth <= 0.0 {
-                return Err(Error::Platform(format!("link '{}' has no bandwidth; nothing could cross it", link.name)));
+                return Err(Error::Platform(format!(
+                    "link '{}' has a bandwidth of 0, so nothing can cross it",
+                    link.name
+                )));
             }
             let (latency_ns, bandwidth) = (link.latency_s * 1e9 * tuning.slower, link.bandwidth / tuning.slower);
             let mark_bytes = topology.mark_bytes(number, bandwidth);
@@ -131,19 +135,19 @@ impl Topology {
         Ok(topology)
     }
 
-    /// So much of a flow waits at the link before it is marked, if that is the bandwidth.
+    /// Returns the marking threshold of a flow at the link, for this bandwidth.
     pub fn mark_bytes(&self, link: usize, bandwidth: f64) -> f64 {
         (bandwidth * self.round_trips_s[link])
             .max((bandwidth * QUEUE_S_MIN).min(QUEUE_BYTES_OF_TIME_MAX))
             .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX / QUEUE_OF_MARK)
     }
 
-    /// The network, idle.
+    /// Returns the idle network.
     pub fn network<P>(&self) -> Network<P> {
         Network::new(self.links.clone(), self.hosts.len(), self.paths.clone())
     }
 
-    /// The links of that name; `NAME` means both directions of a split-duplex link.
+    /// Returns the links of this name; `NAME` means both directions of a split-duplex link.
     pub fn links_named(&self, name: &str) -> Vec<usize> {
         let is_meant = |own: &str| {
             own == name || own.strip_prefix(name).is_some_and(|direction| matches!(direction, "_UP" | "_DOWN"))
@@ -151,26 +155,26 @@ impl Topology {
         (0..self.link_names.len()).filter(|link| is_meant(&self.link_names[*link])).collect()
     }
 
-    /// The narrowest bandwidth on the way, bytes per second; `None` without a route.
+    /// Returns the lowest bandwidth on the path, in bytes per second; `None` without a route.
     pub fn bandwidth(&self, src: usize, dst: usize) -> Option<f64> {
         let path = self.paths[src * self.hosts.len() + dst].as_ref()?;
         Some(path.links.iter().map(|link| self.links[*link].shape().bandwidth).fold(f64::INFINITY, f64::min))
     }
 
-    /// The delay of the way there, without waiting; `None` without a route.
+    /// Returns the delay of the path, without waiting; `None` without a route.
     pub fn latency_ns(&self, src: usize, dst: usize) -> Option<Ns> {
         let path = self.paths[src * self.hosts.len() + dst].as_ref()?;
         Some(path.extra_ns + path.links.iter().map(|link| self.links[*link].shape().latency_ns).sum::<Ns>())
     }
 
-    /// What a packet of that many bytes takes on the way there, without waiting.
+    /// Returns the time that a packet of this size takes on the path, without waiting.
     pub fn packet_ns(&self, src: usize, dst: usize, bytes: f64) -> Option<Ns> {
         let path = self.paths[src * self.hosts.len() + dst].as_ref()?;
         let sending: f64 = path.links.iter().map(|link| bytes * 1e9 / self.links[*link].shape().bandwidth).sum();
         Some(sending + self.latency_ns(src, dst)?)
     }
 
-    /// The max-min fair rates of connections between those pairs, bytes per second.
+    /// Returns the max-min fair rates of connections between these pairs, in bytes per second.
     pub fn fair_rates(&self, pairs: &[(usize, usize)]) -> Vec<f64> {
         let mut solver = Solver::new();
         let constraints: Vec<_> = self

@@ -18,17 +18,17 @@ use gridloom_net::worker::nested;
 use super::{Backend, SimBackend, check_address, check_address_of, timed_out};
 use crate::{Error, Value};
 
-/// A client node of this process.
+/// A client node in this process.
 pub(crate) struct NetBackend(Arc<NetNode>);
 
 impl NetBackend {
-    /// A client of the agent at that address, with the secret of the environment or of the user.
+    /// Connects a client to the agent at that address, with the secret from the environment or of the user.
     pub(crate) fn connect(address: &str) -> Result<NetBackend, Error> {
         let secret = Secret::find_for(address).map_err(|error| Error::Connect(error.to_string()))?;
         NetBackend::connect_with(address, &secret, None)
     }
 
-    /// A client in that site, else in the one that the environment names.
+    /// Connects a client in that site, or else in the one that the environment names.
     pub(crate) fn connect_with(address: &str, secret: &Secret, site: Option<Site>) -> Result<NetBackend, Error> {
         check_address(address).map_err(Error::Connect)?;
         let agent = address.to_string();
@@ -39,7 +39,7 @@ impl NetBackend {
         node.map(NetBackend).map_err(|error| Error::Connect(error.to_string()))
     }
 
-    /// A client with an agent of its own, for those servers.
+    /// Connects a client with its own agent to those servers.
     pub(crate) fn connect_servers(servers: &[String]) -> Result<NetBackend, Error> {
         for address in servers {
             check_address_of("a server", address).map_err(Error::Connect)?;
@@ -102,12 +102,12 @@ impl Backend for NetBackend {
         limit: Option<Duration>,
         take: &mut dyn FnMut(&mut VecDeque<Event>) -> bool,
     ) -> Result<(), Error> {
-        // Past what a clock can count there is no limit.
+        // A limit beyond the clock's range means no limit.
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let found = self.0.wait(deadline, |events| take(events).then_some(()));
         found.ok_or_else(|| match (self.0.is_forked(), self.0.is_closed()) {
             (true, _) => Error::Usage("the session belongs to the process that forked this one; open another".into()),
-            // A look without waiting has to tell it, too.
+            // A poll without waiting has to report this too.
             (false, true) => Error::Connect("the session is closed".into()),
             (false, false) => timed_out(limit),
         })
@@ -139,7 +139,7 @@ fn client_name() -> String {
     format!("client-{}", std::process::id())
 }
 
-/// Memory that a client keeps warm.
+/// Memory that a client's buffer pool keeps.
 const POOL_KEEP_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_look_without_waiting_tells_that_the_session_is_closed() {
-        // No agent is there; that takes a while to be found out.
+        // No agent is there, which the backend notices only after a while.
         let backend = NetBackend::connect_with("127.0.0.1:1", &Secret::from_bytes(b"test"), None).unwrap();
         let look = || backend.wait_until(Some(Duration::ZERO), &mut |_| false).unwrap_err();
         assert!(matches!(look(), Error::TimedOut { .. }));

@@ -1,7 +1,7 @@
 //! A client of a simulation, in virtual time.
 //!
-//! A program's own simulation moves when its client waits. In the simulation of a deployment's processes many clients
-//! share one grid ([`SharedGrid`]), and a client that waits gives its process's turn away.
+//! In a program's own simulation, time advances when its client waits. In the simulation of a deployment's processes many clients
+//! share one grid ([`SharedGrid`]), and a client that waits yields its process's turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -34,20 +34,20 @@ pub(crate) struct SimBackend {
     drive: Drive,
 }
 
-/// What lets time move while the client waits.
+/// What advances time while the client waits.
 enum Drive {
-    /// The client itself. The thread that holds the lock steps the simulation and takes in what a step brought before another
-    /// thread looks: no thread waits in vain for what a second one has just been given.
+    /// The client itself. The thread that holds the lock steps the simulation and processes the events of a step before another
+    /// thread checks. So no thread keeps waiting for something that another one has already received.
     Own(Mutex<()>),
-    /// The run of all processes; this is the client's process.
+    /// The run of all processes; the context is that of the client's process.
     Process(ProcessContext, Arc<SharedGrid>),
 }
 
 impl SimBackend {
-    /// A simulation for one client, and its number of servers.
+    /// Creates a simulation for one client. Returns it with its number of servers.
     pub(crate) fn new(config: SimulateConfig) -> Result<(SimBackend, usize), Error> {
         let (simulation, client, names) = simulation_of(&config)?;
-        // All but the agent and the client.
+        // All nodes but the agent and the client.
         let servers = names.len() - 2;
         let backend = SimBackend {
             simulation: Arc::new(Mutex::new(simulation)),
@@ -61,14 +61,14 @@ impl SimBackend {
         Ok((backend, servers))
     }
 
-    /// A client of the grid that simulated processes share, if the code that runs on this thread is such a process.
+    /// Creates a client of the grid that simulated processes share; `None` if the code on this thread is not such a process.
     pub(crate) fn of_process(local: Option<&LocalConfig>) -> Option<Result<SimBackend, Error>> {
         let (context, shared) = SharedGrid::current()?;
         Some(shared.open(&context, local).map(|client| SimBackend {
             simulation: context.shared_simulation(),
             client,
             executes: shared.config.execute,
-            // The report is the run's.
+            // The run writes the report.
             report_path: None,
             timeline_path: shared.config.timeline.clone(),
             names: shared.names(),
@@ -76,36 +76,36 @@ impl SimBackend {
         }))
     }
 
-    /// How many servers have not ended.
+    /// Number of servers that have not ended.
     pub(crate) fn servers_alive(&self) -> usize {
         self.simulation().servers_alive()
     }
 
-    /// What there is to report, but for the session's groups.
+    /// Makes the report, without the session's groups.
     pub(crate) fn report(&self) -> SimulationReport {
         SimulationReport::new(&self.simulation(), &self.names)
     }
 
-    /// Where the report is to be written at the end.
+    /// The file for the report.
     pub(crate) fn report_path(&self) -> Option<&PathBuf> {
         self.report_path.as_ref()
     }
 
-    /// Where the timeline is to be written at the end.
+    /// The file for the timeline.
     pub(crate) fn timeline_path(&self) -> Option<&PathBuf> {
         self.timeline_path.as_ref()
     }
 
-    /// Completes what the simulation writes while it runs; why it cannot.
+    /// Completes the files that the simulation writes while it runs. Returns the error if that fails.
     pub(crate) fn finish(&self) -> Option<String> {
         match self.drive {
             Drive::Own(_) => self.simulation().finish().err(),
-            // The run does.
+            // The run does this.
             Drive::Process(..) => None,
         }
     }
 
-    /// The grid that the session shares with those of other processes, which gets what the session leaves for the report.
+    /// The grid that the session shares with those of other processes; it collects the session's part of the report.
     pub(crate) fn shared(&self) -> Option<&SharedGrid> {
         match &self.drive {
             Drive::Process(_, shared) => Some(shared),
@@ -117,10 +117,10 @@ impl SimBackend {
         self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next event of the client, if one comes by then.
+    /// Returns the next event of the client, if there is one by `until`.
     fn step(&self, until: Time) -> Option<Event> {
         let mut simulation = self.simulation();
-        // Nothing more comes to a dead client.
+        // A dead client receives no further events.
         let until = if simulation.is_dead(self.client) { simulation.now() } else { until };
         simulation.next_event(self.client, Some(until))
     }
@@ -151,7 +151,7 @@ impl Backend for SimBackend {
             Drive::Own(_) => self.simulation().advance(ns),
             Drive::Process(context, _) => {
                 let until = self.now() + ns;
-                // A process that has to end is told so by what it calls next.
+                // If the process has to end, its next call returns the error.
                 let _ = context.sleep_until(until);
             }
         }
@@ -224,7 +224,7 @@ impl Backend for SimBackend {
                 }
                 return Err(match (limit, &self.drive) {
                     (None, Drive::Own(_)) => {
-                        let waiting = "the program waits for something that will not come".to_string();
+                        let waiting = "the program waits for an event that cannot happen".to_string();
                         Error::Stalled { seconds: self.now().seconds(), waiting }
                     }
                     (limit, _) => timed_out(limit),
@@ -237,7 +237,7 @@ impl Backend for SimBackend {
         }
     }
 
-    /// A wait looks again after each event, and each minute.
+    /// Does nothing: a wait checks again after each event, and each minute of virtual time.
     fn stir(&self) {}
 
     fn close(&self) {
@@ -251,7 +251,7 @@ impl Backend for SimBackend {
     }
 }
 
-/// A simulation in which a program waits without limit, and nothing but heartbeats has happened for so long, stands still.
+/// If a program waits without limit and nothing but heartbeats has happened for this long, the simulation is stalled.
 const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
-/// How much virtual time passes at most before a wait looks whether it has to end: a few milliseconds of real time.
+/// Maximum virtual time before a wait checks whether it has to end: a few milliseconds of real time.
 const LOOK_NS: u64 = 60 * SECOND_NS;

@@ -1,6 +1,6 @@
-//! FFTW: a transform is a plan, its execution and its end, which a few lines of C make one function of.
+//! FFTW: a transform needs a plan, its execution and its destruction; a few lines of C combine these into one function.
 //!
-//! They are compiled on the server's machine, against its libraries, and kept as inline bodies are.
+//! The C code is compiled on the server's machine, against its libraries, and cached like inline bodies.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::offer::Offer;
 
 const SOURCE: &str = include_str!("../../functions/fftw.c");
 
-/// The transforms of the precisions that the libraries have.
+/// Returns the transforms for the precisions of the given libraries.
 pub(super) fn offer(definitions: Vec<Definition>, libraries: Vec<PathBuf>) -> Result<Offer, Error> {
     let is_single = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("fftw3f"));
     let (single, double): (Vec<PathBuf>, Vec<PathBuf>) = libraries.into_iter().partition(is_single);

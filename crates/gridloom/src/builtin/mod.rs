@@ -1,8 +1,8 @@
-//! Whole libraries of the distribution, described beforehand: BLAS, LAPACK, FFTW; a little linear algebra for first programs, which
-//! every grid of a program's own offers; and files of the server (`builtin:files`).
+//! Built-in descriptions of whole libraries: BLAS, LAPACK, FFTW; some linear algebra for first programs, which
+//! every embedded grid of a program offers; and files of the server (`builtin:files`).
 //!
-//! The descriptions are in the program; the libraries are those of the server's machine, found under their usual names, or
-//! named. Nothing of them is linked. The functions for files are in the worker.
+//! The descriptions are in the program. The libraries are those of the server's machine, found under their usual names or
+//! named explicitly; none of them is linked. The functions for files are in the worker.
 
 mod fftw;
 mod template;
@@ -16,20 +16,20 @@ use crate::Error;
 use crate::compile::places;
 use crate::offer::Offer;
 
-/// What stands before the name of one where files are named: `builtin:lapack`.
+/// Prefix of the name of a built-in description in a list of files: `builtin:lapack`.
 pub const BUILTIN_WORD: &str = "builtin:";
-/// What is left out, if there are other files, where no BLAS is found.
+/// Name of the description that is omitted if no BLAS is found and other files are named.
 pub(crate) const LINALG: &str = "linalg";
-/// Names a library with BLAS, which mostly has LAPACK too.
+/// Environment variable with a BLAS library, which usually contains LAPACK too.
 const BLAS_VARIABLE: &str = "GRIDLOOM_BLAS";
 
-/// A library that is described here.
+/// A library with a built-in description.
 struct Builtin {
     name: &'static str,
     description: &'static str,
-    /// File names of libraries that have it, the best first.
+    /// File names of suitable libraries, the best first.
     libraries: &'static [&'static str],
-    /// Debian's packages that have those.
+    /// Debian packages that contain them.
     packages: &'static str,
 }
 
@@ -61,34 +61,34 @@ const ALL: [Builtin; 5] = [
     Builtin { name: FILES, description: include_str!("../../functions/files.idl"), libraries: &[], packages: "" },
 ];
 
-/// That of files, which need a folder and no library.
+/// Name of the description of files, which need a folder and no library.
 const FILES: &str = gridloom_idl::FILES_MODULE;
 
-/// The word for the function that runs Python functions which programs send.
+/// Name of the built-in function that runs Python functions sent by programs.
 pub const BUILTIN_RUN_CODE: &str = "builtin:run-code";
 
-/// What `gridloom.describe gridloom.run_code` prints. It is kept here so that a server starts without starting Python.
+/// The output of `gridloom.describe gridloom.run_code`, stored here so that a server starts without starting Python.
 pub(crate) fn run_code_definitions() -> Vec<Definition> {
     serde_json::from_str(include_str!("../../functions/run_code.json")).expect("a test reads it")
 }
 
-/// The names of the libraries that are described.
+/// Names of the built-in descriptions.
 pub fn builtin_names() -> Vec<&'static str> {
     ALL.iter().map(|builtin| builtin.name).collect()
 }
 
-/// The functions of a library that is described, by its name.
+/// Returns the functions of a built-in description, by its name.
 ///
 /// # Errors
-/// If none of that name is.
+/// If there is none of that name.
 pub fn builtin_definitions(name: &str) -> Result<Vec<Definition>, Error> {
     definitions(find(name)?, "")
 }
 
-/// The functions, with the libraries of this machine that have them; `named` are searched before those.
+/// Returns the functions, with the libraries of this machine that have them; the libraries in `named` are searched first.
 ///
 /// # Errors
-/// If no library of that name is described, or this machine has none with its functions.
+/// If there is no description of that name, or this machine has no library with its functions.
 pub(crate) fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Error> {
     if name == FILES {
         return files_offer(std::env::var_os(FILES_VARIABLE).map(PathBuf::from));
@@ -100,23 +100,23 @@ pub(crate) fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Erro
         check_named_blas()?;
     }
     let named: Vec<PathBuf> = named.iter().cloned().chain(variable).collect();
-    // A BLAS that is named does.
+    // If a BLAS is named, no other is searched.
     let folders = if has_blas { Vec::new() } else { places() };
     offer_from(builtin, named, &folders)
 }
 
-/// What the environment names has to be there.
+/// Checks that the BLAS library named by the environment exists.
 pub(crate) fn check_named_blas() -> Result<(), Error> {
     match blas_variable().filter(|path| path.components().count() > 1 && !path.exists()) {
         None => Ok(()),
         Some(library) => {
             let library = library.display();
-            Err(Error::Input(format!("{library}: no such library, which {BLAS_VARIABLE} names")))
+            Err(Error::Input(format!("{library}: no such library; {BLAS_VARIABLE} names it")))
         }
     }
 }
 
-/// Whether a library is named, or there under its usual name, that looks as if it had BLAS.
+/// True if a library that looks like a BLAS is named, or found under a usual name.
 pub(crate) fn finds_blas(named: &[PathBuf]) -> bool {
     let places = places();
     blas_variable().is_some()
@@ -124,7 +124,7 @@ pub(crate) fn finds_blas(named: &[PathBuf]) -> bool {
         || find(LINALG).is_ok_and(|linalg| linalg.libraries.iter().any(|name| in_folders(name, &places).is_some()))
 }
 
-/// Why [`crate::BUILTIN_LINALG`] cannot be offered here; nothing if a library that looks as if it had BLAS is named or found.
+/// Returns why [`crate::BUILTIN_LINALG`] cannot be offered here; `None` if a library that looks like a BLAS is named or found.
 pub fn why_no_linalg(named: &[PathBuf]) -> Option<Error> {
     if finds_blas(named) { None } else { builtin_offer(LINALG, &[]).err() }
 }
@@ -138,8 +138,8 @@ fn files_offer(folder: Option<PathBuf>) -> Result<Offer, Error> {
         Some(folder) if folder.is_dir() => {
             return Ok(Offer { definitions: builtin_definitions(FILES)?, ..Offer::default() });
         }
-        Some(folder) => format!("{FILES_VARIABLE} is {}, which is no folder", folder.display()),
-        None => format!("{FILES_VARIABLE} is not set: it names the folder whose files are offered"),
+        Some(folder) => format!("{FILES_VARIABLE} is {}, which is not a folder", folder.display()),
+        None => format!("{FILES_VARIABLE} is not set; set it to the folder whose files are offered"),
     };
     Err(Error::Input(format!("{BUILTIN_WORD}{FILES}: {why}")))
 }
@@ -166,16 +166,19 @@ fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -
         let libraries = named.into_iter().chain(usual).collect();
         return fftw::offer(definitions(builtin, "")?, libraries);
     }
-    // The build that SciPy ships puts a word of its own before each symbol.
+    // The build shipped with SciPy adds its own prefix to each symbol.
     let prefix = if named.iter().any(|path| has_word(path, "scipy_openblas")) { "scipy_" } else { "" };
-    // One of the usual ones does: they are alternatives.
+    // One of the usual libraries suffices: they are alternatives.
     let libraries = named.into_iter().chain(usual.into_iter().take(1)).collect();
     Ok(Offer { definitions: definitions(builtin, prefix)?, libraries, ..Offer::default() })
 }
 
 fn find(name: &str) -> Result<&'static Builtin, Error> {
     ALL.iter().find(|builtin| builtin.name == name).ok_or_else(|| {
-        Error::Input(format!("'{BUILTIN_WORD}{name}' is not described here; there are {}", builtin_names().join(", ")))
+        Error::Input(format!(
+            "there is no built-in description '{BUILTIN_WORD}{name}'; there are {}",
+            builtin_names().join(", ")
+        ))
     })
 }
 
@@ -186,7 +189,7 @@ fn definitions(builtin: &Builtin, prefix: &str) -> Result<Vec<Definition>, Error
     Ok(parsed.map_err(|error| Error::Input(error.to_string()))?.definitions)
 }
 
-/// Whether a file's name says what it is.
+/// True if a file's name contains the word.
 fn has_word(path: &Path, word: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains(word))
 }

@@ -1,12 +1,13 @@
-//! The text of one interface description for several precisions.
+//! Expands an interface description for several precisions.
 //!
-//! The text between `@each d s` and `@end` is repeated for each of these precisions, and marks in it are replaced:
-//! `@p` by the precision's letter, `@q` by that of its real parts, `@t`, `@r` and `@c` by its type, the real and the complex
-//! one, `@s` by the type of scratch space that real routines have in whole numbers, `@w` by the name of FFTW's library,
-//! `@M` and `@A` by the real operations of a multiplication and an addition. Everywhere, `@is_N(flag)` is written out: whether
-//! a flag is that letter, in either case; `@one(NTC)` lists letters as the values of a flag, in both cases.
+//! The text between `@each d s` and `@end` is repeated for each of these precisions, with these marks replaced: `@p` by
+//! the precision's letter, `@q` by that of its real parts; `@t`, `@r` and `@c` by its type, its real type and its
+//! complex type; `@s` by the type of the scratch space that is integer in real routines; `@w` by the name of FFTW's
+//! library; `@M` and `@A` by the numbers of real operations of a multiplication and an addition. Everywhere,
+//! `@is_N(flag)` expands to a test whether a flag is that letter, in either case, and `@one(NTC)` lists letters in both
+//! cases as the values of a flag.
 
-/// The description written out.
+/// Returns the expanded description.
 pub(super) fn expand(template: &str) -> String {
     let mut text = String::new();
     let mut rest = template;
@@ -23,7 +24,7 @@ pub(super) fn expand(template: &str) -> String {
     functions(listed(text))
 }
 
-/// Letters that a flag may have, in both cases.
+/// Expands lists of letters for a flag, in both cases.
 fn listed(mut text: String) -> String {
     while let Some(at) = text.find(ONE) {
         let (letters, _) = text[at + ONE.len()..].split_once(')').expect("its parenthesis closes");
@@ -45,10 +46,10 @@ fn of_precision(block: &str, letter: &str) -> String {
     };
     let is_complex = kind == complex_type;
     let (multiplication, addition) = if is_complex { ("6", "2") } else { ("1", "1") };
-    // Names begin with a letter's mark, and those of functions are longer.
+    // A mark may be followed by the rest of a routine's name; the longer `@is_` and `@one` begin with none of these marks.
     let marks = [
         ("@p", letter),
-        // The names of routines for complex numbers with real results: scnrm2, dznrm2.
+        // Routines for complex numbers with real results: scnrm2, dznrm2.
         ("@q", real),
         ("@t", kind),
         ("@r", real_type),
@@ -61,7 +62,7 @@ fn of_precision(block: &str, letter: &str) -> String {
     marks.iter().fold(block.to_string(), |text, (mark, value)| text.replace(mark, value))
 }
 
-/// What tells a flag's letter: both cases of a letter end in the same 5 bits.
+/// Expands tests of a flag's letter: both cases of a letter have the same 5 low bits.
 fn functions(mut text: String) -> String {
     while let Some(at) = text.find(IS) {
         let call = &text[at + IS.len()..];

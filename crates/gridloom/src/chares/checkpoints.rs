@@ -1,13 +1,13 @@
 //! Checkpoints as files.
 //!
 //! ```text
-//! DIR/7/element-0   the chares of an element: a line that says what it is, which run (u64 LE), the FNV-1a hash of the rest (u64 LE), the rest
+//! DIR/7/element-0   chares of an element: a header line, the run (u64 LE), the FNV-1a hash of the rest (u64 LE), the rest
 //! DIR/7/element-1
-//! DIR/7/complete    how many files there are, and which run; written when all of them are
+//! DIR/7/complete    the number of files, and the run; written when all files are
 //! ```
-//! **Promises:** a checkpoint is marked complete only when every element's file is on the disk, and all files are of one run. Older ones
-//! are deleted only then, also those of another run. Of two runs in one folder, one ends with an error: a run writes no file where another one has
-//! written, nor below a checkpoint of another one that has a greater number.
+//! **Promises:** a checkpoint is marked complete only when every element's file is on disk and all files are from one
+//! run. Only then are older checkpoints deleted, also those of another run. If two runs share a folder, one of them
+//! ends with an error: a run neither writes into a checkpoint of another run nor below one that has a greater number.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,12 +19,12 @@ use gridloom_net::worker::kept::{COMPLETE, Complete, last_complete, next_number,
 
 use crate::Error;
 
-/// The first line of a file.
+/// The header line of a file.
 const LINE: &[u8] = b"gridloom: chares of an element, 3\n";
-/// Bytes before what an element saves.
+/// Bytes before the saved state of an element.
 const HEAD_BYTES: usize = LINE.len() + 16;
-/// Of two runs in one folder.
-const OF_ANOTHER: &str = "another run keeps its checkpoints there; give each a folder or a name of its own";
+/// The error if two runs share a folder.
+const OF_ANOTHER: &str = "another run keeps its checkpoints there; give each run its own folder or name";
 
 /// The folder of a program's checkpoints.
 #[derive(Debug)]
@@ -43,17 +43,17 @@ impl CheckpointFolder {
         self.0.to_string_lossy().into_owned()
     }
 
-    /// Writes what an element of that run saves.
+    /// Writes the saved state of an element of that run.
     ///
     /// # Errors
     /// If it cannot be written, or another run writes there.
     pub(super) fn write(&self, number: u64, (element, run): (Pe, u64), bytes: &[u8]) -> Result<(), Error> {
         let folder = self.0.join(number.to_string());
         if folder.join(COMPLETE).exists() {
-            let why = "it is complete, and of another run; keep these checkpoints elsewhere, or delete those";
+            let why = "it is complete, and belongs to another run; keep these checkpoints elsewhere, or delete those";
             return Err(error("write into", &folder, why));
         }
-        // The other run deletes those below its own, and may have deleted files of this checkpoint.
+        // The other run deletes checkpoints below its own, and may have deleted files of this one.
         let greater = self.numbers()?.into_iter().filter(|other| *other > number);
         if let Some(other) = greater.map(|other| self.0.join(other.to_string())).find(|other| has_another(other, run)) {
             return Err(error("write below", &other, OF_ANOTHER));
@@ -66,16 +66,16 @@ impl CheckpointFolder {
         write_whole(&file, &[LINE, &run.to_le_bytes(), &hash(bytes).to_le_bytes(), bytes])
     }
 
-    /// All elements have written theirs. Earlier checkpoints are deleted.
+    /// Marks a checkpoint complete once all elements have written their files, and deletes earlier checkpoints.
     ///
     /// # Errors
-    /// If that cannot be written, or another run has deleted a file, or written one.
+    /// If the mark cannot be written, or another run has deleted or written a file.
     pub(super) fn complete(&self, number: u64, elements: u32, run: u64) -> Result<(), Error> {
         self.mark_complete(number, elements, run)?;
         self.delete_before(number)
     }
 
-    /// All elements have written theirs. Earlier checkpoints stay.
+    /// Marks a checkpoint complete once all elements have written their files. Earlier checkpoints stay.
     ///
     /// # Errors
     /// As [`CheckpointFolder::complete`].
@@ -93,7 +93,7 @@ impl CheckpointFolder {
         check()?;
         let file = folder.join(COMPLETE);
         write_whole(&file, &[Complete { elements, run }.to_text().as_bytes()])?;
-        // Another run may have begun to delete them before the mark was there.
+        // Another run may have begun to delete the files before the mark was there.
         check().inspect_err(|_| _ = fs::remove_file(&file))
     }
 
@@ -109,7 +109,7 @@ impl CheckpointFolder {
         Ok(())
     }
 
-    /// A number that no checkpoint has had.
+    /// Returns a number that no checkpoint has had.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -117,10 +117,10 @@ impl CheckpointFolder {
         next_number(&self.0).map_err(|why| error("read", &self.0, why))
     }
 
-    /// What all elements saved in the checkpoint of that number, else in the last complete one.
+    /// Reads the saved states of all elements from the checkpoint of that number, or else from the last complete one.
     ///
     /// # Errors
-    /// If there is none, or a file is not as it was written.
+    /// If there is no such checkpoint, or a file is damaged.
     pub(super) fn read(&self, number: Option<u64>) -> Result<Vec<Vec<u8>>, Error> {
         let Some(number) = number.map_or_else(|| self.last(None), |number| Ok(Some(number)))? else {
             return Err(error("begin from", &self.0, "it has no complete checkpoint"));
@@ -137,14 +137,14 @@ impl CheckpointFolder {
                 _ => Err(error(
                     "read",
                     &file,
-                    "it is of another run than the others: two runs have kept checkpoints there",
+                    "it belongs to a different run than the others: two runs have kept checkpoints there",
                 )),
             }
         };
         (0..elements).map(part).collect()
     }
 
-    /// The number of the last complete checkpoint, if there is one; of that run, if one is given.
+    /// Returns the number of the last complete checkpoint, if any; only of the given run, if one is given.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -157,12 +157,12 @@ impl CheckpointFolder {
     }
 }
 
-/// Deletes a checkpoint. Folders and files of others may have such names: nothing of theirs is deleted.
+/// Deletes a checkpoint. Other files and folders may have similar names: only the checkpoint's own files are deleted.
 fn delete(folder: &Path) -> io::Result<()> {
     if !folder.is_dir() {
         return Ok(());
     }
-    // Without its mark it is none, however far the deletion comes.
+    // Without its mark it is no checkpoint, even if the deletion is interrupted.
     unmark(folder)?;
     let is_own = |path: &PathBuf| {
         let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.strip_prefix("element-"));
@@ -174,7 +174,7 @@ fn delete(folder: &Path) -> io::Result<()> {
     if own.is_empty() {
         return Ok(());
     }
-    // Another run may have written it meanwhile.
+    // Another run may have written the mark meanwhile.
     unmark(folder)?;
     match fs::remove_dir(folder) {
         Err(why) if why.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
@@ -189,7 +189,7 @@ fn unmark(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether another run has written a file of that checkpoint.
+/// True if another run has written a file of that checkpoint.
 fn has_another(folder: &Path, run: u64) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().any(|entry| run_of(&entry.path()).is_ok_and(|other| other != run))
@@ -201,7 +201,7 @@ fn hash(bytes: &[u8]) -> u64 {
     hash.0
 }
 
-/// Writes a file that is there whole or not at all.
+/// Writes a file atomically.
 fn write_whole(path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
     let new = path.with_extension("new");
     let written = || {
@@ -215,7 +215,7 @@ fn write_whole(path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
     written().map_err(|why| error("write", path, why))
 }
 
-/// The run that has written it.
+/// Returns the run that has written the file.
 fn run_of(path: &Path) -> io::Result<u64> {
     let mut head = [0; HEAD_BYTES];
     fs::File::open(path)?.read_exact(&mut head)?;
@@ -223,7 +223,7 @@ fn run_of(path: &Path) -> io::Result<u64> {
     run.map(|run| u64::from_le_bytes(*run)).ok_or_else(|| io::Error::other("it is not as it was written"))
 }
 
-/// The run that has written it, and what it saved.
+/// Returns the run that has written the file, and the saved state.
 fn read_whole(path: &Path) -> Result<(u64, Vec<u8>), Error> {
     let mut bytes = fs::read(path).map_err(|why| error("read", path, why))?;
     let wrong = || error("read", path, "it is not as it was written");
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(folder.read(None).unwrap(), [[1, 0], [1, 1]], "the third one is not complete");
         assert_eq!(folder.next().unwrap(), 3);
         assert!(!path.join("0").exists());
-        // Of the user, in the same folder.
+        // Files of the user in the same folder.
         let results = [path.join("2/results.txt"), path.join("1/2024/results.txt")];
         fs::create_dir_all(path.join("1/2024")).unwrap();
         results.iter().for_each(|file| fs::write(file, "mine").unwrap());
@@ -285,14 +285,14 @@ mod tests {
         let why = folder.write(0, (Pe(1), 5), &[1]).unwrap_err().to_string();
         assert!(why.contains("another run keeps its checkpoints there"), "{why}");
         folder.write(0, (Pe(0), 5), &[3]).unwrap();
-        // As if both had looked before either wrote.
+        // As if both runs had checked before either wrote.
         let why = folder.complete(0, 2, 5).unwrap_err().to_string();
         assert!(why.contains("element-1: another run keeps its checkpoints there"), "{why}");
         assert_eq!(folder.last(None).unwrap(), None);
-        // A mark of before that was checked.
+        // A mark written before the check.
         write_whole(&path.join("0").join(COMPLETE), &[Complete { elements: 2, run: 5 }.to_text().as_bytes()]).unwrap();
         let why = folder.read(None).unwrap_err().to_string();
-        assert!(why.contains("element-1: it is of another run than the others"), "{why}");
+        assert!(why.contains("element-1: it belongs to a different run than the others"), "{why}");
         assert_eq!((folder.last(Some(5)).unwrap(), folder.last(Some(6)).unwrap()), (Some(0), None));
         fs::remove_dir_all(path).unwrap();
     }
@@ -307,7 +307,7 @@ mod tests {
         assert!(!path.join("5").exists());
         let why = folder.write(5, (Pe(1), 1), &[1]).unwrap_err().to_string();
         assert!(why.contains("write below") && why.contains("6: another run keeps its checkpoints there"), "{why}");
-        // If it had looked before.
+        // As if it had checked before.
         fs::create_dir(path.join("5")).unwrap();
         write_whole(&path.join("5/element-1"), &[LINE, &1_u64.to_le_bytes(), &hash(&[1]).to_le_bytes(), &[1]]).unwrap();
         let why = folder.complete(5, 2, 1).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! How the number of elements changes while a program runs, and how elements learn that others were lost.
+//! How the number of elements changes while a program runs, and how elements learn of lost elements.
 //!
 //! ```text
 //!  gridloom chares resize 4     command             elements
@@ -7,13 +7,14 @@
 //!    │                           │◀─ request, bell ──│ the first one, when all have; then all end, and wait
 //!    │                           │ epoch 1 ─▶ file   │
 //!    │                           │── starts the third and the fourth
-//!    │◀──────── reads it         │                   │ all four read it, connect, make their arrays, restore, go on
+//!    │◀──────── reads it         │                   │ all four read it, connect, make their arrays, restore, continue
 //! ```
-//! The *epoch* counts losses that a successor makes good, and changes of the number. A connection serves one epoch, so nothing of the time before
-//! comes after it. The command alone begins epochs: it knows of an end whether the process was killed, and of two things that happen at once one
-//! comes first there. A *generation* is the elements of an epoch. In simulation the first element does what the command does for real.
+//! The *epoch* counts losses after which a successor starts, and changes of the number of elements. A connection serves
+//! one epoch, so nothing sent before arrives after it. Only the command begins epochs: it knows whether a process that
+//! ended was killed, and it puts simultaneous events into an order. A *generation* is the set of elements of an epoch.
+//! In simulation the first element takes the part of the command.
 //!
-//! **Promise:** a request of an epoch that is over, since an element was lost meanwhile, has no effect.
+//! **Promise:** a request of an epoch that is over, because an element was lost meanwhile, has no effect.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,26 +28,26 @@ use super::links::{Early, early_of};
 use super::places::{Places, Restart};
 use crate::Error;
 
-/// For so long an element waits for the command to tell what comes of a loss, or of a request.
+/// Time for which an element waits for the command's decision after a loss or a request.
 const VERDICT_NS: u64 = 30 * SECOND_NS;
 const LOOK_NS: u64 = MILLISECOND_NS;
-/// Type of the letter that makes an element of a simulation look again, which has left.
+/// Type of the message that makes a simulated element that has left check the state again.
 const WAKE: &str = "chares:wake";
 
-/// What the elements of a simulation share.
+/// State that the elements of a simulation share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     generation: Option<Generation>,
-    /// What all elements saved for another number of them.
+    /// The states that all elements saved for a change of their number.
     parts: BTreeMap<Pe, Vec<u8>>,
-    /// The program has ended.
+    /// True when the program has ended.
     is_over: bool,
 }
 
-/// How an element learns which generation it is of.
+/// How an element learns its generation.
 #[derive(Clone, Debug)]
 pub(super) enum Course {
-    /// The elements stay those that they are.
+    /// The elements never change.
     Fixed,
     Command {
         epochs: Epochs,
@@ -63,7 +64,7 @@ impl Course {
         }
     }
 
-    /// That of an element that is not simulated.
+    /// Returns the membership of an element that is not simulated.
     pub(super) fn real(places: &Places) -> Course {
         match &places.changing {
             Some(Changing { folder, bounds }) => {
@@ -73,7 +74,7 @@ impl Course {
         }
     }
 
-    /// The generation of this element when it begins.
+    /// Returns the generation of this element when it begins.
     ///
     /// # Errors
     /// If the command's file cannot be read.
@@ -97,7 +98,7 @@ impl Course {
         }
     }
 
-    /// The generation after that epoch, if it has begun.
+    /// Returns the generation after that epoch, if it has begun.
     ///
     /// # Errors
     /// If the command's file cannot be read.
@@ -108,7 +109,7 @@ impl Course {
         })
     }
 
-    /// Waits for it; none if no other begins.
+    /// Waits for the next generation; returns `None` if there is none.
     ///
     /// # Errors
     /// If the command's file cannot be read.
@@ -123,7 +124,8 @@ impl Course {
         Ok(None)
     }
 
-    /// Whether elements that have not connected for long may still do so: after a loss they come when the entry method that they run has ended.
+    /// True if elements that have not connected for a long time may still do so: after a loss they connect when their
+    /// current entry method has ended.
     ///
     /// # Errors
     /// If the command's file cannot be read.
@@ -137,7 +139,7 @@ impl Course {
         if let Course::Command { epochs, .. } = self { Some(epochs) } else { None }
     }
 
-    /// Lets the number of elements change, if that can be.
+    /// Lets the number of elements change, where that is possible.
     pub(super) fn let_resize(&self, places: &Places, element: &mut Element) {
         let owner = match self {
             Course::Fixed => return,
@@ -151,14 +153,14 @@ impl Course {
         element.let_resize(Box::new(owner));
     }
 
-    /// Keeps what this element has saved for another number of them. Those checkpoints that the program keeps are elsewhere.
+    /// Saves this element's state for a change of the number of elements. The program's own checkpoints are kept elsewhere.
     ///
     /// # Errors
     /// If it cannot be written.
     pub(super) fn save(&self, epoch: u64, element: Pe, bytes: Vec<u8>) -> Result<(), Error> {
         match self {
             Course::Fixed => {
-                Err(Error::Chares(ChareError::Failed("this element's run has a fixed number of them".into())))
+                Err(Error::Chares(ChareError::Failed("this element's run has a fixed number of elements".into())))
             }
             Course::Command { epochs, .. } => epochs.parts().write(epoch, (element, 0), &bytes),
             Course::Simulated(shared) => {
@@ -168,10 +170,11 @@ impl Course {
         }
     }
 
-    /// All elements of that generation have saved: has others begin. `kept` says where the checkpoint is, if it is one of those that the program keeps.
+    /// Called when all elements of that generation have saved: requests the next generation. `kept` is the checkpoint's
+    /// place, if it is one of the program's own checkpoints.
     ///
     /// # Errors
-    /// If the command cannot be told.
+    /// If the command cannot be notified.
     pub(super) fn resize(
         &self,
         places: &Places,
@@ -184,7 +187,7 @@ impl Course {
             Course::Command { epochs, .. } => {
                 let own = || -> Result<Restart, Error> {
                     let folder = epochs.parts();
-                    // If an element is lost before the command has others begin, all go back to an earlier one.
+                    // If an element is lost before the command starts the next generation, all go back to an earlier one.
                     folder.mark_complete(old.epoch, old.elements.len() as u32, 0)?;
                     Ok(Restart { folder: folder.text(), number: Some(old.epoch) })
                 };
@@ -195,7 +198,7 @@ impl Course {
                 let epoch = old.epoch + 1;
                 let elements = places.elements[..elements as usize].to_vec();
                 let mut shared = lock(shared);
-                // Earlier there may have been more elements.
+                // There may have been more elements earlier.
                 shared.parts.retain(|element, _| (element.0 as usize) < old.elements.len());
                 shared.generation = Some(Generation { epoch, since: epoch, elements, ..Generation::default() });
                 Ok(())
@@ -203,7 +206,7 @@ impl Course {
         }
     }
 
-    /// What all elements saved in the simulation before there was that generation.
+    /// Returns the states that all simulated elements saved before that generation.
     pub(super) fn parts(&self, generation: &Generation) -> Option<Vec<Vec<u8>>> {
         match self {
             Course::Simulated(shared) if generation.epoch > 0 => Some(lock(shared).parts.values().cloned().collect()),
@@ -211,7 +214,7 @@ impl Course {
         }
     }
 
-    /// In simulation: an element that has left waits until it is one of the program's again, or until the program has ended.
+    /// In simulation: makes an element that has left wait until it is part of the program again, or until the program has ended.
     ///
     /// # Errors
     /// If the simulation ends.
@@ -235,7 +238,7 @@ impl Course {
         }
     }
 
-    /// In simulation: the first element has those look again that have left, from that one on.
+    /// In simulation: the first element wakes the elements that have left, from number `from` on.
     ///
     /// # Errors
     /// If the simulation ends.
@@ -251,7 +254,7 @@ impl Course {
         Ok(())
     }
 
-    /// In simulation: the program has ended, also for elements that have left.
+    /// In simulation: ends the program also for elements that have left.
     ///
     /// # Errors
     /// If the simulation ends.
@@ -272,16 +275,16 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says with how many elements a program can go on.
+/// Decides with how many elements a program can continue.
 struct Owner {
-    /// None in simulation.
+    /// `None` in simulation.
     epochs: Option<Epochs>,
     bounds: Bounds,
 }
 
 impl Resize for Owner {
     fn asked(&mut self) -> Option<u32> {
-        // What cannot be read was not asked: the program goes on.
+        // An unreadable request counts as none: the program continues.
         self.epochs.as_ref().and_then(|epochs| epochs.wanted().ok().flatten())
     }
 
@@ -312,7 +315,7 @@ mod tests {
         for epoch in [0, 1] {
             course.save(epoch, Pe(0), vec![epoch as u8]).unwrap();
             let old = Generation { epoch, elements: vec![(String::new(), 0)], ..Generation::default() };
-            // All have saved, and nothing comes of it: there is no command.
+            // All elements have saved, but nothing follows, since there is no command.
             assert!(course.resize(&Places::default(), &old, 3, None).is_err());
         }
         assert_eq!(epochs.parts().read(Some(0)).unwrap(), [[0]], "elements may go back to it");

@@ -1,4 +1,4 @@
-//! Runs an element: its entry methods in line, and between them what its connections bring and take.
+//! Runs an element: its entry methods, one after another, and between them its connections.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,14 +22,14 @@ use super::run::Program;
 use super::timeline::{Timeline, monotonic_ns};
 use crate::Error;
 
-/// Entry methods run for about so long before the connections are looked at, which costs a microsecond.
+/// Approximate time for which entry methods run before the connections are polled, which costs a microsecond.
 const SLICE: Duration = Duration::from_micros(50);
-/// Once a slice has taken so long, what it sends to other elements does not wait for its end: they may compute meanwhile. Shorter, each
-/// letter would hold fewer messages.
+/// Once a slice has taken this long, its messages to other elements are sent without waiting for its end, so that those
+/// elements can compute meanwhile. With a shorter time, batches would hold fewer messages.
 const LINGER: Duration = Duration::from_micros(1);
-/// Most entry methods of a slice.
+/// Maximum number of entry methods in a slice.
 const SLICE_STEPS_MAX: u32 = 4096;
-/// An element with nothing to do for so long asks whether any other has.
+/// An element that has been idle for this long asks whether any other has work.
 const STALL_NS: u64 = SECOND_NS;
 
 /// Runs the program's only element.
@@ -43,7 +43,7 @@ pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
         match element.step()? {
             Step::Ran(_) => {}
             Step::Idle => return Err(element.stalled().into()),
-            // The only element never becomes several.
+            // A single element never changes the number of elements.
             Step::Ended | Step::Renewed => return Ok(element.end().cloned().unwrap_or_default()),
         }
     }
@@ -51,13 +51,13 @@ pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
 
 /// How an element ended.
 pub(super) enum Went {
-    /// The program has ended with that value, and the load balancer has moved so many chares.
+    /// The program has ended with that value; the load balancer has moved `moved` chares.
     Ended { value: Value, moved: u64 },
-    /// The program goes on without it.
+    /// The program continues without this element.
     Left,
 }
 
-/// Runs one of several elements, as long as it is one of the program's.
+/// Runs one of several elements, for as long as it is part of the program.
 pub(super) fn one_of(
     world: &mut dyn ProcessWorld,
     places: Places,
@@ -87,7 +87,7 @@ pub(super) fn one_of(
                 Some(next.ok_or_else(|| ChareError::Failed(NOT_RENEWED.into()))?)
             }
             Err(why) if is_loss(why) && kept.on_loss() => course.await_next(world, generation.epoch)?,
-            // All have saved, if others begin again already.
+            // If others have already restarted, all elements have saved.
             Err(why) if is_loss(why) => course.next(generation.epoch)?,
             Ok(Outcome::Ended) | Err(_) => None,
         };
@@ -97,7 +97,7 @@ pub(super) fn one_of(
             && let Some(timeline) = links.timeline.take()
             && let Err(error) = timeline.leave(&element)
         {
-            // What is lost of the timeline is no reason to lose the run.
+            // A gap in the timeline is no reason to fail the run.
             say!("gridloom: {error}");
         }
         if let Some(next) = next {
@@ -118,13 +118,13 @@ pub(super) fn one_of(
                 let places = places.in_generation(&generation);
                 kept = Kept::of(&places, course, &generation)?;
                 if !world.is_simulated() {
-                    // The number changes only where each element is a process.
+                    // The number of elements changes only where each element is a process.
                     check_connections(std::slice::from_ref(&places))?;
                 }
             }
             continue;
         }
-        // All others know the value too.
+        // All other elements know the value too.
         if is_lost && has_ended && matches!(kept, Kept::Memory(_)) {
             return Ok(ended(&element, moved));
         }
@@ -133,7 +133,7 @@ pub(super) fn one_of(
             Err(Error::Chares(failure)) => element.tell_failure(failure),
             Err(other) => element.tell_failure(&ChareError::Failed(other.to_string())),
         }
-        // If the connections fail now, the first error is the one to tell.
+        // If the connections fail now, report the first error.
         let finished = links.finish(world, &mut element);
         let left = links.timeline.take().map_or(Ok(()), |timeline| timeline.leave(&element));
         outcome.and(finished).and(left)?;
@@ -144,20 +144,20 @@ pub(super) fn one_of(
     }
 }
 
-/// Of an element that has ended with the others, which were to go on as others.
-const NOT_RENEWED: &str = "the elements have ended to go on as another number of them, and the command that starts these does not: it has ended, or \
-     another element has failed";
+/// The error of an element that ended with the others for a change of their number that did not take place.
+const NOT_RENEWED: &str = "the elements have ended to continue as a different number of elements, but the command \
+     that starts them does not: it has ended, or another element has failed";
 
 fn ended(element: &Element, moved_before: u64) -> Went {
     Went::Ended { value: element.end().cloned().unwrap_or_default(), moved: moved_before + element.moved() }
 }
 
-/// Where an element is, among which ones.
+/// An element's surroundings: its generation and the other elements.
 #[derive(Clone, Copy)]
 struct Now<'a> {
-    /// Of this generation.
+    /// The places of this generation.
     places: &'a Places,
-    /// As the element was told when it began.
+    /// The places that the element was given when it started.
     all: &'a Places,
     course: &'a Course,
     generation: &'a Generation,
@@ -166,13 +166,13 @@ struct Now<'a> {
 /// How the element of a generation ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// With the program.
+    /// Together with the program.
     Ended,
-    /// The program goes on with another number of elements.
+    /// The program continues with another number of elements.
     Renewed,
 }
 
-/// Makes the arrays of an element that is connected with all others, and runs it to its end.
+/// Makes the arrays of an element that is connected to all others, and runs it to its end.
 fn run(
     world: &mut dyn ProcessWorld,
     element: &mut Element,
@@ -211,10 +211,11 @@ fn run(
         && !world.is_simulated()
     {
         let (now, ms) = (generation.elements.len(), at.elapsed().as_secs_f64() * 1e3);
-        // If a loss came first, there are as many as before.
+        // If an element was lost before the change, the number of elements is the same as before.
         if now != before {
             say!(
-                "gridloom: the program goes on with {now} elements in place of {before}, {ms:.1} ms after all had saved"
+                "gridloom: the program continues with {now} elements instead of {before}, {ms:.1} ms after all had \
+                    saved"
             );
         }
     }
@@ -226,7 +227,7 @@ fn run(
     Ok(outcome)
 }
 
-/// Runs entry methods until the program has ended, or goes on with other elements.
+/// Runs entry methods until the program has ended, or continues with another number of elements.
 fn drive(
     world: &mut dyn ProcessWorld,
     element: &mut Element,
@@ -246,7 +247,7 @@ fn drive(
             false => slice.run(element, links.timeline.as_mut())?,
         };
         kept.run(world, links, element, (now.all, now.course), now.generation)?;
-        // A checkpoint that is complete calls back, or ends the element.
+        // When a checkpoint is complete, it calls back or ends the element.
         let goes_on = element.waiting() > 0 || element.is_renewed();
         let ran = if goes_on && matches!(ran, Ran::All { .. }) { Ran::Enough } else { ran };
         links.post(world, element)?;
@@ -282,11 +283,11 @@ fn drive(
     }
 }
 
-/// What came of some steps.
+/// The result of running some entry methods.
 enum Ran {
-    /// There may be more to run.
+    /// More may be queued.
     Enough,
-    /// Nothing waits; whether anything has run before.
+    /// The queue is empty; `any` is true if something has run before.
     All {
         any: bool,
     },
@@ -294,7 +295,7 @@ enum Ran {
     Renewed,
 }
 
-/// How many entry methods run between two looks at the connections: as many as take [`SLICE`].
+/// The number of entry methods between two polls of the connections: as many as take [`SLICE`].
 struct Slice {
     steps: u32,
 }
@@ -332,7 +333,7 @@ impl Slice {
             }
         }
         if is_measured && last > began {
-            // Other programs may have had the processor meanwhile.
+            // Other programs may have used the processor meanwhile.
             let own = processor_time().saturating_sub(processor);
             element.settle((own.as_secs_f64() / (last - began).as_secs_f64()).min(1.0));
         }
@@ -351,7 +352,7 @@ impl Slice {
     }
 }
 
-/// Runs one entry method, and lets its time pass in simulation.
+/// Runs one entry method and, in simulation, advances the time by its duration.
 fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result<Ran, Error> {
     let began = processor_time();
     let array = match element.step()? {

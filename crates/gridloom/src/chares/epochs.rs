@@ -1,17 +1,17 @@
-//! What the elements of a run and the command that started them tell one another, in the files of a folder.
+//! Files in a folder, through which the elements of a run and the command that started them communicate.
 //!
-//! | file | written by | what it says |
+//! | file | written by | content |
 //! |---|---|---|
-//! | `run` | the command | its program, and how many elements there can be |
-//! | `epoch` | the command; elements when the program has ended | the generation that runs, or that no process comes any more |
-//! | `wanted` | `gridloom chares resize` | with how many elements the program is to go on |
-//! | `refused` | the first element | why it cannot |
-//! | `request` | the first element | all have saved: others are to begin |
+//! | `run` | the command | its program, and the possible numbers of elements |
+//! | `epoch` | the command; elements when the program has ended | the current generation, or that no further process will start |
+//! | `wanted` | `gridloom chares resize` | the requested number of elements |
+//! | `refused` | the first element | why the request is refused |
+//! | `request` | the first element | all elements have saved, and the command may start the next generation |
 //! | `complete-N` | the first element | a checkpoint in memory was complete in the generation that began with epoch N |
-//! | `parts` | each element | what it has saved for another number of elements |
-//! | `bell` | all | a named pipe: it wakes the command |
+//! | `parts` | each element | its state, saved for another number of elements |
+//! | `bell` | all | a named pipe that wakes the command |
 //!
-//! **Promise:** a file is there whole or not at all.
+//! **Promise:** files appear atomically: a reader finds a file complete or not at all.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -25,30 +25,30 @@ use super::checkpoints::CheckpointFolder;
 use super::places::Restart;
 use crate::Error;
 
-/// Elements from one loss, or one change of their number, to the next.
+/// The elements between one loss, or one change of their number, and the next.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Generation {
     pub epoch: u64,
-    /// The epoch in which the elements began to be so many.
+    /// The epoch in which the number of elements became the present one.
     pub since: u64,
     /// The host and the site of each.
     pub elements: Vec<(String, u32)>,
-    /// Where the program goes on if it has no later checkpoint.
+    /// Where the program resumes if it has no later checkpoint.
     pub restart: Option<Restart>,
-    /// How many elements each epoch had, up to this one.
+    /// The number of elements in each epoch up to this one.
     #[serde(default)]
     pub counts: Vec<u32>,
 }
 
 impl Generation {
-    /// Whether an element of that epoch has left since, even if there is another one of its number now.
+    /// True if an element of that epoch has left since, even if another element has its number now.
     pub(super) fn is_without(&self, element: Pe, epoch: u64) -> bool {
         let mut since = self.counts.iter().skip(epoch as usize + 1);
         element.0 as usize >= self.elements.len() || since.any(|count| *count <= element.0)
     }
 }
 
-/// How many elements a run can have, and why not others.
+/// The possible numbers of elements of a run, with the reasons for the limits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Bounds {
     pub least: u32,
@@ -58,8 +58,10 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// Checks a number of elements.
+    ///
     /// # Errors
-    /// If so many are too few or too many.
+    /// If there are too few or too many.
     pub fn check(&self, elements: u32) -> Result<(), String> {
         if elements < self.least {
             return Err(format!("{} or more are possible, since {}", self.least, self.why_least));
@@ -71,14 +73,14 @@ impl Bounds {
     }
 }
 
-/// Where the command and the elements tell one another what changes.
+/// How the command and the elements communicate changes of the number of elements.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Changing {
     pub folder: String,
     pub bounds: Bounds,
 }
 
-/// What the first element asks of the command, once all have saved.
+/// The first element's request to the command, once all have saved.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Request {
     pub epoch: u64,
@@ -86,11 +88,11 @@ pub struct Request {
     pub restart: Restart,
 }
 
-/// What others read of a run.
+/// Description of a run for other processes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunFile {
     pub program: Vec<String>,
-    /// With how many it began.
+    /// The number of elements at the beginning.
     pub elements: u32,
     pub bounds: Bounds,
 }
@@ -99,11 +101,11 @@ pub struct RunFile {
 #[derive(Clone, Debug)]
 pub struct Epochs(PathBuf);
 
-/// What comes of a loss or a request.
+/// The command's decision after a loss or a request.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Verdict {
     Goes(Generation),
-    /// No other process comes: the program has ended, or fails. That is final.
+    /// No further process will start: the program has ended, or fails. This is final.
     Over,
 }
 
@@ -116,31 +118,33 @@ impl Epochs {
         Epochs(folder.into())
     }
 
-    /// The named pipe by which the command is told that a request is there.
+    /// The named pipe that notifies the command of a request.
     pub fn bell(&self) -> PathBuf {
         self.0.join("bell")
     }
 
-    /// Rings it: whether the command is there.
+    /// Notifies the command through the named pipe. Returns whether the command is there.
     ///
     /// # Errors
     /// If the pipe cannot be written to.
     pub fn ring(&self) -> Result<bool, Error> {
         match open(self.bell(), OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
-            // If it is full, it rings already.
+            // If the pipe is full, the command has a notification already.
             Ok(bell) => Ok(!matches!(rustix::io::write(&bell, b"!"), Err(error) if error != rustix::io::Errno::AGAIN)),
             Err(rustix::io::Errno::NXIO | rustix::io::Errno::NOENT) => Ok(false),
             Err(error) => Err(cannot("ring", &self.bell(), error)),
         }
     }
 
+    /// Writes the description of a run.
+    ///
     /// # Errors
     /// If it cannot be written.
     pub fn describe(&self, run: &RunFile) -> Result<(), Error> {
         self.write("run", &json(run))
     }
 
-    /// What the command says of its run.
+    /// Reads the description that the command has written.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -148,23 +152,23 @@ impl Epochs {
         self.parsed("run")
     }
 
-    /// A generation begins.
+    /// Announces a generation.
     ///
     /// # Errors
-    /// If that cannot be written.
+    /// If the file cannot be written.
     pub fn begin(&self, generation: &Generation) -> Result<(), Error> {
         self.write("epoch", &json(generation))
     }
 
-    /// From now on no process comes any more.
+    /// Announces that no further process will start.
     ///
     /// # Errors
-    /// If that cannot be written.
+    /// If the file cannot be written.
     pub fn end(&self) -> Result<(), Error> {
         self.write("epoch", "over")
     }
 
-    /// All elements are started anew: nothing of those before is left, but what was asked from outside.
+    /// Prepares a restart of all elements: deletes the files of the previous ones, except for requests from outside.
     ///
     /// # Errors
     /// If a file cannot be deleted.
@@ -172,15 +176,15 @@ impl Epochs {
         ["epoch", "request"].into_iter().try_for_each(|name| self.delete(name))
     }
 
-    /// Whether no process comes any more.
+    /// True if no further process will start.
     ///
     /// # Errors
-    /// If that cannot be read.
+    /// If the file cannot be read.
     pub fn is_over(&self) -> Result<bool, Error> {
         Ok(self.verdict()? == Some(Verdict::Over))
     }
 
-    /// The generation that runs; none if the run has ended, or is at its beginning.
+    /// Returns the current generation; `None` if the run has ended, or has only begun.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -195,15 +199,15 @@ impl Epochs {
         Ok(Some(serde_json::from_str(&text).map_or(Verdict::Over, Verdict::Goes)))
     }
 
-    /// Asks the run to go on with so many elements: whether nothing else was asked before.
+    /// Requests that the run continue with `elements` elements. Returns false if another request is pending.
     ///
     /// # Errors
-    /// If that cannot be written.
+    /// If the request cannot be written.
     pub fn want(&self, elements: u32) -> Result<bool, Error> {
         self.delete("refused")?;
         let (path, new) = (self.0.join("wanted"), self.new_file("wanted"));
         fs::write(&new, elements.to_string()).map_err(|error| cannot("write", &new, error))?;
-        // A link is there whole or not at all, and takes no other's place.
+        // Creating a hard link is atomic and never replaces a file.
         let linked = fs::hard_link(&new, &path);
         let _ = fs::remove_file(&new);
         match linked {
@@ -213,15 +217,15 @@ impl Epochs {
         }
     }
 
-    /// With how many elements the run was asked to go on.
+    /// Returns the requested number of elements.
     ///
     /// # Errors
-    /// If that cannot be read.
+    /// If it cannot be read.
     pub fn wanted(&self) -> Result<Option<u32>, Error> {
         Ok(self.read("wanted")?.and_then(|text| text.parse().ok()))
     }
 
-    /// What was asked has come about, or is not asked any more.
+    /// Deletes the request, which has been fulfilled or is withdrawn.
     ///
     /// # Errors
     /// If the file cannot be deleted.
@@ -234,10 +238,10 @@ impl Epochs {
         self.settle()
     }
 
-    /// Why what was asked last cannot be.
+    /// Returns why the last request was refused.
     ///
     /// # Errors
-    /// If that cannot be read.
+    /// If it cannot be read.
     pub fn refused(&self) -> Result<Option<String>, Error> {
         self.read("refused")
     }
@@ -250,7 +254,7 @@ impl Epochs {
         }
     }
 
-    /// What the first element asks, once.
+    /// Reads and deletes the first element's request.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -262,8 +266,8 @@ impl Epochs {
         Ok(request)
     }
 
-    /// A checkpoint in memory was complete in that generation: a process that comes later cannot know it otherwise, if it comes in the place of all
-    /// that did.
+    /// Notes that a checkpoint in memory was complete in that generation. If all processes that had it are replaced,
+    /// their successors have no other way to know.
     pub(super) fn note_complete(&self, since: u64) -> Result<(), Error> {
         self.write(&format!("complete-{since}"), "")
     }
@@ -272,22 +276,23 @@ impl Epochs {
         self.0.join(format!("complete-{since}")).exists()
     }
 
-    /// Others have begun from what was saved in that epoch: what was saved earlier is not needed any more.
+    /// Deletes the parts saved before that epoch: the elements have resumed from the parts of that epoch, so earlier
+    /// ones are not needed.
     ///
     /// # Errors
-    /// If it cannot be deleted.
+    /// If they cannot be deleted.
     pub fn delete_parts_before(&self, epoch: u64) -> Result<(), Error> {
         let folder = self.0.join("parts");
         if folder.exists() { self.parts().delete_before(epoch) } else { Ok(()) }
     }
 
-    /// For what elements save for another number of them.
+    /// The folder for the parts that elements save for a change of their number.
     pub(super) fn parts(&self) -> CheckpointFolder {
         CheckpointFolder::new(self.0.join("parts"))
     }
 
     fn new_file(&self, name: &str) -> PathBuf {
-        // Several may write at once.
+        // Several processes may write at the same time.
         self.0.join(format!("{name}-{}.new", std::process::id()))
     }
 

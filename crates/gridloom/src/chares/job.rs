@@ -1,4 +1,4 @@
-//! What a program makes before its chares run.
+//! The setup of a program of chares: makes its arrays before the chares run.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use gridloom_chare::{
 
 use crate::Error;
 
-/// One element of a program of chares, while its arrays are made. Every element makes the same ones, in the same order.
+/// One element of a program of chares, while its arrays are made. Every element makes the same arrays in the same order.
 #[derive(Debug)]
 pub struct Job<'a> {
     element: &'a mut Element,
@@ -21,10 +21,10 @@ impl<'a> Job<'a> {
         Job { element }
     }
 
-    /// Makes an array of chares. `make` makes those that begin on this element.
+    /// Makes an array of chares. `make` creates those that begin on this element.
     ///
     /// # Errors
-    /// If the placement names an element that there is not, or the chares' message type is none.
+    /// If the placement names an element that does not exist, or the chares' message type is not valid.
     pub fn array<C: Chare>(
         &mut self,
         shape: impl Into<Shape>,
@@ -34,8 +34,8 @@ impl<'a> Job<'a> {
         self.array_named(name_of::<C>(), shape, placement, make)
     }
 
-    /// Makes an array of chares that can move ([`Context::migrate_to`]). `make` makes those that begin on this element, without a
-    /// state, and those that arrive later, with theirs.
+    /// Makes an array of chares that can move ([`Context::migrate_to`]). `make` creates the chares that begin on this
+    /// element, without a state, and those that arrive later, with their state.
     ///
     /// # Errors
     /// As [`Job::array`].
@@ -51,7 +51,7 @@ impl<'a> Job<'a> {
         self.packed_array(name_of::<C>(), shape, placement, |index| make(index, None), packing)
     }
 
-    /// As [`Job::array_named`]; the chares can move, packed as `packing` says.
+    /// Like [`Job::array_named`], but the chares can move; `packing` packs and unpacks them.
     ///
     /// # Errors
     /// As [`Job::array`].
@@ -66,7 +66,7 @@ impl<'a> Job<'a> {
         Ok(self.element.migratable_array(name, shape.into(), &placement, make, packing)?)
     }
 
-    /// As [`Job::array`]; the name stands in errors and traces instead of that of the chares' type.
+    /// Like [`Job::array`]; errors and traces show `name` instead of the name of the chares' type.
     ///
     /// # Errors
     /// As [`Job::array`].
@@ -80,8 +80,8 @@ impl<'a> Job<'a> {
         Ok(self.element.array(name, shape.into(), &placement, make)?)
     }
 
-    /// Has a method that waits begin with the program, of each chare of that array: see [`Context::spawn`]. A program that goes on from a
-    /// checkpoint goes on where its callback comes, and this does nothing.
+    /// Starts an asynchronous method of each chare of the array with the program: see [`Context::spawn`]. If the
+    /// program resumes from a checkpoint, it continues at the callback of that checkpoint, and this does nothing.
     pub fn spawn<C: Chare, F: Future<Output = ()> + 'static>(
         &mut self,
         array: Proxy<C>,
@@ -90,7 +90,7 @@ impl<'a> Job<'a> {
         self.element.spawn(array, method);
     }
 
-    /// Makes an array with one chare on each element; its index is the element's number.
+    /// Makes an array with one chare on each element; the index of a chare is the element's number.
     ///
     /// # Errors
     /// As [`Job::array`].
@@ -99,58 +99,58 @@ impl<'a> Job<'a> {
         self.array(elements, Placement::RoundRobin, |index| make(Pe(index[0] as u32)))
     }
 
-    /// Whether that chare exchanges messages with other sites, as stated to [`Placement::by_communication`]; never with another
-    /// placement. Entry methods ask [`Context::is_at_border`].
+    /// True if the chare exchanges messages with other sites, according to [`Placement::by_communication`]; always
+    /// false with another placement. Entry methods call [`Context::is_at_border`].
     pub fn is_at_border<C>(&self, array: &Proxy<C>, index: impl Into<Index>) -> bool {
         self.element.is_at_border(array.id(), &index.into())
     }
 
-    /// The element on which that chare begins; `None` if the array has none of that index. So a program can have chares run first that exchange
-    /// messages with other sites ([`Elements::site`]).
+    /// Returns the element on which the chare begins; `None` if the array has no such index. A program can use it to
+    /// run first those chares that exchange messages with other sites ([`Elements::site`]).
     pub fn element_of<C>(&self, array: &Proxy<C>, index: impl Into<Index>) -> Option<Pe> {
         self.element.element_of(array.id(), &index.into())
     }
 
-    /// Makes a reducer of the program's own known. It has to be associative, and commutative unless contributions are ordered.
+    /// Registers a reducer of the program. It must be associative, and also commutative unless contributions are ordered.
     pub fn reducer(&mut self, combine: impl Fn(Value, Value) -> Value + 'static) -> Reducer {
         self.try_reducer(move |left, right| Ok(combine(left, right)))
     }
 
-    /// As [`Job::reducer`], for one that may fail: its error ends the program.
+    /// Like [`Job::reducer`], for one that may fail: its error ends the program.
     pub fn try_reducer(&mut self, combine: impl Fn(Value, Value) -> Result<Value, String> + 'static) -> Reducer {
         self.element.reducer(Rc::new(combine))
     }
 
-    /// Has the load balancer of that name move chares of migratable arrays, whenever that pays. `gridloom chares run --balance NAME`
-    /// chooses another one.
+    /// Sets the load balancer, by name. It moves chares of migratable arrays whenever that pays off. `gridloom chares
+    /// run --balance NAME` overrides it.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is no balancer of that name.
     pub fn balance(&mut self, name: &str) -> Result<(), Error> {
         self.element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
         Ok(())
     }
 
-    /// Lets not more than so many bytes of messages from all other elements wait at an element, 256 MiB without that; each has an equal share.
-    /// Past it, and past as much again, but at most 64 MiB, that waits at their own element for one other, chares that send are run no
-    /// further until some messages have run. Every element is to be told the same.
+    /// Limits the bytes of messages from all other elements that are queued at an element (default: 256 MiB); each
+    /// sender has an equal share. A sender may queue as much again, up to 64 MiB, at its own element for one receiver.
+    /// Beyond that, chares that send do not run until some messages have run. Every element must set the same limit.
     ///
     /// # Errors
     /// If it is 0.
     pub fn mailbox_bytes(&mut self, bytes: u64) -> Result<(), Error> {
         if bytes == 0 {
-            return Err(Error::Input("mailbox_bytes 0: at least 1 byte of messages has to be let wait".into()));
+            return Err(Error::Input("mailbox_bytes 0: the limit must be at least 1 byte".into()));
         }
         self.element.bound_mailbox(bytes);
         Ok(())
     }
 
-    /// Sends the first messages: runs on the first element only.
+    /// Sends the first messages; runs on the first element only.
     pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
         self.element.start(start);
     }
 
-    /// The element that this is.
+    /// The number of this element.
     pub fn element(&self) -> Pe {
         self.element.me()
     }
@@ -160,7 +160,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The name of a type without the path of its module.
+/// Returns the name of a type without the path of its module.
 fn name_of<C>() -> &'static str {
     let path = std::any::type_name::<C>();
     path.split('<').next().unwrap_or(path).rsplit("::").next().unwrap_or(path)

@@ -1,4 +1,4 @@
-//! Where an element's checkpoints are: in a folder, in the memory of elements, or nowhere.
+//! Where an element keeps its checkpoints: in a folder, in the memory of elements, or nowhere.
 
 use gridloom_chare::{Element, Pe};
 use gridloom_process::ProcessWorld;
@@ -14,7 +14,7 @@ use crate::Error;
 #[derive(Debug)]
 pub(super) enum Kept {
     Nowhere,
-    /// Keeps one of so many, under numbers from `next` on.
+    /// Keeps every `every`-th checkpoint, numbered from `next`.
     Folder {
         folder: CheckpointFolder,
         every: u64,
@@ -24,26 +24,26 @@ pub(super) enum Kept {
     Memory(Box<Memory>),
 }
 
-/// What the program goes on from.
+/// The state from which the program begins or resumes.
 #[derive(Debug)]
 pub(super) enum Origin {
     Beginning,
-    /// That one of a folder, or the last.
+    /// The checkpoint of that number in a folder, or the last one.
     Folder(CheckpointFolder, Option<u64>),
-    /// What each element of a simulation saved, before there were others.
+    /// The parts that each element of a simulation saved before their number changed.
     Parts(Vec<Vec<u8>>),
     Memory(u64),
 }
 
 impl Kept {
-    /// Where an element of that generation keeps its checkpoints.
+    /// Returns where an element of that generation keeps its checkpoints.
     ///
     /// # Errors
-    /// If the command does not say where it tells of losses.
+    /// If the command does not name the folder in which it reports losses.
     pub(super) fn of(places: &Places, course: &Course, generation: &Generation) -> Result<Kept, Error> {
         match (&places.memory, &places.checkpoint) {
             (Some(memory), _) => {
-                let no_command = || Error::Input("checkpoints in memory: the command says no folder".into());
+                let no_command = || Error::Input("checkpoints in memory: the command names no folder".into());
                 let epochs = course.epochs().ok_or_else(no_command)?;
                 Ok(Kept::Memory(Box::new(Memory::new(memory, epochs, places, generation.since))))
             }
@@ -55,7 +55,7 @@ impl Kept {
         }
     }
 
-    /// All are connected: from where the program goes on.
+    /// Called when all elements are connected. Returns the state from which the program resumes.
     ///
     /// # Errors
     /// If a checkpoint in memory is lost, or an element.
@@ -76,10 +76,10 @@ impl Kept {
         Ok(parts.or(places.restart.as_ref().map(folder)).unwrap_or(Origin::Beginning))
     }
 
-    /// All arrays are made.
+    /// Called when all arrays are made. Restores the chares.
     ///
     /// # Errors
-    /// If the chares cannot be what was saved.
+    /// If the saved state does not fit these chares.
     pub(super) fn begin(
         &mut self,
         world: &mut dyn ProcessWorld,
@@ -114,7 +114,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Keeps what the element is to save.
+    /// Keeps what the element has to save.
     ///
     /// # Errors
     /// If it cannot be saved or written.
@@ -149,7 +149,8 @@ impl Kept {
         Ok(())
     }
 
-    /// Keeps what the element saves for another number of them: in the folder of the program's checkpoints if there is one.
+    /// Saves the element's state for a change of the number of elements, in the folder of the program's checkpoints if
+    /// there is one.
     fn resize(
         &mut self,
         element: &mut Element,
@@ -180,7 +181,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Keeps what the element saves for another number of them.
+    /// Saves the element's state for a change of the number of elements.
     fn save(&self, element: &mut Element, course: &Course, generation: &Generation) -> Result<(), Error> {
         let Some((number, bytes)) = element.take_saved()? else { return Ok(()) };
         match self {
@@ -189,7 +190,7 @@ impl Kept {
         }
     }
 
-    /// An element was lost. Whether the others wait for another one in its place.
+    /// Notes that an element was lost. Returns whether the others wait for its successor.
     pub(super) fn on_loss(&mut self) -> bool {
         match self {
             Kept::Nowhere | Kept::Folder { .. } => false,
@@ -200,7 +201,7 @@ impl Kept {
         }
     }
 
-    /// The program has ended.
+    /// Called when the program has ended.
     ///
     /// # Errors
     /// If an element is lost that others still need.

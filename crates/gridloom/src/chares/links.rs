@@ -1,11 +1,12 @@
-//! The connections of an element to all others: letters out, letters in, and the filters between sites. With the filter `stripe` there are several
-//! to an element of another site, and letters go over them in turn.
+//! The connections of an element to all others: outgoing and incoming batches of messages, and the filters between
+//! sites. With the filter `stripe` there are several connections to an element of another site, and batches use them in
+//! turn.
 //!
-//! **Promises:** nothing here waits for a peer to take what is sent: what a connection does not take is kept, and offered again.
-//! Letters of one element come in their order, also through filters.
-//! **Limit:** elements give one another credit for messages (`gridloom_chare`), so not more of these is kept. Parts and results of reductions,
-//! and chares that move, take no credit: of them, all that a connection does not take is kept. With `stripe` a letter that comes early is kept
-//! until those before it have come.
+//! **Promises:** nothing here waits for a peer to accept data: what a connection does not accept is kept, and offered
+//! again. Batches from one element arrive in order, also through filters. **Limit:** elements give each other credit
+//! for messages (`gridloom_chare`), which bounds the messages kept here. Parts and results of reductions and moving
+//! chares use no credit: everything of them that a connection does not accept is kept. With `stripe`, a batch that
+//! arrives early is kept until the batches before it have arrived.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,68 +26,69 @@ mod ways;
 
 use ways::{GOODBYE, Ways};
 
-/// Type of the letter by which a dialler says which element it is, of which epoch, and which of its connections this is.
+/// Type of the first message on a connection: the dialler's element, its epoch, and which of its connections this is.
 const HELLO: &str = "chares:element";
-/// Type of the letters with records.
+/// Type of the messages that carry batches of records.
 const RECORDS: &str = "chares";
-/// Type of the letters with notes on checkpoints in memory, which no filter holds back.
+/// Type of the messages that carry notes on checkpoints in memory; filters never delay them.
 const NOTES: &str = "chares:memory";
-/// For so long an element tries to reach another, which may start later.
+/// Time limit for connecting to another element, which may start later.
 const DIAL_NS: u64 = 30 * SECOND_NS;
-/// Between two attempts.
+/// Delay between two attempts to connect.
 const RETRY_NS: u64 = 2 * MILLISECOND_NS;
-/// Between two offers of a letter that a connection did not take.
+/// Delay between two offers of a message that a connection did not accept.
 const OFFER_NS: u64 = MILLISECOND_NS;
 
-/// What comes from an element.
+/// Something received from an element.
 enum Arrival {
     Letter(Vec<u8>),
     Closed(String),
 }
 
-/// Which element has dialled, of which epoch, and which of its connections that is; none if it is no element of this program.
+/// Parses the hello of a dialler: its element, its epoch, and which of its connections this is; `None` if it is not an
+/// element of this program.
 pub(super) fn early_of(letter: &Letter) -> Option<(Pe, u64, usize)> {
     let hello = (&*letter.kind == HELLO).then(|| postcard::from_bytes::<(Pe, u64, u32)>(&letter.payload).ok());
     let (element, epoch, way) = hello.flatten()?;
     ((element.0 as usize) < PROCESSING_ELEMENTS_MAX).then_some((element, epoch, way as usize))
 }
 
-/// One direction's letters that wait.
+/// Messages queued for one element.
 #[derive(Default)]
 struct Backlog {
-    /// Each with the time before which the filters do not let it go.
+    /// Each with the time before which the filters do not release it.
     letters: VecDeque<(Time, Letter)>,
 }
 
-/// Connections over which elements said their number, their epoch, and which of their connections each is.
+/// Connections that have sent a hello: element, epoch, and which of its connections each one is.
 pub(super) type Early = BTreeMap<PeerId, (Pe, u64, usize)>;
 
 pub(super) struct Links {
     places: Places,
     kind: Arc<str>,
-    /// By element; none for this one.
+    /// Connections by element; empty for this one.
     ways: Vec<Ways>,
     elements: BTreeMap<PeerId, Pe>,
     backlogs: Vec<Backlog>,
     backlog_bytes: usize,
-    /// By element: the filters between that one and this.
+    /// By element: the filters between it and this one.
     chains: Vec<Chain>,
-    /// What has come and no filter holds back.
+    /// Received items that no filter delays.
     due: VecDeque<(Pe, Arrival)>,
-    /// What the filters hold back: by the time when it is due, and then in the order of its coming.
+    /// Items that filters delay, ordered by due time and then by arrival.
     held: BTreeMap<(Time, u64), (Pe, Arrival)>,
     notes: VecDeque<(Pe, Note)>,
-    /// Counts losses, and changes of the number of elements, before these connections were made.
+    /// Number of losses, and of changes of the number of elements, before these connections were made.
     epoch: u64,
-    /// Connections of a later epoch, which others have begun already.
+    /// Connections of a later epoch, which other elements have already begun.
     early: Early,
     came: u64,
-    /// What the element does, if that is to be kept.
+    /// The record of the element's activities, if a timeline is requested.
     pub(super) timeline: Option<Timeline>,
 }
 
 impl Links {
-    /// Connections of that epoch, to be made. Some that others have made may be there.
+    /// Creates the links of that epoch, not yet connected. `early` has connections that other elements have already made.
     pub(super) fn new(places: Places, epoch: u64, early: Early) -> Links {
         let count = places.elements.len();
         let timeline = places.records.clone().map(|records| Timeline::new(records, count));
@@ -116,8 +118,8 @@ impl Links {
         links
     }
 
-    /// Connects this element with all others, which do so too. It listens already. `may_come` says whether those that have not dialled for
-    /// long may do so yet.
+    /// Connects this element, which listens already, with all others, while they do the same. `may_come` returns
+    /// whether elements that have not dialled for a long time may still do so.
     pub(super) fn connect(
         &mut self,
         world: &mut dyn ProcessWorld,
@@ -144,7 +146,8 @@ impl Links {
                 return Err(ChareError::Lost { element: Pe(missing), why }.into());
             };
             self.on_incoming(world, incoming)?;
-            // One that has closed behind letters may have ended the program before all have connected: the letters say so.
+            // A connection that closed after its messages may mean that the program ended before all had connected;
+            // the messages tell.
             self.check_open(|from| self.has_letters(from))?;
         }
         Ok(())
@@ -155,14 +158,16 @@ impl Links {
         self.due.iter().chain(self.held.values()).any(is_its)
     }
 
-    /// Closes all connections, to make them again: those that others have made already.
+    /// Closes all connections before they are made again. Returns those of a later epoch that others have already made.
     pub(super) fn close(self, world: &mut dyn ProcessWorld) -> Early {
         self.ways.into_iter().flat_map(|ways| ways.peers).flatten().for_each(|peer| world.close(peer));
         self.early
     }
 
+    /// Checks for closed connections.
+    ///
     /// # Errors
-    /// If an element has closed its connection that may not.
+    /// If an element for which `may_close` is false has closed its connection.
     fn check_open(&self, may_close: impl Fn(Pe) -> bool) -> Result<(), ChareError> {
         let closed = |(from, arrival): &(Pe, Arrival)| match arrival {
             Arrival::Closed(why) if !may_close(*from) => Some(ChareError::Lost { element: *from, why: why.clone() }),
@@ -182,7 +187,7 @@ impl Links {
         }
     }
 
-    /// Whether that connection is still to be made by the other element.
+    /// True if that connection is still to be made by the other element.
     fn has_room(&self, element: Pe, way: usize) -> bool {
         let ways = self.ways.get(element.0 as usize).filter(|_| element != self.places.me());
         ways.and_then(|ways| ways.peers.get(way)).is_some_and(Option::is_none)
@@ -193,7 +198,7 @@ impl Links {
         self.elements.insert(peer, element);
     }
 
-    /// Takes in what a connection brings. Letters wait at least until [`Links::deliver`].
+    /// Processes an event of a connection. Messages are passed on no earlier than in [`Links::deliver`].
     pub(super) fn on_incoming(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
         let Some(element) = self.elements.get(&incoming.peer()).copied() else { return self.on_hello(world, incoming) };
         let ways = &mut self.ways[element.0 as usize];
@@ -227,7 +232,7 @@ impl Links {
         Ok(())
     }
 
-    /// A letter has come, and all before it.
+    /// Handles a batch after all batches before it have arrived.
     fn take_in(&mut self, world: &mut dyn ProcessWorld, element: Pe, payload: Vec<u8>) -> Result<(), FilterError> {
         let chain = &mut self.chains[element.0 as usize];
         let (bytes, due) = match chain.is_empty() {
@@ -238,10 +243,10 @@ impl Links {
         Ok(())
     }
 
-    /// No more letters of that element are waited for.
+    /// Notes that no further batches of that element will arrive.
     fn has_ended(&mut self, world: &mut dyn ProcessWorld, element: Pe, why: String) {
         let chain = &self.chains[element.0 as usize];
-        // Letters that were sent before it may be held.
+        // Filters may still delay batches that were sent before the end.
         let due = if chain.is_empty() { Time(0) } else { chain.closed(world.now()) };
         self.hold(element, due, Arrival::Closed(why));
     }
@@ -255,7 +260,7 @@ impl Links {
         }
     }
 
-    /// A connection that was accepted says which element is at its other end.
+    /// Handles the hello on an accepted connection.
     fn on_hello(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
         let peer = incoming.peer();
         let Incoming::Letter { letter, .. } = incoming else {
@@ -266,22 +271,22 @@ impl Links {
             Some((element, epoch, way)) if epoch == self.epoch && self.has_room(element, way) => {
                 self.join(element, way, peer);
             }
-            // It may be one of more elements than there are here.
+            // It may belong to a generation with more elements than this one.
             Some((element, epoch, way)) if epoch > self.epoch => {
                 self.early.insert(peer, (element, epoch, way));
-                let why = format!("it has begun again with others, for the time of number {epoch}");
+                let why = format!("it has restarted with other elements, in epoch {epoch}");
                 return Err(ChareError::Lost { element, why }.into());
             }
-            // Another program with the secret has the wrong port, or the element will know of another loss.
+            // Either another program with the same secret dialled the wrong port, or that element will learn of another loss.
             _ => world.close(peer),
         }
         Ok(())
     }
 
-    /// Gives the element what is due.
+    /// Passes all due batches to the element.
     ///
     /// # Errors
-    /// If a letter is wrong, or an element is gone before the program has ended.
+    /// If a batch is invalid, or an element is lost before the program has ended.
     pub(super) fn deliver(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
         while let Some((from, arrival)) = self.due.pop_front().or_else(|| self.take_held(world)) {
             match arrival {
@@ -302,13 +307,13 @@ impl Links {
         Ok(())
     }
 
-    /// What a filter has held back until now.
+    /// Takes an item whose delay by a filter is over.
     fn take_held(&mut self, world: &mut dyn ProcessWorld) -> Option<(Pe, Arrival)> {
         let ((due, _), _) = self.held.first_key_value()?;
         if *due > world.now() { None } else { self.held.pop_first().map(|(_, came)| came) }
     }
 
-    /// Sends what the element has for others, and what waits, as far as the connections take it.
+    /// Sends the element's outgoing batches and the queued messages, as far as the connections accept them.
     pub(super) fn post(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
         self.offer_all(world)?;
         while let Some((to, mut payload)) = element.take_letter() {
@@ -329,7 +334,7 @@ impl Links {
         Ok(())
     }
 
-    /// A letter goes, behind those that wait and no earlier than that.
+    /// Sends a message after those already queued, and not before `opens`.
     fn put(&mut self, world: &mut dyn ProcessWorld, to: Pe, letter: Letter, opens: Time) -> Result<(), Error> {
         let backlog = &mut self.backlogs[to.0 as usize];
         let waits = !backlog.letters.is_empty();
@@ -338,7 +343,7 @@ impl Links {
         if waits { Ok(()) } else { self.offer(world, to) }
     }
 
-    /// Notes go.
+    /// Sends notes.
     pub(super) fn tell_all(&mut self, world: &mut dyn ProcessWorld, notes: Vec<(Pe, Note)>) -> Result<(), Error> {
         for (to, note) in notes {
             let payload = postcard::to_allocvec(&note).expect("postcard into a vector fails for no such type");
@@ -347,7 +352,7 @@ impl Links {
         Ok(())
     }
 
-    /// The notes that have come.
+    /// Takes the received notes.
     pub(super) fn take_notes(&mut self) -> VecDeque<(Pe, Note)> {
         std::mem::take(&mut self.notes)
     }
@@ -400,7 +405,7 @@ impl Links {
                     backlog.letters.push_front((opens, back));
                     break;
                 }
-                // That it is gone comes with what it sent last.
+                // The end of the connection is reported after the last data that the element sent.
                 Ok(None) | Err(ProcessError::Closed { .. }) => {
                     self.backlog_bytes -= length;
                 }
@@ -410,21 +415,21 @@ impl Links {
         Ok(())
     }
 
-    /// When there is something to do, if nothing comes before.
+    /// The time of the next action, if nothing arrives before.
     pub(super) fn next_due(&self, now: Time) -> Option<Time> {
         let due = self.due.front().map(|_| Time(0));
         let held = self.held.first_key_value().map(|((due, _), _)| *due);
         due.or(held).into_iter().chain(self.next_offer(now)).min()
     }
 
-    /// When a letter that waits is to be offered.
+    /// The time at which a queued message is offered next.
     fn next_offer(&self, now: Time) -> Option<Time> {
         let first = |backlog: &Backlog| backlog.letters.front().map(|(opens, _)| *opens);
         let offer = |opens: Time| if opens > now { opens } else { now + OFFER_NS };
         if self.backlog_bytes > 0 { self.backlogs.iter().filter_map(first).map(offer).min() } else { None }
     }
 
-    /// The program has ended: waits until the connections have taken what waits.
+    /// Called when the program has ended: waits until the connections have accepted all queued messages.
     pub(super) fn finish(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
         self.post(world, element)?;
         for (to, backlog) in std::mem::take(&mut self.backlogs).into_iter().enumerate() {
@@ -434,7 +439,7 @@ impl Links {
                     world.sleep_until(opens)?;
                 }
                 match ways.send(world, letter) {
-                    // It has ended before.
+                    // The other element has ended before.
                     Ok(()) | Err(ProcessError::Closed { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }

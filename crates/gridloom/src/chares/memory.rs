@@ -1,4 +1,4 @@
-//! Checkpoints in the memory of elements: what an element does when another one is lost.
+//! Checkpoints in the memory of elements: how an element recovers when another one is lost.
 //!
 //! ```text
 //!  command                  survivors                        a new process
@@ -6,10 +6,10 @@
 //!    │ epoch 1 ─▶ file         │ close all, wait for the file
 //!    │── starts ──────────────────────────────────────────────▶│ reads the file
 //!                              │◀──── connect again, epoch 1 ───▶│
-//!                              │  agree on a checkpoint (`Buddies`), make the arrays, restore, go on
+//!                              │  agree on a checkpoint (`Buddies`), make the arrays, restore, continue
 //! ```
-//! What an epoch is, and how elements learn of it: `course`. After a change of the number of elements none has anything in its memory: until the
-//! next checkpoint they go back to what was saved for that change.
+//! `course` explains epochs and how elements learn of them. After a change of the number of elements no element has a
+//! checkpoint in its memory: until the next checkpoint, they fall back to the state saved for that change.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -25,28 +25,28 @@ use super::links::Links;
 use super::places::Places;
 use crate::Error;
 
-/// How elements keep checkpoints in memory.
+/// Options for checkpoints in memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct InMemory {
-    /// One of so many that the program asks for.
+    /// Keep one of this many checkpoints that the program requests.
     pub every: u64,
 }
 
-/// An element's part in it.
+/// An element's part in checkpoints in memory.
 #[derive(Debug)]
 pub(super) struct Memory {
     epochs: Epochs,
     every: u64,
-    /// Of the generation in which this memory began.
+    /// The epoch in which this memory began.
     since: u64,
     buddies: Buddies,
     has_complete: bool,
-    /// When the loss was noticed that the program goes back for.
+    /// When the loss that caused the current recovery was noticed.
     lost_at: Option<Instant>,
 }
 
 impl Memory {
-    /// The memory of an element of that generation.
+    /// Creates the memory of an element of that generation.
     pub(super) fn new(kept: &InMemory, epochs: &Epochs, places: &Places, since: u64) -> Memory {
         let hosts: Vec<&str> = places.elements.iter().map(|(host, _)| host.as_str()).collect();
         let mut buddies = Buddies::new(places.me(), &hosts);
@@ -57,15 +57,16 @@ impl Memory {
         Memory { epochs: epochs.clone(), every: kept.every, since, buddies, has_complete, lost_at: None }
     }
 
-    /// An element was lost: all go back.
+    /// Notes that an element was lost and all elements go back to a checkpoint.
     pub(super) fn note_loss(&mut self) {
         self.lost_at.get_or_insert_with(Instant::now);
     }
 
-    /// After a loss, over new connections: the checkpoint from which all go on, or none from the beginning.
+    /// After a loss, over new connections: returns the checkpoint from which all elements resume, or `None` to restart
+    /// from the beginning.
     ///
     /// # Errors
-    /// If there is none any more, or another element is lost.
+    /// If no checkpoint is left, or another element is lost.
     pub(super) fn agree(
         &mut self,
         world: &mut dyn ProcessWorld,
@@ -92,15 +93,15 @@ impl Memory {
         links.tell_all(world, notes)
     }
 
-    /// Has the first element ask for checkpoints.
+    /// Makes the first element request checkpoints.
     pub(super) fn keep(&self, element: &mut Element, from: Option<u64>) {
         element.keep_checkpoints(self.every, from.map_or(0, |number| number + 1));
     }
 
-    /// All arrays are made: gives the chares what they were.
+    /// Called when all arrays are made. Restores the chares.
     ///
     /// # Errors
-    /// If another element is lost, or these are not the arrays that were saved.
+    /// If another element is lost, or the saved arrays differ from these.
     pub(super) fn restore(
         &mut self,
         world: &mut dyn ProcessWorld,
@@ -120,7 +121,7 @@ impl Memory {
         Ok(element.restore(&shares)?)
     }
 
-    /// This element has gone back if some were lost, and goes on.
+    /// Logs that the elements have recovered from a loss, if there was one.
     pub(super) fn tell_return(&mut self, element: &Element, generation: &Generation, from: &Origin) {
         let lost_at = self.lost_at.take();
         if generation.epoch > self.since && element.me() == Pe(0) {
@@ -130,11 +131,11 @@ impl Memory {
                 Origin::Memory(number) => format!("checkpoint {number}"),
             };
             let took = |lost_at: Instant| format!(", {:.1} ms after the loss", lost_at.elapsed().as_secs_f64() * 1e3);
-            say!("gridloom: all elements go on from {from}{}", lost_at.map(took).unwrap_or_default());
+            say!("gridloom: all elements resume from {from}{}", lost_at.map(took).unwrap_or_default());
         }
     }
 
-    /// Keeps what the element is to save, and takes in notes of others.
+    /// Keeps what the element has to save, and processes notes from others.
     ///
     /// # Errors
     /// If a chare cannot be saved, or a connection fails.
@@ -165,10 +166,11 @@ impl Memory {
         links.tell_all(world, notes)
     }
 
-    /// The program has ended here. Waits until it has on all others, since what one of them may still need is in this memory.
+    /// Called when the program has ended here. Waits until it has ended on all other elements, since they may still
+    /// need data in this memory.
     ///
     /// # Errors
-    /// If an element is lost before.
+    /// If an element is lost before that.
     pub(super) fn end(
         &mut self,
         world: &mut dyn ProcessWorld,
@@ -181,12 +183,12 @@ impl Memory {
         while !self.buddies.have_ended() {
             self.next_note(world, links)?;
         }
-        // All know the value. An element that is killed from now on, in what follows the program, is not needed any more.
+        // All elements know the value. One that is killed from now on is not needed any more.
         self.epochs.end()
     }
 }
 
-/// Whether an error says that another element is gone.
+/// True if an error means that another element is lost.
 pub(super) fn is_loss(error: &Error) -> bool {
     matches!(
         error,

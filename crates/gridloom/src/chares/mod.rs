@@ -1,8 +1,8 @@
-//! Message-driven objects (*chares*): many objects on each processor, each of which runs when a message for it is there.
+//! Message-driven objects (*chares*): many objects on each processor, each of which runs when it has a message.
 //!
 //! A program is started once for each *processing element*: `gridloom chares run -n 4 -- PROGRAM`. Every element runs the same
-//! code, which makes the arrays; then the chares send one another messages, until one of them ends the program. A program that is
-//! started by itself has one element.
+//! code, which makes the arrays. Then the chares send each other messages, until one of them ends the program. A program that is
+//! started directly has one element.
 //!
 //! ```
 //! use gridloom::Message;

@@ -1,4 +1,4 @@
-//! Where the elements of a program are. The command that starts them tells each of them, in an argument.
+//! Where the elements of a program run. The command that starts them passes this to each of them in an argument.
 
 use gridloom_chare::{Elements, Pe};
 use gridloom_net::process::Gang;
@@ -12,85 +12,92 @@ use super::memory::InMemory;
 use super::timeline::Records;
 use crate::Error;
 
-/// The function of a deployment that an element is.
+/// Name of an element's function in a deployment.
 pub const ELEMENT_FUNCTION: &str = "element";
 
-/// Port of the first element on its host; each further one takes the next.
+/// Port of the first element on a host; each further one takes the next port.
 const PORT: u16 = 4100;
 
-/// All elements, and which of them this is.
+/// The places of all elements, and which of them this one is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Places {
-    /// This one.
+    /// Number of this element.
     pub number: u32,
     /// The host and the site of each.
     pub elements: Vec<(String, u32)>,
-    /// The port of each; empty for the usual ones.
+    /// The port of each; empty for the default ports.
     #[serde(default)]
     pub ports: Vec<u16>,
-    /// What letters between sites pass, in the order in which they pass it.
+    /// Filters for messages between sites, in the order in which they apply.
     #[serde(default)]
     pub filters: Vec<FilterSpec>,
-    /// A load balancer, instead of the program's.
+    /// A load balancer that replaces the program's own.
     #[serde(default)]
     pub balance: Option<String>,
-    /// Where checkpoints are kept.
+    /// The folder for checkpoints.
     #[serde(default)]
     pub checkpoint: Option<Keep>,
-    /// Whether checkpoints are kept in memory.
+    /// Set if checkpoints are kept in memory.
     #[serde(default)]
     pub memory: Option<InMemory>,
-    /// The checkpoint from which the program goes on.
+    /// The checkpoint from which the program resumes.
     #[serde(default)]
     pub restart: Option<Restart>,
-    /// Where the command and the elements tell one another of losses and of another number of elements.
+    /// The files through which the command and the elements notify each other of losses and of changes of the number of elements.
     #[serde(default)]
     pub changing: Option<Changing>,
-    /// Where elements leave what they did, for a timeline.
+    /// Where elements write their records for a timeline.
     #[serde(default)]
     pub records: Option<Records>,
 }
 
-/// Where checkpoints are kept, and which of those that the program asks for.
+/// Where checkpoints are kept, and which of those that the program requests.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Keep {
     pub folder: String,
-    /// One of so many.
+    /// Keep one of this many requested checkpoints.
     pub every: u64,
-    /// Which run this is: one number for all starts of a command, drawn at random.
+    /// Identifies the run: one random number for all starts by one command.
     pub run: u64,
-    /// No checkpoint has had this number or a greater one, as far as others see the folder.
+    /// All earlier checkpoints have smaller numbers, as far as other readers of the folder can see.
     pub next: u64,
 }
 
-/// A checkpoint from which a program goes on.
+/// A checkpoint from which a program resumes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Restart {
     pub folder: String,
-    /// Which one of those in the folder; the last complete one if none is named.
+    /// The checkpoint's number in the folder; `None` for the last complete one.
     #[serde(default)]
     pub number: Option<u64>,
 }
 
 impl Places {
-    /// As the argument of a process.
+    /// Encodes this as the argument of a process.
     pub fn to_argument(&self) -> String {
         serde_json::to_string(self).expect("names and numbers")
     }
 
+    /// Parses the argument of a process.
+    ///
     /// # Errors
-    /// If it is none.
+    /// If the arguments do not contain places.
     pub(super) fn from_arguments(arguments: &[String]) -> Result<Places, String> {
         let remedy = "elements are started by 'gridloom chares run -n NUMBER -- PROGRAM'";
         let (argument, number) = match arguments {
             [argument] => (argument, None),
             [argument, number] => (argument, Some(number)),
-            _ => return Err(format!("an element has one argument, its place, and perhaps its number; {remedy}")),
+            _ => {
+                return Err(format!(
+                    "an element takes one argument, its placement, and its number if need be; {remedy}"
+                ));
+            }
         };
         let mut places: Places =
             serde_json::from_str(argument).map_err(|error| format!("{argument}: {error}; {remedy}"))?;
         if let Some(number) = number {
-            places.number = number.parse().map_err(|_| format!("'{number}' is no element's number; {remedy}"))?;
+            places.number =
+                number.parse().map_err(|_| format!("'{number}' is not the number of an element; {remedy}"))?;
         }
         match (places.number as usize) < places.elements.len() {
             true => Ok(places),
@@ -98,7 +105,8 @@ impl Places {
         }
     }
 
-    /// The same for an element that a server has started. Its folders are those of the server, whatever its caller says.
+    /// Returns the places for an element that a server has started. Its folders are on the server, under the server's
+    /// own checkpoint folder, whatever path the caller names.
     ///
     /// # Errors
     /// If the server has no such folder.
@@ -110,17 +118,19 @@ impl Places {
         }
         if self.memory.is_some() {
             return Err(
-                "checkpoints in memory are for elements of one machine: give a name for those on servers".into()
+                "checkpoints in memory work only for elements on one machine; give a checkpoint name for elements on \
+                    servers"
+                    .into(),
             );
         }
         if let Some(records) = &mut self.records {
-            let file = gang.records.clone().ok_or("the server wants no record of this element")?;
+            let file = gang.records.clone().ok_or("the server does not accept a record of this element")?;
             records.own = Some((file, gang.shift_ns));
         }
         Ok(self)
     }
 
-    /// The same in that generation.
+    /// Returns the places of that generation.
     pub(super) fn in_generation(&self, generation: &Generation) -> Places {
         let Generation { epoch, elements, restart, .. } = generation.clone();
         let mut places = Places { elements, restart, ..self.clone() };
@@ -144,7 +154,7 @@ impl Places {
         self.ports.get(element.0 as usize).copied().unwrap_or(PORT + element.0 as u16)
     }
 
-    /// How many connections an element has with those of other processes: one with each, or several by `stripe`.
+    /// The number of connections from an element to those of other processes: one to each, or several with `stripe`.
     fn connections(&self, own: &[Places]) -> usize {
         let others = (0..self.elements.len() as u32).filter(|number| own.iter().all(|places| places.number != *number));
         others.map(|number| self.chain(Pe(number)).connections()).sum()
@@ -159,10 +169,10 @@ impl Places {
     }
 }
 
-/// Whether this process may have as many connections as its elements need.
+/// Checks that this process may open as many connections as its elements need.
 ///
 /// # Errors
-/// If not.
+/// If the limit is too low.
 pub(super) fn check_connections(own: &[Places]) -> Result<(), Error> {
     let connections = own.iter().map(|places| places.connections(own)).sum();
     room_for(connections, own.len()).map_err(|why| {
@@ -194,7 +204,7 @@ mod tests {
         };
         assert_eq!(restart("heat").on_server(&gang).unwrap().restart.unwrap().folder, "/kept/heat");
         for wrong in [keep("/etc"), keep(".."), restart("/tmp/other")] {
-            assert!(wrong.on_server(&gang).unwrap_err().contains("a name, not a folder"));
+            assert!(wrong.on_server(&gang).unwrap_err().contains("by name, not by folder"));
         }
         assert!(keep("heat").on_server(&Gang::default()).unwrap_err().contains("serve --checkpoints DIR"));
     }

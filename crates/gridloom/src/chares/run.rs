@@ -1,4 +1,4 @@
-//! Runs a program of chares: alone, as one of several processes, or all elements in simulation.
+//! Runs a program of chares: alone, as one of several processes, or with all elements in simulation.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,25 +16,26 @@ use crate::{Error, process};
 /// Makes the arrays of an element.
 pub(super) type Program<'a> = dyn Fn(&mut Element) -> Result<(), Error> + 'a;
 
-/// How a program of chares ended.
+/// The result of a program of chares.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Ended {
-    /// What [`Context::exit`](super::Context::exit) was given, or the reduction that ended the program.
+    /// The value passed to [`Context::exit`](super::Context::exit), or the result of the reduction that ended the program.
     pub value: Value,
-    /// Whether this is the first element, so that one of them prints. In simulation it is.
+    /// True on the first element, so that only one element prints. In simulation always true.
     pub is_first: bool,
-    /// How many chares the load balancer moved. The first element knows.
+    /// Number of chares that the load balancer moved. Only the first element knows it.
     pub moved: u64,
-    /// Whether the program goes on without this element, so that its process is to end. [`run`] ends it.
+    /// True if the program continues without this element, so that its process has to end. [`run`] ends it.
     pub has_left: bool,
 }
 
-/// Runs the program on this element, which `gridloom chares run` has started; on all of them in simulation; on the only one if
-/// nothing has started it. `program` makes the arrays. Returns when a chare has ended the program. On an element without which the program goes on
-/// ([`Context::resize`](super::Context::resize)) it does not return: the process ends, with status 0.
+/// Runs the program on this element, if `gridloom chares run` has started it; on all elements in simulation; or else on
+/// a single element. `program` makes the arrays. Returns when a chare has ended the program. If the program continues
+/// without this element ([`Context::resize`](super::Context::resize)), it does not return: the process exits with
+/// status 0.
 ///
 /// # Errors
-/// What `program` gives; [`Error::Chares`] if the chares cannot go on, or another element is gone.
+/// The error of `program`; [`Error::Chares`] if the chares cannot continue, or another element is lost.
 pub fn run(program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Result<Ended, Error> {
     let ended = run_on(StackKind::Coroutine, |body| body(), program)?;
     if ended.has_left {
@@ -43,19 +44,19 @@ pub fn run(program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + '
     Ok(ended)
 }
 
-/// Whether [`run`] would run all elements in simulation.
+/// True if [`run`] would run all elements in simulation.
 ///
 /// # Errors
-/// If `gridloom simulate` has left what cannot be read.
+/// If the configuration of `gridloom simulate` cannot be read.
 pub fn is_simulated() -> Result<bool, Error> {
     Ok(std::env::var_os(DEPLOY_VARIABLE).is_none() && SimulateConfig::from_environment(None)?.is_some())
 }
 
-/// Calls what it is given: all that an element does, on the element's thread. A language that keeps something for a thread makes it
-/// before, so that it lasts from one entry method to the next.
+/// A wrapper around everything that an element does, called on the element's thread. A language binding with
+/// thread-local state creates it before it calls the body, so that it lasts from one entry method to the next.
 pub type Around = fn(Box<dyn FnOnce() + Send + '_>);
 
-/// As [`run`], with simulated elements on stacks of that kind.
+/// Like [`run`], with simulated elements on stacks of that kind.
 ///
 /// # Errors
 /// As [`run`].
@@ -97,7 +98,7 @@ pub fn run_on(
                 let (is_first, moved) = (is_first || told.is_first, moved.max(told.moved));
                 *told = Ended { value, is_first, moved, has_left: false };
             }
-            // In simulation the first one is of this process, too, and never leaves.
+            // In simulation the first element is in this process too, and it never leaves.
             Went::Left => told.has_left = !told.is_first,
         }
         Ok(())

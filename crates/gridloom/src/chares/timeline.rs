@@ -1,9 +1,10 @@
-//! What a processing element did and when, for a timeline: kept in memory while the program runs, and written to a file at its end.
+//! Records the activities of a processing element for a timeline: kept in memory while the program runs, and written
+//! to a file at its end.
 //!
-//! Times are of the system's monotonic clock, which all processes of a machine share. Those of elements on servers are shifted to the clock of the
-//! command that runs them.
+//! Times are of the system's monotonic clock, which all processes of a machine share. Times of elements on servers are
+//! shifted to the clock of the command that runs them.
 //!
-//! **Limit:** [`CHARE_EVENTS_MAX`] events. What comes after them is counted and not kept.
+//! **Limit:** [`CHARE_EVENTS_MAX`] events. Further events are counted and not kept.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,18 +17,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Where elements leave what they did.
+/// Where elements write their records.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Records {
     pub folder: String,
-    /// How often the program has begun again before.
+    /// Number of earlier restarts of the program.
     pub run: u32,
-    /// The file of an element on a server, instead of one in the folder, and what is to be added to its times, nanoseconds.
+    /// For an element on a server: its file, used instead of one in the folder, and the offset to add to its times, nanoseconds.
     #[serde(skip)]
     pub own: Option<(PathBuf, i64)>,
 }
 
-/// What happened from one time to another, nanoseconds.
+/// An activity, with its begin and end in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Event {
     pub(crate) began_ns: u64,
@@ -42,9 +43,9 @@ pub(crate) enum What {
         chare: u32,
         method: u32,
     },
-    /// Nothing waited.
+    /// No message was queued.
     Idle,
-    /// A letter of so many bytes has gone, or come. Letters between two elements count from 0.
+    /// A batch was sent or received, of `bytes`. Batches between two elements are numbered from 0.
     Sent {
         to: u32,
         number: u32,
@@ -57,33 +58,33 @@ pub(crate) enum What {
     },
 }
 
-/// What an element leaves.
+/// The record that an element writes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) run: u32,
     pub(crate) element: u32,
     pub(crate) site: u32,
-    /// Names of arrays and entry methods, by number.
+    /// Names of arrays and entry methods, indexed by number.
     pub(crate) arrays: Vec<String>,
     pub(crate) methods: Vec<String>,
     /// Array, number and index of each chare that ran.
     pub(crate) chares: Vec<(u32, u32, String)>,
-    /// In the order in which they began.
+    /// Ordered by beginning.
     pub(crate) events: Vec<Event>,
     pub(crate) left_out: u64,
 }
 
-/// Keeps what an element does.
+/// Records the activities of an element.
 #[derive(Debug)]
 pub(super) struct Timeline {
     records: Records,
     events: Vec<Event>,
     left_out: u64,
-    /// Letters to and from each element.
+    /// Number of batches to and from each element.
     letters: Vec<[u32; 2]>,
 }
 
-/// The time of the system's monotonic clock, nanoseconds.
+/// Reads the system's monotonic clock, nanoseconds.
 pub fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * gridloom_base::time::SECOND_NS + time.tv_nsec as u64
@@ -101,7 +102,7 @@ impl Timeline {
         }
     }
 
-    /// An entry method began then and has ended. The time.
+    /// Records an entry method that began then and has ended. Returns the current time.
     pub(super) fn ran(&mut self, began_ns: u64, ran: Option<Ran>) -> u64 {
         let now_ns = monotonic_ns();
         if let Some(Ran { array, chare, method }) = ran {
@@ -110,7 +111,7 @@ impl Timeline {
         now_ns
     }
 
-    /// Since then nothing waited.
+    /// Records that the element has been idle since then.
     pub(super) fn idled(&mut self, began_ns: u64) {
         self.add(began_ns, monotonic_ns(), What::Idle);
     }
@@ -127,7 +128,7 @@ impl Timeline {
         self.add(now_ns, now_ns, What::Came { from: from.0, number, bytes: bytes as u32 });
     }
 
-    /// Leaves what the element did in the folder for it.
+    /// Writes the element's record to its folder.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -163,7 +164,7 @@ impl Timeline {
     }
 }
 
-/// Keeps what an element on a server has left, as if it had left it in that folder itself.
+/// Stores the record of an element on a server in that folder, as if the element had written it there itself.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -186,7 +187,7 @@ fn path_of(folder: &Path, run: u32, element: u32) -> PathBuf {
     folder.join(format!("timeline-{run}-{element}"))
 }
 
-/// What an element left of that run, if it did.
+/// Reads the record of an element in that run; `None` if it left none.
 ///
 /// # Errors
 /// If it cannot be read.

@@ -1,9 +1,9 @@
-//! Compiled libraries, kept from run to run in a folder of the user's own.
+//! A cache of compiled libraries in a folder of the user.
 //!
-//! An entry is a source with its command lines. In it are a library and a list of the files that were read for it (headers,
-//! object files), under a name that says their sizes and dates. So a library is made again when any of them has changed, and a
-//! server that runs keeps the one it started with. One process makes an entry at a time. Entries that nobody used for long are
-//! removed.
+//! An entry is for a source with its command lines. It contains a library and a list of the files that were read for it
+//! (headers, object files), under a name derived from their sizes and dates. So a library is compiled again when any of
+//! them has changed, and a running server keeps the one with which it started. One process makes an entry at a time.
+//! Entries that have not been used for a long time are removed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -19,22 +19,22 @@ use super::{LIBRARY, Made, Recipe};
 use crate::Error;
 
 const FOLDER_VARIABLE: &str = "GRIDLOOM_CACHE";
-/// An entry that was not used for so long is removed.
+/// Entries that have not been used for this long are removed.
 const KEEP: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// The library that the recipe makes.
+/// Returns the library that the recipe makes.
 ///
 /// # Errors
-/// If there is no folder that can be written, or it cannot be made.
+/// If no folder is writable, or the library cannot be made.
 pub(super) fn library_of(recipe: &Recipe) -> Result<Made, Error> {
     let folder = usual_folder().ok_or_else(|| {
-        recipe.wrong(&format!("no folder for what is compiled: neither {FOLDER_VARIABLE} nor HOME is set"))
+        recipe.wrong(&format!("no folder for compiled libraries: neither {FOLDER_VARIABLE} nor HOME is set"))
     })?;
     let entry = folder.join(format!("{:016x}", key(recipe)));
     let wrong = |error: io::Error| {
         let entry = entry.display();
         recipe.wrong(&format!(
-            "what is compiled cannot be kept in {entry}: {error}; {FOLDER_VARIABLE} names another folder"
+            "compiled libraries cannot be stored in {entry}: {error}; set {FOLDER_VARIABLE} to another folder"
         ))
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&entry).map_err(wrong)?;
@@ -49,7 +49,7 @@ pub(super) fn library_of(recipe: &Recipe) -> Result<Made, Error> {
     let _ = fs::remove_dir_all(&new);
     fs::create_dir(&new).map_err(wrong)?;
     let (warnings, inputs) = recipe.make(&new).inspect_err(|_| {
-        // The next one to try removes what is left.
+        // The next attempt removes leftover files.
         let _ = fs::remove_dir_all(&new);
     })?;
     let library = keep(&entry, &new, &inputs).map_err(wrong)?;
@@ -57,7 +57,7 @@ pub(super) fn library_of(recipe: &Recipe) -> Result<Made, Error> {
     Ok(Made { library, warnings })
 }
 
-/// `GRIDLOOM_CACHE`, or the usual folder of the user; `None` if there is no home.
+/// Returns `GRIDLOOM_CACHE`, or the default folder of the user; `None` if there is no home folder.
 fn usual_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let usual =
@@ -79,7 +79,7 @@ fn key(recipe: &Recipe) -> u64 {
     hash.0
 }
 
-/// A library with all its files as they were.
+/// Returns a library of the entry whose input files are unchanged.
 fn kept(entry: &Path) -> Option<PathBuf> {
     for file in fs::read_dir(entry).ok()?.flatten().map(|file| file.path()) {
         let (Some(stem), Some("inputs")) = (file.file_stem(), file.extension().and_then(|name| name.to_str())) else {
@@ -95,9 +95,9 @@ fn kept(entry: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Moves what was made to its place; the list comes last, so that what it names is whole.
+/// Moves the results to their places; the list is last, so that the library that it names is complete.
 fn keep(entry: &Path, new: &Path, inputs: &[PathBuf]) -> io::Result<PathBuf> {
-    let state = state(inputs).ok_or_else(|| io::Error::other("a file that was read is not there any more"))?;
+    let state = state(inputs).ok_or_else(|| io::Error::other("a file that was read does not exist any more"))?;
     let library = entry.join(&state).with_extension("so");
     fs::rename(new.join(LIBRARY), &library)?;
     let list: Vec<u8> = inputs.iter().flat_map(|path| [path.as_os_str().as_bytes(), &[0]].concat()).collect();
@@ -111,7 +111,7 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     std::ffi::OsString::from_vec(bytes.to_vec()).into()
 }
 
-/// Sizes and dates of the files, as a name; `None` if one is not there.
+/// Encodes sizes and dates of the files as a name; `None` if a file is missing.
 fn state(inputs: &[PathBuf]) -> Option<String> {
     let mut hash = Fnv::default();
     for path in inputs {
@@ -121,7 +121,7 @@ fn state(inputs: &[PathBuf]) -> Option<String> {
     Some(format!("{:016x}", hash.0))
 }
 
-/// Removes entries that were not used for long. Nothing depends on it, so what cannot be removed stays.
+/// Removes entries that have not been used for a long time. Failures are ignored, since nothing depends on it.
 fn remove_old(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let used = fs::metadata(entry.path().join("lock")).and_then(|lock| lock.modified());

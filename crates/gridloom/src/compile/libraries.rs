@@ -1,6 +1,6 @@
-//! Libraries as options of a linker name them (`-L/opt/lib -llapack libfoo.so libbar.a`), found on this machine.
+//! Finds libraries given as linker options (`-L/opt/lib -llapack libfoo.so libbar.a`) on this machine.
 //!
-//! What is shared is loaded as it is, whether its development files are installed (`liblapack.so`) or not
+//! Shared libraries are loaded as they are, whether their development files are installed (`liblapack.so`) or not
 //! (`liblapack.so.3`). Archives and object files have to be linked into a library first.
 
 use std::ffi::OsString;
@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// What was found.
+/// The libraries found.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
     /// Shared libraries, in order.
     pub(crate) shared: Vec<PathBuf>,
-    /// All of them, as a linker's arguments.
+    /// All of them, as linker arguments.
     pub(crate) link: Vec<OsString>,
     /// Archives and object files.
     pub(crate) archives: Vec<PathBuf>,
-    /// Archives and object files that are not there.
+    /// Archives and object files that do not exist.
     pub(crate) missing: Vec<PathBuf>,
 }
 
 impl Libraries {
-    /// Finds all that the texts name. Files are beside the description, which is `file`.
+    /// Finds all libraries that the texts name. File names are relative to the folder of the description, `file`.
     ///
     /// # Errors
-    /// If a library `-lname` is nowhere, with the places searched, or a word is a variable of a makefile.
+    /// If a library `-lname` is not found, with the searched places, or a word is a makefile variable.
     pub(crate) fn find(texts: &[String], file: &Path) -> Result<Libraries, Error> {
         let folder = file.parent().unwrap_or(Path::new(""));
         let words: Vec<String> = texts.iter().flat_map(|text| words(text, folder)).collect();
@@ -91,7 +91,7 @@ impl Libraries {
         } else if is_archive {
             self.missing.push(path);
         } else {
-            // The system's loader knows where it is, or says that it is nowhere.
+            // The system's loader finds it, or reports that it is missing.
             self.shared.push(PathBuf::from(word));
             self.link.push(if word.contains('/') { word.into() } else { format!("-l:{word}").into() });
         }
@@ -105,8 +105,8 @@ impl Libraries {
     }
 }
 
-/// A text is a linker's options, or the name of a file that is there, in which blanks may be. `-L` and `-l` stand before
-/// their values.
+/// Splits a text into words. A text is a list of linker options, or the name of an existing file, which may contain
+/// blanks. `-L` and `-l` may be separate from their values.
 fn words(text: &str, folder: &Path) -> Vec<String> {
     if folder.join(text).is_file() {
         return vec![text.to_string()];
@@ -121,7 +121,7 @@ fn words(text: &str, folder: &Path) -> Vec<String> {
     words
 }
 
-/// The library of that name in a folder: `libname.so` if it is one (and no script of the linker), else the newest
+/// Returns the library of that name in a folder: `libname.so` if that is a library (not a linker script), else the newest
 /// `libname.so.N`.
 fn shared_in(folder: &Path, name: &str) -> Option<PathBuf> {
     let plain = folder.join(format!("lib{name}.so"));
@@ -145,7 +145,7 @@ fn is_elf(path: &Path) -> bool {
     fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
 }
 
-/// Where libraries are looked for: where the environment says, and where distributions put them.
+/// Folders in which libraries are searched: those in the environment, and those of distributions.
 pub(crate) fn places() -> Vec<PathBuf> {
     let said = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let said: Vec<PathBuf> = std::env::split_paths(&said).filter(|place| !place.as_os_str().is_empty()).collect();
@@ -167,7 +167,7 @@ fn wrong(file: &Path, why: &str) -> Error {
 mod tests {
     use super::*;
 
-    /// A folder with files that look like libraries.
+    /// Makes a folder with files that look like libraries.
     fn folder(name: &str, files: &[&str]) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("gridloom-libraries-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();

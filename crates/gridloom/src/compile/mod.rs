@@ -1,5 +1,5 @@
-//! Inline bodies of interface descriptions, compiled on this machine: what a file says of compiler, options and libraries,
-//! run in the file's folder. The core writes the source ([`gridloom_idl::c_text`]).
+//! Compiles inline bodies of interface descriptions on this machine, with the compiler, options and libraries that a file names,
+//! in the file's folder. The core writes the source ([`gridloom_idl::c_text`]).
 
 mod cache;
 mod libraries;
@@ -15,34 +15,34 @@ pub(crate) use libraries::{Libraries, places};
 
 use crate::Error;
 
-/// A library and what the compiler said while it made it: warnings.
+/// A library, with the compiler's warnings.
 pub(crate) struct Made {
     pub(crate) library: PathBuf,
     pub(crate) warnings: String,
 }
 
-/// How a library is made.
+/// How to make a library.
 struct Recipe {
     /// The description, for messages.
     file: PathBuf,
     folder: PathBuf,
     source: String,
     source_name: &'static str,
-    /// Without the names of files.
+    /// The compiler's command, without file names; `link` is the linker's.
     compile: Vec<OsString>,
     link: Vec<OsString>,
-    /// Behind the object file.
+    /// Arguments after the object file.
     link_behind: Vec<OsString>,
-    /// Files that are linked.
+    /// Files to link.
     inputs: Vec<PathBuf>,
-    /// The remedy without a compiler.
+    /// The remedy if there is no compiler.
     remedy: &'static str,
 }
 
-/// The library of a file's bodies, if there are any, and that of each class, made or kept from an earlier time.
+/// Returns the library of a file's bodies, if there are any, and that of each class, compiled now or taken from the cache.
 ///
 /// # Errors
-/// If it cannot be made; the text has what the compiler says.
+/// If one cannot be made; the text includes the compiler's output.
 pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Vec<Made>, Error> {
     let mut made = Vec::new();
     if let Some(recipe) = Recipe::of(parsed, file, libraries)? {
@@ -54,11 +54,11 @@ pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> 
     Ok(made)
 }
 
-/// The library of C that comes with Gridloom, for a description of that name: compiled with those options against `against`, or
-/// kept from an earlier time.
+/// Returns the C library of that name that is part of Gridloom, compiled with those options against `against`, or taken from
+/// the cache.
 ///
 /// # Errors
-/// If it cannot be made; the text has what the compiler says.
+/// If it cannot be made; the text includes the compiler's output.
 pub(crate) fn compiled_own(name: &str, source: &str, options: &[&str], against: &Path) -> Result<PathBuf, Error> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let mut compile = words(&["cc", "-O2", "-fPIC"]);
@@ -78,11 +78,11 @@ pub(crate) fn compiled_own(name: &str, source: &str, options: &[&str], against: 
 }
 
 /// Compiles the bodies of an interface description into `library`, for `gridloom serve --no-compile`, and those of each class
-/// into one beside it, as `NAME.class.so`; with `keep` the C sources are left beside them. Gives the libraries, and what the
-/// compiler says: warnings.
+/// into a library beside it, as `NAME.class.so`. With `keep` the C sources are kept beside them. Returns the libraries and the
+/// compiler's warnings.
 ///
 /// # Errors
-/// If the description is wrong, has nothing to compile, or does not compile.
+/// If the description is invalid, has nothing to compile, or does not compile.
 pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<(Vec<PathBuf>, String), Error> {
     let parsed = gridloom_idl::parse_file(&crate::read_text(file)?, &file.display().to_string());
     let parsed = parsed.map_err(|error| Error::Input(error.to_string()))?;
@@ -107,14 +107,14 @@ pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<(Vec
     Ok((recipes.into_iter().map(|(library, _)| library).collect(), said))
 }
 
-/// The libraries that a file names by `Required`, `Library` and `LIBS`.
+/// Returns the libraries that a file names with `Required`, `Library` and `LIBS`.
 pub(crate) fn libraries_of(parsed: &IdlFile, file: &Path) -> Result<Libraries, Error> {
     let texts: Vec<String> = parsed.build.required.iter().chain(&parsed.libraries).cloned().collect();
     Libraries::find(&texts, file)
 }
 
 impl Recipe {
-    /// That of a file's functions; `None` if nothing is to be compiled for them.
+    /// Returns the recipe of a file's functions; `None` if there is nothing to compile.
     fn of(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Option<Recipe>, Error> {
         let build = &parsed.build;
         let is_used = build.has_globals || !libraries.archives.is_empty();
@@ -154,7 +154,7 @@ impl Recipe {
         compile.extend(["-O2", "-fPIC", "-iquote", "."].map(OsString::from));
         compile.extend(build.options.iter().flat_map(|options| split(options)));
         let mut link = split(&linker);
-        // What is missing is told now, and names of its own win over those of the C library.
+        // Missing symbols are reported now, and the library's own symbols take precedence over those of the C library.
         link.extend(["-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic"].map(OsString::from));
         if !libraries.archives.is_empty() {
             link.extend(called(parsed).map(|symbol| OsString::from(format!("-Wl,-u,{symbol}"))));
@@ -177,12 +177,12 @@ impl Recipe {
             None => Ok(recipe),
             Some(missing) => {
                 let missing = missing.display();
-                Err(recipe.wrong(&format!("{missing} is not there, which it requires; compile it first, with -fPIC")))
+                Err(recipe.wrong(&format!("{missing} is required, but does not exist; compile it first, with -fPIC")))
             }
         }
     }
 
-    /// Makes the library in a place of its own. Gives the compiler's warnings.
+    /// Makes the library in a temporary folder. Returns the compiler's warnings.
     fn make_as(&self, library: &Path, keep: bool) -> Result<String, Error> {
         let library = std::path::absolute(library).map_err(|error| self.wrong(&format!("its library: {error}")))?;
         let new = library.with_extension(format!("new-{}", std::process::id()));
@@ -198,12 +198,12 @@ impl Recipe {
             moved.map_err(|error| self.wrong(&format!("{}: {error}", library.display())))?;
             Ok(warnings)
         });
-        // Whatever is left in it is of no use; the result was moved.
+        // Remaining files are not needed; the result was moved.
         let _ = fs::remove_dir_all(&new);
         made
     }
 
-    /// Makes the library in that folder. Gives the compiler's warnings and the files that it read, absolute.
+    /// Makes the library in that folder. Returns the compiler's warnings and the files that it read, as absolute paths.
     fn make(&self, at: &Path) -> Result<(String, Vec<PathBuf>), Error> {
         let wrong = |error: std::io::Error| self.wrong(&format!("{}: {error}", at.display()));
         let (source, object, read) = (at.join(self.source_name), at.join("stubs.o"), at.join("stubs.d"));
@@ -247,7 +247,7 @@ impl Recipe {
     }
 }
 
-/// Symbols that functions and methods call, but for those of bodies: they are what archives are linked for.
+/// Symbols called by functions and methods, except for those of bodies: archives are linked for them.
 fn called(parsed: &IdlFile) -> impl Iterator<Item = &str> {
     let all = [(&parsed.definitions, &parsed.build.stubs)];
     let all = all.into_iter().chain(parsed.classes.iter().map(|class| (&class.methods, &class.stubs)));
@@ -260,7 +260,7 @@ fn called(parsed: &IdlFile) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The files that a compiler says it read, as rules of make: names behind the first colon, blanks in them escaped.
+/// Parses the files that a compiler has read from make rules: names after the first colon, with escaped blanks.
 fn dependencies(rules: &str) -> impl Iterator<Item = PathBuf> {
     let names = rules.split_once(": ").map_or("", |(_, names)| names);
     let joined = names.replace("\\\r\n", " ").replace("\\\n", " ").replace("\\ ", "\0");
@@ -268,7 +268,7 @@ fn dependencies(rules: &str) -> impl Iterator<Item = PathBuf> {
     paths.into_iter()
 }
 
-/// The library's name while it is made.
+/// The library's temporary name.
 const LIBRARY: &str = "stubs.so";
-/// More of a compiler's messages would not be read.
+/// Maximum number of lines of a compiler's output in an error; nobody would read more.
 const SAID_LINES_MAX: usize = 60;

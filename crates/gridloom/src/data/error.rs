@@ -1,4 +1,4 @@
-//! What can go wrong with data that a program manages.
+//! Errors of data that a program manages.
 
 use gridloom_core::data::InvalidData;
 
@@ -8,20 +8,20 @@ use crate::Error;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// The datum cannot be what is asked of it, or a place does not have it; why.
+    /// The datum does not allow the operation, or a place does not have it; with the reason.
     #[error("{0}")]
     Invalid(String),
     /// No server has that name.
     #[error("{0}")]
     UnknownServer(String),
-    /// A datum has no value, since the call that was to make it failed, or the value is lost.
+    /// A datum has no value, since its call failed, or the value is lost.
     #[error("{datum}: {error}")]
     NoValue {
         /// The datum, or the place that was read.
         datum: String,
         error: Error,
     },
-    /// The client's own files or memory do not take a value; why.
+    /// The client's own files or memory do not accept a value; with the reason.
     #[error("{0}")]
     Unwritable(String),
     /// An argument, or the session, does not allow it.

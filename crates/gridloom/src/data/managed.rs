@@ -1,4 +1,4 @@
-//! A datum that the program described, and what was done with it since.
+//! A datum that the program described, with its state since then.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,9 +14,9 @@ pub(super) struct Managed {
 
 #[derive(Default)]
 struct Done {
-    /// Of a container.
+    /// Items of a container.
     items: Vec<Option<Arc<Datum>>>,
-    /// Begun and not waited for.
+    /// Transfers begun and not yet waited for.
     transfers: Vec<Transfer>,
     /// Files that the client wrote.
     files: BTreeSet<PathBuf>,
@@ -24,7 +24,7 @@ struct Done {
     server_files: BTreeSet<(String, String)>,
 }
 
-/// A transfer with its input read; the places that its wait writes.
+/// A transfer with its input already read; has the places to write when it is waited for.
 type Transfer = Result<Vec<(Uri, Mode)>, DataError>;
 
 impl Managed {
@@ -56,7 +56,7 @@ impl Managed {
         there.chain(done.files.iter().cloned().map(Uri::File)).collect()
     }
 
-    /// Takes out those of the files that servers wrote.
+    /// Removes and returns the selected files that servers wrote.
     fn take_server_files(&self, which: impl Fn(&Uri) -> bool) -> BTreeSet<(String, String)> {
         let is_one = |(server, path): &(String, String)| which(&Uri::ServerFile(server.clone(), path.clone()));
         let mut done = self.done();
@@ -65,7 +65,7 @@ impl Managed {
         taken
     }
 
-    /// Deletes those of the files that the client wrote.
+    /// Deletes the selected files that the client wrote.
     fn delete_files(&self, which: impl Fn(&Uri) -> bool) -> Result<(), DataError> {
         let mut done = self.done();
         let taken: BTreeSet<PathBuf> =
@@ -88,8 +88,8 @@ impl Managed {
         let place = usize::try_from(rank).ok().and_then(|rank| done.items.get_mut(rank));
         place.map(take).ok_or_else(|| {
             DataError::Invalid(match self.description.kind() {
-                Kind::Container => format!("rank {rank}: the container has places 0 to {size}, that one left out"),
-                _ => "the datum is no container; give it the type GRPC_CONTAINER_OF_GRPC_DATA".into(),
+                Kind::Container => format!("rank {rank}: the container has ranks from 0 to below {size}"),
+                _ => "the datum is not a container; give it the type GRPC_CONTAINER_OF_GRPC_DATA".into(),
             })
         })
     }
@@ -99,31 +99,31 @@ impl Datum {
     /// Puts a datum into this container, at a rank from 0.
     ///
     /// # Errors
-    /// If this is no container, has no such rank, or would hold itself.
+    /// If this is not a container, has no such rank, or would contain itself.
     pub fn set_item(self: &Arc<Datum>, rank: i32, item: Arc<Datum>) -> Result<(), DataError> {
         if Arc::ptr_eq(self, &item) {
             return Err(DataError::Invalid("a container cannot hold itself".into()));
         }
         let old = self.as_managed()?.item(rank, |place| place.replace(item))?;
-        // Outside of the lock.
+        // Dropped outside of the lock.
         drop(old);
         Ok(())
     }
 
-    /// The datum at that rank of this container.
+    /// Returns the datum at that rank of this container.
     ///
     /// # Errors
-    /// If this is no container, or nothing is there.
+    /// If this is not a container, or the rank is empty.
     pub fn item(&self, rank: i32) -> Result<Arc<Datum>, DataError> {
         let found = self.as_managed()?.item(rank, |place| place.clone())?;
         found.ok_or_else(|| DataError::Invalid(format!("the container has nothing at rank {rank}")))
     }
 
-    /// Begins a transfer: reads the value now, from the first of these inputs that has it (for none, its own value or
-    /// input), and remembers where [`Datum::end_transfers`] puts it. An input that cannot be read fails there.
+    /// Begins a transfer: reads the value now, from the first of these inputs that has it (without inputs: its own value or
+    /// input). [`Datum::end_transfers`] writes it to `outputs`, and also reports an input that cannot be read.
     ///
     /// # Errors
-    /// If it was not described.
+    /// If the datum was not described.
     pub fn begin_transfer(
         &self,
         places: &Places<'_>,
@@ -136,20 +136,20 @@ impl Datum {
         Ok(())
     }
 
-    /// Ends its transfers: puts the value where each has to put it.
+    /// Ends its transfers: writes the value to the outputs of each.
     ///
     /// # Errors
-    /// If a value could not be read, or cannot be put.
+    /// If a value could not be read, or cannot be written.
     pub fn end_transfers(&self, places: &Places<'_>) -> Result<(), DataError> {
         let transfers = std::mem::take(&mut self.as_managed()?.done().transfers);
         transfers.into_iter().try_for_each(|outputs| self.write(places, &outputs?))
     }
 
-    /// Deletes what Gridloom put to these places, or to all if none are named: copies in stores, and files that were
-    /// written for this datum. The client's memory stays.
+    /// Deletes what Gridloom has written to these places, or to all places if `at` is `None`: copies in stores, and files
+    /// written for this datum. The client's memory is not touched.
     ///
     /// # Errors
-    /// The first thing that could not be deleted; the rest is.
+    /// The first deletion that failed; the others are still done.
     pub fn delete(&self, places: &Places<'_>, at: Option<&[Uri]>) -> Result<(), DataError> {
         let managed = self.as_managed()?;
         let is_named = |uri: &Uri| at.is_none_or(|at| at.contains(uri));

@@ -1,19 +1,19 @@
-//! Data that a program names and manages, wherever they lie: what each is now, and what calls get of it.
+//! Data that a program names and manages, wherever they are stored: their state, and how calls read them.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | here | a datum: its value, and how calls read it |
-//! | `managed` | what a program said of a datum, and what was done since: transfers, files, items of a container |
-//! | `places` | reading a datum from places and putting it to places, by its modes |
-//! | `ties` | the server that has to run a call, because data of one copy lie there |
+//! | `managed` | the program's description of a datum, and its state since then: transfers, files, items of a container |
+//! | `places` | reading a datum from places and writing it to places, by its modes |
+//! | `ties` | the server that has to run a call, because data with a single copy are stored there |
 //! | `server_files` | files of servers, read and written there |
-//! | `saved` | descriptions as texts |
-//! | `view` | results read as something else than they were made |
-//! | `new_file` | files of the client that are replaced whole |
+//! | `saved` | descriptions as text |
+//! | `view` | results read with another description than they were made with |
+//! | `new_file` | files of the client that are replaced atomically |
 //!
-//! Places, modes and descriptions themselves are the core's ([`gridloom_core::data`]), and decide nothing by themselves.
+//! Places, modes and descriptions themselves are defined in the core ([`gridloom_core::data`]), and make no decisions.
 //!
-//! **Invariant:** calls under way share what they read, so that a value can be replaced or freed at any time.
+//! **Invariant:** running calls share the data that they read, so a value can be replaced or freed at any time.
 
 mod error;
 mod managed;
@@ -40,19 +40,19 @@ pub use places::{Memory, NoMemory, Places, servers_named};
 pub use ties::{Ties, Use};
 pub use view::is_as_made;
 
-/// A datum of the program that may be anywhere.
+/// A datum of the program, which may be stored anywhere.
 pub struct Datum {
-    /// Given once in a process's life.
+    /// Unique within the process's lifetime.
     number: u64,
     /// Empty if it has none.
     name: String,
     managed: Option<Managed>,
     content: Mutex<Content>,
-    /// On servers, besides where it was made.
+    /// Copies on servers, besides the place where it was made.
     copies: Mutex<Copies>,
 }
 
-/// What a datum is now.
+/// The current content of a datum.
 #[derive(Clone)]
 enum Content {
     Nothing,
@@ -61,20 +61,20 @@ enum Content {
     /// A result.
     Made {
         result: Handle,
-        /// As the program would have it in memory.
+        /// Its description in the program's memory.
         meta: Meta,
-        /// `None` for shared data, and for bytes that the program put and a server has since.
+        /// `None` for shared data, and for bytes that the program put and that are on a server now.
         call: Option<Submitted>,
     },
 }
 
 impl Datum {
-    /// A datum of that name, or without one if it is empty; it has no value.
+    /// Creates a datum of that name (empty: without a name); it has no value.
     pub fn new(name: &str) -> Datum {
         Datum::with(name, None)
     }
 
-    /// A datum that was described; it has no value until a call needs it.
+    /// Creates a datum with a description; it has no value until a call needs it.
     pub fn managed(description: Description) -> Arc<Datum> {
         Arc::new(Datum::with("", Some(Managed::new(description))))
     }
@@ -86,7 +86,7 @@ impl Datum {
         Datum { number, name: name.to_string(), managed, content, copies }
     }
 
-    /// Empty if it has none.
+    /// Its name; empty if it has none.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -96,7 +96,7 @@ impl Datum {
         self.number
     }
 
-    /// What the program said of it, if it did.
+    /// The program's description of it, if there is one.
     pub fn description(&self) -> Option<&Description> {
         self.managed.as_ref().map(Managed::description)
     }
@@ -113,7 +113,7 @@ impl Datum {
         }
     }
 
-    /// How far it is, and names of the places where it lies: servers, and `client`.
+    /// Its status, and the names of the places where it is stored: servers, and `client`.
     pub fn status(&self) -> (Status, Vec<String>) {
         let (status, made_at) = match self.content() {
             Content::Nothing => (Status::Undefined, None),
@@ -129,12 +129,12 @@ impl Datum {
         (status, self.copies().places(made_at))
     }
 
-    /// Forgets its value.
+    /// Discards its value.
     pub fn clear(&self) {
         self.set(Content::Nothing);
     }
 
-    /// Whether its value is to come to the client as soon as it exists.
+    /// True if its value is to be sent to the client as soon as it exists.
     pub fn is_put_here(&self) -> bool {
         let outputs = self.description().map_or(&[][..], Description::outputs);
         outputs.iter().any(|(uri, _)| uri.is_here())
@@ -151,31 +151,31 @@ impl Datum {
     fn set(&self, content: Content) {
         *self.copies() = Copies::default();
         let old = std::mem::replace(&mut *self.content.lock().unwrap_or_else(PoisonError::into_inner), content);
-        // Outside of the lock.
+        // Dropped outside of the lock.
         drop(old);
     }
 
-    /// Names that result of the call from now on; `meta` is how the program would have it in memory.
+    /// Sets its value to that result of the call; `meta` describes it in the program's memory.
     pub fn set_result(&self, result: &Handle, meta: &Meta, call: &Submitted) {
         self.set(Content::Made { result: result.clone(), meta: meta.clone(), call: Some(call.clone()) });
     }
 
-    /// Its value is what the handle stands for from now on: shared data. Calls that read it get them from servers that have them.
+    /// Sets its value to shared data. Calls that read it get it from servers that have it.
     pub fn set_found(&self, found: &Handle) {
         let mut meta = found.meta().clone();
-        // As C has it in memory.
+        // C's memory order and this machine's byte order.
         if let Meta::Array { order, byte_order, .. } = &mut meta {
             (*order, *byte_order) = (Order::C, ByteOrder::NATIVE);
         }
         self.set(Content::Made { result: found.clone(), meta, call: None });
     }
 
-    /// Its value is these bytes from now on. Calls that read it get views of them.
+    /// Sets its value to these bytes. Calls that read it get views of them.
     pub fn put(&self, payload: Payload) {
         self.set(Content::Put(payload));
     }
 
-    /// Bytes of its value; 0 without one.
+    /// Size of its value in bytes; 0 without one.
     pub fn size_bytes(&self) -> u64 {
         match self.content() {
             Content::Nothing => 0,
@@ -184,7 +184,7 @@ impl Datum {
         }
     }
 
-    /// Its value as an argument of that description.
+    /// Returns its value as an argument of that description.
     ///
     /// # Errors
     /// If it has no value, or one of another size.
@@ -200,7 +200,7 @@ impl Datum {
             Content::Put(payload) => Ok(Value::new(meta.clone(), payload)?.into()),
             Content::Made { result, meta: made, .. } => match result.read_for(&made, meta) {
                 Some(result) => Ok(Arg::Handle(result)),
-                // The call reads it as something else than it was made: it gets what the program's memory would have.
+                // The call reads it with another description than it was made with: it gets the same as from the program's memory.
                 None => {
                     let value = result.get().map_err(|error| DataError::no_value(error, self))?;
                     match value.bytes_as(&made) {
@@ -212,7 +212,7 @@ impl Datum {
         }
     }
 
-    /// Its bytes as the program would have them in memory, once they exist; `None` in a simulation without content.
+    /// Returns its bytes as they would be in the program's memory, once they exist; `None` in a simulation without content.
     ///
     /// # Errors
     /// If it has no value, or its call failed.
@@ -239,7 +239,7 @@ impl Datum {
         }
     }
 
-    /// The server that makes it in a call.
+    /// The server whose call makes it.
     fn made_at(&self) -> Result<Option<NodeId>, DataError> {
         match self.content() {
             Content::Made { call: Some(call), .. } => Ok(call.server()?),

@@ -1,4 +1,4 @@
-//! Files of results, written beside their path and then renamed: the old file stays until the new one is whole.
+//! Result files, written to a temporary file and then renamed: the old file stays until the new one is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::DataError;
 
-/// A file that was written beside its path. Dropping it before [`NewFile::place`] removes it.
+/// A file written under a temporary name beside its path. Dropping it before [`NewFile::place`] removes it.
 pub struct NewFile {
-    /// `None` if it was written in place: a device or a pipe, which renaming would replace.
+    /// The temporary path; `None` if the file was written in place: a device or a pipe, which renaming would replace.
     beside: Option<PathBuf>,
     path: PathBuf,
 }
 
 impl NewFile {
-    /// Writes the content of a result, which is named in errors.
+    /// Writes the content of a result; errors name the result.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn write(result: &str, path: &Path, bytes: &[u8]) -> Result<NewFile, DataError> {
         let failed = |error: io::Error| unwritable(result, path, &error);
-        // A link stays one: what it leads to is replaced.
+        // A symbolic link stays one: its target is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let old = fs::metadata(&path).ok();
         if old.as_ref().is_some_and(|old| !old.is_file()) {
@@ -59,7 +59,7 @@ impl Drop for NewFile {
     }
 }
 
-/// A name that no other result has.
+/// Returns a unique temporary path.
 fn beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut name = path.file_name().unwrap_or_default().to_os_string();

@@ -1,6 +1,6 @@
-//! Reading data from places and putting them to places: the program's memory and files, servers' stores and files.
+//! Reads data from places and writes them to places: the program's memory and files, servers' stores and files.
 //!
-//! A datum of which one copy exists (`GRPC_UNIQUE_STICKY`, `GRPC_STRICTLY_VOLATILE`) does not move once a server has it.
+//! A datum of which only one copy may exist (`GRPC_UNIQUE_STICKY`, `GRPC_STRICTLY_VOLATILE`) does not move once a server has it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,18 +14,18 @@ use gridloom_perf::{ServerView, host_of};
 use super::{Content, DataError, Datum, Description, Kind, Mode, NewFile, Uri};
 use crate::{Arg, Grid, Handle, Value};
 
-/// The places that a program's data can be at.
+/// The places where a program's data can be.
 #[derive(Clone)]
 pub struct Places<'a> {
     pub grid: &'a Grid,
-    /// Addresses of servers, by names that the program has given them; a server's own name needs none.
+    /// Addresses of servers, by names that the program has assigned; a server's own name needs no entry.
     pub server_names: Arc<BTreeMap<String, String>>,
     pub memory: &'a dyn Memory,
 }
 
-/// The program's memory, as `memory:` URIs name it: by keys or by addresses.
+/// The program's memory, accessed by `memory:` URIs with keys or addresses.
 pub trait Memory {
-    /// A copy of the bytes at a place; `size_bytes` is `None` for a text, which ends with a NUL that belongs to it.
+    /// Copies the bytes at a place. `size_bytes` is `None` for a text, which ends with a NUL that is part of it.
     ///
     /// # Errors
     /// Why it cannot be read.
@@ -38,25 +38,25 @@ pub trait Memory {
     fn write(&self, uri: &Uri, bytes: &[u8]) -> Result<(), String>;
 }
 
-/// For programs with data in files and stores only.
+/// No memory: for programs with data in files and stores only.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMemory;
 
 impl Memory for NoMemory {
     fn read(&self, _: &Uri, _: Option<u64>) -> Result<Payload, String> {
-        Err("this program names no memory".into())
+        Err("this program provides no memory for URIs".into())
     }
 
     fn write(&self, _: &Uri, _: &[u8]) -> Result<(), String> {
-        Err("this program names no memory".into())
+        Err("this program provides no memory for URIs".into())
     }
 }
 
-/// The servers that a name means: the server of that name; the one at that address, or at the address that `names` has for
-/// it; or all servers of the host of that name.
+/// Resolves a name to servers: the server of that name; the one at that address, or at the address that `names` has for
+/// the name; or all servers of the host of that name.
 ///
 /// # Errors
-/// If it means none.
+/// If no server matches.
 pub fn servers_named<'s>(
     name: &str,
     names: &BTreeMap<String, String>,
@@ -77,7 +77,8 @@ pub fn servers_named<'s>(
     Ok(found)
 }
 
-/// The servers of a host: by its name as they have it, or as the system resolves it. This machine's names are one.
+/// Returns the servers of a host, by its name in their addresses, or as the system resolves it. All names of this
+/// machine count as one.
 fn on_host<'s>(host: &str, servers: &'s [ServerView]) -> Vec<&'s ServerView> {
     let by_text: Vec<&ServerView> = servers.iter().filter(|server| host_of(&server.address) == host).collect();
     if !by_text.is_empty() {
@@ -96,7 +97,7 @@ fn on_host<'s>(host: &str, servers: &'s [ServerView]) -> Vec<&'s ServerView> {
     servers.iter().filter(is_meant).collect()
 }
 
-/// The addresses of a host's name; all of this machine's loopback addresses, and its own name, are one.
+/// Returns the addresses of a host name. All of this machine's loopback addresses and its own name count as one.
 fn addresses_of(host: &str) -> Vec<IpAddr> {
     let is_own = rustix::system::uname().nodename().to_str().is_ok_and(|own| own == host);
     let found = (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default();
@@ -107,11 +108,11 @@ fn addresses_of(host: &str) -> Vec<IpAddr> {
     found
 }
 
-/// Servers that an error names.
+/// Maximum number of servers that an error lists.
 const NAMES_MAX: usize = 8;
 
 impl Places<'_> {
-    /// The server that a URI names: its node and its own name.
+    /// Returns the server that a URI names: its node and its own name.
     ///
     /// # Errors
     /// If there is none.
@@ -126,7 +127,7 @@ impl Places<'_> {
         view.server(node).map_or_else(|| node.to_string(), |at| view.servers[at].name.clone())
     }
 
-    /// The content of a file or of memory of the client.
+    /// Reads a file or memory of the client.
     fn read_here(&self, uri: &Uri, description: &Description) -> Result<Payload, DataError> {
         let failed = |why: String| DataError::Invalid(format!("cannot read '{uri}': {why}"));
         let size_bytes = match uri {
@@ -139,7 +140,7 @@ impl Places<'_> {
             }
             Uri::Key(_) | Uri::Address(_) if description.kind() == Kind::String => None,
             Uri::Key(_) | Uri::Address(_) => match description.size_bytes() {
-                None => return Err(failed("its type does not say how long it is in memory".into())),
+                None => return Err(failed("its type does not determine its size in memory".into())),
                 size_bytes => size_bytes,
             },
         };
@@ -148,11 +149,11 @@ impl Places<'_> {
 }
 
 impl Datum {
-    /// Reads its value from the first of these places that has it. If none are named, a datum without a value is read from its
+    /// Reads its value from the first of these places that has it. If none are given, a datum without a value is read from its
     /// own inputs.
     ///
     /// # Errors
-    /// That of the first place, if no place has it.
+    /// The error of the first place, if no place has it.
     pub fn fill(&self, places: &Places<'_>, inputs: &[Uri]) -> Result<(), DataError> {
         let description = self.as_managed()?.description();
         let inputs = match (inputs.is_empty(), self.content()) {
@@ -175,10 +176,10 @@ impl Datum {
         Err(first.unwrap_or_else(|| DataError::Invalid(text.into())))
     }
 
-    /// Puts its value to these places, as soon as it exists.
+    /// Writes its value to these places, as soon as it exists.
     ///
     /// # Errors
-    /// If it has no value, or a place does not take it.
+    /// If it has no value, or a place does not accept it.
     pub fn write(&self, places: &Places<'_>, outputs: &[(Uri, Mode)]) -> Result<(), DataError> {
         let managed = self.as_managed()?;
         if outputs.iter().any(|(uri, _)| uri.is_here()) {
@@ -189,7 +190,7 @@ impl Datum {
             if let (Some(_), Content::Made { result, call: Some(_), .. }) =
                 (managed.description().single(), self.content())
             {
-                // It was brought here for the program.
+                // The local copy was fetched only for this.
                 result.give_up(None);
             }
         }
@@ -203,10 +204,10 @@ impl Datum {
         Ok(())
     }
 
-    /// Puts its value where its description says.
+    /// Writes its value to the outputs in its description.
     ///
     /// # Errors
-    /// If it has no value, or a place does not take it.
+    /// If it has no value, or a place does not accept it.
     pub fn write_outputs(&self, places: &Places<'_>) -> Result<(), DataError> {
         self.description().map_or(Ok(()), |description| self.write(places, description.outputs()))
     }
@@ -222,13 +223,13 @@ impl Datum {
         }
         match managed.description().size_bytes().filter(|size_bytes| *size_bytes < bytes.len() as u64) {
             Some(size_bytes) => {
-                Err(failed(format!("it has {} bytes, and was described with {size_bytes}", bytes.len())))
+                Err(failed(format!("it has {} bytes, but was described with {size_bytes}", bytes.len())))
             }
             None => places.memory.write(uri, bytes).map_err(failed),
         }
     }
 
-    /// Takes its value to a server's store, and waits until it is there.
+    /// Copies its value to a server's store, and waits until it is there.
     fn keep_at(&self, places: &Places<'_>, server: &str, is_kept: bool) -> Result<(), DataError> {
         let (node, name) = places.server(server)?;
         let single = self.description().and_then(Description::single);
@@ -238,7 +239,7 @@ impl Datum {
         }
         if let (Some(mode), Some((place, _))) = (single, self.single_place(places.grid)?) {
             let from = places.name_of(place);
-            let text = format!("{self} is on server '{from}' alone ({mode}), and cannot be put to server '{name}'");
+            let text = format!("{self} is only on server '{from}' ({mode}), and cannot be copied to server '{name}'");
             return Err(DataError::Invalid(text));
         }
         result.place(node, is_kept)?.wait().map_err(|error| DataError::no_value(error, self))?;
@@ -249,7 +250,7 @@ impl Datum {
         Ok(())
     }
 
-    /// Gives up the copy that was put to that server, or its value if that lies nowhere else.
+    /// Releases the copy at that server, or its value if it is stored nowhere else.
     pub(super) fn give_up_at(&self, places: &Places<'_>, server: &str) -> Result<(), DataError> {
         let (node, name) = places.server(server)?;
         let all = self.status().1;
@@ -265,7 +266,7 @@ impl Datum {
         Ok(())
     }
 
-    /// Its value as a result, which calls can read wherever it lies.
+    /// Returns its value as a result, which calls can read wherever it is stored.
     ///
     /// # Errors
     /// If it has no value.
@@ -284,7 +285,7 @@ impl Datum {
         }
     }
 
-    /// The server that has the one copy, and the mode that allows no other.
+    /// Returns the server that has the only copy, and the mode that allows no other.
     pub(super) fn single_place(&self, grid: &Grid) -> Result<Option<(NodeId, Mode)>, DataError> {
         let Some(mode) = self.description().and_then(Description::single) else { return Ok(None) };
         let first = self.copies().first();
@@ -292,12 +293,12 @@ impl Datum {
             Some(node) => Some(node),
             None => self.made_at()?,
         };
-        // A lost server has it no more: it is made again elsewhere, or not at all.
+        // A lost server does not have it any more: it is made again elsewhere, or not at all.
         let is_there = |node: &NodeId| grid.servers().server(*node).is_some();
         Ok(place.filter(is_there).map(|node| (node, mode)))
     }
 
-    /// Its value as an argument of that description; read from its inputs if it has none yet.
+    /// Returns its value as an argument of that description. Reads it from its inputs if it has none yet.
     ///
     /// # Errors
     /// If it cannot be read, or has another size.
@@ -315,8 +316,8 @@ impl Datum {
         self.description().is_some_and(Description::is_strictly_volatile)
     }
 
-    /// A call has its share of it. No later call gets one of a strictly volatile datum, and no copy stays at the client that
-    /// came to be read as something else.
+    /// Called when a call has its own reference to the value. Later calls get no reference to a strictly volatile
+    /// datum, and a local copy that was made for reading with another description is released.
     pub(super) fn give_up_after_read(&self) {
         match self.content() {
             Content::Made { result, .. } if self.is_strictly_volatile() => result.erase(),
@@ -328,7 +329,7 @@ impl Datum {
         }
     }
 
-    /// Takes it to the one server that may have it, if such a one is named, before a call reads it.
+    /// Moves it to the only server that may have it, if there is one, before a call reads it.
     pub(super) fn settle(&self, places: &Places<'_>) -> Result<(), DataError> {
         let Some(server) = self.description().and_then(Description::only_store) else { return Ok(()) };
         self.fill(places, &[])?;

@@ -1,7 +1,8 @@
-//! Descriptions of data as texts, for another program or a later run to find them by.
+//! Saves descriptions of data as text, by which another program or a later run can find the data.
 //!
-//! Within the program that saved it a text leads to the same datum. Elsewhere it describes one anew: its inputs are the files
-//! that the saved datum had been put to, then its own inputs. Addresses are left out, since they are the program's own.
+//! In the program that saved it, the text leads to the same datum. Elsewhere it describes a new datum. The inputs of
+//! that one are the files to which the saved datum had been written, then its own inputs. Addresses are left out, since
+//! they are valid only in the program itself.
 
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{DataError, Datum, Description, Kind, Mode, Places, Uri};
 use crate::Error;
 
-/// Room for a description in memory.
+/// Maximum size of a saved description in memory.
 const SAVED_BYTES_MAX: usize = 4096;
 
 #[derive(Serialize, Deserialize)]
@@ -34,7 +35,7 @@ impl Datum {
     /// Writes its description to a place: a file, or memory with room for 4096 bytes.
     ///
     /// # Errors
-    /// If it was not described, or the place does not take it.
+    /// If it has no description, or the place does not accept the text.
     pub fn save(&self, places: &Places<'_>, to: Uri) -> Result<(), DataError> {
         let text = toml::to_string(&self.saved()?).map_err(|error| Error::Usage(error.to_string()))?;
         let is_memory = !matches!(to, Uri::File(_) | Uri::ServerFile(..));
@@ -48,11 +49,11 @@ impl Datum {
         plain.write(places, &[(to, Mode::Volatile)])
     }
 
-    /// The datum with the description that was saved there. If this program saved it, `numbered` finds it by its
+    /// Loads a datum from the description saved at a place. If this program saved it, `numbered` finds the datum by its
     /// number.
     ///
     /// # Errors
-    /// If the place cannot be read, or holds no description.
+    /// If the place cannot be read, or has no description.
     pub fn load(
         places: &Places<'_>,
         from: &Uri,
@@ -84,7 +85,7 @@ impl Datum {
     }
 }
 
-/// Tells this process's numbers of data from another's: when it first asked, and its process id.
+/// Identifies this process, since numbers of data are unique only within it: the time of the first use, and the process id.
 fn program() -> String {
     static FIRST: OnceLock<u64> = OnceLock::new();
     let since = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -94,7 +95,7 @@ fn program() -> String {
 
 impl Saved {
     fn description(&self) -> Result<Description, DataError> {
-        let wrong = |what: &str, name: &str| DataError::Invalid(format!("'{name}' is no {what} of data"));
+        let wrong = |what: &str, name: &str| DataError::Invalid(format!("'{name}' is not a {what} of data"));
         let mode = |name: &String| Mode::named(name).ok_or_else(|| wrong("mode", name));
         let modes = self.modes.iter().map(mode).collect::<Result<Vec<Mode>, _>>()?;
         let parsed = |texts: &[String]| texts.iter().map(|text| Uri::parse(text)).collect::<Result<Vec<Uri>, _>>();

@@ -1,5 +1,5 @@
-//! Files of servers, read and written there by functions that servers offer (`builtin:files`). The content goes straight from
-//! where it lies to where a call uses it.
+//! Files of servers, read and written there by functions that servers offer (`builtin:files`). The content is sent directly from
+//! the place where it is stored to the place where a call uses it.
 
 use gridloom_base::{Dtype, Meta, NodeId};
 use rustix::io::Errno;
@@ -8,12 +8,12 @@ use super::{DataError, Datum, Places, Uri};
 use crate::{Arg, Function, Value};
 
 impl Places<'_> {
-    /// Has a server read one of its files: the datum lies on that server then.
+    /// Makes a server read one of its files: the datum is then stored on that server.
     pub(super) fn read_file(&self, datum: &Datum, server: &str, path: &str) -> Result<(), DataError> {
         let uri = Uri::ServerFile(server.into(), path.into());
         let description = datum.as_managed()?.description();
         let (node, name) = self.server(server)?;
-        // Where no body runs it is as it was described.
+        // If no bodies run, the size is that of the description.
         let size_bytes = self.file_size(&uri, node, path)?.or(description.size_bytes()).unwrap_or(0);
         description.check_size(&uri, size_bytes)?;
         let (dtype, count) = description.elements(size_bytes);
@@ -26,7 +26,7 @@ impl Places<'_> {
         Ok(())
     }
 
-    /// Has a server write a datum to one of its files.
+    /// Makes a server write a datum to one of its files.
     pub(super) fn write_file(&self, datum: &Datum, server: &str, path: &str) -> Result<(), DataError> {
         let uri = Uri::ServerFile(server.into(), path.into());
         let (node, name) = self.server(server)?;
@@ -43,7 +43,7 @@ impl Places<'_> {
         Ok(())
     }
 
-    /// Has a server delete one of its files; a file that is not there is no error.
+    /// Makes a server delete one of its files; a missing file is no error.
     pub(super) fn delete_file(&self, server: &str, path: &str) -> Result<(), DataError> {
         let (node, name) = self.server(server)?;
         let results =
@@ -55,7 +55,7 @@ impl Places<'_> {
         }
     }
 
-    /// `None` in a simulation that runs no bodies.
+    /// Returns the size of a file; `None` in a simulation that runs no bodies.
     fn file_size(&self, uri: &Uri, node: NodeId, path: &str) -> Result<Option<u64>, DataError> {
         let size = self.file_function("size", None, &self.name_of(node))?;
         let results = size.submit_on(node, &[Value::text(path).into()], &[], None)?.wait()?;
@@ -65,7 +65,7 @@ impl Places<'_> {
         Ok(bytes(0).map(size))
     }
 
-    /// The function of `builtin:files` for elements of that type.
+    /// Returns the function of `builtin:files` for elements of that type.
     fn file_function(&self, what: &str, dtype: Option<Dtype>, server: &str) -> Result<Function, DataError> {
         let name = match dtype {
             None => format!("files/{what}"),
@@ -89,7 +89,7 @@ fn int(bytes: &[u8]) -> i32 {
     bytes.try_into().map_or(0, i32::from_ne_bytes)
 }
 
-/// The error code that the server's system gave for a file.
+/// Checks the error code that the server's system returned for a file.
 fn checked(uri: &Uri, code: i32) -> Result<(), DataError> {
     if code == 0 {
         return Ok(());

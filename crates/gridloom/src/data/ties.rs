@@ -1,4 +1,4 @@
-//! The server that has to run a call, because data of which one copy exists lie there, or have to be made there.
+//! Finds the server that has to run a call, because data with a single copy are stored there, or have to be made there.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use gridloom_base::NodeId;
 use super::{DataError, Datum, Description, Places};
 use crate::Function;
 
-/// A datum that stands for an argument of a call.
+/// A datum used as an argument of a call.
 #[derive(Clone, Copy)]
 pub struct Use<'a> {
     pub datum: &'a Arc<Datum>,
@@ -16,20 +16,20 @@ pub struct Use<'a> {
     pub is_output: bool,
 }
 
-/// What a call has to do with data of which one copy exists.
+/// The relation of a call to data with a single copy.
 #[derive(Default)]
 pub struct Ties {
     server: Option<NodeId>,
-    /// Those that it reads.
+    /// Such data that the call reads.
     read: Vec<Arc<Datum>>,
 }
 
 impl Ties {
-    /// Takes data to the servers that have to have them, and finds the server that has to run the call; `bound` is the server
+    /// Moves data to the servers where they have to be, and finds the server that has to run the call; `bound` is the server
     /// that the program chose.
     ///
     /// # Errors
-    /// If two servers would have to run it, or a datum cannot be taken to its server.
+    /// If two servers would have to run the call, or a datum cannot be moved to its server.
     pub fn new<'a>(
         places: &Places<'_>,
         function: &Function,
@@ -65,12 +65,12 @@ impl Ties {
         Ok(ties)
     }
 
-    /// The server that has to run the call, if one has to.
+    /// The server that has to run the call, if there is one.
     pub fn server(&self) -> Option<NodeId> {
         self.server
     }
 
-    /// The call was sent, and has its share of what it reads: what other calls must not get is given up.
+    /// Called when the call was sent and has references to its inputs: releases data that other calls must not get.
     pub fn sent(&self) {
         self.read.iter().for_each(|datum| datum.give_up_after_read());
     }

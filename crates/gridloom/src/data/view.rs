@@ -1,19 +1,19 @@
-//! Results that a call reads as something else than they were made, as the program's memory would have let it.
+//! Results that a call reads with another description than they were made with, as it could from the program's memory.
 
 use gridloom_base::Meta;
 
 use crate::Handle;
 
 impl Handle {
-    /// This result for a call that reads it as `wanted`, if the call gets then what the program would pass from memory;
-    /// `made` is how the program would have the result there.
+    /// Returns this result for a call that reads it as `wanted`, if the call would get the same from the program's memory, where
+    /// the result would be described by `made`.
     pub fn read_for(&self, made: &Meta, wanted: &Meta) -> Option<Handle> {
         is_as_made(self.meta(), made, wanted).then(|| self.read_as(wanted)).flatten()
     }
 }
 
-/// Whether a reader of `wanted` finds the same elements in a result that lies as `lies` on its server as in the program's
-/// memory, which would have it as `made`.
+/// True if a reader of `wanted` finds the same elements in a result that is stored as `lies` on its server as in the program's
+/// memory, where it would be stored as `made`.
 pub fn is_as_made(lies: &Meta, made: &Meta, wanted: &Meta) -> bool {
     let order_and_shape = |meta: &Meta| match meta {
         Meta::Array { order, shape, .. } if shape.iter().filter(|extent| **extent > 1).count() > 1 => {

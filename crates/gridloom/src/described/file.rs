@@ -1,6 +1,6 @@
-//! Described graphs in files: JSON, an input and a call a line. `docs/graphs.md` describes it.
+//! Declared graphs in files: JSON with one input or call per line. `docs/graphs.md` describes the format.
 //!
-//! What is read is built up through [`Graph`]'s own methods, so that a file can say nothing that a program could not.
+//! The graph is built with [`Graph`]'s own methods, so that a file can contain nothing that a program could not declare.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,13 +14,13 @@ use serde_json::{Number, Value as Json, json};
 use super::{Graph, GraphArg, GraphRef, wrong};
 use crate::{Error, read_text};
 
-/// What stands first in the file. The number changes when a reader of the present format would misread it.
+/// The format, at the beginning of the file. The number changes when a reader of the present format would misread the file.
 const FORMAT: &str = "gridloom graph 1";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Looked at before.
+    /// Checked before parsing.
     #[serde(rename = "format")]
     _format: String,
     #[serde(default)]
@@ -36,13 +36,13 @@ struct FileInput {
     name: String,
     /// NumPy's name of the element type, or `text` or `bytes`.
     r#type: String,
-    /// Of an array.
+    /// For arrays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shape: Option<Vec<Number>>,
-    /// Memory order of an array: C if it is not said.
+    /// Memory order of an array; C by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     order: Option<Order>,
-    /// Of a text or bytes.
+    /// For texts and bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     size_bytes: Option<Number>,
 }
@@ -67,7 +67,7 @@ struct FileCall {
 type Arguments = (Vec<GraphArg>, Vec<(String, GraphArg)>);
 
 impl Graph {
-    /// Writes it to a file.
+    /// Writes the graph to a file.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -76,10 +76,10 @@ impl Graph {
         std::fs::write(path, self.to_json()).map_err(|error| Error::Input(format!("{}: {error}", path.display())))
     }
 
-    /// Reads one from a file.
+    /// Reads a graph from a file.
     ///
     /// # Errors
-    /// If it cannot be read or is no graph: file, and line and column or the input or call at fault.
+    /// If the file cannot be read or is not a graph: with the file, and line and column or the input or call at fault.
     pub fn load(path: impl AsRef<Path>) -> Result<Graph, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -87,19 +87,19 @@ impl Graph {
         Graph::parse(&name, &text)
     }
 
-    /// Adds an input, described as in a file.
+    /// Adds an input, in the format of the file.
     ///
     /// # Errors
-    /// As [`Graph::load`].
+    /// As for [`Graph::load`].
     pub fn input_of(&mut self, described: Json) -> Result<GraphRef, Error> {
         let input: FileInput = read(described)?;
         self.input(&input.name, input.meta()?)
     }
 
-    /// Adds a call, described as in a file.
+    /// Adds a call, in the format of the file.
     ///
     /// # Errors
-    /// As [`Graph::load`].
+    /// As for [`Graph::load`].
     pub fn call_of(&mut self, described: Json) -> Result<GraphRef, Error> {
         let call: FileCall = read(described)?;
         let (args, named) = call.arguments()?;
@@ -114,7 +114,7 @@ impl Graph {
         Ok(node)
     }
 
-    /// As it is saved.
+    /// Returns the graph in the format of the file.
     pub fn to_json(&self) -> String {
         let inputs = self.inputs.iter().map(|input| json(&written(&input.name, &input.meta)));
         let calls = self.calls.iter().map(|call| {
@@ -137,17 +137,17 @@ impl Graph {
         format!("{{\n\"format\": {},\n\"inputs\": {inputs},\n\"calls\": {calls}{wanted}\n}}\n", json(FORMAT))
     }
 
-    /// Reads one from text; `name` is the file's, for errors.
+    /// Parses a graph; `name` is the file's name, for errors.
     ///
     /// # Errors
-    /// As [`Graph::load`].
+    /// As for [`Graph::load`].
     pub fn parse(name: &str, text: &str) -> Result<Graph, Error> {
-        // Of another version everything else may be different too.
+        // In another version everything else may be different too.
         if let Some(format) = json::text_of(text, "format").filter(|format| format != FORMAT) {
             return Err(Error::Input(format!("{name}: its format is '{format}'; this version reads '{FORMAT}'")));
         }
         let file: File = json::read(text).map_err(|JsonError { line, column, why }| {
-            Error::Input(format!("{name}:{line}:{column}: not a described graph: {why}"))
+            Error::Input(format!("{name}:{line}:{column}: not a declared graph: {why}"))
         })?;
         file.graph().map_err(|error| Error::Input(format!("{name}: {error}")))
     }
@@ -178,11 +178,11 @@ impl File {
             if let Some(later) = later {
                 return Err(match path(later, name, &reads) {
                     Some(path) => wrong(format!(
-                        "calls read each other's results in a circle: '{name}' reads '{}'; one of them has to come first",
+                        "calls read each other's results in a cycle: '{name}' reads '{}'; one of them has to be first",
                         path.join("', which reads '")
                     )),
                     None => wrong(format!(
-                        "call '{name}' reads '{later}', which stands after it; put each call after those that it reads"
+                        "call '{name}' reads '{later}', which follows it; put each call after those that it reads"
                     )),
                 });
             }
@@ -195,7 +195,7 @@ impl File {
     }
 }
 
-/// How one call reads another, in the end: the calls on the way, both ends included.
+/// Returns the path by which one call reads another: the calls on it, including both ends.
 fn path<'a>(from: &'a str, to: &'a str, reads: &BTreeMap<&'a str, Vec<&'a str>>) -> Option<Vec<&'a str>> {
     let mut seen = BTreeSet::from([from]);
     let mut reader: BTreeMap<&str, &str> = BTreeMap::new();
@@ -231,10 +231,9 @@ impl FileInput {
     fn meta(&self) -> Result<Meta, Error> {
         let FileInput { name, r#type, shape, order, size_bytes } = self;
         let whole = |number: &Number, what: &str| {
-            number
-                .as_u64()
-                .filter(|extent| *extent > 0)
-                .ok_or_else(|| wrong(format!("input '{name}' has {what} {number}; it has to be a whole number from 1")))
+            number.as_u64().filter(|extent| *extent > 0).ok_or_else(|| {
+                wrong(format!("input '{name}' has {what} {number}; it must be an integer of at least 1"))
+            })
         };
         let misfit =
             |what: &str, of: &str| wrong(format!("input '{name}' is of type '{type}' and has {what}, as {of} has"));

@@ -1,10 +1,10 @@
-//! Matches the calls that come with the described ones: each takes the place of the first described call that it fits.
+//! Matches calls with the declared ones: each takes the place of the first declared call that it fits.
 //!
-//! A call fits if its function, the data that it reads and their extents, its results, work and server are those described.
-//! The values of numbers and short texts are free. A call that does not fit may come where a described one was
-//! expected (same function, same results read). It takes that one's names, so that calls after it may still fit.
+//! A call fits if its function, the data that it reads and their extents, its results, work and server are those declared.
+//! The values of numbers and short texts are free. A call that does not fit may still replace the expected declared call
+//! (same function, same results read). It takes the names of that call, so that later calls may still fit.
 //!
-//! **Invariants:** a described call is taken at most once; a result that stands for a described one has its name.
+//! **Invariants:** a declared call is taken at most once; a result that replaces a declared one has its name.
 
 mod again;
 
@@ -22,16 +22,16 @@ pub(crate) use self::again::Left;
 use super::resolve::{Resolved, is_alike};
 use crate::{Error, PlanRecord, Value};
 
-/// A call that is not as it was described, or a described one that never came. Optional calls may stay away.
+/// A call that differs from the declaration, or a missing declared call. Optional calls may be missing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Which of the group's calls it is, counted from 1; `None` of one that never came.
+    /// Number of the call within the group, from 1; `None` for a missing call.
     pub call: Option<usize>,
-    /// The function that was called; of a call that never came the one that was described.
+    /// The function that was called; for a missing call the declared one.
     pub function: String,
-    /// Name of the described call that was expected in its place, or that never came; `None` if nothing was described there.
+    /// Name of the declared call that was expected or is missing; `None` if no call was expected.
     pub described: Option<String>,
-    /// What differs, in words: the argument, what it is and what was described; or that the call never came.
+    /// The difference, as text: the argument, its value and the declared one; or that the call was never made.
     pub why: String,
 }
 
@@ -40,67 +40,67 @@ impl fmt::Display for Difference {
         let Difference { call, function, described, why } = self;
         match (call, described) {
             (Some(call), Some(described)) => {
-                write!(f, "call {call}, of '{function}', is not '{described}' as described: {why}")
+                write!(f, "call {call}, of '{function}', is not '{described}' as declared: {why}")
             }
-            (Some(call), None) => write!(f, "call {call}, of '{function}', was not described: {why}"),
+            (Some(call), None) => write!(f, "call {call}, of '{function}', was not declared: {why}"),
             (None, described) => {
                 let why = why.strip_prefix("it ").unwrap_or(why);
-                write!(f, "'{}', a described call of '{function}', {why}", described.as_deref().unwrap_or_default())
+                write!(f, "'{}', a declared call of '{function}', {why}", described.as_deref().unwrap_or_default())
             }
         }
     }
 }
 
-/// Where a call runs, and where the plan has what it reads come from.
+/// Where a call runs, and from where its inputs are sent according to the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlannedCall {
     pub(crate) server: NodeId,
     pub(crate) from: BTreeMap<DatumId, NodeId>,
 }
 
-/// What becomes of a call.
+/// The result of matching a call.
 pub(crate) enum Verdict {
-    /// It is that described call.
+    /// It is that declared call.
     Fits(usize),
-    /// It is none; it may stand for one all the same.
+    /// It is not a declared call, but may replace one.
     Differs { difference: Difference, stands_for: Option<usize> },
 }
 
-/// A described group as its calls come: each is matched with a described one, and with its place in the plan.
+/// A declared group while its calls are made: matches each call with a declared one, and with its place in the plan.
 pub(crate) struct Matching {
     resolved: Resolved,
     plan: PlanRecord,
     places: Places,
     again: Again,
-    /// Calls of each function that have not come, in order.
+    /// Calls of each function that were not made yet, in order.
     open: BTreeMap<String, BTreeSet<usize>>,
-    /// What was passed for described inputs, and the other way round.
+    /// The passed datum of each declared input; `described` is the inverse.
     real: BTreeMap<DatumId, DatumId>,
     described: BTreeMap<DatumId, DatumId>,
-    /// What was sent to, or made at, which server by calls that came.
+    /// Data that earlier calls have sent to, or made at, a server.
     has: BTreeSet<(DatumId, NodeId)>,
     came: usize,
     differences: Vec<Difference>,
     pub(crate) is_strict: bool,
     /// Values of the program that calls read, by identity of their bytes: kept until the end, so that each is sent once.
     pub(crate) values: BTreeMap<(usize, u64, String), (DatumId, Value)>,
-    /// Names of these values.
+    /// Ids of these values.
     owned: BTreeSet<DatumId>,
 }
 
-/// Why a call is not a described one.
+/// Why a call does not match a declared one.
 struct Misfit {
-    /// It reads other results: it may be another call altogether.
+    /// True if it reads other results: it may be a different call altogether.
     reads_others: bool,
     why: String,
 }
 
-/// Where a plan has described calls and data.
+/// Places of declared calls and data in a plan.
 struct Places {
-    /// Of each call.
+    /// Server of each call.
     servers: Vec<NodeId>,
     server_names: BTreeMap<NodeId, String>,
-    /// Where the plan has a described datum come from, by receiver.
+    /// The planned sender of a declared datum, by receiver.
     sources: BTreeMap<(DatumId, NodeId), NodeId>,
 }
 
@@ -110,9 +110,9 @@ impl Places {
         Places::of(resolved.group.id.client, data, plan)
     }
 
-    /// Of a plan of that client's, with those data.
+    /// Returns the places of a plan with those data, for that client.
     fn of(client: NodeId, data: impl Iterator<Item = DatumId>, plan: &PlanRecord) -> Result<Places, Error> {
-        let unknown = || Error::Input("the agent did not say what the described graph's plan was made of".into());
+        let unknown = || Error::Input("the agent did not send the basis of the declared graph's plan".into());
         let basis = plan.basis.clone().ok_or_else(unknown)?;
         let mut nodes: BTreeMap<&str, NodeId> =
             basis.seen.grid.servers.iter().map(|server| (server.name.as_str(), server.node)).collect();
@@ -134,15 +134,17 @@ impl Places {
 }
 
 impl Matching {
+    /// Starts matching.
+    ///
     /// # Errors
-    /// If the plan does not say what it was made of.
+    /// If the plan has no basis.
     pub(crate) fn new(resolved: Resolved, plan: PlanRecord, is_strict: bool) -> Result<Matching, Error> {
         let places = Places::new(&resolved, &plan)?;
         let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
         for (number, task) in resolved.group.tasks.iter().enumerate() {
             open.entry(task.name().to_string()).or_default().insert(number);
         }
-        // What was given as an input is known by its own name.
+        // Data passed as inputs have their own ids.
         let given = resolved.group.sources.iter().filter(|(_, source)| source.at.is_empty()).map(|(id, _)| (*id, *id));
         let real: BTreeMap<DatumId, DatumId> = given.collect();
         Ok(Matching {
@@ -174,13 +176,13 @@ impl Matching {
         &self.differences
     }
 
-    /// Names of all values that were put into the client's store for it.
+    /// Takes the ids of all values that were put into the client's store for the group.
     pub(crate) fn take_values(&mut self) -> Vec<DatumId> {
         self.values.clear();
         std::mem::take(&mut self.owned).into_iter().collect()
     }
 
-    /// A value that a call reads is put into the client's store.
+    /// Notes a value that a call reads and that is put into the client's store.
     pub(crate) fn own(&mut self, datum: DatumId, value: Value) {
         self.owned.insert(datum);
         if let Some((address, size)) = value.identity() {
@@ -188,16 +190,16 @@ impl Matching {
         }
     }
 
-    /// Whether a value is in the client's store already.
+    /// True if a value is already in the client's store.
     pub(crate) fn owns(&self, datum: DatumId) -> bool {
         self.owned.contains(&datum)
     }
 
-    /// What becomes of a call. Nothing is changed.
+    /// Matches a call, without changing anything.
     pub(crate) fn judge(&self, task: &Task, signature: &Signature, meta: &dyn Fn(DatumId) -> Option<Meta>) -> Verdict {
         let none = BTreeSet::new();
         let open = self.open.get(task.name()).unwrap_or(&none);
-        // The first that it could be meant for, and the first at all.
+        // The first call that it could be meant for, and the first one at all.
         let (mut meant, mut first) = (None, None);
         for number in open {
             match self.fits(*number, task, signature, meta) {
@@ -216,16 +218,16 @@ impl Matching {
         Verdict::Differs { difference, stands_for }
     }
 
-    /// Why no call of that function is expected.
+    /// Returns why no call of that function is expected.
     fn unexpected(&self, task: &Task) -> String {
         let count = self.resolved.names.len();
         let Some(next) = self.open.values().filter_map(|open| open.first()).min() else {
-            return format!("all {count} described calls have come");
+            return format!("all {count} declared calls have been made");
         };
         let (name, function) = (&self.resolved.names[*next], self.resolved.group.tasks[*next].name());
         let known = self.open.contains_key(task.name());
-        let have = if known { "all described calls of that function have come; " } else { "" };
-        format!("{have}next in the description is '{name}', of '{function}'")
+        let have = if known { "all declared calls of that function have been made; " } else { "" };
+        format!("{have}the next declared call is '{name}', of '{function}'")
     }
 
     fn fits(
@@ -248,7 +250,7 @@ impl Matching {
             let argument = inputs.get(at).copied().unwrap_or_default();
             let is = |what: String, reads_others: bool| {
                 let kind = if datum.is_result { "the result" } else { "input" };
-                let why = format!("argument '{argument}' is {what}, and was described as {kind} '{}'", datum.name);
+                let why = format!("argument '{argument}' is {what}, but was declared as {kind} '{}'", datum.name);
                 Err(Misfit { reads_others, why })
             };
             let known_as = match self.resolved.data.get(came).filter(|known| known.is_result) {
@@ -275,21 +277,21 @@ impl Matching {
             }
             if let Some(meta) = meta(*came).filter(|meta| !is_alike(meta, &datum.meta)) {
                 let (name, wanted) = (&datum.name, &datum.meta);
-                let why = format!("argument '{argument}' is {meta}, and was described as input '{name}', {wanted}");
+                let why = format!("argument '{argument}' is {meta}, but was declared as input '{name}', {wanted}");
                 return Err(Misfit { reads_others: false, why });
             }
             passed.insert(*described, *came);
         }
         for (described, came) in expected.outputs.iter().zip(&task.outputs) {
             if !is_alike(&described.meta, &came.meta) {
-                let why = format!("it gives {}, and was described to give {}", came.meta, described.meta);
+                let why = format!("it returns {}, but was declared to return {}", came.meta, described.meta);
                 return Err(Misfit { reads_others: false, why });
             }
         }
         if expected.terms.only != task.terms.only {
             let told = |only: Option<NodeId>| only.map_or("no server".into(), |server| self.server_name(server));
             let why = format!(
-                "it is bound to {}, and was described as bound to {}",
+                "it is bound to {}, but was declared as bound to {}",
                 told(task.terms.only),
                 told(expected.terms.only)
             );
@@ -298,7 +300,7 @@ impl Matching {
         if expected.work_flops != task.work_flops {
             let told = |work: Option<f64>| work.map_or("unknown work".into(), |work| format!("{work:.4e} operations"));
             let why =
-                format!("it takes {}, and was described to take {}", told(task.work_flops), told(expected.work_flops));
+                format!("it takes {}, but was declared to take {}", told(task.work_flops), told(expected.work_flops));
             return Err(Misfit { reads_others: false, why });
         }
         Ok(())
@@ -308,7 +310,7 @@ impl Matching {
         self.places.server_names.get(&server).map_or_else(|| server.to_string(), |name| format!("'{name}'"))
     }
 
-    /// A call takes the place of a described one: it gets its names. Where it runs, if it is as described.
+    /// Lets a call take the place of a declared one: it gets its ids. Returns where it runs, if it is as declared.
     pub(crate) fn take(&mut self, number: usize, task: &mut Task) -> PlannedCall {
         let expected = &self.resolved.group.tasks[number];
         task.id = expected.id;
@@ -331,7 +333,7 @@ impl Matching {
             let described = self.described.get(&datum).copied().unwrap_or(datum);
             let is_result = self.resolved.data.get(&described).is_some_and(|known| known.is_result);
             if let Some(planned) = self.places.sources.get(&(described, server)) {
-                // A source that the plan counts on counts only once it has it; the client passes results on.
+                // A planned source counts only once it has the datum; the client forwards results.
                 let client_has = *planned == self.group().client && (is_result || self.owned.contains(&datum));
                 if client_has || self.has.contains(&(datum, *planned)) {
                     from.insert(datum, *planned);
@@ -341,14 +343,14 @@ impl Matching {
         PlannedCall { server, from }
     }
 
-    /// A call comes to run there.
+    /// Notes where a call will run.
     pub(crate) fn placed(&mut self, task: &Task, server: NodeId) {
         let data = task.inputs().chain(task.outputs.iter().map(|output| output.datum));
         self.has.extend(data.map(|datum| (datum, server)));
     }
 
-    /// Where the plan has large results of a call go from its server, to calls that have not come: the result, its place, and
-    /// where it comes from if that has it.
+    /// Returns the planned transfers of large results of a call from its server to calls that were not made yet: the
+    /// result, its destination, and its source if that has it.
     pub(crate) fn sends(&mut self, task: &Task, server: NodeId) -> Vec<(DatumId, NodeId, Option<NodeId>)> {
         let mut sends = Vec::new();
         for datum in task.outputs.iter().map(|output| output.datum) {
@@ -359,7 +361,7 @@ impl Matching {
             let to_all = self.places.sources.range((datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX)));
             let mut to: Vec<(NodeId, NodeId)> = to_all.map(|((_, to), from)| (*to, *from)).collect();
             to.retain(|(to, _)| *to != server && *to != self.group().client);
-            // Copies that others are made from come first.
+            // Copies from which others are made go first.
             to.sort_by_key(|(_, from)| *from != server);
             for (to, from) in to {
                 let from = Some(from).filter(|from| self.has.contains(&(datum, *from)));
@@ -370,13 +372,13 @@ impl Matching {
         sends
     }
 
-    /// A call has come.
+    /// Counts a call.
     pub(crate) fn count(&mut self, difference: Option<Difference>) {
         self.came += 1;
         self.differences.extend(difference);
     }
 
-    /// No more calls come: what was described and has not come is noted, once.
+    /// Ends the calls: notes the missing declared calls, once.
     pub(crate) fn end(&mut self) -> Vec<Difference> {
         let mut missing: Vec<usize> = std::mem::take(&mut self.open).into_values().flatten().collect();
         missing.retain(|number| !self.resolved.is_optional[*number]);
@@ -385,7 +387,7 @@ impl Matching {
             call: None,
             function: self.resolved.group.tasks[number].name().to_string(),
             described: Some(self.resolved.names[number].clone()),
-            why: "it never came".into(),
+            why: "it was never made".into(),
         };
         let missing: Vec<Difference> = missing.into_iter().map(difference).collect();
         self.differences.extend(missing.iter().cloned());

@@ -1,13 +1,13 @@
-//! Groups that are described before their calls come: for programs with control flow that depends on data.
+//! Declared groups: their calls are declared before they are made, for programs with data-dependent control flow.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | here | [`Graph`]: inputs by size, calls by function and arguments; knows no grid |
-//! | [`file`] | its format in files |
-//! | [`resolve`] | a graph with the signatures of a grid: the group that is mapped |
-//! | [`matching`] | calls that really come against the described ones, and [`Difference`]s |
+//! | here | [`Graph`]: inputs by size, calls by function and arguments; independent of a grid |
+//! | [`file`] | its file format |
+//! | [`resolve`] | resolves a graph with the signatures of a grid, into the group to map |
+//! | [`matching`] | matches actual calls with the declared ones, and notes [`Difference`]s |
 //!
-//! **Invariant:** names are unique, and a call reads inputs and results of calls before it only: there is no cycle.
+//! **Invariant:** names are unique, and a call reads only inputs and results of earlier calls, so there are no cycles.
 
 mod file;
 mod matching;
@@ -23,8 +23,8 @@ use crate::Error;
 pub use matching::Difference;
 pub(crate) use matching::{Left, Matching, PlannedCall, Verdict};
 
-/// What a group will call, described beforehand: it is mapped as described ([`Grid::plan_of`](crate::Grid::plan_of)), and
-/// calls that come later take their places in the plan ([`Grid::group_of`](crate::Grid::group_of)).
+/// A declaration of the calls that a group will make. It is mapped as declared ([`Grid::plan_of`](crate::Grid::plan_of)), and
+/// the calls made later take their places in the plan ([`Grid::group_of`](crate::Grid::group_of)).
 ///
 /// ```
 /// use gridloom::Graph;
@@ -42,11 +42,11 @@ pub struct Graph {
     inputs: Vec<GraphInput>,
     calls: Vec<GraphCall>,
     wanted: Vec<GraphRef>,
-    /// Of inputs and calls, and whether each is a call.
+    /// Names of inputs and calls, with whether each is a call.
     names: BTreeMap<String, bool>,
 }
 
-/// A datum that exists before.
+/// A datum that exists beforehand.
 #[derive(Clone, Debug, PartialEq)]
 struct GraphInput {
     name: String,
@@ -59,9 +59,9 @@ struct GraphCall {
     function: String,
     args: Vec<GraphArg>,
     named: Vec<(String, GraphArg)>,
-    /// Name of the server that has to run it, if one has to.
+    /// Name of the server that has to run it, if there is one.
     server: Option<String>,
-    /// That it does not come is no difference.
+    /// If set, a missing call is not a difference.
     is_optional: bool,
 }
 
@@ -72,40 +72,41 @@ impl GraphCall {
     }
 }
 
-/// An input by its name, the only result of a call by the call's, one of several as `call.parameter`.
+/// A reference to a datum: an input by its name, the only result of a call by the call's name, one of several results
+/// as `call.parameter`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GraphRef(String);
 
 impl GraphRef {
-    /// The result of a parameter, of a call that gives several.
+    /// Returns the result for a parameter, of a call with several results.
     pub fn result(&self, parameter: &str) -> GraphRef {
         GraphRef(format!("{}.{parameter}", self.0))
     }
 
-    /// As it is written in a file.
+    /// Returns the reference in the format of files.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// One that was written so; whether it is known is seen where it is used.
+    /// Creates a reference from the format of files; whether it is valid is checked on use.
     pub fn named(name: &str) -> GraphRef {
         GraphRef(name.to_string())
     }
 
-    /// The input or call.
+    /// The name of the input or call.
     fn node(&self) -> &str {
         self.0.split_once('.').map_or(&self.0, |(node, _)| node)
     }
 }
 
-/// An argument of a described call. Of a number only matters what sizes and work follow from it.
+/// An argument of a declared call. Numbers matter only for the sizes and the work that depend on them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GraphArg {
     /// An input, or a call's result.
     Ref(GraphRef),
-    /// A call's result, an array, that is read as another one of as many elements of the same type, as it lies in memory.
+    /// A call's result, an array that is read as another array of as many elements of the same type, in their order in memory.
     View(GraphRef, Meta),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
     Real(f64),
     Truth(bool),
@@ -113,7 +114,7 @@ pub enum GraphArg {
 }
 
 impl GraphArg {
-    /// What it reads of the graph.
+    /// The part of the graph that it reads.
     fn node(&self) -> Option<&GraphRef> {
         match self {
             GraphArg::Ref(node) | GraphArg::View(node, _) => Some(node),
@@ -147,15 +148,15 @@ impl From<f64> for GraphArg {
 }
 
 impl Graph {
-    /// One without calls.
+    /// Creates a graph without calls.
     pub fn new() -> Graph {
         Graph::default()
     }
 
-    /// Describes a datum that exists before.
+    /// Declares a datum that exists beforehand.
     ///
     /// # Errors
-    /// If the name is taken or none, or the size is no size.
+    /// If the name is taken or invalid, or the size is invalid.
     pub fn input(&mut self, name: &str, meta: Meta) -> Result<GraphRef, Error> {
         self.check_name(name)?;
         check_size(name, &meta)?;
@@ -164,19 +165,19 @@ impl Graph {
         Ok(GraphRef(name.to_string()))
     }
 
-    /// Describes a call, which will come after those described before it that it reads. Its function is looked for when the
+    /// Declares a call, which is made after the earlier calls that it reads. Its function is looked up when the
     /// graph is mapped.
     ///
     /// # Errors
-    /// If the name is taken or none, or an argument is neither an input nor a call that was described.
+    /// If the name is taken or invalid, or an argument is neither an input nor a declared call.
     pub fn call(&mut self, name: &str, function: &str, args: &[GraphArg]) -> Result<GraphRef, Error> {
         self.call_named(name, function, args, &[], false)
     }
 
-    /// Describes a call with arguments by name; one that `is_optional` may come or not.
+    /// Declares a call with arguments by name. If `is_optional` is set, the call may be missing.
     ///
     /// # Errors
-    /// As [`Graph::call`].
+    /// As for [`Graph::call`].
     pub fn call_named(
         &mut self,
         name: &str,
@@ -194,17 +195,14 @@ impl Graph {
                     check_size(node.name(), meta)?;
                 }
                 GraphArg::Real(number) if !number.is_finite() => {
-                    let why =
-                        "describe a finite one: what matters of it are the sizes and the work that follow from it";
+                    let why = "declare a finite one: only the sizes and the work that follow from it matter";
                     return Err(wrong(format!("call '{name}' has the number {number}; {why}")));
                 }
                 GraphArg::Real(_) | GraphArg::Integer(_) | GraphArg::Truth(_) | GraphArg::Text(_) => {}
             }
         }
         if self.calls.len() >= GROUP_TASKS_MAX {
-            return Err(wrong(format!(
-                "a graph has at most {GROUP_TASKS_MAX} calls; describe it in parts, a group each"
-            )));
+            return Err(wrong(format!("a graph has at most {GROUP_TASKS_MAX} calls; split it into several groups")));
         }
         self.names.insert(name.to_string(), true);
         self.calls.push(GraphCall {
@@ -218,7 +216,7 @@ impl Graph {
         Ok(GraphRef(name.to_string()))
     }
 
-    /// That server has to run a call that was described, and no other will: it is looked for when the graph is mapped.
+    /// Binds a declared call to a server, which is looked up when the graph is mapped. No other server will run the call.
     ///
     /// # Errors
     /// If there is no such call.
@@ -227,19 +225,20 @@ impl Graph {
             Some(call) => call.server = Some(server.to_string()),
             None => {
                 let near = self.near(call.node());
-                return Err(wrong(format!("'{}' is bound to server '{server}', and is no call{near}", call.0)));
+                return Err(wrong(format!("'{}' is bound to server '{server}', but is not a call{near}", call.0)));
             }
         }
         Ok(())
     }
 
-    /// The program will look at that result, so it has to come to the client. Results that no call reads do anyway.
+    /// Declares that the program will read that result, so it has to be sent to the client. Results that no call reads
+    /// are sent anyway.
     ///
     /// # Errors
     /// If there is no such call.
     pub fn want(&mut self, result: &GraphRef) -> Result<(), Error> {
         if self.names.get(result.node()) == Some(&false) {
-            let why = "is an input, which the program has already; results of calls can be wanted";
+            let why = "is an input, which the program already has; only results of calls can be wanted";
             return Err(wrong(format!("'{}' {why}", result.0)));
         }
         if !self.names.contains_key(result.node()) {
@@ -250,7 +249,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Takes back an input or a call, and that its results are wanted.
+    /// Removes an input or a call, and its results from the wanted ones.
     ///
     /// # Errors
     /// If there is none of that name, or a call reads it.
@@ -276,7 +275,7 @@ impl Graph {
         self.calls.len()
     }
 
-    /// Whether it has no calls.
+    /// True if it has no calls.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -293,7 +292,7 @@ impl Graph {
             return Err(wrong(format!("'{name}' cannot be a name: {rule}")));
         }
         match self.names.contains_key(name) {
-            true => Err(wrong(format!("two inputs or calls are named '{name}'; give each a name of its own"))),
+            true => Err(wrong(format!("two inputs or calls are named '{name}'; give each its own name"))),
             false => Ok(()),
         }
     }
@@ -316,11 +315,13 @@ fn check_size(name: &str, meta: &Meta) -> Result<(), Error> {
     if let Meta::Array { shape, .. } = meta
         && shape.contains(&0)
     {
-        return Err(wrong(format!("input '{name}' is {meta}; extents are whole numbers from 1")));
+        return Err(wrong(format!("input '{name}' is {meta}; extents are integers of at least 1")));
     }
     match meta.checked_size_bytes() {
         Some(_) => Ok(()),
-        None => Err(wrong(format!("input '{name}' is {meta}, past 2^64 bytes; describe what a machine can hold"))),
+        None => Err(wrong(format!(
+            "input '{name}' is {meta}, more than 2^64 bytes; declare a size that a machine can hold"
+        ))),
     }
 }
 

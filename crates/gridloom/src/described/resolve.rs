@@ -1,4 +1,4 @@
-//! A described graph with the signatures of a grid: the tasks and data that are mapped, under names of their own.
+//! Resolves a declared graph with the signatures of a grid: tasks and data to map, with ids of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use gridloom_core::graph::{self, Source, Task};
 use super::{Graph, GraphArg, GraphRef, wrong};
 use crate::{Arg, Error, Function, Grid, Handle, Value};
 
-/// A described graph on a grid.
+/// A declared graph on a grid.
 pub(crate) struct Resolved {
-    /// What is mapped. Its tasks are the described calls, in order.
+    /// The group to map. Its tasks are the declared calls, in order.
     pub(crate) group: graph::Group,
-    /// Of each call.
+    /// Name of each call.
     pub(crate) names: Vec<String>,
-    /// Of each call.
+    /// Whether each call is optional.
     pub(crate) is_optional: Vec<bool>,
-    /// Described data, results included.
+    /// Declared data, including results.
     pub(crate) data: BTreeMap<DatumId, DescribedDatum>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct DescribedDatum {
 }
 
 impl Resolved {
-    /// These results need not come to the client.
+    /// Marks results that need not be sent to the client.
     pub(crate) fn leave(&mut self, unwanted: &[GraphRef]) {
         let names: BTreeSet<&str> = unwanted.iter().map(GraphRef::name).collect();
         self.group.wanted.retain(|datum| !names.contains(self.data[datum].name.as_str()));
@@ -36,22 +36,22 @@ impl Resolved {
 }
 
 impl Graph {
-    /// With the functions of a grid; `inputs` are those that are results already, by name.
+    /// Resolves the graph with the functions of a grid. `inputs` are those inputs that are results already, by name.
     pub(crate) fn resolve(&self, grid: &Grid, inputs: &[(String, Handle)]) -> Result<Resolved, Error> {
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };
         let mut group = graph::Group { id, tasks: Vec::new(), sources: BTreeMap::new(), wanted: Vec::new() };
         let mut data = BTreeMap::new();
-        // A value without bytes stands for each datum; which one is told by its identity.
+        // A placeholder represents each datum; its identity distinguishes it.
         let mut values: BTreeMap<GraphRef, (DatumId, Value)> = BTreeMap::new();
         let mut makers: BTreeMap<DatumId, Function> = BTreeMap::new();
-        // Of results that are read as something else; they stay, so that no other value is taken for them.
+        // Results that are read with another description. They are kept alive so that their identities stay unique.
         let mut views: Vec<(DatumId, Value)> = Vec::new();
         let mut datum_of = BTreeMap::new();
         for input in &self.inputs {
             let bound = inputs.iter().find(|(name, _)| *name == input.name).map(|(_, handle)| handle);
             if let Some(handle) = bound.filter(|handle| !is_alike(handle.meta(), &input.meta)) {
                 let (name, given) = (&input.name, handle.meta());
-                return Err(wrong(format!("input '{name}' is {}, and {given} was given for it", input.meta)));
+                return Err(wrong(format!("input '{name}' is {}, but {given} was given for it", input.meta)));
             }
             let datum = bound.map_or_else(|| grid.new_datum(), Handle::datum);
             let at = if bound.is_some() { Vec::new() } else { vec![grid.client()] };
@@ -63,7 +63,7 @@ impl Graph {
             data.insert(datum, DescribedDatum { name, meta, is_result: false });
         }
         if let Some((name, _)) = inputs.iter().find(|(name, _)| !self.inputs.iter().any(|input| input.name == *name)) {
-            return Err(wrong(format!("'{name}' is given, and is no input{}", self.near(name))));
+            return Err(wrong(format!("'{name}' is given, but is not an input{}", self.near(name))));
         }
         let mut read = BTreeSet::new();
         for call in &self.calls {
@@ -115,7 +115,7 @@ impl Graph {
             });
             let prepared = prepared.map_err(of_call)?;
             for (datum, value) in prepared.values {
-                // A long text, which is no input of its own.
+                // A long text, which is not an input of its own.
                 if !data.contains_key(&datum) {
                     let at = vec![grid.client()];
                     group.sources.entry(datum).or_insert_with(|| Source { meta: value.meta().clone(), at });
@@ -138,13 +138,13 @@ impl Graph {
         let results = group.tasks.iter().flat_map(|task: &Task| &task.outputs).map(|output| output.datum);
         let mut wanted: BTreeSet<DatumId> = results.filter(|datum| !read.contains(datum)).collect();
         for node in &self.wanted {
-            // Its own, or its results: they stand behind one another.
+            // The node itself, or its results, which follow it in order.
             let named = values.range(node..).take_while(|(known, _)| known.0.starts_with(&node.0));
             let found = named.filter(|(known, _)| *known == node || known.node() == node.0);
             let before = wanted.len();
             wanted.extend(found.clone().map(|(_, (datum, _))| *datum));
             if wanted.len() == before && found.count() == 0 {
-                return Err(wrong(format!("'{}' is wanted, and is no result of '{}'", node.0, node.node())));
+                return Err(wrong(format!("'{}' is wanted, but is not a result of '{}'", node.0, node.node())));
             }
         }
         group.wanted = wanted.into_iter().collect();
@@ -153,7 +153,7 @@ impl Graph {
     }
 }
 
-/// Of the same type and extents; order in memory and of bytes do not matter to a plan.
+/// True if types and extents are equal; memory order and byte order do not matter to a plan.
 pub(super) fn is_alike(a: &Meta, b: &Meta) -> bool {
     match (a, b) {
         (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other, shape: extents, .. }) => {

@@ -1,4 +1,4 @@
-//! Servers by their addresses: what a session without an agent was given.
+//! Servers by address: those that a session without an agent was given.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ impl Addresses {
     }
 }
 
-/// Whether all addresses have answered; a server has when the directory has it, too.
+/// True if all addresses have answered. A server has answered when it is in the directory, too.
 fn have_answered(state: &State) -> bool {
     let has_answered = |address: &String| match state.addresses.answers.get(address) {
         Some(Ok(server)) => state.directory.has(*server),
@@ -33,14 +33,14 @@ fn have_answered(state: &State) -> bool {
 }
 
 impl Grid {
-    /// Connects to those servers (`host:port`) without an agent: the session maps by itself, by what the servers tell it.
-    /// Two such sessions do not know what the other has promised.
+    /// Connects to those servers (`host:port`) without an agent: the session maps calls itself, from the servers' reports.
+    /// Two such sessions do not know each other's reservations.
     ///
-    /// Those that answer are used; of the others [`Grid::unreachable`] tells, and they are dialled again while the
+    /// Servers that answer are used; [`Grid::unreachable`] lists the others, which are dialled again while the
     /// session lasts.
     ///
     /// # Errors
-    /// If an address is none; if none of them can be used: why, for each.
+    /// If an address is invalid; if none of them can be used, with the reason for each.
     pub fn connect_servers(servers: &[String]) -> Result<Grid, Error> {
         if let Some(grid) = Grid::from_environment(None)? {
             return Ok(grid);
@@ -70,14 +70,14 @@ impl Grid {
         Ok(grid)
     }
 
-    /// Of a session without an agent: servers that it was given and cannot use now, and why.
+    /// In a session without an agent: returns the servers that it was given and cannot use now, with the reasons.
     pub fn unreachable(&self) -> Vec<(String, String)> {
         self.absorb();
         let state = self.state();
         let Addresses { given, answers } = &state.addresses;
         let why = |(address, answer): (&String, &Result<NodeId, String>)| match answer {
             Ok(server) if state.directory.has(*server) => None,
-            Ok(_) => Some((address.clone(), "it does not say what it offers, or is gone".to_string())),
+            Ok(_) => Some((address.clone(), "it has not sent its functions, or is gone".to_string())),
             Err(why) => Some((address.clone(), why.clone())),
         };
         let silent = given.iter().filter(|address| !answers.contains_key(*address));

@@ -1,4 +1,4 @@
-//! Puts, gets and waits of shared names that have begun, and that any thread may wait for, or none.
+//! Asynchronous puts, gets and waits of shared names, which any thread may wait for, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -15,24 +15,24 @@ use crate::{Error, Value};
 
 type Answer = Result<CatalogAnswer, NameError>;
 
-/// Questions that have begun.
+/// Requests in progress.
 #[derive(Default)]
 pub(super) struct Begins {
     all: BTreeMap<u64, Begin>,
-    /// Data that are on their way here, with the questions for them.
+    /// Data being transferred to the client, with their requests.
     coming: BTreeMap<DatumId, BTreeSet<u64>>,
-    /// Nobody waits for their answers any more. What they find is to be released.
+    /// Requests whose answers nobody waits for any more. Data that they find must be released.
     given_up: BTreeSet<u64>,
 }
 
-/// One question.
+/// A request.
 #[derive(Default)]
 struct Begin {
     is_put: bool,
-    /// What is found comes here.
+    /// True if the found value is transferred to the client.
     brings: bool,
     answer: Option<Answer>,
-    /// What became of the datum that it brings.
+    /// The result of that transfer.
     arrival: Option<Result<(), TaskError>>,
     is_cancelled: bool,
 }
@@ -66,7 +66,7 @@ impl Begins {
         self.all.contains_key(&ask) || self.given_up.contains(&ask)
     }
 
-    /// Takes in an answer. True if the question has ended with it. Gives the datum that was found for nobody.
+    /// Processes an answer. Returns whether the request has ended with it, and the datum that was found but is no longer wanted.
     pub(super) fn on_answer(&mut self, ask: u64, answer: Answer) -> (bool, Option<DatumId>) {
         let Some(begin) = self.all.get_mut(&ask) else {
             self.given_up.remove(&ask);
@@ -80,7 +80,7 @@ impl Begins {
         (begin.outcome().is_some(), None)
     }
 
-    /// A datum has come, or does not come any more. Gives the questions that have ended with that.
+    /// Called when a datum has arrived, or will not arrive. Returns the requests that have thereby ended.
     pub(super) fn on_datum(&mut self, datum: DatumId, arrival: &Result<Meta, TaskError>) -> BTreeSet<u64> {
         let asks = self.coming.remove(&datum).unwrap_or_default();
         for ask in &asks {
@@ -94,7 +94,7 @@ impl Begins {
         self.all.get(&ask)?.outcome()
     }
 
-    /// It has ended for those that wait for it. True if it had not before.
+    /// Ends the request for those that wait for it. Returns whether it was still in progress.
     fn cancel(&mut self, ask: u64) -> bool {
         let Some(begin) = self.all.get_mut(&ask) else { return false };
         let is_first = begin.outcome().is_none();
@@ -102,7 +102,8 @@ impl Begins {
         is_first
     }
 
-    /// Nobody asks for its end any more. Gives what it has found, and whether its answer is still to come.
+    /// Forgets a request whose end nobody needs any more. Returns the datum that it has found, and whether its answer
+    /// is outstanding.
     fn end(&mut self, ask: u64) -> (Option<DatumId>, bool) {
         let Some(begin) = self.all.remove(&ask) else { return (None, false) };
         let datum = begin.found();
@@ -115,7 +116,7 @@ impl Begins {
             }
         }
         let is_open = begin.answer.is_none();
-        // A put that is cancelled has no answer.
+        // A cancelled put receives no answer.
         if is_open && !(begin.is_put && begin.is_cancelled) {
             self.given_up.insert(ask);
         }
@@ -128,11 +129,11 @@ impl Begins {
     }
 }
 
-/// A question under way.
+/// A request in progress.
 struct Begun {
     grid: Grid,
     ask: u64,
-    /// The question is forgotten with this. A put is not.
+    /// True if dropping this drops the request. A put continues.
     is_forgotten: bool,
 }
 
@@ -199,17 +200,17 @@ impl Drop for Begun {
 macro_rules! under_way {
     ($type:ty) => {
         impl $type {
-            /// Whether it has ended.
+            /// True if it has ended.
             pub fn is_done(&self) -> bool {
                 self.begun.is_done()
             }
 
-            /// Has [`Grid::await_ends`] tell of its end, at once if it has ended.
+            /// Makes [`Grid::await_ends`] report its end, immediately if it has ended.
             pub fn note_end(&self) {
                 self.begun.note_end();
             }
 
-            /// By which [`Grid::await_ends`] tells of it.
+            /// The id by which [`Grid::await_ends`] reports it.
             pub fn task(&self) -> TaskId {
                 self.begun.task()
             }
@@ -217,10 +218,10 @@ macro_rules! under_way {
     };
 }
 
-/// A put that has begun: see [`SharedData::begin_put`]. It goes on if this is dropped.
+/// A put in progress: see [`SharedData::begin_put`]. It continues if this is dropped.
 pub struct BegunPut {
     begun: Begun,
-    /// Keeps the value. The client keeps it when this is dropped before the put has ended.
+    /// Keeps the value alive. If this is dropped before the put has ended, the client keeps the value.
     _handle: Handle,
 }
 
@@ -231,7 +232,7 @@ impl BegunPut {
         BegunPut { begun: Begun::new(grid, command), _handle: handle }
     }
 
-    /// Waits until every program finds the name. `limit` ends the wait alone.
+    /// Waits until every program finds the name. `limit` ends only the wait.
     ///
     /// # Errors
     /// As [`SharedData::put`]; [`Error::TimedOut`] if it has not ended by then.
@@ -239,14 +240,14 @@ impl BegunPut {
         self.begun.wait(limit).map(drop)
     }
 
-    /// Ends it: [`BegunPut::wait`] then gives [`TaskError::Cancelled`], unless it has ended. The name may be there all the same, if this
-    /// comes late.
+    /// Cancels it: [`BegunPut::wait`] then returns [`TaskError::Cancelled`], unless it has ended. The name may still appear if the
+    /// cancellation is too late.
     pub fn cancel(&self) {
         self.begun.cancel();
     }
 }
 
-/// A get that has begun: see [`SharedData::begin_get`]. It ends if this is dropped.
+/// A get in progress: see [`SharedData::begin_get`]. It ends if this is dropped.
 pub struct BegunGet {
     begun: Begun,
     value: Mutex<Option<Value>>,
@@ -255,7 +256,7 @@ pub struct BegunGet {
 under_way!(BegunGet);
 
 impl BegunGet {
-    /// Waits for the value. `limit` ends the wait alone.
+    /// Waits for the value. `limit` ends only the wait.
     ///
     /// # Errors
     /// As [`SharedData::get`]; [`Error::TimedOut`] if it has not ended by then.
@@ -263,18 +264,18 @@ impl BegunGet {
         let answer = self.begun.wait(limit)?;
         let CatalogAnswer::Found { named, .. } = answer else { unreachable!("a get finds") };
         let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        // The store keeps it until this is dropped.
+        // The store keeps the value until this is dropped.
         let got = || self.begun.grid.value_here(named.datum, named.meta);
         Ok(value.get_or_insert_with(got).clone())
     }
 
-    /// Ends it: [`BegunGet::wait`] then gives [`TaskError::Cancelled`], unless it has ended.
+    /// Cancels it: [`BegunGet::wait`] then returns [`TaskError::Cancelled`], unless it has ended.
     pub fn cancel(&self) {
         self.begun.cancel();
     }
 }
 
-/// A wait for a name that has begun: see [`SharedData::begin_wait`]. It ends if this is dropped.
+/// A wait for a name in progress: see [`SharedData::begin_wait`]. It ends if this is dropped.
 pub struct BegunWait {
     begun: Begun,
 }
@@ -282,7 +283,7 @@ pub struct BegunWait {
 under_way!(BegunWait);
 
 impl BegunWait {
-    /// Waits for the name. `limit` ends this wait alone.
+    /// Waits for the name. `limit` ends only this wait.
     ///
     /// # Errors
     /// As [`SharedData::wait`]; [`Error::TimedOut`] if it has not ended by then.
@@ -290,21 +291,21 @@ impl BegunWait {
         self.begun.wait(limit).map(drop)
     }
 
-    /// Ends it: [`BegunWait::wait`] then gives [`TaskError::Cancelled`], unless it has ended.
+    /// Cancels it: [`BegunWait::wait`] then returns [`TaskError::Cancelled`], unless it has ended.
     pub fn cancel(&self) {
         self.begun.cancel();
     }
 }
 
 impl SharedData<'_> {
-    /// Begins to get the value of a name, and does not wait. The value comes as soon as the name is found, which may take no longer than
-    /// `limit`. In a function it comes to the function alone.
+    /// Begins to get the value of a name, and does not wait. The value is transferred as soon as the name is found, for
+    /// which `limit` is the time limit. Inside a function it is transferred only to that function.
     pub fn begin_get(&self, name: &str, limit: Option<Duration>) -> BegunGet {
         self.near();
         BegunGet { begun: self.begin_await(name, limit, true), value: Mutex::default() }
     }
 
-    /// Begins to wait for a name, no longer than `limit`. Nothing moves.
+    /// Begins to wait for a name, for at most `limit`. Transfers nothing.
     pub fn begin_wait(&self, name: &str, limit: Option<Duration>) -> BegunWait {
         BegunWait { begun: self.begin_await(name, limit, false) }
     }

@@ -1,7 +1,7 @@
-//! Calls of the program by functions that run for it: GridRPC's callbacks.
+//! Callbacks of GridRPC: functions that run for the program call the program.
 //!
-//! On a real grid a thread of the session runs them, one at a time, as long as there are calls that may call back. In a
-//! simulation the thread that waits runs them, as no time passes while none waits.
+//! On a real grid a thread of the session runs the callbacks, one at a time, as long as there are calls that may call back. In a
+//! simulation the waiting thread runs them, since virtual time stands still while none waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,34 +18,34 @@ use gridloom_net::threads;
 use super::State;
 use crate::{Error, Grid, Value};
 
-/// What a function calls back: it is given the call's task, the number of the callback, and the values of the callback's
-/// `IN` and `INOUT` parameters, and gives those of its `OUT` and `INOUT` parameters, or says why it cannot.
+/// Runs a callback. It receives the call's task, the number of the callback, and the values of the callback's
+/// `IN` and `INOUT` parameters. It returns the values of its `OUT` and `INOUT` parameters, or an error text.
 pub type Callee = Arc<dyn Fn(TaskId, u32, Vec<Value>) -> Result<Vec<Value>, String> + Send + Sync>;
 
-/// A call of a gang that has called back, and waits for [`Grid::answer`].
+/// A request from a gang's callback, which waits for [`Grid::answer`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Asking {
     pub server: NodeId,
     pub task: TaskId,
     /// The number of the callback.
     pub callback: u32,
-    /// What it says.
+    /// The text of the request.
     pub text: Vec<u8>,
 }
 
-/// The thread looks again after so long whether it is still wanted: a session that ends tells it nothing.
+/// Interval at which the thread checks whether it is still needed: a session that ends does not notify it.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Callbacks under way.
+/// State of callbacks.
 #[derive(Default)]
 pub(super) struct CallBacks {
-    /// Of calls under way.
+    /// Callees of calls in progress.
     callees: BTreeMap<TaskId, Callee>,
-    /// Gangs under way: what they say goes there, and is answered later.
+    /// Gangs in progress: their requests are sent there, and answered later.
     gangs: BTreeMap<TaskId, Sender<Asking>>,
-    /// Those that came.
+    /// Received callbacks that are not run yet.
     waiting: VecDeque<(NodeId, CallBack)>,
-    /// The thread that runs them, until it finds no callee.
+    /// True while the thread runs callbacks, until it finds no callee.
     is_served: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -54,7 +54,7 @@ impl CallBacks {
     pub(super) fn on_call(&mut self, server: NodeId, call: CallBack) {
         if let Some(gang) = self.gangs.get(&call.task) {
             let text = call.values.into_iter().next().map_or(Vec::new(), |(_, bytes)| bytes);
-            // The program may have given the gang up.
+            // The program may have dropped the receiver.
             let _ = gang.send(Asking { server, task: call.task, callback: call.callback, text });
         } else if self.callees.contains_key(&call.task) {
             self.waiting.push_back((server, call));
@@ -68,7 +68,7 @@ impl CallBacks {
         }
     }
 
-    /// The next that is to be run, and what runs it.
+    /// Returns the next callback to run, with its callee.
     pub(super) fn take(&mut self) -> Option<(NodeId, CallBack, Callee)> {
         let (server, call) = self.waiting.pop_front()?;
         let callee = self.callees.get(&call.task).expect("what comes for others is not kept").clone();
@@ -81,7 +81,7 @@ impl CallBacks {
 }
 
 impl Grid {
-    /// A call that is about to be sent may call that back.
+    /// Registers the callee of a call that is about to be sent.
     pub(crate) fn expect_call_backs(&self, task: TaskId, callee: Callee) -> Result<(), Error> {
         let mut state = self.state();
         state.call_backs.callees.insert(task, callee);
@@ -100,18 +100,18 @@ impl Grid {
         Ok(())
     }
 
-    /// A gang that is about to be sent may say something there.
+    /// Registers where requests of a gang that is about to be sent are delivered.
     pub(crate) fn expect_asking(&self, task: TaskId, to: Sender<Asking>) {
         self.state().call_backs.gangs.insert(task, to);
     }
 
-    /// Tells a gang that waits to go on.
+    /// Answers a gang's request, so that it continues.
     pub fn answer(&self, asking: &Asking, text: Vec<u8>) {
         let answer = Ok(vec![(Meta::Text { size_bytes: text.len() as u64 }, text)]);
         self.command(Command::CalledBack { server: asking.server, task: asking.task, answer });
     }
 
-    /// Runs no callbacks any more, and waits for the end of one that runs, unless it asks itself.
+    /// Stops running callbacks, and waits for the end of one in progress, unless that callback itself calls this.
     pub fn end_call_backs(&self) {
         let thread = {
             let mut state = self.state();
@@ -120,7 +120,7 @@ impl Grid {
             state.call_backs.thread.take()
         };
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // A callback that panics has said so.
+            // The panic of a callback was already printed.
             let _ = thread.join();
         }
     }
@@ -147,7 +147,7 @@ impl Grid {
         }
     }
 
-    /// Runs one and sends what it says.
+    /// Runs a callback and sends its result.
     pub(super) fn run_call_back(&self, server: NodeId, call: CallBack, callee: &Callee) {
         let CallBack { task, callback, values } = call;
         let value = |(meta, bytes): (_, Vec<u8>)| Value::new(meta, Payload::Inline(bytes.into()));

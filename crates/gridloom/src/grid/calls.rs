@@ -1,5 +1,5 @@
-//! Calls of a session. Plain ones are sent, waited for and given up. Ends of all are told as they come: a program may have very
-//! many under way and wait for some of them.
+//! Calls of a session. Plain calls are sent, awaited and abandoned. The ends of all calls are reported as they arrive:
+//! a program may have very many calls in progress and wait for some of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::{Error, Grid, Value};
 /// Plain calls that the program has not collected.
 #[derive(Default)]
 pub(super) struct Calls {
-    /// With its end, if it has ended.
+    /// Each with its end, if it has ended.
     all: BTreeMap<TaskId, Option<Ended>>,
-    /// Calls under way with results that the program gave up.
+    /// Calls in progress whose results the program no longer wants.
     abandoned: BTreeMap<TaskId, Vec<DatumId>>,
 }
 
-/// What a task that has ended belongs to.
+/// The owner of a task that has ended.
 pub(super) enum Whose {
     /// A plain call.
     Call,
-    /// A plain call that was given up, with its results.
+    /// An abandoned plain call, with its results.
     Abandoned(Vec<DatumId>),
-    /// No plain call: the task of a group.
+    /// Not a plain call: the task of a group.
     Group(TaskReport),
 }
 
@@ -50,17 +50,17 @@ impl Calls {
         self.all.get(&task).map(Option::as_ref)
     }
 
-    /// How many have not ended.
+    /// Number of calls that have not ended.
     pub(super) fn under_way(&self) -> usize {
         self.all.values().filter(|end| end.is_none()).count() + self.abandoned.len()
     }
 
-    /// Whether it has ended; a call that was collected has.
+    /// True if the call has ended; a collected call has ended.
     fn has_ended(&self, task: TaskId) -> bool {
         self.get(task).is_none_or(|ended| ended.is_some())
     }
 
-    /// Takes the end of a call, once it has come.
+    /// Takes the end of a call, if it has ended.
     fn collect(&mut self, task: TaskId) -> Option<Result<Ended, Error>> {
         match self.all.get(&task) {
             Some(None) => None,
@@ -69,7 +69,7 @@ impl Calls {
         }
     }
 
-    /// The program will not collect it. Gives the results that are here already.
+    /// Abandons a call. Returns the results that have already arrived.
     fn abandon(&mut self, task: TaskId, outputs: Vec<DatumId>) -> Vec<DatumId> {
         match self.all.remove(&task) {
             Some(Some(_)) => outputs,
@@ -87,12 +87,12 @@ impl Calls {
     }
 }
 
-/// Calls with ends that are to be told.
+/// Calls whose ends have to be reported.
 #[derive(Default)]
 pub(super) struct Ends {
-    /// Under way.
+    /// Calls in progress.
     noted: BTreeSet<TaskId>,
-    /// Ended, and not told yet.
+    /// Calls that have ended and are not reported yet.
     untold: Vec<TaskId>,
 }
 
@@ -124,9 +124,9 @@ impl Ends {
 pub struct CallEnd {
     /// The server that had it last, if one had.
     pub server: Option<String>,
-    /// Seconds that the function ran, 0 if it did not.
+    /// Run time of the function, seconds; 0 if it did not run.
     pub run_s: f64,
-    /// When the client learned of it, by the session's clock ([`Grid::now`]).
+    /// When the client received its report, by the session's clock ([`Grid::now`]).
     pub ended_s: f64,
     /// Why it failed, if it did.
     pub error: Option<TaskError>,
@@ -144,7 +144,7 @@ impl CallEnd {
     }
 }
 
-/// The end of a call, by itself or in a group. `None` while it is under way, and of a call that the session does not know.
+/// Returns the end of a call, plain or in a group. `None` while it is in progress, and for a call that the session does not know.
 fn end_of(state: &State, task: TaskId) -> Option<&Ended> {
     match state.calls.get(task) {
         Some(call) => call,
@@ -153,7 +153,8 @@ fn end_of(state: &State, task: TaskId) -> Option<&Ended> {
 }
 
 impl Grid {
-    /// `only` is the server that has to run it, if one has to; `calibrates` if it is to be measured there.
+    /// Sends a plain call. `only` is the server that has to run it, if there is one; `calibrates` is set if the call
+    /// measures that server.
     pub(crate) fn send_call(
         &self,
         prepared: Prepared,
@@ -190,7 +191,7 @@ impl Grid {
         self.state().calls.has_ended(task)
     }
 
-    /// Waits until one of these calls has ended, or the time is up.
+    /// Waits until one of these calls has ended, or the time is over.
     pub(crate) fn await_any(&self, tasks: &[TaskId], limit: Duration) -> Result<(), Error> {
         let has_ended = |state: &State| tasks.iter().any(|task| state.calls.has_ended(*task));
         match self.wait(Some(limit), |state| has_ended(state).then_some(())) {
@@ -199,7 +200,8 @@ impl Grid {
         }
     }
 
-    /// Seconds that an ended call ran; its results are dropped. The call itself while it is under way.
+    /// Returns the run time in seconds of a call that has ended, and drops its results. Returns the call itself while
+    /// it is in progress.
     pub(crate) fn take_seconds(&self, pending: Pending) -> Result<Result<f64, TaskError>, Pending> {
         self.absorb();
         let seconds = |ended: &Ended| {
@@ -207,7 +209,7 @@ impl Grid {
             ended.report.outcome.as_ref().map(|_| seconds).map_err(Clone::clone)
         };
         let ended = self.state().calls.get(pending.task).flatten().map(seconds);
-        // Dropping it gives the results up.
+        // Dropping the call abandons its results.
         ended.ok_or(pending)
     }
 
@@ -252,14 +254,14 @@ impl Grid {
         state.ends.note(task, has_ended);
     }
 
-    /// Waits until a call of a group has ended; one that is forgotten has.
+    /// Waits until a call of a group has ended; a forgotten call has ended.
     pub(crate) fn await_task(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {
         self.wait_unless_interrupted(limit, |state| {
             state.groups.of_task(task).is_none_or(|group| group.end_of(task).is_some()).then_some(())
         })
     }
 
-    /// Waits until a call of a group has a server, or failed without.
+    /// Waits until a call of a group has a server, or has failed without one.
     pub(crate) fn await_server(&self, task: TaskId) -> Result<Option<NodeId>, Error> {
         self.wait(None, |state| match state.groups.of_task(task) {
             None => Some(None),
@@ -270,12 +272,13 @@ impl Grid {
         })
     }
 
-    /// Waits until `look` finds what it looks for: at once, and then whenever something has happened. It is given the noted
-    /// ends ([`Pending::note_end`](crate::Pending::note_end)) that were not told yet: each is told once, to the first thread
-    /// that looks. It runs under the session's lock: nothing of the session may be called, nor dropped, in it.
+    /// Waits until `look` returns a result. It is called immediately, and then after every event. Its argument are the
+    /// noted ends ([`Pending::note_end`](crate::Pending::note_end)) that were not reported yet: each is reported once,
+    /// to the first thread that looks. It runs under the session's lock, so it must not call or drop anything of the
+    /// session.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if `limit` is over before, and if the session is closed.
+    /// [`Error::TimedOut`] after `limit`; also if the session is closed.
     pub fn await_ends<R>(
         &self,
         limit: Option<Duration>,
@@ -284,11 +287,11 @@ impl Grid {
         self.wait(limit, |state| look(&std::mem::take(&mut state.ends.untold)))
     }
 
-    /// As [`Grid::await_ends`], for a thread that only looks for ends: a function that makes calls keeps its slot meanwhile,
+    /// Like [`Grid::await_ends`], for a thread that only watches for ends: a function that makes calls keeps its slot meanwhile,
     /// since it may compute in another thread.
     ///
     /// # Errors
-    /// As [`Grid::await_ends`].
+    /// As for [`Grid::await_ends`].
     pub fn watch_ends<R>(
         &self,
         limit: Option<Duration>,
@@ -297,7 +300,7 @@ impl Grid {
         self.wait_by(limit, || None::<()>, |state| look(&std::mem::take(&mut state.ends.untold)))
     }
 
-    /// Plain calls and calls of groups under way that have begun, and wait for what other calls make: they take no slots.
+    /// Started calls, plain or in groups, that wait for results of other calls: they occupy no slots.
     pub fn paused(&self) -> Vec<TaskId> {
         self.absorb();
         self.state().paused.iter().copied().collect()

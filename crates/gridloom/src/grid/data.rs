@@ -1,4 +1,4 @@
-//! Data of a session: fetched and released.
+//! Fetches and releases data of a session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use crate::{Error, Grid, Value};
 #[derive(Default)]
 pub(super) struct Fetches(BTreeMap<DatumId, Fetch>);
 
-/// A datum that was asked for. It is forgotten with the last thread that waits for it.
+/// A requested datum. It is forgotten with the last thread that waits for it.
 #[derive(Default)]
 struct Fetch {
     waiters: usize,
-    /// Kept until each of them has seen it.
+    /// Kept until each of the waiting threads has seen it.
     answer: Option<Result<Meta, TaskError>>,
 }
 
 impl Fetches {
-    /// One more thread waits.
+    /// Adds a waiting thread.
     fn begin(&mut self, datum: DatumId) {
         self.0.entry(datum).or_default().waiters += 1;
     }
 
-    /// An answer for all threads that wait for it; none may, if they gave up.
+    /// Sets the answer for all waiting threads; there may be none left.
     pub(super) fn on_answer(&mut self, datum: DatumId, answer: Result<Meta, TaskError>) {
         if let Some(fetch) = self.0.get_mut(&datum) {
             fetch.answer = Some(answer);
@@ -38,7 +38,7 @@ impl Fetches {
         self.0.get(&datum)?.answer.clone()
     }
 
-    /// A thread that waited has the answer, or gives up.
+    /// Removes a thread that has the answer, or gives up.
     fn end(&mut self, datum: DatumId) {
         let fetch = self.0.get_mut(&datum).expect("a thread that waits is counted");
         fetch.waiters -= 1;
@@ -54,7 +54,7 @@ impl Fetches {
 
 impl Grid {
     pub(crate) fn get(&self, datum: DatumId, limit: Option<Duration>) -> Result<Value, Error> {
-        // Every thread that waits sees the same answer, also the one that another's question brought.
+        // Every waiting thread sees the same answer, also if another thread's request brought it.
         self.state().fetches.begin(datum);
         self.command(Command::Get { datum });
         let answer = self.wait_unless_interrupted(limit, |state| state.fetches.answer(datum));
@@ -64,26 +64,26 @@ impl Grid {
             state.groups.told_of(datum, error);
         }
         drop(state);
-        // The store keeps it while the handle lives, so that it need not come twice.
+        // The store keeps the value while the handle lives, so that it is not transferred twice.
         Ok(self.value_here(datum, answer??))
     }
 
-    /// A value that has come here; one without content where nothing has any.
+    /// Returns a value that has arrived; a placeholder where values have no content.
     pub(super) fn value_here(&self, datum: DatumId, meta: Meta) -> Value {
         self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta))
     }
 
-    /// Large values that are on their way to or from this session now: arguments and results.
+    /// Large values in transfer to or from this session: arguments and results.
     pub fn moving(&self) -> Vec<OnTheWay> {
         self.0.backend.moving()
     }
 
-    /// Has a datum brought here as soon as it is made.
+    /// Requests a datum for the client as soon as it is made.
     pub(crate) fn prefetch(&self, datum: DatumId) {
         self.command(Command::Get { datum });
     }
 
-    /// A question about a name has lost its last asker.
+    /// Drops a request about a name that nobody waits for any more, with the next command.
     pub(super) fn forget_later(&self, ask: u64) {
         self.dropped().asks.push(ask);
     }

@@ -1,4 +1,4 @@
-//! The directory: servers and functions, as the agent told of them.
+//! The directory: servers and functions, as reported by the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::function::TransferLimits;
 use crate::report::Setting;
 use crate::{Error, Function, Grid};
 
-/// Lost servers that an error names.
+/// Maximum number of lost servers that an error lists.
 const LOST_NAMED_MAX: usize = 10;
 
-/// What the agent has told of servers and functions.
+/// Servers and functions reported by the agent.
 #[derive(Default)]
 pub(super) struct Directory {
     servers: Arc<GridView>,
     functions: Arc<Vec<Signature>>,
     is_known: bool,
     agent_lost: Option<TaskError>,
-    /// Of all nodes that were ever told of.
+    /// Names of all nodes ever reported.
     names: BTreeMap<NodeId, String>,
-    /// Of all servers that were ever told of.
+    /// Slots of all servers ever reported.
     slots: BTreeMap<NodeId, u32>,
-    /// Servers that were asked for their models, and have not answered.
+    /// Servers whose models were requested and not received yet.
     without_models: BTreeSet<NodeId>,
-    /// Answers to the last question what servers do.
+    /// Answers to the last request for the servers' status.
     statuses: BTreeMap<NodeId, ServerStatus>,
 }
 
@@ -84,7 +84,7 @@ impl Directory {
         &self.servers
     }
 
-    /// Names the servers that there were, if none is left.
+    /// Lists the former servers, if none is left.
     fn lost_servers(&self) -> Option<String> {
         if !self.servers.servers.is_empty() || self.slots.is_empty() {
             return None;
@@ -98,7 +98,7 @@ impl Directory {
         Some(format!("all servers were lost: {}{more}", shown.join(", ")))
     }
 
-    /// The error with the names of the servers that are gone, if it says that there is none.
+    /// Adds the names of lost servers to an error that reports that there are no servers.
     pub(super) fn with_lost_servers(&self, error: TaskError) -> TaskError {
         match (error, self.lost_servers()) {
             (TaskError::NoSuchFunction { function, near }, Some(lost)) if near.is_empty() => {
@@ -111,7 +111,7 @@ impl Directory {
         }
     }
 
-    /// Whether the agent has answered; its loss is an error.
+    /// Returns whether the agent has answered; its loss is an error.
     pub(super) fn is_connected(&self) -> Option<Result<(), Error>> {
         match &self.agent_lost {
             Some(error) => Some(Err(Error::Connect(error.to_string()))),
@@ -119,7 +119,7 @@ impl Directory {
         }
     }
 
-    /// The function of that name, or of that name within the only module that has one.
+    /// Returns the function of that full name, or of that name within the only module that has one.
     fn function(&self, name: &str) -> Result<&Signature, Error> {
         let unknown = |near: String| Error::UnknownFunction { name: name.to_string(), near };
         if let Some(exact) = self.functions.iter().find(|signature| signature.name == name) {
@@ -152,10 +152,10 @@ impl Directory {
 }
 
 impl Grid {
-    /// The function of that name (`module/function`, or `function` alone if only one module has it).
+    /// Returns a function by name (`module/function`, or `function` alone if only one module has it).
     ///
     /// # Errors
-    /// If no server offers it; the message lists names like it.
+    /// If no server offers it; the message lists similar names.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         self.absorb();
         let signature = Arc::new(self.state().directory.function(name)?.clone());
@@ -175,24 +175,24 @@ impl Grid {
         })
     }
 
-    /// Names the servers that there were, if none is left.
+    /// Lists the former servers, if none is left.
     pub(crate) fn lost_servers(&self) -> Option<String> {
         self.state().directory.lost_servers()
     }
 
-    /// Signatures of all functions offered, in order of name.
+    /// Signatures of all offered functions, ordered by name.
     pub fn functions(&self) -> Arc<Vec<Signature>> {
         self.absorb();
         self.state().directory.functions.clone()
     }
 
-    /// The servers as known.
+    /// The known servers.
     pub fn servers(&self) -> Arc<GridView> {
         self.absorb();
         self.state().directory.servers.clone()
     }
 
-    /// What each server does now, in order of name: `None` of one that does not answer within `limit`.
+    /// Returns the current status of each server, ordered by name; `None` for one that does not answer within `limit`.
     ///
     /// # Errors
     /// If the session is closed.
@@ -215,13 +215,13 @@ impl Grid {
         Ok(servers.servers.iter().map(|server| (server.clone(), statuses.remove(&server.node))).collect())
     }
 
-    /// Ends a task on a server, whoever's it is: its program hears that it was cancelled.
+    /// Ends a task on a server, whoever owns it: its program receives a cancellation.
     pub fn end_task(&self, server: NodeId, task: TaskId) {
         self.command(Command::EndTask { server, task });
     }
 
-    /// Waits until what all servers have learned is known here, but no longer than `limit`. On a simulated grid that passes with
-    /// virtual time, and nothing is waited for.
+    /// Waits until the models of all servers are known here, but no longer than `limit`. On a simulated grid models arrive with
+    /// virtual time, and this does not wait.
     ///
     /// # Errors
     /// If the session is closed.
@@ -230,7 +230,7 @@ impl Grid {
         if self.is_simulated() || servers.is_empty() { Ok(()) } else { self.await_models(&servers, limit) }
     }
 
-    /// Waits until what those servers have learned is known to the agent, and here. One that is gone is not waited for.
+    /// Waits until the models of those servers are known to the agent, and here. Does not wait for servers that are gone.
     pub(crate) fn await_models(&self, servers: &[NodeId], limit: Duration) -> Result<(), Error> {
         self.state().directory.without_models.extend(servers);
         servers.iter().for_each(|server| self.command(Command::Models { server: *server }));
@@ -242,7 +242,7 @@ impl Grid {
         let mut state = self.state();
         servers.iter().for_each(|server| state.directory.on_models(*server));
         match known {
-            // What was measured is told by its result; others learn it later.
+            // The measured times are in the call's result; other nodes learn them later.
             Err(Error::TimedOut { .. }) => Ok(()),
             known => known,
         }

@@ -1,4 +1,4 @@
-//! Shared names explained: where their versions are, and from whom other servers would get them.
+//! Explains shared names: where their versions are, and from where other servers would fetch them.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,30 @@ use gridloom_core::node::message::{CatalogAnswer, CopyReport};
 use super::SharedData;
 use crate::Error;
 
-/// What the agent knows of a shared name: see [`SharedData::explain`].
+/// The agent's knowledge of a shared name: see [`SharedData::explain`].
 #[derive(Clone, Debug)]
 pub struct SharedExplained {
-    /// The last one first.
+    /// The latest one first.
     pub versions: Vec<VersionReport>,
-    /// Servers that talk to others and have no copy of the current version, in order of name: from whom each gets one, or would get
-    /// one if it asked now.
+    /// Servers that are not stateless and have no copy of the current version, by name: from where each fetches it, or would
+    /// fetch it if it requested it now.
     pub copies: Vec<CopyReport>,
     names: BTreeMap<NodeId, String>,
 }
 
 impl SharedExplained {
-    /// The name of a server.
+    /// Returns the name of a server.
     pub fn name_of(&self, server: NodeId) -> String {
         self.names.get(&server).cloned().unwrap_or_else(|| server.to_string())
     }
 }
 
 impl SharedData<'_> {
-    /// Where the versions of a name are, and from whom servers without a copy would get one: by the sizes and links that the agent
-    /// knows now. Nothing moves.
+    /// Returns where the versions of a name are, and from where servers without a copy would fetch one, according to
+    /// the sizes and links that the agent knows now. Transfers nothing.
     ///
     /// # Errors
-    /// [`Error::Name`] if the name is unknown, is no name, or there is no agent.
+    /// [`Error::Name`] if the name is unknown or invalid, or there is no agent.
     pub fn explain(&self, name: &str) -> Result<SharedExplained, Error> {
         let mut copies: Vec<CopyReport> = Vec::new();
         loop {

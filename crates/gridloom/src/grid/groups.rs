@@ -15,25 +15,25 @@ use crate::group::Launches;
 use crate::report::{Course, Ended, GroupProgress, GroupRecord, PlanRecord, Report, Summary};
 use crate::{Error, Grid};
 
-/// The groups about which the program can still ask, those that have not ended, and what is kept of others.
+/// Groups that the program can still query, groups that have not ended, and what is kept of others.
 #[derive(Default)]
 pub(super) struct Groups {
     records: BTreeMap<GroupId, GroupRecord>,
     of_task: BTreeMap<TaskId, GroupId>,
     of_datum: BTreeMap<DatumId, GroupId>,
-    /// Those of which a plan is asked for, and answers.
+    /// Groups whose plans are requested; `plans` has the answers.
     asked: BTreeSet<GroupId>,
     plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
-    /// Described groups with a plan that rests on what has changed.
+    /// Declared groups whose plans are based on outdated facts.
     stale: BTreeSet<GroupId>,
     keeps: Keeps,
-    /// Of groups that are forgotten, if they are kept.
+    /// Summaries of forgotten groups, if they are kept.
     summaries: BTreeMap<GroupId, Summary>,
-    /// Of groups that are forgotten.
+    /// Unread errors of forgotten groups.
     unread: Unread,
 }
 
-/// What is kept of a group that has ended and about which the program can ask no more.
+/// What is kept of a group that has ended and that the program can no longer query.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(super) enum Keeps {
     #[default]
@@ -53,7 +53,7 @@ impl Groups {
         self.records.get(self.of_task.get(&task)?)
     }
 
-    /// A plan has come for a group; the group's record makes the plan's.
+    /// Stores a plan for a group; the group's record converts it.
     pub(super) fn on_planned(&mut self, group: GroupId, plan: impl FnOnce(&mut GroupRecord) -> PlanRecord) {
         let Some(record) = self.records.get_mut(&group) else { return };
         let plan = plan(record);
@@ -93,7 +93,7 @@ impl Groups {
         }
     }
 
-    /// A server is lost, and these tasks run again.
+    /// Notes that a server is lost, and that these tasks run again.
     pub(super) fn on_server_lost(&mut self, name: &str, why: &str, again: &[TaskId]) {
         let mut by_group: BTreeMap<GroupId, Vec<TaskId>> = BTreeMap::new();
         for task in again {
@@ -108,8 +108,8 @@ impl Groups {
         }
     }
 
-    /// The program has read why a datum was not made. It knows of failures in the datum's group, and in the group of
-    /// the call that failed first.
+    /// Called when the program has read why a datum was not made. It now knows of failures in the datum's group, and in
+    /// the group of the call that failed first.
     pub(super) fn told_of(&mut self, datum: DatumId, error: &TaskError) {
         let root = match error {
             TaskError::DependencyFailed { task, .. } => self.of_task.get(task).copied(),
@@ -127,7 +127,7 @@ impl Groups {
         }
     }
 
-    /// Remembers a group that is about to run. `plan` is the described group in which it takes its place.
+    /// Remembers a group that is about to run. `plan` is the declared group whose plan it follows.
     fn remember(&mut self, group: &graph::Group, plan: Option<GroupId>) {
         let mut record = GroupRecord::of(group);
         record.takes_place_in = plan.and_then(|plan| Some((plan, self.records.get(&plan)?.planned_at()?)));
@@ -144,7 +144,7 @@ impl Groups {
         self.records.insert(group.id, record);
     }
 
-    /// The program can ask about the group no more: it is forgotten when it has ended.
+    /// Called when the program can no longer query the group: it is forgotten when it has ended.
     pub(super) fn forget(&mut self, group: GroupId) {
         self.stale.remove(&group);
         let Some(record) = self.records.get_mut(&group) else { return };
@@ -177,7 +177,7 @@ impl Groups {
         all
     }
 
-    /// The groups that are remembered.
+    /// The remembered groups.
     pub(super) fn records(&self) -> &BTreeMap<GroupId, GroupRecord> {
         &self.records
     }
@@ -186,7 +186,7 @@ impl Groups {
         std::mem::take(&mut self.records)
     }
 
-    /// How many calls have not ended.
+    /// Number of calls that have not ended.
     pub(super) fn under_way(&self) -> usize {
         self.records.values().map(GroupRecord::under_way).sum()
     }
@@ -196,7 +196,7 @@ impl Groups {
         (self.records.len(), self.of_task.len(), self.of_datum.len())
     }
 
-    /// Errors that the program did not read: of forgotten groups, or of all.
+    /// Takes errors that the program did not read: of forgotten groups, or of all.
     pub(super) fn take_unread(&mut self, all: bool) -> Unread {
         if all {
             self.records.values_mut().for_each(|record| self.unread.add(record));
@@ -211,7 +211,7 @@ impl Groups {
     }
 }
 
-/// A call that took its place in a group's plan counts into that group's time.
+/// Extends the measured time of a declared group by a call that followed its plan.
 fn lengthen(summaries: &mut BTreeMap<GroupId, Summary>, record: &GroupRecord) {
     let Some(((plan, start), end)) = record.takes_place_in.zip(record.last_end()) else { return };
     if let Some((_, _, measured_s)) = summaries.get_mut(&plan) {
@@ -219,12 +219,12 @@ fn lengthen(summaries: &mut BTreeMap<GroupId, Summary>, record: &GroupRecord) {
     }
 }
 
-/// Errors of calls in groups that the program did not read.
+/// Unread errors of calls in groups.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unread {
-    /// How many calls failed.
+    /// Number of failed calls.
     pub count: usize,
-    /// The first of their errors, in a line each.
+    /// The first of their errors, one line each.
     pub first: Vec<String>,
 }
 
@@ -232,7 +232,7 @@ impl Unread {
     fn add(&mut self, record: &mut GroupRecord) {
         for line in record.untold() {
             self.count += 1;
-            // A group that was not mapped says the same of each of its calls.
+            // If a group could not be mapped, all its calls have the same error.
             if self.first.len() < LINES_MAX && !self.first.contains(&line) {
                 self.first.push(line);
             }
@@ -244,13 +244,17 @@ impl Unread {
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unread { count, first } = self;
-        write!(f, "{count} call{} in groups failed, and nobody read why", if *count == 1 { "" } else { "s" })?;
+        write!(
+            f,
+            "{count} call{} in groups failed, and their errors were not read",
+            if *count == 1 { "" } else { "s" }
+        )?;
         first.iter().try_for_each(|line| write!(f, "\n  {line}"))?;
         if *count > first.len() { write!(f, "\n  and {} more", count - first.len()) } else { Ok(()) }
     }
 }
 
-/// Errors that are told; the others are counted.
+/// Maximum number of errors listed; further ones are only counted.
 const LINES_MAX: usize = 10;
 
 impl Grid {
@@ -266,8 +270,8 @@ impl Grid {
         plan
     }
 
-    /// The same for a described group. Its calls come one by one until [`Grid::end_plan`]. It is remembered for the
-    /// report.
+    /// Like [`Grid::plan`], for a declared group. Its calls are made one by one until [`Grid::end_plan`]. The group is
+    /// remembered for the report.
     pub(crate) fn plan_described(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
         let id = group.id;
         let plan = self.ask_for_plan(group, heuristic, true);
@@ -279,7 +283,7 @@ impl Grid {
         plan
     }
 
-    /// What is left of a described group is mapped again. Its former plan counts if that cannot be.
+    /// Maps the remaining calls of a declared group again. If that fails, its previous plan stays in use.
     pub(crate) fn plan_again(&self, left: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
         let id = left.id;
         let former = self.state().groups.records.remove(&id);
@@ -293,7 +297,7 @@ impl Grid {
         plan
     }
 
-    /// Whether the plan of a described group rests on what has changed; told once.
+    /// Returns whether the plan of a declared group is based on outdated facts, and clears that mark.
     pub(crate) fn take_stale(&self, group: GroupId) -> bool {
         self.absorb();
         self.state().groups.stale.remove(&group)
@@ -309,13 +313,13 @@ impl Grid {
         Ok(self.wait(None, |state| state.groups.plans.remove(&id))??)
     }
 
-    /// No more calls come for the plan of that group, nor any that read those values.
+    /// Ends the plan of that group: no more calls follow it, or read those values.
     pub(crate) fn end_plan(&self, group: GroupId, values: Vec<DatumId>) {
         self.end_plan_later(group, values);
         self.commands(Vec::new());
     }
 
-    /// The same, told with the next command.
+    /// Like [`Grid::end_plan`], but sent with the next command.
     pub(crate) fn end_plan_later(&self, group: GroupId, values: Vec<DatumId>) {
         let mut dropped = self.dropped();
         dropped.plans.push(group);
@@ -331,20 +335,20 @@ impl Grid {
         self.commands(vec![Command::Run { group, heuristic }, Command::Release { data: release }]);
     }
 
-    /// Runs a call where the plan of a described group has it.
+    /// Runs a call at its place in the plan of a declared group.
     pub(crate) fn run_planned(&self, group: graph::Group, call: PlannedCall, heuristic: MapBy, plan: GroupId) {
         self.remember(&group, Some(plan));
         let PlannedCall { server, from } = call;
         self.command(Command::Follow { group, server, from, heuristic, plan: Some(plan) });
     }
 
-    /// What happens to the group from now on is noted for its report.
+    /// Starts to record the group's events for its report.
     fn remember(&self, group: &graph::Group, plan: Option<GroupId>) {
         let mut state = self.without_dropped_groups();
         state.groups.remember(group, plan);
     }
 
-    /// The program knows of failures in these groups.
+    /// Notes that the program knows of failures in these groups.
     pub(crate) fn told(&self, groups: &[GroupId]) {
         self.state().groups.told(groups);
     }
@@ -353,7 +357,7 @@ impl Grid {
         self.dropped().groups.push(group);
     }
 
-    /// Waits until the group's tasks have ended, however they did.
+    /// Waits until the group's tasks have completed or failed.
     pub(crate) fn await_group(&self, group: GroupId) -> Result<(), Error> {
         self.wait_unless_interrupted(None, |state| {
             state.groups.records.get(&group).is_none_or(GroupRecord::has_ended).then_some(())
@@ -376,14 +380,14 @@ impl Grid {
         Report::new(heuristic, records, &state.directory.setting(&[self.0.client], is_simulated))
     }
 
-    /// How many calls of the session have not ended, by themselves and in groups that were launched.
+    /// Number of calls of the session that have not ended, plain and in launched groups.
     pub fn under_way(&self) -> usize {
         self.absorb();
         let state = self.state();
         state.calls.under_way() + state.groups.under_way()
     }
 
-    /// How far groups are together, or only those of their tasks. One that is forgotten has ended.
+    /// Total progress of groups, or only of some of their tasks. A forgotten group has ended.
     pub(crate) fn progress(&self, groups: &[GroupId], only: Option<&[TaskId]>) -> GroupProgress {
         self.absorb();
         let state = self.state();
@@ -397,7 +401,7 @@ impl Grid {
         })
     }
 
-    /// How a group went that was mapped, so far.
+    /// Returns the times so far of a group that was mapped.
     pub(crate) fn course(&self, group: GroupId) -> Option<Course> {
         self.absorb();
         self.state().groups.records.get(&group).and_then(GroupRecord::course)

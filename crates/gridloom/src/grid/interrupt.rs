@@ -1,7 +1,7 @@
-//! Waits that another thread ends, as Ctrl-C does: it comes to the program's main thread, and a helper waits.
+//! Waits that another thread interrupts, for example for Ctrl-C: the program's main thread handles it while a helper waits.
 //!
-//! Cut short are waits that may last for ever and change nothing: for results, for ends of calls and groups, for a name that is to be
-//! put. Nothing is cancelled by that; the agent forgets the question about the name. Waits of other kinds end by themselves.
+//! Only waits that may last forever and change nothing are interrupted: for results, for ends of calls and groups, for
+//! a name to be put. This cancels nothing; the agent forgets the request about the name. Other waits end by themselves.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
-/// Ends the waits of one thread. Clones are one.
+/// Interrupts the waits of one thread. Clones share their state.
 ///
 /// ```no_run
 /// use gridloom::{Error, Grid, Interrupt};
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Interrupt {
-    /// Runs `body`. Waits in it on this thread end with [`Error::Interrupted`] once this is [set](Interrupt::set).
+    /// Runs `body`. Its waits on this thread end with [`Error::Interrupted`] once this is [set](Interrupt::set).
     pub fn during<R>(&self, body: impl FnOnce() -> R) -> R {
         struct Restored(Option<Interrupt>);
         impl Drop for Restored {
@@ -55,7 +55,7 @@ impl Interrupt {
         body()
     }
 
-    /// Ends the thread's wait, and those that it begins later within [`Interrupt::during`].
+    /// Interrupts the thread's wait, and those that it begins later within [`Interrupt::during`].
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::SeqCst);
         let waits_in = self.0.waits_in.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
@@ -70,7 +70,7 @@ impl Interrupt {
 }
 
 impl Grid {
-    /// As [`Grid::wait`]. If an [`Interrupt`] of this thread is set, it ends.
+    /// Like [`Grid::wait`], but ends if an [`Interrupt`] of this thread is set.
     pub(super) fn wait_unless_interrupted<R>(
         &self,
         limit: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Links: what the agent knows of them, and what the session has moved over them.
+//! Links: the agent's knowledge of them, and the session's traffic.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{Error, Grid};
 /// Bytes moved since the session began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Traffic {
-    /// Over links of the client, both ways.
+    /// Over links of the client, in both directions.
     pub client_bytes: u64,
     /// Between servers.
     pub server_bytes: u64,
@@ -22,12 +22,12 @@ pub struct Traffic {
     pub by_link: BTreeMap<String, u64>,
 }
 
-/// What a session knows of links.
+/// A session's knowledge of links.
 #[derive(Default)]
 pub(super) struct Links {
-    /// The last answer of the agent. It stays: several threads may wait for one.
+    /// The last answer of the agent. It is not removed, since several threads may wait for one.
     answer: Vec<LinkReport>,
-    /// Answers so far.
+    /// Number of answers so far.
     answers: u64,
     traffic: Traffic,
 }
@@ -38,7 +38,7 @@ impl Links {
         self.answers += 1;
     }
 
-    /// The last answer, if one has come since there were so many.
+    /// Returns the last answer, if it is newer than answer number `answers`.
     fn answer_after(&self, answers: u64) -> Option<Vec<LinkReport>> {
         (self.answers > answers).then(|| self.answer.clone())
     }
@@ -54,12 +54,12 @@ impl Links {
 }
 
 impl Grid {
-    /// What the agent knows of the links between hosts, and of those to clients that are connected.
+    /// Returns the agent's knowledge of the links between hosts, and of those to connected clients.
     ///
     /// # Errors
     /// If the agent does not answer.
     pub fn links(&self) -> Result<Vec<LinkReport>, Error> {
-        // An answer that came when its thread waited no more is not for this one.
+        // An answer that arrived after its thread stopped waiting is not for this request.
         self.absorb();
         let before = self.state().links.answers;
         self.command(Command::Links);

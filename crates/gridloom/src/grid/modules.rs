@@ -1,7 +1,7 @@
-//! Modules that are initialised: how a program says with which arguments, and how workers learn it.
+//! Initialization of modules: how a program provides the arguments, and how workers get them.
 //!
-//! The arguments are shared data under a name of the client. A worker looks there before a call of a function whose module has an
-//! `Initialize`, and runs it if the version is another one than it has run last.
+//! The arguments are shared data under a name of the client. Before a call of a function whose module has an
+//! `Initialize`, a worker looks them up, and runs it if the version differs from the one that it has run last.
 
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
@@ -16,20 +16,21 @@ use crate::{Arg, Error, Grid, PutOptions, Value};
 /// Values of the inputs, in their order.
 type Arguments = Vec<(Meta, Vec<u8>)>;
 
-/// Where a client's arguments for a module are.
+/// Returns the shared name of a client's arguments for a module.
 fn name_of(client: NodeId, module: &str) -> String {
     format!("initialize/{}/{module}", client.0)
 }
 
-/// The module of a function.
+/// Returns the module of a function.
 fn module_of(function: &str) -> &str {
     function.rsplit_once('/').map_or("", |(module, _)| module)
 }
 
 impl Grid {
-    /// Has the function `Initialize` of a module run in each worker before the first call that this session makes of its functions, with
-    /// these arguments, and again in a worker that was started anew. What its `Globals` then have lasts from call to call. Other arguments
-    /// may be given later. They go to all servers at once, and stay until [`Grid::end_modules`].
+    /// Makes each worker run the function `Initialize` of a module, with these arguments, before the first call of its
+    /// functions by this session, and again after the worker has restarted. The values that it sets in the module's
+    /// `Globals` last from call to call. Other arguments may be set later. They are sent to all servers immediately,
+    /// and stay until [`Grid::end_modules`].
     ///
     /// # Errors
     /// If the module has no such function, the arguments do not fit, it has results, or there is no agent, as in a simulation.
@@ -43,7 +44,7 @@ impl Grid {
         if function.signature().params.iter().any(|param| param.is_output()) {
             let name = function.name();
             return Err(Error::Usage(format!(
-                "{name} has results, which nobody would get: its parameters have to be IN"
+                "{name} has results, which nobody would receive: all its parameters must be IN"
             )));
         }
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
@@ -68,16 +69,16 @@ impl Grid {
         let packed = pack(function.signature().hash(), &values)?;
         self.shared().put(&name, &packed, PutOptions { replaces: true, ..PutOptions::default() })?;
         self.modules().insert(module.to_string());
-        // A server without room for it now gets it with its first call.
+        // A server without room for the arguments now gets them with its first call.
         let _ = self.shared().place(&name, &[]);
         Ok(())
     }
 
-    /// Gives up the arguments of all modules, before the session ends.
+    /// Deletes the arguments of all modules, before the session ends.
     pub fn end_modules(&self) {
         let modules = std::mem::take(&mut *self.modules());
         for module in modules {
-            // An agent that is gone cannot be told: they stay until somebody deletes them.
+            // If the agent is gone, they stay until somebody deletes them.
             let _ = self.shared().delete(&name_of(self.client(), &module));
         }
     }
@@ -86,10 +87,10 @@ impl Grid {
         self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a client has a module initialised, for a worker that knows a version.
+    /// Returns how a worker has to initialize a module for a client; `known` is the version that the worker has run.
     ///
     /// # Errors
-    /// If it cannot be known.
+    /// If that cannot be determined.
     pub fn initial(&self, client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, Error> {
         let name = name_of(client, module);
         let Some(version) = self.shared().list(&name)?.into_iter().find(|one| one.name == name).map(|one| one.version)
@@ -100,7 +101,7 @@ impl Grid {
             return Ok(Some(Initial { version, hash: 0, values: Vec::new() }));
         }
         let packed = match self.shared().get(&name, Some(Duration::ZERO)) {
-            // The client gave it up a moment ago.
+            // The client deleted it a moment ago.
             Err(Error::Name(NameError::Unknown { .. })) => return Ok(None),
             packed => packed?,
         };
@@ -109,7 +110,7 @@ impl Grid {
     }
 }
 
-/// The signature's hash and the descriptions, then the bytes of each.
+/// Encodes the signature's hash and the descriptions, then the bytes of each value.
 fn pack(hash: u64, values: &[(Meta, Vec<u8>)]) -> Result<Value, Error> {
     let metas: Vec<&Meta> = values.iter().map(|(meta, _)| meta).collect();
     let head = serde_json::to_vec(&(hash, metas)).expect("descriptions are plain");

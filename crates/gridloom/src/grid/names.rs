@@ -1,4 +1,4 @@
-//! Shared names: data that any program of the grid puts and finds.
+//! Shared names: data that any program of the grid can put and find.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::{BegunPut, State};
 use crate::group::{Handle, Submitted};
 use crate::{Error, Grid, Value};
 
-/// How long the agent has to say which names look like one that did not come in time.
+/// Time limit for the agent to send names similar to one that was not found in time.
 const NEAR_NAMES_LIMIT: Duration = Duration::from_secs(2);
 
 type Answer = Result<CatalogAnswer, NameError>;
 
-/// Questions about names: those that have no answer, or one that no thread has taken.
+/// Requests about names: those without an answer, or with an answer that no thread has taken.
 #[derive(Default)]
 pub(super) struct Asks {
     all: BTreeMap<u64, Asked>,
-    /// A copy found no room on the server that runs the program, a function. No more are brought there.
+    /// True if a copy found no room on the server that runs the program, a function. No more copies are sent there.
     near_is_full: bool,
 }
 
@@ -30,7 +30,7 @@ enum Asked {
     /// A thread of the program waits for the answer.
     Waits,
     Answered(Answer),
-    /// No thread waits any more. What is found then is to be released.
+    /// No thread waits any more. Data found later must be released.
     GivenUp,
 }
 
@@ -39,7 +39,7 @@ impl Asks {
         self.all.insert(ask, Asked::Waits);
     }
 
-    /// Gives the datum that was found for nobody.
+    /// Processes an answer. Returns the datum that was found but is no longer wanted.
     pub(super) fn on_answer(&mut self, ask: u64, answer: Answer) -> Option<DatumId> {
         let asked = self.all.get_mut(&ask)?;
         match asked {
@@ -63,7 +63,7 @@ impl Asks {
         }
     }
 
-    /// The thread waits no longer. Gives the datum of an answer that it has not taken.
+    /// Called when the thread stops waiting. Returns the datum of an answer that it has not taken.
     fn give_up(&mut self, ask: u64) -> Option<DatumId> {
         match self.all.remove(&ask)? {
             Asked::Answered(answer) => found(&answer),
@@ -86,29 +86,29 @@ fn found(answer: &Answer) -> Option<DatumId> {
 #[derive(Clone, PartialEq, Debug)]
 pub struct SharedName {
     pub name: String,
-    /// Rises with each put of the name.
+    /// Increases with each put of the name.
     pub version: u64,
     pub meta: Meta,
-    /// So many servers keep it.
+    /// Number of servers that keep it.
     pub replicas: u16,
-    /// Also when they end.
+    /// True if servers keep it when they end.
     pub is_durable: bool,
-    /// How it gets to servers that read it.
+    /// How it is transferred to servers that read it.
     pub method: Method,
     /// Names of servers with a copy.
     pub servers: Vec<String>,
 }
 
-/// How a value is put under a name.
+/// Options for putting a value under a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PutOptions {
-    /// A name that exists gets a new version.
+    /// True if a name that exists gets a new version.
     pub replaces: bool,
-    /// So many servers keep it, 1 to [`REPLICAS_MAX`]. It survives the loss of all but one of them.
+    /// Number of servers that keep it, 1 to [`REPLICAS_MAX`]. It survives the loss of all but one of them.
     pub replicas: u16,
-    /// They keep it also when they end, in their folders for durable data, until it is deleted.
+    /// True if they keep it also when they end, in their folders for durable data, until it is deleted.
     pub is_durable: bool,
-    /// How it gets to servers that read it.
+    /// How it is transferred to servers that read it.
     pub method: Method,
 }
 
@@ -123,8 +123,9 @@ impl Default for PutOptions {
 pub struct SharedData<'a>(pub(super) &'a Grid);
 
 impl Grid {
-    /// Data with names that every program of the grid finds. They live on servers, whatever becomes of the program that put them,
-    /// until they are deleted. They are immutable: a name that is put again gets a new version, and programs that read the old one keep it.
+    /// Returns the shared data: named data that every program of the grid can find. They are stored on servers until
+    /// they are deleted, independent of the program that put them. They are immutable: putting a name again makes a new
+    /// version, and programs that read the old one keep it.
     pub fn shared(&self) -> SharedData<'_> {
         SharedData(self)
     }
@@ -134,16 +135,16 @@ impl SharedData<'_> {
     /// Puts a value under a name. When this returns, every program finds it.
     ///
     /// # Errors
-    /// [`Error::Name`] if the name exists, is no name, or too few servers have room.
+    /// [`Error::Name`] if the name exists or is invalid, or too few servers have room.
     pub fn put(&self, name: &str, value: &Value, options: PutOptions) -> Result<(), Error> {
         self.ended(self.begin_put(name, value, options)?)
     }
 
-    /// The same of a result or another value that a handle stands for. It goes straight from its server to the one that keeps it;
-    /// if that is the same, nothing moves.
+    /// Puts a result, or another value behind a handle, under a name. The value is sent directly from its server to the
+    /// one that keeps it; if they are the same, nothing is sent.
     ///
     /// # Errors
-    /// As [`SharedData::put`], and those of the call that makes it.
+    /// As for [`SharedData::put`], and the errors of the call that makes it.
     pub fn put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<(), Error> {
         self.ended(self.begin_put_handle(name, handle, options)?)
     }
@@ -158,7 +159,7 @@ impl SharedData<'_> {
     /// Begins to put a value under a name, and does not wait.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a number of replicas that cannot be; [`BegunPut::wait`] has the others.
+    /// [`Error::Usage`] for an invalid number of replicas; [`BegunPut::wait`] returns the others.
     pub fn begin_put(&self, name: &str, value: &Value, options: PutOptions) -> Result<BegunPut, Error> {
         let made_by = match (nested::puts_as(), value.payload()) {
             (Some(task), Some(payload)) => Some(Maker { task, digest: payload.digest(value.meta()) }),
@@ -167,10 +168,10 @@ impl SharedData<'_> {
         self.begin(name, &self.0.hold(value), options, made_by)
     }
 
-    /// The same of a result or another value that a handle stands for.
+    /// Begins to put a result, or another value behind a handle, under a name.
     ///
     /// # Errors
-    /// As [`SharedData::begin_put`].
+    /// As for [`SharedData::begin_put`].
     pub fn begin_put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<BegunPut, Error> {
         self.begin(name, handle, options, None)
     }
@@ -184,9 +185,7 @@ impl SharedData<'_> {
     ) -> Result<BegunPut, Error> {
         let PutOptions { replaces, replicas, is_durable, method } = options;
         if !(1..=REPLICAS_MAX).contains(&replicas) {
-            return Err(Error::Usage(format!(
-                "'{name}' is to have {replicas} replicas; it can have 1 to {REPLICAS_MAX}"
-            )));
+            return Err(Error::Usage(format!("{replicas} replicas for '{name}'; expected 1 to {REPLICAS_MAX}")));
         }
         handle.launch()?;
         self.near();
@@ -206,15 +205,15 @@ impl SharedData<'_> {
         Ok(BegunPut::new(self.0, command, handle.clone()))
     }
 
-    /// The value of a name, brought here. Waits until somebody puts it, if need be: no longer than `limit`.
+    /// Fetches the value of a name. If necessary, waits until a program puts it, for at most `limit`.
     ///
     /// # Errors
-    /// [`Error::Name`] with names that look like it, if it does not come in time, or is lost.
+    /// [`Error::Name`], with similar names, if it was not put in time, or if it is lost.
     pub fn get(&self, name: &str, limit: Option<Duration>) -> Result<Value, Error> {
         self.reading(self.find(name, limit)?, Handle::get)
     }
 
-    /// Reads by a handle and drops it. A version that no program reads goes at once then.
+    /// Reads through a handle and drops it. A version that no program reads is then deleted immediately.
     pub(super) fn reading<R>(&self, handle: Handle, read: impl FnOnce(&Handle) -> R) -> R {
         let result = read(&handle);
         drop(handle);
@@ -222,18 +221,19 @@ impl SharedData<'_> {
         result
     }
 
-    /// A handle for the current version of a name: an argument of calls, which get it from the servers that have it. Waits as
-    /// [`SharedData::get`]. The version stays while the handle lives. In a function it is at the function's server then.
+    /// Returns a handle for the current version of a name: an argument of calls, which fetch it from servers that have
+    /// it. Waits like
+    /// [`SharedData::get`]. The version exists while the handle lives. Inside a function it is copied to the function's server.
     ///
     /// # Errors
-    /// As [`SharedData::get`].
+    /// As for [`SharedData::get`].
     pub fn find(&self, name: &str, limit: Option<Duration>) -> Result<Handle, Error> {
         let (handle, _) = self.find_where_it_is(name, limit)?;
         self.bring_near(&handle)?;
         Ok(handle)
     }
 
-    /// A handle, and servers that have it.
+    /// Returns a handle, and servers that have the value.
     pub(super) fn find_where_it_is(&self, name: &str, limit: Option<Duration>) -> Result<(Handle, Vec<NodeId>), Error> {
         let (waits, limit) = match limit {
             Some(Duration::ZERO) => (false, None),
@@ -248,7 +248,7 @@ impl SharedData<'_> {
         }
     }
 
-    /// In a function: the server that runs it, which its session is told.
+    /// Inside a function: returns the server that runs it, and reports it to the client's machine.
     pub(super) fn near(&self) -> Option<NodeId> {
         if nested::depth() == 0 {
             return None;
@@ -263,14 +263,15 @@ impl SharedData<'_> {
         Some(server)
     }
 
-    /// What a function finds comes to its server, for all that it runs. Where that cannot be, it comes to the function alone.
+    /// Copies the data that a function finds to its server, for everything that it runs. If that is not possible, only
+    /// the function itself gets the data.
     fn bring_near(&self, handle: &Handle) -> Result<(), Error> {
         let is_small = handle.meta().size_bytes() <= EAGER_BYTES_MAX;
         let Some(server) = self.near().filter(|_| !is_small && !self.0.state().asks.near_is_full) else {
             return Ok(());
         };
         match handle.place(server, false)?.wait() {
-            // The next copy would wait for room as long, and in vain: the call itself keeps it.
+            // The next copy would wait for room just as long and fail too, so the value is sent to the function itself.
             Err(Error::Task(TaskError::StoreFull { .. })) => self.0.state().asks.near_is_full = true,
             Err(Error::Task(_)) | Ok(()) => {}
             Err(error) => return Err(error),
@@ -278,28 +279,28 @@ impl SharedData<'_> {
         Ok(())
     }
 
-    /// What the current version of a name is. Waits as [`SharedData::get`]; nothing moves.
+    /// Returns the description of the current version of a name. Waits like [`SharedData::get`]; transfers nothing.
     ///
     /// # Errors
-    /// As [`SharedData::get`].
+    /// As for [`SharedData::get`].
     pub fn meta(&self, name: &str, limit: Option<Duration>) -> Result<Meta, Error> {
         Ok(self.reading(self.find_where_it_is(name, limit)?.0, |handle| handle.meta().clone()))
     }
 
-    /// Waits until somebody has put a name, no longer than `limit`. Nothing moves.
+    /// Waits until a program has put a name, for at most `limit`. Transfers nothing.
     ///
     /// # Errors
-    /// As [`SharedData::get`].
+    /// As for [`SharedData::get`].
     pub fn wait(&self, name: &str, limit: Option<Duration>) -> Result<(), Error> {
         self.meta(name, limit).map(drop)
     }
 
-    /// Takes copies of the current version of a name to servers, before calls read it there: to all that are not plain if none is
-    /// named. They stay as long as there is room. The servers get it from one another.
+    /// Copies the current version of a name to servers before calls read it there; to all servers that are not
+    /// stateless if none is named. The copies stay as long as there is room. The servers fetch it from each other.
     ///
     /// # Errors
-    /// As [`SharedData::get`]; [`Error::Usage`] for a server that is not there or is plain; [`Error::Task`] if one has no room, or is
-    /// lost.
+    /// As for [`SharedData::get`]; [`Error::Usage`] for a server that is unknown or stateless; [`Error::Task`] if one
+    /// has no room, or is lost.
     pub fn place(&self, name: &str, servers: &[String]) -> Result<(), Error> {
         let nodes = self.nodes(servers)?;
         let place = |handle: &Handle| {
@@ -308,14 +309,14 @@ impl SharedData<'_> {
             for one in &placed {
                 one.wait_within(None)?;
             }
-            // Of each, the error counts as read: these are no calls of the program's.
+            // Every error counts as read, since these are not calls of the program.
             let ended: Vec<Result<(), Error>> = placed.iter().map(Submitted::wait).collect();
             ended.into_iter().collect()
         };
         self.reading(self.find_where_it_is(name, Some(Duration::ZERO))?.0, place)
     }
 
-    /// Servers by name; all that are not plain, if none is named.
+    /// Resolves server names; returns all servers that are not stateless if none is named.
     fn nodes(&self, names: &[String]) -> Result<Vec<NodeId>, Error> {
         let state = self.0.state();
         let (known, listed) = (state.directory.names(), state.directory.grid());
@@ -327,7 +328,7 @@ impl SharedData<'_> {
             match found {
                 None => Err(Error::Usage(format!("no server is named '{name}'; 'gridloom servers' lists them"))),
                 Some(server) if server.plain => {
-                    let why = "is plain (serve --plain) and keeps no copies; name servers that are not";
+                    let why = "is stateless (serve --plain) and keeps no copies; name other servers";
                     Err(Error::Usage(format!("server '{name}' {why}")))
                 }
                 Some(server) => Ok(server.node),
@@ -336,10 +337,10 @@ impl SharedData<'_> {
         names.iter().map(named).collect()
     }
 
-    /// Whether somebody has put that name.
+    /// Returns whether a program has put that name.
     ///
     /// # Errors
-    /// [`Error::Name`] if it is no name, or there is no agent.
+    /// [`Error::Name`] if the name is invalid, or there is no agent.
     pub fn exists(&self, name: &str) -> Result<bool, Error> {
         match self.find_where_it_is(name, Some(Duration::ZERO)) {
             Ok((found, _)) => Ok(self.reading(found, |_| true)),
@@ -348,7 +349,7 @@ impl SharedData<'_> {
         }
     }
 
-    /// Gives up a name. Its bytes go when no handle stands for them any more.
+    /// Deletes a name. Its bytes are freed when no handle refers to them any more.
     ///
     /// # Errors
     /// [`Error::Name`] if it does not exist.
@@ -356,7 +357,7 @@ impl SharedData<'_> {
         self.ask(NameCommand::Delete { name: name.into() }, None).map(drop)
     }
 
-    /// The names that begin so, in order.
+    /// Returns the names with that prefix, in order.
     ///
     /// # Errors
     /// [`Error::Name`] if there is no agent.
@@ -365,7 +366,7 @@ impl SharedData<'_> {
         Ok(pages.into_iter().flatten().collect())
     }
 
-    /// The same, some thousands of names at a time. Each page is as the names are when it is asked for.
+    /// Like [`SharedData::list`], some thousands of names at a time. Each page shows the names at the time of its request.
     pub fn list_pages(&self, prefix: &str) -> impl Iterator<Item = Result<Vec<SharedName>, Error>> {
         let mut after = Some(String::new());
         std::iter::from_fn(move || {
@@ -377,7 +378,7 @@ impl SharedData<'_> {
         })
     }
 
-    /// The names after that one, and whether there are more.
+    /// Returns the names after `after`, and whether there are more.
     fn list_after(&self, prefix: &str, after: String) -> Result<(Vec<SharedName>, bool), Error> {
         let answer = self.ask(NameCommand::List { prefix: prefix.into(), after }, None)?;
         let CatalogAnswer::Listed { names, has_more } = answer else { unreachable!("a list lists") };
@@ -409,7 +410,7 @@ impl SharedData<'_> {
         ask
     }
 
-    /// Asks, and waits for the answer: for that of a find no longer than `limit`, or until the thread is interrupted.
+    /// Sends a request and waits for the answer. A find waits for at most `limit`, or until the thread is interrupted.
     pub(super) fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
         let finds = matches!(command, NameCommand::Find { .. });
         let ask = self.begin_ask(command);
@@ -422,7 +423,7 @@ impl SharedData<'_> {
             self.0.command(Command::Name { ask, command: NameCommand::Forget });
         }
         if matches!(waited, Err(Error::TimedOut { .. })) {
-            // The answer has names that look like this one.
+            // The answer has similar names.
             let late = self.0.wait_unless_interrupted(Some(NEAR_NAMES_LIMIT), take);
             waited = late.map_err(|_| waited.expect_err("it timed out"));
         }
@@ -438,7 +439,7 @@ impl SharedData<'_> {
 pub(super) mod tests {
     use super::*;
 
-    /// That a name was found.
+    /// An answer for a name that was found.
     pub(in super::super) fn found(serial: u64) -> Answer {
         let datum = DatumId { client: NodeId(1), serial };
         let named = Named {
@@ -460,7 +461,7 @@ pub(super) mod tests {
         (1..=3).for_each(|ask| asks.begin(ask));
         assert_eq!(asks.on_answer(1, found(1)), None);
         assert!(asks.take(1).is_some() && asks.take(2).is_none());
-        // The thread gives up before the answer comes, and after it has come.
+        // The thread gives up before the answer arrives, and after it has arrived.
         assert_eq!(asks.give_up(2), None);
         assert_eq!(asks.on_answer(2, found(2)).map(|datum| datum.serial), Some(2));
         assert_eq!(asks.on_answer(3, found(3)), None);

@@ -1,4 +1,4 @@
-//! Ways to open a session: on a grid that runs, one of its own, or a simulated one.
+//! Opens a session: on a running grid, on an embedded one, or on a simulated one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -12,7 +12,7 @@ use crate::local::LocalProcesses;
 use crate::object::ObjectCounts;
 use crate::{Error, Grid, LocalConfig, SimulateConfig};
 
-/// Sessions that this process has opened.
+/// Number of sessions that this process has opened.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 impl Grid {
@@ -28,7 +28,7 @@ impl Grid {
     }
 
     /// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
-    /// to it. It ends with the session, whatever happens.
+    /// to it. It ends with the session, in all circumstances.
     ///
     /// # Errors
     /// If a process cannot be started, or a function cannot be offered.
@@ -43,7 +43,7 @@ impl Grid {
         Ok(grid)
     }
 
-    /// A simulated grid on a described platform, in virtual time.
+    /// Opens a simulated grid on a platform, in virtual time.
     ///
     /// # Errors
     /// If the platform or the functions cannot be used.
@@ -54,12 +54,12 @@ impl Grid {
         Ok(grid)
     }
 
-    /// Under `gridloom simulate` and `gridloom testbed`, whatever a program starts or connects to is the simulated grid,
+    /// Under `gridloom simulate` and `gridloom testbed`, a grid that a program starts or connects to is always the simulated grid,
     /// or the testbed's. A simulated process gets a client in its own simulation.
     pub(super) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Grid>, Error> {
         if let Some(backend) = SimBackend::of_process(local) {
             let grid = Grid::open(backend?, None)?;
-            // One that is down is not waited for.
+            // Servers that are down are not awaited.
             let known = grid.wait(Some(CONNECT_LIMIT), |state| {
                 let alive = grid.0.backend.simulated().map_or(0, SimBackend::servers_alive);
                 (state.directory.servers().servers.len() >= alive).then_some(())

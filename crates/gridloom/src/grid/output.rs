@@ -1,4 +1,4 @@
-//! What functions have printed at servers, for people who look after a grid.
+//! Output that functions have printed at servers, for operators of a grid.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use gridloom_core::node::message::{Output, OutputQuery};
 
 use crate::{Error, Grid};
 
-/// Answers that nobody has taken yet.
+/// Answers that have not been taken yet.
 #[derive(Default)]
 pub(super) struct Outputs {
     answers: BTreeMap<NodeId, Output>,
@@ -22,13 +22,13 @@ impl Outputs {
 }
 
 impl Grid {
-    /// Asks a server what functions have printed there. Ask again when [`Grid::take_output`] has given the answer, or if none comes:
-    /// a server whose connection is lost forgets the question.
+    /// Requests the output of functions from a server. Repeat the request after [`Grid::take_output`] has returned the
+    /// answer, or if none arrives: a server whose connection is lost forgets the request.
     pub fn ask_output(&self, server: NodeId, query: OutputQuery) {
         self.command(Command::Output { server, query });
     }
 
-    /// Answers that have come, at least one unless none comes within `limit`.
+    /// Takes the received answers; waits for at least one, but no longer than `limit`.
     ///
     /// # Errors
     /// If the session is closed.

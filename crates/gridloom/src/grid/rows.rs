@@ -1,4 +1,4 @@
-//! Rows of a shared array: a server that has the array makes them a value of their own, and only that one moves.
+//! Rows of a shared array: a server that has the array makes the rows a value of their own, and only that value is transferred.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::group::Handle;
 use crate::{Error, Value};
 
 impl SharedData<'_> {
-    /// Some rows of a name's current version, brought here. No other bytes move. Waits as [`SharedData::get`].
+    /// Fetches some rows of a name's current version. No other bytes are transferred. Waits like [`SharedData::get`].
     ///
-    /// Rows are those of an array along its first index, and bytes of bytes. `rows` says which, given how many there are; what is
-    /// beyond the last is left out.
+    /// Rows are taken along an array's first index; the rows of bytes are single bytes. `rows` returns the wanted
+    /// range, given the number of rows; the range is cut at the last row.
     ///
     /// # Errors
-    /// As [`SharedData::get`]; [`Error::Usage`] for a value that has no rows, or whose rows do not lie one behind the other.
+    /// As for [`SharedData::get`]; [`Error::Usage`] for a value without rows, or whose rows are not contiguous in memory.
     pub fn get_rows(
         &self,
         name: &str,
@@ -30,16 +30,16 @@ impl SharedData<'_> {
         })
     }
 
-    /// The same of any value, of which the bytes in that range come, as bytes.
+    /// Fetches the bytes in a range of any value, as bytes.
     ///
     /// # Errors
-    /// As [`SharedData::get`]; [`Error::Usage`] for an array that lies column by column.
+    /// As for [`SharedData::get`]; [`Error::Usage`] for an array in column-major order.
     pub fn get_bytes(&self, name: &str, range: Range<u64>, limit: Option<Duration>) -> Result<Value, Error> {
         self.get_part(name, limit, |whole| {
             if let Meta::Array { order: Order::F, shape, .. } = whole
                 && shape.len() > 1
             {
-                return Err(Error::Usage(format!("bytes of '{name}': it lies column by column; get all of it")));
+                return Err(Error::Usage(format!("bytes of '{name}': it is stored column by column; get all of it")));
             }
             let bytes = Meta::Bytes { size_bytes: whole.size_bytes() };
             Ok(bytes.part(range.clone()).expect("bytes have rows"))
@@ -59,7 +59,8 @@ impl SharedData<'_> {
         })
     }
 
-    /// From the first of the servers that gives it. If none does, all of the value comes, from wherever it is by then.
+    /// Fetches the part from the first of the servers that provides it. If none does, fetches the whole value, from
+    /// wherever it is by then.
     fn part_of(&self, handle: &Handle, holders: &[NodeId], from_byte: u64, meta: Meta) -> Result<Value, Error> {
         for server in self.known_first_near(holders) {
             let part = handle.take_part(server, from_byte, meta.clone());
@@ -77,7 +78,7 @@ impl SharedData<'_> {
         Value::new(meta, part)
     }
 
-    /// Those of the servers that this program knows, the one that runs it first.
+    /// Returns those of the servers that this program knows, with the one that runs the program first.
     fn known_first_near(&self, nodes: &[NodeId]) -> Vec<NodeId> {
         let near = self.near();
         let state = self.0.state();
@@ -89,7 +90,7 @@ impl SharedData<'_> {
     }
 }
 
-/// Whether it failed with its server, or for want of room there.
+/// True if it failed because of its server, or for lack of room there.
 fn is_of_server(error: &TaskError) -> bool {
     matches!(error, TaskError::ServerLost { .. } | TaskError::NotMapped { .. } | TaskError::StoreFull { .. })
 }

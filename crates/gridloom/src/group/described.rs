@@ -1,4 +1,4 @@
-//! Groups with calls that were described beforehand: mapped at once as described, run as they come.
+//! Declared groups: their calls are declared beforehand and mapped at once, and run as the program makes them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -11,20 +11,20 @@ use crate::described::{Difference, Left, Matching, Verdict};
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Graph, GraphRef, Grid, Mapping, PlanRecord};
 
-/// How the calls of a described group are treated.
+/// Options for the calls of a declared group.
 #[derive(Clone, Debug, Default)]
 pub struct GraphOptions {
-    /// A call that differs is an error and not made, and so is one that never came. Otherwise it is noted
-    /// ([`Group::differences`]), and the call is mapped by itself.
+    /// If set, a call that differs from the declaration is an error and is not made, and a missing call is an error
+    /// too. Otherwise the difference is recorded ([`Group::differences`]), and the call is mapped separately.
     pub is_strict: bool,
     /// Inputs of the graph that are results already, so that the plan knows where they are.
     pub inputs: Vec<(String, Handle)>,
-    /// Results that stay where they are made though no call reads them.
+    /// Results that stay where they are made even if no call reads them.
     pub unwanted: Vec<GraphRef>,
 }
 
 impl Grid {
-    /// What the agent would do with a described graph; nothing is run.
+    /// Returns the agent's plan for a declared graph; nothing is run.
     ///
     /// # Errors
     /// If a function is not offered, a call does not fit its function, or the graph cannot be mapped.
@@ -34,12 +34,12 @@ impl Grid {
         self.plan(resolved.group, by)
     }
 
-    /// A group with calls that were described beforehand. It is mapped now, as described. Each call runs as soon as it
-    /// is made, where the plan has the described call that it fits: the first of those that have not come. So results
-    /// can be looked at before the next call. [`Group::finish`] says that no more calls come.
+    /// Creates a group with declared calls and maps it now. Each call runs as soon as it is made, at the planned place
+    /// of the first matching declared call that was not made yet. So the program can look at results before the next
+    /// call. After [`Group::finish`] no more calls are made.
     ///
     /// # Errors
-    /// Those of [`Grid::plan_of`]; if an input is given that the graph has not, or that is of another size.
+    /// As for [`Grid::plan_of`]; also if the graph does not have a given input, or declares another size for it.
     pub fn group_of(&self, graph: &Graph, mapping: impl Into<Mapping>, options: GraphOptions) -> Result<Group, Error> {
         let mapping = mapping.into();
         for (_, handle) in &options.inputs {
@@ -59,45 +59,46 @@ impl Grid {
 }
 
 impl Group {
-    /// Makes a call of a group that was described ([`Grid::group_of`]): as [`Group::call_named`], for a program that waits for its
-    /// end without its results.
+    /// Makes a call of a declared group ([`Grid::group_of`]) like [`Group::call_named`], for a program that awaits its
+    /// completion without its results.
     ///
     /// # Errors
-    /// If the arguments do not fit, or the group was not described; nothing runs then.
+    /// If the arguments do not fit, or the group was not declared; nothing runs then.
     pub fn submit(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Submitted, Error> {
         let Some(matching) = &self.recorder.matching else {
-            return Err(Error::Usage("only calls of a described group run one by one; use call() and launch()".into()));
+            return Err(Error::Usage("only calls of a declared group run one by one; use call() and launch()".into()));
         };
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
         self.call_described(matching, function, args, named)
     }
 
-    /// The plan that calls take their places in, of a group that was described.
+    /// The plan of a declared group.
     pub fn described_plan(&self) -> Option<PlanRecord> {
         self.matching(|matching| matching.plan().clone())
     }
 
-    /// Has the calls of a described group that have not come mapped again, on the grid as it is now. Those that came run
-    /// where they are. The session does so by itself where it pays, when it learns that speeds, links or servers have changed, unless the
-    /// group was given a plan.
+    /// Maps the remaining calls of a declared group again, on the grid as it is now. Calls already made run where they
+    /// are. The session does this itself where it pays off, when it learns that speeds, links or servers have changed,
+    /// unless the group was given a plan.
     ///
     /// # Errors
-    /// If the group was not described, or no call is left; those of [`Grid::plan_of`]. The former plan counts then.
+    /// If the group was not declared, or no call is left; also as for [`Grid::plan_of`]. The previous plan then stays in use.
     pub fn map_again(&self) -> Result<PlanRecord, Error> {
         let Some(matching) = &self.recorder.matching else {
             let why =
-                "only a described group is mapped again when the program says so; what is left of others is by itself";
+                "only a declared group can be mapped again on request; other groups are mapped again automatically";
             return Err(Error::Usage(why.into()));
         };
         let left = matching.lock().expect("no panic while held").left();
         let left = left.ok_or_else(|| {
-            let why = "no call of the group is left to be mapped again: all that were described have come, or another thread does so";
+            let why = "no call of the group is left to map again: all declared calls have been made, or another \
+            thread is mapping the rest";
             Error::Usage(why.into())
         })?;
         self.map_left(matching, left)
     }
 
-    /// What is left is mapped again, if that is due: the plan rests on what has changed.
+    /// Maps the remaining calls again if facts on which the plan is based have changed.
     fn follow_news(&self, matching: &Mutex<Matching>) {
         let lock = || matching.lock().expect("no panic while held");
         let plan = lock().group();
@@ -105,12 +106,12 @@ impl Group {
             return;
         }
         let left = lock().left_if_it_pays(self.grid.now());
-        // If it cannot be, the former plan is as good as any.
+        // If that fails, the previous plan stays in use.
         let _ = left.map(|left| self.map_left(matching, left));
     }
 
     fn map_left(&self, matching: &Mutex<Matching>, left: Left) -> Result<PlanRecord, Error> {
-        // A heuristic of the program's own may take its time, and calls of other threads come meanwhile.
+        // A custom heuristic may take long, and other threads make calls meanwhile.
         let by = self.recorder.mapping.again_by(&self.grid, &left.group);
         let plan = by.and_then(|by| self.grid.plan_again(left.group.clone(), by));
         let mut matching = matching.lock().expect("no panic while held");
@@ -118,16 +119,16 @@ impl Group {
         plan
     }
 
-    /// How the calls differed from the described ones so far.
+    /// The differences between the calls made so far and the declared ones.
     pub fn differences(&self) -> Vec<Difference> {
         self.matching(|matching| matching.differences().to_vec()).unwrap_or_default()
     }
 
-    /// No more calls come: what is recorded is launched, or held back if it is a loop's body ([`Grid::regrouped`]), and of a
-    /// described group it is noted what never came.
+    /// Ends the calls of the group: launches the recorded calls, or delays them if the group is the body of a loop
+    /// ([`Grid::regrouped`]). For a declared group, notes which calls are missing.
     ///
     /// # Errors
-    /// [`Error::Differs`] if something never came of a described group that is strict; those of
+    /// [`Error::Differs`] if calls of a strict declared group are missing; also as for
     /// [`Group::launch`].
     pub fn finish(&self) -> Result<(), Error> {
         let missing = self.matching(|matching| matching.end().into_iter().next().filter(|_| matching.is_strict));
@@ -139,7 +140,7 @@ impl Group {
         }
     }
 
-    /// Nothing takes a place in the plan any more.
+    /// Ends the plan: no more calls use it.
     pub(super) fn end_plan(&self) {
         self.matching(|matching| self.grid.end_plan(matching.group(), matching.take_values()));
     }
@@ -212,7 +213,7 @@ impl Group {
         let group = graph::Group { id, tasks: vec![task], sources, wanted: Vec::new() };
         self.recorder.parts.add(id);
         let plan = matching.group();
-        // A heuristic of the program's own may take its time.
+        // A custom heuristic may take long.
         drop(matching);
         match place {
             Some(place) => self.grid.run_planned(group, place, self.recorder.mapping.again(), plan),

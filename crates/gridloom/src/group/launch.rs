@@ -1,9 +1,9 @@
-//! Launching: what was recorded is taken, mapped and run.
+//! Launches groups: takes their recorded calls, maps and runs them.
 //!
-//! A group is launched with those that it reads results of. All are taken at once, under a lock. They are mapped outside of it,
-//! since that may run code of the program, which takes its time. A thread that needs one of them meanwhile waits for the launch.
+//! A group is launched with those whose results it reads. All are taken at once, under a lock. They are mapped outside of it,
+//! since that may run code of the program, which may take long. A thread that needs one of them meanwhile waits for the launch.
 //!
-//! **Invariant:** a launch waits only for launches that began before it, so that none wait for each other in a circle.
+//! **Invariant:** a launch waits only for launches that began before it, so there are no cycles of waits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -15,7 +15,7 @@ use super::{Handle, Part, Parts, Recorder, Recording};
 use crate::mapping::Inside;
 use crate::{Error, Grid, Mapping};
 
-/// A session's launches.
+/// The launches of a session.
 #[derive(Default)]
 pub(crate) struct Launches {
     under_way: Mutex<UnderWay>,
@@ -25,21 +25,21 @@ pub(crate) struct Launches {
 #[derive(Default)]
 struct UnderWay {
     begun: u64,
-    /// The groups that each launches, by its number.
+    /// The groups of each launch, by its number.
     groups: BTreeMap<u64, Vec<Arc<Parts>>>,
 }
 
-/// What is launched together: what others read comes before them.
+/// Groups that are launched together, ordered so that producers precede their readers.
 pub(super) struct Batch {
-    /// What the caller needs to be on its way.
+    /// The group that must be launched when the launch returns.
     needed: Option<Arc<Parts>>,
     taken: Vec<Taken>,
-    /// Calls were to be taken where that is not possible.
+    /// True if calls should have been taken where that is not possible.
     is_refused: bool,
     is_inside: bool,
 }
 
-/// What is mapped together.
+/// Calls that are mapped together.
 pub(super) struct Taken {
     pub(super) mapping: Mapping,
     pub(super) recording: Recording,
@@ -47,7 +47,7 @@ pub(super) struct Taken {
     pub(super) together: usize,
 }
 
-/// A launch under way, which ends when this is dropped.
+/// A launch in progress, which ends when this is dropped.
 struct Turn<'a> {
     launches: &'a Launches,
     number: u64,
@@ -67,15 +67,15 @@ impl Launches {
 }
 
 impl UnderWay {
-    /// Whether an earlier launch has what this one needs.
+    /// True if an earlier launch contains a group that this one needs.
     fn has_before(&self, number: u64, batch: &Batch) -> bool {
         self.groups.range(..number).any(|(_, groups)| groups.iter().any(|group| batch.needs(group)))
     }
 }
 
 impl Grid {
-    /// Launches what `take` takes, which is called under the lock; gives the part that came of the last. When it returns,
-    /// `needed` is on its way, whichever thread launched it.
+    /// Launches the calls that `take` selects; it is called under the lock. Returns the part made of the last
+    /// selection. On return, `needed` has been launched, by this or another thread.
     pub(super) fn launch(
         &self,
         needed: Option<&Arc<Parts>>,
@@ -109,7 +109,7 @@ impl Grid {
 }
 
 impl Batch {
-    /// The calls of that group, or of the loop that it is a body of.
+    /// Adds the calls of a group, or of the loop whose body it is.
     pub(super) fn group(&mut self, recorder: &Recorder) {
         match &recorder.held {
             Some(held) if held.has(recorder) => self.held(held),
@@ -122,17 +122,17 @@ impl Batch {
         }
     }
 
-    /// The group that makes that result.
+    /// Adds the group that makes a result.
     pub(super) fn maker(&mut self, handle: &Handle) {
         match (handle.0.held.upgrade(), handle.0.group.upgrade()) {
             (Some(held), _) if held.makes(handle.datum()) => self.held(&held),
-            // Older results do not make younger bodies go.
+            // Older results do not require launching younger bodies.
             (Some(_), _) | (None, None) => {}
             (None, Some(recorder)) => self.group(&recorder),
         }
     }
 
-    /// The bodies that are held back.
+    /// Adds the delayed bodies of a loop.
     pub(super) fn held(&mut self, held: &Held) {
         if self.is_inside {
             self.is_refused = true;
@@ -145,7 +145,7 @@ impl Batch {
         if taken.recording.tasks.is_empty() {
             return;
         }
-        // What it reads of other groups that are still being recorded has to run as well.
+        // Other groups whose results it reads and that are still being recorded have to run as well.
         taken.recording.handles.iter().for_each(|handle| self.maker(handle));
         self.taken.push(taken);
     }
@@ -159,12 +159,12 @@ impl Batch {
 }
 
 impl Taken {
-    /// Maps it and runs it, for all groups that it is of.
+    /// Maps and runs the calls, for all groups to which they belong.
     fn send(self, grid: &Grid) -> Result<Option<Arc<Part>>, Error> {
         let Taken { mapping, recording, groups, together } = self;
-        // A group that it reads may have been discarded, or could not be mapped.
+        // A group whose results it reads may have been discarded, or its mapping may have failed.
         if let Some(why) = recording.handles.iter().find_map(|handle| handle.0.discarded.get().cloned()) {
-            drop_recording(grid, recording, &format!("a call that it reads a result of never ran: {why}"));
+            drop_recording(grid, recording, &format!("a call whose result it reads never ran: {why}"));
             return Ok(None);
         }
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };
@@ -178,8 +178,8 @@ impl Taken {
         };
         let part = Arc::new(Part { grid: grid.clone(), id, together });
         groups.iter().for_each(|group| group.all().push(part.clone()));
-        // The program's values are kept for as long as the lineage needs them, and no longer; nor are results kept once
-        // their handles are gone already.
+        // The program's values are kept only as long as the lineage needs them. Results whose handles are already gone
+        // are not kept either.
         let mut release: Vec<DatumId> = recording.values.values().map(|(datum, _)| *datum).collect();
         let is_own = |datum: &&DatumId| group.sources[*datum].at.len() == 1 && !recording.kept.contains(datum);
         release.extend(recording.sources.keys().filter(is_own));
@@ -192,16 +192,16 @@ impl Taken {
     }
 }
 
-/// Forgets what was recorded; its handles say why.
+/// Discards a recording; its handles report the reason.
 pub(super) fn drop_recording(grid: &Grid, recording: Recording, why: &str) {
     for handle in recording.made.values().filter_map(Weak::upgrade) {
-        // It is made once, so it is discarded once.
+        // A result is made once, so it is discarded once.
         let _ = handle.discarded.set(why.to_string());
     }
     let sources = recording.values.into_values().map(|(datum, _)| datum).collect();
     grid.forget_values(sources);
 }
 
-/// What a heuristic of the program's own is told that launches a group.
-const NOT_INSIDE: &str = "a heuristic cannot launch groups of the session that it maps for, nor wait for the group that it \
-                          maps: it maps by what the problem says; plan() and discard() work, and so do plain calls";
+/// The error for a custom heuristic that launches a group.
+const NOT_INSIDE: &str = "a heuristic cannot launch groups of the session for which it maps, nor wait for the group \
+     that it maps: it has to map from the problem alone; plan(), discard() and plain calls work";

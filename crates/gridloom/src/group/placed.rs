@@ -1,4 +1,4 @@
-//! Copies of data on servers of the program's choice: taken there, kept, given up.
+//! Copies of data on servers that the program chooses: placed, kept, released.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,20 +13,21 @@ use crate::described::PlannedCall;
 use crate::{Error, Grid, Value};
 
 impl Grid {
-    /// A value of the program as if it were a result: at the client, for any number of calls, until the handle is dropped.
+    /// Makes a value of the program a datum at the client, usable by any number of calls like a result, until the
+    /// handle is dropped.
     pub fn hold(&self, value: &Value) -> Handle {
         let (datum, meta) = (self.new_datum(), value.meta().clone());
         self.put(datum, value);
         let sources = BTreeMap::from([(datum, Source { meta: meta.clone(), at: vec![self.client()] })]);
         let id = GroupId { client: self.client(), serial: self.next_serial() };
-        // A group without calls: its client learns of the datum.
+        // A group without calls announces the datum to the client's machine.
         self.command(Command::Run { group: group(id, None, sources), heuristic: "auto".into() });
         Handle::of_value(self, datum, meta)
     }
 }
 
 impl Handle {
-    /// A handle for a value that no call of the session makes, and which its client's machine knows.
+    /// Creates a handle for a value that no call of the session makes, and which the client's machine knows.
     pub(crate) fn of_value(grid: &Grid, datum: DatumId, meta: Meta) -> Handle {
         let signature = Signature {
             name: "the program".into(),
@@ -49,19 +50,20 @@ impl Handle {
         Handle(Arc::new(inner), None)
     }
 
-    /// Has a copy taken to a server as soon as it is made; with `is_kept` it stays there until the last handle is dropped or it
-    /// is given up ([`Handle::give_up`]), else as long as there is room. Calls that run there need no transfer then.
+    /// Copies the value to a server as soon as it is made. With `is_kept` the copy stays there until the last handle is
+    /// dropped or the copy is released ([`Handle::give_up`]), otherwise only as long as there is room. Calls that run
+    /// there then need no transfer.
     ///
     /// # Errors
-    /// If its own call cannot be launched. That the server is lost, or has no room, is told by the end of what is returned.
+    /// If its own call cannot be launched. If the server is lost, or has no room, the returned call fails.
     pub fn place(&self, server: NodeId, is_kept: bool) -> Result<Submitted, Error> {
         self.launch()?;
         let copies = if is_kept { Copies::Kept } else { Copies::Cached };
         Ok(self.replicate(copies, PlannedCall { server, from: BTreeMap::new() }).1)
     }
 
-    /// Has a copy taken to a server that will read it: it travels while the program does something else. Nobody waits for it; if
-    /// it fails, the call that reads it fetches the value itself.
+    /// Prefetches a copy to a server that will read it: the transfer overlaps with other work of the program. Nobody
+    /// waits for it; if it fails, the call that reads the value fetches it itself.
     pub(super) fn send_ahead(&self, server: NodeId, from: Option<NodeId>) {
         let from = from.map(|from| (self.datum(), from)).into_iter().collect();
         let (group, _) = self.replicate(Copies::Cached, PlannedCall { server, from });
@@ -72,13 +74,14 @@ impl Handle {
         self.run_at(TaskKind::Replicate(copies), Vec::new(), place)
     }
 
-    /// Bytes of it, from that one on, as a value of that description. The server, which has it, makes no copy of them.
+    /// Returns some bytes of it, starting at `from_byte`, as a value of that description. The server, which holds the
+    /// value, does not copy the bytes.
     pub(crate) fn take_part(&self, server: NodeId, from_byte: u64, meta: Meta) -> Handle {
         let part = Handle::of_value(&self.0.grid, self.0.grid.new_datum(), meta.clone());
         let outputs = vec![Output { datum: part.datum(), meta }];
         let (group, _) =
             self.run_at(TaskKind::TakePart { from_byte }, outputs, PlannedCall { server, from: BTreeMap::new() });
-        // That it fails is told by the handle.
+        // The handle reports a failure.
         self.0.grid.told(&[group]);
         part
     }
@@ -94,7 +97,7 @@ impl Handle {
             terms: grid.terms(),
         };
         let (id, named) = (GroupId { client: grid.client(), serial: grid.next_serial() }, task.id);
-        // Where it is, the client's machine knows.
+        // The client's machine knows where the datum is.
         let sources = BTreeMap::from([(self.datum(), Source { meta: self.0.meta.clone(), at: Vec::new() })]);
         let parts = Parts::new(grid);
         parts.add(id);
@@ -102,14 +105,14 @@ impl Handle {
         (id, Submitted { grid: grid.clone(), task: named, results: vec![self.clone()], parts })
     }
 
-    /// Gives up the copy at a server, or the one here if none is named, unless it is the only one.
+    /// Releases the copy at a server, or the local one if `server` is `None`, unless it is the only copy.
     pub fn give_up(&self, server: Option<NodeId>) {
         let grid = &self.0.grid;
         grid.command(Command::GiveUp { datum: self.datum(), at: server.unwrap_or(grid.client()) });
     }
 
-    /// Has it erased everywhere as soon as the calls that read it by now have ended. It can be made no more, also not for
-    /// results of theirs that are lost.
+    /// Erases the value everywhere as soon as the current calls that read it have ended. It can no longer be recomputed, not even
+    /// to recover lost results of those calls.
     pub fn erase(&self) {
         self.0.grid.command(Command::Erase { datum: self.datum() });
     }

@@ -1,11 +1,11 @@
-//! Bodies of a loop, each a group, that are held back and mapped together.
+//! Bodies of a loop, each a group, that are delayed and mapped together.
 //!
-//! Larger groups map better and ask the agent less often; smaller ones start earlier and adapt sooner. Bodies that are held
-//! back are launched when there are enough, or as soon as the program asks for a result of one. So no thread waits for a call
+//! Larger groups map better and need fewer requests to the agent; smaller ones start earlier and adapt sooner. Delayed bodies
+//! are launched when there are enough, or as soon as the program requests a result of one. So no thread waits for a call
 //! that never starts.
 //!
-//! **Invariant:** a value that a body reads stays in the client's store from its look-up until it was launched. A value that is
-//! not looked up is given up only after [`KEPT_BATCHES`] launches.
+//! **Invariant:** a value that a body reads stays in the client's store from its look-up until its launch. An unused
+//! value is released only after [`KEPT_BATCHES`] launches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -17,24 +17,24 @@ use super::launch::Taken;
 use super::{Group, Handle, Part, Parts, Recorder, Recording};
 use crate::{Error, Grid, Mapping, Value};
 
-/// How many bodies of a loop are mapped together.
+/// The number of loop bodies that are mapped together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regroup {
-    /// So many, from 1 to [`REGROUP_BODIES_MAX`].
+    /// A fixed number, from 1 to [`REGROUP_BODIES_MAX`].
     Fixed(usize),
-    /// One at first, and twice as many each time, up to [`REGROUP_BODIES_MAX`]; half as many when reality has left the plan
-    /// ([`LEFT_PLAN`]), or when mapping takes long and longer for each body ([`MAP_PART`]).
+    /// One at first, doubling each time up to [`REGROUP_BODIES_MAX`]. Halves when execution deviates from the plan
+    /// ([`LEFT_PLAN`]), or when mapping takes a large part of the time ([`MAP_PART`]) and increasingly long for each body.
     Auto,
 }
 
-/// Times what was predicted: the plan no longer says what happens.
+/// Execution has deviated from the plan if its makespan differs from the predicted one by more than this factor.
 const LEFT_PLAN: f64 = 1.5;
-/// Part of the predicted makespan that mapping may take.
+/// Maximum mapping time as a fraction of the predicted makespan.
 const MAP_PART: f64 = 0.1;
-/// Launches for which a value is kept after its last use.
+/// Number of launches for which a value is kept after its last use.
 const KEPT_BATCHES: u64 = 2;
 
-/// A loop with groups as its bodies. Dropping it launches what is held back.
+/// A loop with groups as its bodies. Dropping it launches the delayed bodies.
 ///
 /// ```no_run
 /// # use gridloom::{Error, Grid, Regroup, Value};
@@ -54,7 +54,7 @@ const KEPT_BATCHES: u64 = 2;
 /// ```
 pub struct Loop(Arc<Held>);
 
-/// What is held back.
+/// The delayed bodies of a loop.
 pub(super) struct Held {
     grid: Grid,
     mapping: Mapping,
@@ -65,31 +65,31 @@ pub(super) struct Held {
 #[derive(Default)]
 struct State {
     recording: Recording,
-    /// Bodies in it, and groups that they and parts of others are of.
+    /// Number of bodies in the recording. `groups` has their groups, and the groups of other bodies recorded in part.
     bodies: usize,
     groups: Vec<Arc<Parts>>,
     /// Bodies that are being recorded.
     open: Vec<Weak<Recorder>>,
-    /// How many are to be launched together.
+    /// Number of bodies to launch together.
     size: usize,
     batch: u64,
-    /// Values that were put into the client's store, with the batch that last read them.
+    /// Values in the client's store, with the batch that last read them.
     values: BTreeMap<(usize, u64, String), (DatumId, Value, u64)>,
     /// The last full batch.
     last: Option<Arc<Part>>,
-    /// Seconds that mapping took for each body of the one before.
+    /// Mapping time per body of the batch before, seconds.
     map_s: f64,
 }
 
 impl Grid {
-    /// A loop with groups as its bodies; they are mapped together, some at a time.
+    /// Creates a loop with groups as its bodies; several of them are mapped together.
     ///
     /// # Errors
-    /// If `mapping` is a plan, which is of one group, or the number of bodies is out of range.
+    /// If `mapping` is a plan, which belongs to a single group, or the number of bodies is out of range.
     pub fn regrouped(&self, mapping: impl Into<Mapping>, regroup: Regroup) -> Result<Loop, Error> {
         let mapping = mapping.into();
         if mapping.is_plan() {
-            let why = "a plan is of the calls of one group; name the heuristic that maps the bodies of the loop";
+            let why = "a plan is for the calls of one group; name the heuristic that maps the bodies of the loop";
             return Err(Error::Usage(why.into()));
         }
         if let Regroup::Fixed(bodies) = regroup
@@ -105,7 +105,7 @@ impl Grid {
 }
 
 impl Loop {
-    /// A group for the next body. [`Group::finish`] is its end.
+    /// Creates a group for the next body. [`Group::finish`] ends the body.
     pub fn group(&self) -> Group {
         let (grid, mapping, held) = (self.0.grid.clone(), self.0.mapping.clone(), Some(self.0.clone()));
         let (parts, recording) = (Parts::new(&grid), Mutex::default());
@@ -117,15 +117,15 @@ impl Loop {
         Group { grid, recorder }
     }
 
-    /// Launches what is held back.
+    /// Launches the delayed bodies.
     ///
     /// # Errors
-    /// If it cannot be mapped by a heuristic of the program's own.
+    /// If a custom heuristic cannot map them.
     pub fn launch(&self) -> Result<(), Error> {
         self.0.grid.launch(None, |batch| batch.held(&self.0)).map(drop)
     }
 
-    /// Bodies that are held back.
+    /// Number of delayed bodies.
     pub fn held(&self) -> usize {
         self.0.state().bodies
     }
@@ -133,7 +133,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // Its handles tell of what cannot be mapped.
+        // The handles report mapping errors.
         let _ = self.launch();
     }
 }
@@ -147,12 +147,12 @@ impl Drop for Held {
 
 impl std::fmt::Debug for Loop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Loop(by {}, {:?}, {} bodies held back)", self.0.mapping, self.0.regroup, self.held())
+        write!(f, "Loop(by {}, {:?}, {} bodies delayed)", self.0.mapping, self.0.regroup, self.held())
     }
 }
 
 impl Group {
-    /// The body has ended.
+    /// Ends the body.
     pub(super) fn hold(&self) -> Result<(), Error> {
         let Some(held) = &self.recorder.held else { return Ok(()) };
         let mut is_full = false;
@@ -191,7 +191,7 @@ impl State {
 }
 
 impl Recording {
-    /// What was recorded after this, and may read results of it.
+    /// Appends calls that were recorded later, which may read results of this recording.
     fn append(&mut self, later: Recording) {
         let made = &self.made;
         self.sources.extend(later.sources.into_iter().filter(|(datum, _)| !made.contains_key(datum)));
@@ -209,7 +209,7 @@ impl Held {
         self.state.lock().expect("no panic while held")
     }
 
-    /// The name of a value, which is in the client's store from now on.
+    /// Returns the id of a value, and keeps the value in the client's store from now on.
     pub(super) fn name(&self, key: (usize, u64, String), value: &Value) -> DatumId {
         let mut state = self.state();
         let batch = state.batch;
@@ -223,8 +223,8 @@ impl Held {
         datum
     }
 
-    /// Whether a body may read that result without its being launched first: it is launched already, of a body that has
-    /// ended, or of this one.
+    /// True if a body may read that result without launching its producer first: the producer is launched already,
+    /// belongs to a body that has ended, or to this body.
     pub(super) fn may_read(&self, handle: &Handle, body: &Recorder) -> bool {
         let makes = |recorder: &Recorder| {
             recorder.recording.lock().expect("no panic while held").made.contains_key(&handle.datum())
@@ -239,13 +239,13 @@ impl Held {
         }
     }
 
-    /// Whether calls of that body were not launched.
+    /// True if calls of that body are not launched yet.
     pub(super) fn has(&self, body: &Recorder) -> bool {
         let is_held = self.state().groups.iter().any(|group| Arc::ptr_eq(group, &body.parts));
         is_held || body.is_recorded()
     }
 
-    /// Whether that result is of a call that was not launched.
+    /// True if a call that is not launched yet makes that result.
     pub(super) fn makes(&self, datum: DatumId) -> bool {
         let state = self.state();
         let open: Vec<Arc<Recorder>> = state.open.iter().filter_map(Weak::upgrade).collect();
@@ -254,7 +254,7 @@ impl Held {
         is_held || open.iter().any(|body| body.recording.lock().expect("no panic while held").made.contains_key(&datum))
     }
 
-    /// Takes the bodies that are held back, and what was recorded of others.
+    /// Takes the delayed bodies, and the recorded part of open ones.
     pub(super) fn take(&self) -> Option<Taken> {
         let mut state = self.state();
         let open: Vec<Arc<Recorder>> = state.open.iter().filter_map(Weak::upgrade).collect();
@@ -283,7 +283,7 @@ impl Held {
         Some(Taken { mapping: self.mapping.clone(), recording, groups, together })
     }
 
-    /// After a full batch: how many bodies make the next one.
+    /// After a full batch: adapts the number of bodies of the next one.
     fn adapt(&self, launched: Option<Arc<Part>>) {
         if self.regroup != Regroup::Auto {
             return;

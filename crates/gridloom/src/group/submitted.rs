@@ -1,5 +1,5 @@
-//! Calls of running groups; the program awaits their ends apart from their results. Among them are calls by themselves
-//! with results that stay where they are made, which are groups of one.
+//! Submitted calls of running groups; the program awaits their completion separately from their results. They include single calls
+//! with results that stay where they are made, which are groups of one call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::{Group, Handle, Parts};
 use crate::grid::CallEnd;
 use crate::{Arg, Error, Function, Grid};
 
-/// A call of a group, under way. It is one of a described group ([`Group::submit`]), or a group by itself with results
+/// A submitted call of a group. It belongs to a declared group ([`Group::submit`]), or is a group of its own with results
 /// that stay where they are made ([`Function::submit_kept`]).
 #[derive(Clone, Debug)]
 pub struct Submitted {
     pub(super) grid: Grid,
     pub(super) task: TaskId,
     pub(super) results: Vec<Handle>,
-    /// What the session remembers of its group stays as long as it does.
+    /// Keeps the session's records of its group alive.
     pub(super) parts: Arc<Parts>,
 }
 
@@ -26,27 +26,27 @@ impl Submitted {
         Submitted { grid: group.grid.clone(), task, results, parts: group.recorder.parts.clone() }
     }
 
-    /// Its results, in the order of the function's.
+    /// Its results, in the order in which the function declares them.
     pub fn results(&self) -> &[Handle] {
         &self.results
     }
 
-    /// By which [`Grid::await_ends`] tells of it.
+    /// The id by which [`Grid::await_ends`] reports it.
     pub fn task(&self) -> TaskId {
         self.task
     }
 
-    /// Has [`Grid::await_ends`] tell of its end, at once if it has ended.
+    /// Makes [`Grid::await_ends`] report its end, immediately if it has ended.
     pub fn note_end(&self) {
         self.grid.note_end(self.task);
     }
 
-    /// How it ended; `None` while it is under way. Its results may be on a server, not here.
+    /// Returns how it ended; `None` while it is in progress. Its results may be on a server rather than here.
     pub fn end(&self) -> Option<CallEnd> {
         self.grid.call_end(self.task)
     }
 
-    /// The server that runs it, or has: waits until that is decided. `None` if it failed before.
+    /// Returns the server that runs or ran it; waits until that is decided. `None` if it failed before.
     ///
     /// # Errors
     /// If the session is closed.
@@ -54,10 +54,10 @@ impl Submitted {
         self.grid.await_server(self.task)
     }
 
-    /// Waits until it has ended, however it did, but no longer than `limit`.
+    /// Waits until it has completed or failed, but no longer than `limit`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if it has not ended by then; it goes on. If the session is closed.
+    /// [`Error::TimedOut`] if it has not ended by then; it keeps running. Also if the session is closed.
     pub fn wait_within(&self, limit: Option<Duration>) -> Result<(), Error> {
         self.grid.await_task(self.task, limit)
     }
@@ -74,7 +74,7 @@ impl Submitted {
         Err(error.into())
     }
 
-    /// Asks for it to be cancelled, unless it has ended.
+    /// Requests its cancellation, unless it has ended.
     pub fn cancel(&self) {
         if self.end().is_none() {
             self.grid.cancel(vec![self.task]);
@@ -83,8 +83,8 @@ impl Submitted {
 }
 
 impl Function {
-    /// Calls it without waiting, and leaves its results where they are made; arguments may be such results, too, of which a copy
-    /// goes from there to where it runs. On that server, if one is named, unless that is lost.
+    /// Calls the function without waiting, and leaves its results where they are made. Arguments may be such results too; a copy
+    /// is sent from there to the server that runs the call. Runs on the given server, unless that is lost.
     ///
     /// # Errors
     /// If the arguments do not fit, or the server is not in the grid.

@@ -1,4 +1,4 @@
-//! Why a task is where it is, in names and words.
+//! Explains in text why a plan places a task on its server.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,35 +11,36 @@ use super::Basis;
 use crate::report::bytes;
 use crate::{Error, PlanRecord, TaskRecord};
 
-/// Why a task of a plan is where it is.
+/// Why a task of a plan is on its server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explained {
-    /// Its number.
+    /// Number of the task.
     pub task: usize,
     pub function: String,
     pub server: String,
-    /// Whether the makespan hangs on it.
+    /// True if the makespan depends on it.
     pub is_critical: bool,
-    /// Where it is, then the other servers, those that would give the least makespan first; at the end those that
+    /// Its own server first, then the other servers by increasing makespan, and at the end those that
     /// cannot run it.
     pub alternatives: Vec<AlternativeRecord>,
 }
 
-/// A task on one server, all others being where they are, scheduled again in the same order.
+/// A task on one server, with all other tasks on theirs, scheduled again in the same order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AlternativeRecord {
     pub server: String,
-    /// When the last input is there, seconds from the start of the plan.
+    /// When the last input is available, seconds from the start of the plan.
     pub inputs_seconds: f64,
-    /// What that input is, empty if there is none.
+    /// The last input to arrive; empty if there is none.
     pub last_input: String,
     pub start_seconds: f64,
     pub end_seconds: f64,
     pub makespan_seconds: f64,
-    /// What makes the greatest difference to where it is (of the server where it is: what takes longest): `inputs`, `slots` or
-    /// `run`; or `behind`, if the makespan differs by what comes after the task, and not by when it ends itself.
+    /// The part with the greatest difference from the task's own server (for that server itself: the longest part):
+    /// `inputs`, `slots` or `run`; or `behind`, if the makespan differs because of later tasks rather than the task's
+    /// own end.
     pub decides: &'static str,
-    /// Why the server cannot run it; times are 0 then.
+    /// Why the server cannot run it; the times are 0 then.
     pub cannot: Option<String>,
 }
 
@@ -48,20 +49,20 @@ pub struct AlternativeRecord {
 pub struct StepRecord {
     /// `task 3 linalg/dgemm on server-1`, `result of task 2 from server-1 to client`.
     pub what: String,
-    /// The task's number, if it is one.
+    /// The number of the task, if the step is one.
     pub task: Option<usize>,
-    /// Its start, seconds from the start of the plan.
+    /// Start, seconds from the start of the plan.
     pub start_seconds: f64,
     pub end_seconds: f64,
-    /// Whether it waits for the step before only because that has its slot.
+    /// True if it waits for the previous step only because that occupies its slot.
     pub waits_for_slot: bool,
 }
 
 impl PlanRecord {
-    /// Why a task is where it is: what the others servers would have meant.
+    /// Explains why a task is on its server, by comparison with the other servers.
     ///
     /// # Errors
-    /// If there is no such task, or it is not known what the plan was made of (a plan of a [`Report`](crate::Report)).
+    /// If there is no such task, or the basis of the plan is not known (a plan of a [`Report`](crate::Report)).
     pub fn explain(&self, task: usize) -> Result<Explained, Error> {
         let (problem, _) = self.made_of()?;
         let explanation = explain(&self.given(), &problem, task).map_err(super::unusable)?;
@@ -90,10 +91,10 @@ impl PlanRecord {
         })
     }
 
-    /// The chain of tasks and transfers that the makespan hangs on, first to last.
+    /// Returns the chain of tasks and transfers that determines the makespan, from first to last.
     ///
     /// # Errors
-    /// If it is not known what the plan was made of.
+    /// If the basis of the plan is not known.
     pub fn critical_path(&self) -> Result<Vec<StepRecord>, Error> {
         let (problem, _) = self.made_of()?;
         let plan = self.given().plan(&problem).map_err(super::unusable)?;
@@ -101,7 +102,7 @@ impl PlanRecord {
         Ok(path.iter().map(|step| self.step_record(step, &problem)).collect())
     }
 
-    /// Numbers of the tasks that the makespan hangs on; none if it is not known what the plan was made of.
+    /// Returns the numbers of the tasks on the critical path; none if the basis of the plan is not known.
     pub(super) fn critical_tasks(&self) -> BTreeSet<usize> {
         self.critical_path().map_or_else(|_| BTreeSet::new(), |path| path.iter().filter_map(|step| step.task).collect())
     }
@@ -128,8 +129,7 @@ impl PlanRecord {
 
     fn made_of(&self) -> Result<(Problem, &Basis), Error> {
         let Some(basis) = self.basis.as_deref() else {
-            let why =
-                "this plan does not say what it was made of: explain one that the group was asked for with plan()";
+            let why = "the basis of this plan is not known: explain a plan that was returned by the group's plan()";
             return Err(Error::Usage(why.into()));
         };
         Ok((self.problem(basis)?, basis))
@@ -154,7 +154,7 @@ fn possible(server: String, outcome: &Outcome, problem: &Problem) -> Alternative
     }
 }
 
-/// A datum by the name that the program's author knows.
+/// Names a datum in the terms of the program.
 fn datum_words(datum: u32, problem: &Problem) -> String {
     let facts = &problem.data()[datum as usize];
     match (&facts.name, facts.producer) {
@@ -168,7 +168,7 @@ impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explained { task, function, server, is_critical, alternatives } = self;
         let here = &alternatives[0];
-        let hangs = if *is_critical { "the makespan hangs on it" } else { "the makespan does not hang on it" };
+        let hangs = if *is_critical { "the makespan depends on it" } else { "the makespan does not depend on it" };
         writeln!(
             f,
             "task {task} {function} on {server}: {:.4} s to {:.4} s of {:.4} s; {hangs}",
@@ -178,7 +178,7 @@ impl fmt::Display for Explained {
         if alternatives.len() == 1 {
             return writeln!(f, "there is no other server");
         }
-        writeln!(f, "elsewhere, with all other tasks where they are and in the same order:")?;
+        writeln!(f, "elsewhere, with all other tasks unchanged and in the same order:")?;
         let width =
             alternatives.iter().map(|other| other.server.chars().count()).max().unwrap_or(0).max("server".len());
         writeln!(f, "  {:width$} {:>12} {:>12} {:>12} {:>12}  why", "server", "inputs", "start", "end", "makespan")?;
@@ -206,7 +206,7 @@ fn course(here: &AlternativeRecord) -> String {
     let AlternativeRecord { inputs_seconds, last_input, start_seconds, end_seconds, .. } = here;
     let inputs = match last_input.as_str() {
         "" => "it has no inputs".to_string(),
-        last => format!("its inputs are there at {inputs_seconds:.4} s (last: {last})"),
+        last => format!("its inputs arrive at {inputs_seconds:.4} s (last: {last})"),
     };
     let slot = match start_seconds - inputs_seconds {
         wait_s if wait_s > SAME_S => format!("a slot {wait_s:.4} s later"),
@@ -215,7 +215,7 @@ fn course(here: &AlternativeRecord) -> String {
     format!("{inputs}, {slot}, and it runs {:.4} s", end_seconds - start_seconds)
 }
 
-/// What makes it end when it does, compared with where it is.
+/// Describes why it ends earlier or later than on its own server.
 fn difference(other: &AlternativeRecord, here: &AlternativeRecord) -> String {
     let parts = |at: &AlternativeRecord| {
         [at.inputs_seconds, at.start_seconds - at.inputs_seconds, at.end_seconds - at.start_seconds]
@@ -230,7 +230,7 @@ fn difference(other: &AlternativeRecord, here: &AlternativeRecord) -> String {
             sooner => format!("ends {:.4} s sooner", sooner.abs()),
         };
         let makespan = if other.makespan_seconds > here.makespan_seconds { "later" } else { "sooner" };
-        return format!("{own}, but what comes after it ends {makespan}");
+        return format!("{own}, but later tasks end {makespan}");
     }
     if ends.abs() <= SAME_S {
         return "ends at the same time".into();
@@ -244,7 +244,7 @@ fn difference(other: &AlternativeRecord, here: &AlternativeRecord) -> String {
     format!("{what} {:.4} s {}", by(part).abs(), if by(part) >= 0.0 { more } else { less })
 }
 
-/// Servers listed in text; the record has all.
+/// Maximum number of servers listed in text; the record has all.
 const ALTERNATIVES_SHOWN: usize = 30;
-/// Times closer than this are the same.
+/// Times closer than this count as equal.
 const SAME_S: f64 = 1e-9;

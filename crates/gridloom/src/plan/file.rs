@@ -1,7 +1,7 @@
-//! Saved plans: JSON, a task and a transfer a line, so that a plan can be edited by hand and compared line by line.
+//! Saved plans: JSON with one task or transfer per line, so that a plan can be edited by hand and compared line by line.
 //!
-//! What is read of an edited plan are the tasks' `server` and `order`; `docs/plans.md` describes all of it. Whether
-//! they were edited shows in their fingerprint, `tasks_hash`: times and transfers are then predicted anew, as they are if
+//! From an edited plan only the tasks' `server` and `order` are read; `docs/plans.md` describes the format. A
+//! fingerprint, `tasks_hash`, detects edits: times and transfers are then predicted again, and also if
 //! the file has no makespan.
 
 use std::path::Path;
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use super::Basis;
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord, read_text};
 
-/// What stands first in the file. The number changes when a reader of the present format would misread it.
+/// The format, at the beginning of the file. The number changes when a reader of the present format would misread the file.
 const FORMAT: &str = "gridloom plan 1";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Looked at before.
+    /// Checked before parsing.
     #[serde(rename = "format")]
     _format: String,
     heuristic: String,
@@ -48,7 +48,7 @@ struct FileTask {
     name: String,
     function: String,
     server: String,
-    /// Any number from 0: tasks ask for their servers in this order.
+    /// Any number from 0: tasks request their servers in this order.
     order: serde_json::Number,
     start_seconds: f64,
     end_seconds: f64,
@@ -80,7 +80,7 @@ struct ProblemToSave<'a> {
 }
 
 impl PlanRecord {
-    /// Writes it to a file, which can be edited.
+    /// Writes the plan to a file, which can be edited.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -89,10 +89,11 @@ impl PlanRecord {
         std::fs::write(path, self.to_json()).map_err(|error| Error::Input(format!("{}: {error}", path.display())))
     }
 
-    /// Reads one that was saved.
+    /// Reads a saved plan.
     ///
     /// # Errors
-    /// If it cannot be read or is no plan: file, line and column; or if it was edited into one that cannot be run.
+    /// If the file cannot be read or is not a plan (with file, line and column), or if it was edited into a plan that
+    /// cannot be run.
     pub fn load(path: impl AsRef<Path>) -> Result<PlanRecord, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -100,7 +101,7 @@ impl PlanRecord {
         PlanRecord::parse(&name, &text)
     }
 
-    /// As it is saved.
+    /// Returns the plan in the saved format.
     pub fn to_json(&self) -> String {
         let mut ranks = vec![0; self.tasks.len()];
         self.order().iter().enumerate().for_each(|(rank, task)| ranks[*task as usize] = rank);
@@ -134,13 +135,15 @@ impl PlanRecord {
         format!("{{\n{}\n}}\n", fields.join(",\n"))
     }
 
-    /// Reads one from text; `name` is the file's, for errors.
+    /// Parses a plan; `name` is the file's name, for errors.
     ///
     /// # Errors
     /// As [`PlanRecord::load`].
     pub fn parse(name: &str, text: &str) -> Result<PlanRecord, Error> {
         if let Some(given) = other_kind(text) {
-            return Err(Error::Input(format!("{name}: {given}; expected '{FORMAT}', as plans of groups are saved")));
+            return Err(Error::Input(format!(
+                "{name}: {given}; expected '{FORMAT}', the format of saved plans of groups"
+            )));
         }
         let file: File = json::read(text).map_err(|JsonError { line, column, why }| {
             Error::Input(format!("{name}:{line}:{column}: not a plan: {why}"))
@@ -150,7 +153,7 @@ impl PlanRecord {
 }
 
 impl FileTask {
-    /// Its times are checked with all others.
+    /// Checks the order. Times are checked together with all others.
     fn check_order(&self) -> Result<(), Error> {
         match self.order.as_f64().filter(|order| *order < 0.0) {
             Some(order) => Err(Error::Input(format!("'order' of task {} is {order}; expected 0 or more", self.number))),
@@ -160,7 +163,7 @@ impl FileTask {
 }
 
 impl File {
-    /// Its format was looked at before.
+    /// Converts the file, whose format was checked before.
     fn record(mut self) -> Result<PlanRecord, Error> {
         self.check_times()?;
         self.tasks.sort_by_key(|task| task.number);
@@ -214,7 +217,7 @@ impl File {
         record.predicted(&ImposedPlan { order, plain: given.plain && !is_edited, ..given })
     }
 
-    /// Nothing is before the plan's begin, or takes less than no time.
+    /// Checks that nothing precedes the plan's start or has a negative duration.
     fn check_times(&self) -> Result<(), Error> {
         let own = [
             ("makespan_seconds", self.makespan_seconds.unwrap_or_default()),
@@ -241,7 +244,7 @@ impl File {
     }
 }
 
-/// What a file is that is no saved plan of this version, if that can be told.
+/// Describes a file that is not a saved plan of this version, if its kind can be recognized.
 fn other_kind(text: &str) -> Option<String> {
     if let Some(format) = json::text_of(text, "format") {
         return (format != FORMAT).then(|| format!("its format is '{format}'"));
@@ -252,11 +255,11 @@ fn other_kind(text: &str) -> Option<String> {
         () if has("assignment") => "it is a plan of a recorded workflow, for 'gridloom map --plan'".into(),
         () if has("tasks") && has("files") => "it is a recorded workflow, for 'gridloom map --workflow'".into(),
         () if has("format") => return None,
-        () => "it does not say its 'format'".into(),
+        () => "it has no 'format'".into(),
     })
 }
 
-/// Fingerprint of what can be edited.
+/// Fingerprint of the editable parts.
 fn tasks_hash(tasks: &[TaskRecord], order: &[u32]) -> String {
     let mut hash = Fnv::default();
     for task in tasks {

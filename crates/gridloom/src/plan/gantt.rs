@@ -1,8 +1,8 @@
-//! Tasks and transfers over time as a drawing: slots of servers above, links below, time to the right.
+//! Draws tasks and transfers over time: slots of servers above, links below, time to the right.
 //!
-//! **Invariants:** the file stays below about 10 MB, however long the plan. Bars that lie closer than the chart can show are
-//! drawn as one, which tells how many they are. Only the busiest rows are drawn. What goes on at a time in a row has lanes of
-//! its own.
+//! **Invariants:** the file stays below about 10 MB, however long the plan is. Bars that are closer than the chart can show are
+//! drawn as one, labelled with their number. Only the busiest rows are drawn. Simultaneous activities in a row have separate
+//! lanes.
 
 mod drawing;
 
@@ -16,15 +16,15 @@ use crate::chart::{COLOURS, FAILED};
 use crate::report::bytes;
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 
-/// Rows drawn of servers' slots, and of links.
+/// Maximum numbers of rows drawn: of servers' slots, and of links.
 const SLOTS_MAX: usize = 300;
 const LINKS_MAX: usize = 150;
 /// The colour of transfers.
 const TRANSFER: &str = "#777777";
 
 impl PlanRecord {
-    /// It as SVG: a row for each slot of a server, a row for each link, what each bar is as its hover text. Tasks and transfers
-    /// of the critical path have a dark edge, if what the plan was made of is known.
+    /// Draws the plan as SVG: a row for each slot of a server, a row for each link, and hover text for each bar. Tasks
+    /// and transfers on the critical path have a dark edge, if the basis of the plan is known.
     ///
     /// # Errors
     /// If its times are not known.
@@ -43,10 +43,10 @@ impl PlanRecord {
     }
 }
 
-/// Whether a drawing may be written to a file of that name: all are SVG, and a name that ends otherwise would mislead.
+/// Checks that a drawing may be written to a file of that name: drawings are SVG, and another extension would mislead.
 ///
 /// # Errors
-/// If it ends like another kind of file.
+/// If the name has another extension.
 pub fn check_svg_name(path: &Path) -> Result<(), Error> {
     let Some(ending) = path.extension() else { return Ok(()) };
     if ending.eq_ignore_ascii_case("svg") {
@@ -57,7 +57,7 @@ pub fn check_svg_name(path: &Path) -> Result<(), Error> {
     Err(Error::Usage(format!("{name}: {why}")))
 }
 
-/// Tasks and transfers over time as SVG. `critical` are numbers of tasks that get a dark edge.
+/// Draws tasks and transfers over time as SVG. `critical` has the numbers of tasks that get a dark edge.
 pub fn gantt_svg(
     title: &str,
     tasks: &[TaskRecord],
@@ -68,25 +68,25 @@ pub fn gantt_svg(
     Gantt { title, tasks, transfers, critical, colours: &colours, number_of: &|at| at, end_s: 0.0 }.svg()
 }
 
-/// A colour for each function.
+/// Assigns a colour to each function.
 pub(crate) fn colours(tasks: &[TaskRecord]) -> BTreeMap<&str, &'static str> {
     let functions: BTreeSet<&str> = tasks.iter().map(|task| task.function.as_str()).collect();
     functions.into_iter().zip(COLOURS.iter().copied().cycle()).collect()
 }
 
-/// What is to be drawn.
+/// The content of a drawing.
 pub(crate) struct Gantt<'a> {
     /// May be empty.
     pub(crate) title: &'a str,
     pub(crate) tasks: &'a [TaskRecord],
     pub(crate) transfers: &'a [TransferRecord],
-    /// Tasks that get a dark edge, by their places in `tasks`.
+    /// Tasks that get a dark edge, as indices into `tasks`.
     pub(crate) critical: &'a BTreeSet<usize>,
-    /// Of functions.
+    /// Colours of functions.
     pub(crate) colours: &'a BTreeMap<&'a str, &'static str>,
-    /// The number of the call at that place in `tasks`.
+    /// Returns the call's number for an index into `tasks`.
     pub(crate) number_of: &'a dyn Fn(usize) -> usize,
-    /// The axis reaches to it at least.
+    /// Minimum end of the axis.
     pub(crate) end_s: f64,
 }
 
@@ -115,7 +115,7 @@ impl Gantt<'_> {
         Drawing { title: self.title, legend, slots, links, not_drawn: &not_drawn, end_s: self.end_s }.svg()
     }
 
-    /// Slots with their tasks, in order of server.
+    /// Slots with their tasks, ordered by server.
     fn slots(&self) -> Vec<Vec<Lane>> {
         let spans = self.tasks.iter().map(|task| (task.server.as_str(), task.start_seconds, task.end_seconds));
         let lanes = lanes(&spans.collect::<Vec<_>>());
@@ -148,7 +148,7 @@ impl Gantt<'_> {
         }
     }
 
-    /// Links with as many lanes as each has transfers at a time.
+    /// Links, each with as many lanes as it has simultaneous transfers.
     fn links(&self) -> Vec<Vec<Lane>> {
         let names: Vec<String> =
             self.transfers.iter().map(|moved| format!("{} \u{2192} {}", moved.from, moved.to)).collect();
@@ -176,7 +176,7 @@ impl Gantt<'_> {
     }
 }
 
-/// The busiest rows in their order, and how many were left out.
+/// Returns the busiest rows in their order, and the number of omitted rows.
 fn busiest(mut rows: Vec<Vec<Lane>>, limit: usize) -> (Vec<Vec<Lane>>, usize) {
     let bars = |row: &[Lane]| row.iter().flat_map(|lane| &lane.bars).map(|bar| bar.end_s - bar.start_s).sum::<f64>();
     for lane in rows.iter_mut().flatten() {
@@ -199,7 +199,7 @@ fn busiest(mut rows: Vec<Vec<Lane>>, limit: usize) -> (Vec<Vec<Lane>>, usize) {
 /// Row, start and end.
 pub(super) type Span<'a> = (&'a str, f64, f64);
 
-/// The first lane of its row that is free when each begins, in order of start.
+/// Returns for each span the first lane of its row that is free at its start, in order of start.
 pub(super) fn lanes(spans: &[Span<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..spans.len()).collect();
     order.sort_by(|a, b| spans[*a].1.total_cmp(&spans[*b].1).then(a.cmp(b)));
@@ -218,7 +218,7 @@ pub(super) fn lanes(spans: &[Span<'_>]) -> Vec<usize> {
     lanes
 }
 
-/// What begins so soon before another ends follows it: predicted dates are rounded.
+/// An overlap up to this counts as none, since predicted dates are rounded.
 const SAME_S: f64 = 1e-9;
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
         TransferRecord { datum: datum.into(), from, to, size_bytes: 8_000_000, start_seconds, end_seconds }
     }
 
-    /// Numbers behind that word, which stands once in each rectangle.
+    /// Returns the number after `name` in each rectangle.
     fn numbers(svg: &str, name: &str) -> Vec<f64> {
         let rectangles = svg.split("<rect").filter(|rectangle| rectangle.contains("<title>datum"));
         let value = |rectangle: &str| rectangle.split_once(name)?.1.split('"').next()?.parse().ok();

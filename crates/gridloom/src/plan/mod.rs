@@ -1,11 +1,11 @@
-//! Plans as the program sees them: named, printed, drawn, explained, saved, edited and given back.
+//! Plans as the program sees them: with names, printed, drawn, explained, saved, edited and imposed on a group.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | [`file`] | the format of saved plans |
-//! | [`text`] | a plan in words |
+//! | [`text`] | a plan as text |
 //! | [`gantt`] | a plan as a drawing |
-//! | [`explain`] | why a task is where it is |
+//! | [`explain`] | why a task is on its server |
 
 mod explain;
 mod file;
@@ -22,14 +22,14 @@ pub use explain::{AlternativeRecord, Explained, StepRecord};
 pub(crate) use gantt::{Gantt, colours};
 pub use gantt::{check_svg_name, gantt_svg};
 
-/// What a plan was made of.
+/// The basis of a plan: the facts from which it was made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Basis {
     /// The group and the grid.
     pub(crate) seen: Arc<Seen>,
-    /// Names of its tasks, as numbers.
+    /// Ids of its tasks, by number.
     pub(crate) tasks: Vec<u64>,
-    /// Names of its data, as numbers.
+    /// Ids of its data, by number.
     pub(crate) data: Vec<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Basis {
     }
 }
 
-/// A plan with what its numbers stand for.
+/// A plan with the names for its numbers.
 pub(crate) struct Named<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) client: Option<NodeId>,
@@ -109,12 +109,12 @@ impl Named<'_> {
 }
 
 impl PlanRecord {
-    /// Another plan, with a task on another server. If what the plan was made of is known (it is of one that
-    /// [`Group::plan`](crate::Group::plan) made, or that was loaded), its times and transfers are predicted anew; if
-    /// not, they are not known ([`PlanRecord::has_times`]).
+    /// Returns a copy of the plan with a task on another server. If the basis of the plan is known (it was made by
+    /// [`Group::plan`](crate::Group::plan), or loaded), times and transfers are predicted again; if
+    /// not, they are unknown ([`PlanRecord::has_times`]).
     ///
     /// # Errors
-    /// If there is no such task or server, or the server cannot run it.
+    /// If there is no such task or server, or the server cannot run the task.
     pub fn moved(&self, task: usize, server: &str) -> Result<PlanRecord, Error> {
         let mut plan = self.clone();
         let count = plan.tasks.len();
@@ -128,7 +128,7 @@ impl PlanRecord {
         plan.predicted(&ImposedPlan { plain: false, ..given })
     }
 
-    /// Its servers and order, for another group.
+    /// Returns its servers and order, for another group.
     pub(crate) fn given(&self) -> ImposedPlan {
         let mut servers: Vec<&str> = self.tasks.iter().map(|task| task.server.as_str()).collect();
         let mut functions: Vec<&str> = self.tasks.iter().map(|task| task.function.as_str()).collect();
@@ -152,7 +152,7 @@ impl PlanRecord {
         }
     }
 
-    /// Numbers of its tasks in order of start; of those that start together, the one called first.
+    /// Numbers of its tasks by start; tasks that start together are in order of their calls.
     pub(crate) fn order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.tasks.len() as u32).collect();
         let start_s = |task: &u32| self.tasks[*task as usize].start_seconds;
@@ -160,13 +160,13 @@ impl PlanRecord {
         order
     }
 
-    /// Whether its times and transfers are known: not if it was changed, and what it was made of is not known. Its
-    /// makespan is no number then, and starts only tell the order of its tasks.
+    /// True if its times and transfers are known. They are unknown if it was changed without a known basis. Its
+    /// makespan is NaN then, and starts only define the order of its tasks.
     pub fn has_times(&self) -> bool {
         !self.makespan_seconds.is_nan()
     }
 
-    /// With those servers and order, and times and transfers by what it was made of, if that is known.
+    /// Applies servers and order, and predicts times and transfers if the basis is known.
     fn predicted(mut self, given: &ImposedPlan) -> Result<PlanRecord, Error> {
         let Some(basis) = self.basis.clone() else {
             for (rank, task) in given.order.iter().enumerate() {
@@ -200,7 +200,7 @@ impl PlanRecord {
         Ok(PlanRecord { basis: Some(basis), not_measured: self.not_measured, ..record })
     }
 
-    /// The problem that it solves.
+    /// The problem that the plan solves.
     fn problem(&self, basis: &Basis) -> Result<Problem, Error> {
         let problem = basis.seen.problem().map_err(unusable)?;
         let (tasks, data) = (problem.task_count(), problem.data().len());

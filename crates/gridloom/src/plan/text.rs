@@ -1,4 +1,4 @@
-//! A plan in words: its makespan and how far that is from the bound, what each server does, what moves over each link.
+//! A plan as text: its makespan and the distance to the bound, the work of each server, and the traffic of each link.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use super::gantt::{Span, lanes};
 use crate::PlanRecord;
 use crate::report::{NotMeasured, bytes};
 
-/// Numbers of tasks listed of a server.
+/// Maximum number of task numbers listed per server.
 const TASKS_SHOWN: usize = 12;
-/// Said of a plan that was changed without what tells its times.
-pub(super) const NO_TIMES: &str = "its times are not known, for it was changed, and the plan does not say what it was \
-                                   made of (the 'problem' of its file)";
-/// Servers and links listed: the busiest.
+/// Reported for a plan that was changed and has no basis from which to compute its times.
+pub(super) const NO_TIMES: &str = "its times are not known, since it was changed, and the plan does not include its \
+     basis (the 'problem' in its file)";
+/// Maximum number of servers and links listed: the busiest ones.
 const ROWS_SHOWN: usize = 40;
 
 impl fmt::Display for PlanRecord {
@@ -74,7 +74,7 @@ impl fmt::Display for PlanRecord {
 }
 
 impl PlanRecord {
-    /// Slots of its servers; if the plan's grid is not known, as many as have tasks at a time.
+    /// Returns the slots of its servers; if the plan's grid is not known, the largest number of simultaneous tasks.
     fn slots(&self) -> BTreeMap<&str, u32> {
         if let Some(basis) = self.basis.as_deref() {
             let servers = basis.seen.grid.servers.iter();
@@ -91,7 +91,7 @@ impl PlanRecord {
     }
 }
 
-/// The first of them.
+/// Lists the first numbers.
 fn numbers(tasks: &[usize]) -> String {
     let shown: Vec<String> = tasks.iter().take(TASKS_SHOWN).map(usize::to_string).collect();
     let left = tasks.len() - shown.len();
@@ -99,7 +99,7 @@ fn numbers(tasks: &[usize]) -> String {
     shown.join(", ") + &left
 }
 
-/// Keeps as many rows as are shown, in their order; gives how many were left out.
+/// Keeps only the rows to show, in their order, and returns the number of omitted rows.
 fn keep_busiest<T>(rows: &mut Vec<T>, busy: impl Fn(&T) -> f64) -> usize {
     if rows.len() <= ROWS_SHOWN {
         return 0;

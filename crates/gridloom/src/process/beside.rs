@@ -1,7 +1,7 @@
-//! Several processes of a deployment as threads of this one.
+//! Runs several processes of a deployment as threads of this process.
 //!
-//! **Promise:** the first failure ends the run with its error, or its panic. Threads that do not end by themselves soon after it are left
-//! to the end of this process: no thread can be stopped that computes.
+//! **Promise:** the first failure ends the run with its error or panic. Threads that do not end by themselves soon
+//! after it run on until this process exits: a thread that computes cannot be stopped.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,21 +14,21 @@ use gridloom_process::ProcessError;
 
 use crate::Error;
 
-/// What a thread does.
+/// The body of a thread.
 pub(super) type Part = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
-/// How a thread has ended: the outer error is a panic.
+/// The result of a thread; the outer error is a panic.
 type Ended = Result<Result<(), Error>, Box<dyn Any + Send>>;
 
-/// From the first failure on, the other threads have so long to hear of it and to end by themselves.
+/// Time that the other threads have after the first failure to notice it and end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
-/// As the system gives the first thread of a process.
+/// The stack size that the system gives the first thread of a process.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs each of them on a thread until all have ended, or one has failed.
+/// Runs each part on a thread until all have ended, or one has failed.
 ///
 /// # Errors
-/// That of the first failure.
+/// The first failure.
 ///
 /// # Panics
 /// If the first failure is a panic.
@@ -38,7 +38,7 @@ pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
     for (number, part) in parts.into_iter().enumerate() {
         let ended = ended.clone();
         let run = move || {
-            // After the time for that, nobody waits any more.
+            // After the grace time nobody receives this.
             let _ = ended.send(catch_unwind(AssertUnwindSafe(part)));
         };
         let thread = thread::Builder::new().name(format!("process-{number}")).stack_size(STACK_BYTES).spawn(run);
@@ -66,7 +66,8 @@ pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
     }
 }
 
-/// Whether it has failed since another one had: it may have ended before that one has closed its connections.
+/// True if the failure is a consequence of another one. It may arrive before the original failure, which closes its
+/// connections first.
 fn is_of_another(failure: &Ended) -> bool {
     matches!(
         failure,
@@ -99,7 +100,7 @@ mod tests {
         let own = || Error::Chares(ChareError::Failed("its own".into()));
         let told = |parts| run_beside(parts).unwrap_err().to_string();
         assert_eq!(told(vec![computes(), fails(own())]), "its own");
-        // Those that were told of it, or whose connection it has closed, have ended before.
+        // Threads that were notified of it, or whose connection it has closed, have ended before.
         for error in [elsewhere, closed] {
             let (told_first, was_told) = channel::<()>();
             let after: Part = Box::new(move || {

@@ -1,4 +1,4 @@
-//! Checks that a deployment fits the platform and the program, before anything runs. Errors name file, line and column.
+//! Checks that a deployment fits the platform and the program before anything runs. Errors name file, line and column.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use gridloom_process::ProcessSpec;
 
 use crate::Error;
 
-/// Names of which so few are all told.
+/// Maximum number of known names that an error lists.
 const NAMES_TOLD: usize = 8;
 
 /// The functions of a program, by name.
@@ -20,7 +20,7 @@ pub type Mains = BTreeMap<String, Main>;
 /// A process's function.
 pub type Main = Arc<dyn Fn(super::Process) -> Result<(), Error> + Send + Sync>;
 
-/// Whether a process's arguments fit its function, as far as the program's language can tell; what is wrong otherwise.
+/// Checks whether a process's arguments fit its function, as far as the program's language can tell; returns the reason if not.
 pub type Fits<'a> = &'a dyn Fn(&ProcessSpec) -> Result<(), String>;
 
 #[derive(Debug)]
@@ -30,18 +30,18 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Reads one.
+    /// Reads a deployment file.
     ///
     /// # Errors
-    /// The first mistake of the file, with its place.
+    /// The first mistake in the file, with its position.
     pub fn read(file: &Path) -> Result<Deployment, Error> {
         Deployment::parse(&crate::read_text(file)?, &file.display().to_string())
     }
 
-    /// The same from a text.
+    /// Parses the text of a deployment.
     ///
     /// # Errors
-    /// As [`Deployment::read`].
+    /// As for [`Deployment::read`].
     pub fn parse(text: &str, file: &str) -> Result<Deployment, Error> {
         let processes = deployment::parse_with_places(text, file).map_err(|error| Error::Input(error.to_string()))?;
         Ok(Deployment { file: file.to_string(), processes })
@@ -51,10 +51,10 @@ impl Deployment {
         self.processes.into_iter().map(|(process, _)| process).collect()
     }
 
-    /// Whether the platform has all hosts.
+    /// Checks that the platform has all hosts.
     ///
     /// # Errors
-    /// The first that it has not.
+    /// The first missing host.
     pub fn check_hosts(&self, platform: &Platform) -> Result<(), Error> {
         match self.processes.iter().find(|(process, _)| platform.host(&process.host).is_none()) {
             None => Ok(()),
@@ -66,10 +66,10 @@ impl Deployment {
         }
     }
 
-    /// Whether the program has all functions, and the arguments fit them.
+    /// Checks that the program has all functions, and that the arguments fit them.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first function or argument that does not fit.
     pub fn check_program(&self, mains: &Mains, fits: Fits<'_>) -> Result<(), Error> {
         for (process, places) in &self.processes {
             if !mains.contains_key(&process.function) {
@@ -85,7 +85,7 @@ impl Deployment {
     }
 }
 
-/// That a program has no such function.
+/// Returns the error text for an unknown function.
 pub(super) fn unknown_function(mains: &Mains, function: &str) -> String {
     let known: Vec<&str> = mains.keys().map(String::as_str).collect();
     format!("the program has no process function '{function}'{}", instead(function, &known))
@@ -96,7 +96,7 @@ pub(super) fn spec(process: &Process) -> ProcessSpec {
     ProcessSpec { function, host, arguments }
 }
 
-/// What there is instead of a name, with those that are like it.
+/// Lists the known names, similar ones first.
 fn instead(name: &str, known: &[&str]) -> String {
     let near = did_you_mean(&near_names(name, known.iter().copied()));
     let (told, rest) = known.split_at(known.len().min(NAMES_TOLD));

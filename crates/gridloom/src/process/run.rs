@@ -1,4 +1,4 @@
-//! Running a program's processes: one of them for real, or all of them in simulation.
+//! Runs a program's processes: one of them for real, or all of them in simulation.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -27,34 +27,35 @@ use crate::{Error, SimulateConfig};
 /// Set by `gridloom deploy` for each program that it starts.
 pub use gridloom_net::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE};
 
-/// For a program in a language that runs one thread at a time.
+/// The error for programs in a language that runs one thread at a time.
 const NO_THREADS: &str = "a program in Python runs each element in a process of its own, since one interpreter runs one thread at a \
-     time: leave --ppn out";
+     time: omit --ppn";
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunReport {
     /// Virtual seconds at the end; 0 for a real run.
     pub seconds: f64,
-    /// Sums up everything that happened, for a simulated run.
+    /// Hash of all events, for a simulated run.
     pub trace_hash: Option<String>,
-    /// Processes that failed, and why.
+    /// Processes that failed, with the reason.
     pub failed: Vec<(ProcessSpec, String)>,
 }
 
 /// Runs the processes of this program: all of them under `gridloom simulate`, one under `gridloom deploy`.
 ///
 /// # Errors
-/// If neither started this program; if the deployment does not fit; in simulation also if the processes wait for each
-/// other for ever, or one fails.
+/// If neither command started this program; if the deployment does not fit; in simulation also if the processes are in
+/// a deadlock, or one fails.
 pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
     run_fitting(mains, kind, &|_| Ok(()))
 }
 
-/// As [`run`], for a program that can tell whether arguments fit a function: all of the deployment are checked before one runs.
+/// Like [`run`], for a program that can check whether arguments fit a function: the whole deployment is checked before
+/// a process runs.
 ///
 /// # Errors
-/// As [`run`], and if some do not.
+/// As for [`run`], and if some arguments do not fit.
 pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<RunReport, Error> {
     read_at_first()?;
     if let Some(config) = own_config()? {
@@ -73,13 +74,13 @@ pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<Run
     }
 }
 
-/// What a deployment has this real process be.
+/// Returns the configuration of this real process in a deployment; `None` if it is not part of one.
 ///
 /// # Errors
-/// If it does not say so.
+/// If the configuration is invalid.
 pub(crate) fn own_config() -> Result<Option<ProcessConfig>, Error> {
     let Ok(text) = std::env::var(DEPLOY_VARIABLE) else { return Ok(None) };
-    let wrong = |error| Error::Input(format!("{DEPLOY_VARIABLE} is no valid configuration: {error}"));
+    let wrong = |error| Error::Input(format!("{DEPLOY_VARIABLE} is not a valid configuration: {error}"));
     serde_json::from_str(&text).map(Some).map_err(wrong)
 }
 
@@ -120,10 +121,10 @@ fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunR
     Ok(RunReport::default())
 }
 
-/// The processor that each thread is to use alone, if they are to.
+/// Returns the processor that each thread has to itself, if processors are assigned.
 ///
 /// # Errors
-/// If the variable does not say so many.
+/// If the variable does not have one processor for each thread.
 fn processors_to_use(threads: usize) -> Result<Vec<Option<usize>>, Error> {
     let Some(text) = std::env::var_os(PROCESSOR_VARIABLE) else { return Ok(vec![None; threads]) };
     let text = text.to_string_lossy();
@@ -138,7 +139,7 @@ fn processors_to_use(threads: usize) -> Result<Vec<Option<usize>>, Error> {
 /// Runs all processes of a deployment in virtual time.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn simulate(config: &SimulateConfig, mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
     simulate_fitting(config, mains, kind, &|_| Ok(()))
 }
@@ -152,7 +153,7 @@ fn simulate_fitting(
     let platform = Arc::new(config.read_platform()?);
     let shared = Arc::new(SharedGrid::new(config.clone(), platform.clone()));
     let file = config.deployment.clone().ok_or_else(|| {
-        Error::Usage("processes need a deployment file that says who runs where: 'gridloom simulate -d FILE'".into())
+        Error::Usage("processes need a deployment file that places them on hosts: 'gridloom simulate -d FILE'".into())
     })?;
     let deployment = Deployment::read(&file)?;
     deployment.check_hosts(&platform)?;
@@ -161,7 +162,7 @@ fn simulate_fitting(
     let sim_config = SimConfig {
         reference_flops: match (config.reference_flops, &config.replay) {
             (Some(flops), _) => flops,
-            // What is charged is known already.
+            // The times to charge are known already.
             (None, Some(_)) => SimConfig::default().reference_flops,
             (None, None) => measure_speed(),
         },
@@ -242,8 +243,8 @@ fn simulate_fitting(
     Ok(report)
 }
 
-/// Says on standard error, once, that a run has come to nothing but time limits for long: it may go on so for ever, and
-/// nothing else would tell. For as long as it is held.
+/// Reports once on standard error that only timeouts have fired in a run for a long time. Such a run may continue forever, and
+/// nothing else would show it. Watches until it is dropped.
 struct IdleWatch {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -265,7 +266,7 @@ impl IdleWatch {
                 if looks + 1 > IDLE_LOOKS && idle.limits > 0 && now > idle.since {
                     let who = waiting.join(", ");
                     gridloom_base::say!(
-                        "gridloom: only time limits have expired since {} s of virtual time, which is {} s now: {who}; \
+                        "gridloom: only timeouts have fired since {} s of virtual time, which is now {} s: {who}; \
                          'gridloom simulate --until SECONDS' ends such a run",
                         idle.since.seconds(),
                         now.seconds()
@@ -274,7 +275,7 @@ impl IdleWatch {
                 }
             }
         };
-        // Without a thread nothing is said.
+        // Without a thread nothing is reported.
         let thread = thread::Builder::new().name("idle".into()).spawn(watch).ok();
         IdleWatch { end: Some(end), thread }
     }
@@ -284,19 +285,19 @@ impl Drop for IdleWatch {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed.
+            // A panic of the thread was printed.
             let _ = thread.join();
         }
     }
 }
 
-/// Between two looks at a run, in real time.
+/// Real time between two checks of a run.
 const LOOK: Duration = Duration::from_secs(1);
-/// So many looks at which nothing but time limits had expired are long.
+/// Number of successive checks with nothing but timeouts after which the report is made.
 const IDLE_LOOKS: u32 = 10;
 
-/// Tells and notes a process that does not end well, also if it panics; but not if its world told it to end, in a deadlock for
-/// instance: then that is what is to be told.
+/// Reports and notes a process that fails or panics; but not if its world made it end, in a deadlock for
+/// instance: then the deadlock is reported.
 struct Unfinished {
     spec: ProcessSpec,
     why: Option<String>,
@@ -320,7 +321,7 @@ fn write_report(path: &Path, report: &RunReport, simulation: &Simulation, shared
         seconds: report.seconds,
         trace_hash: report.trace_hash.clone().unwrap_or_default(),
         groups: shared.summaries(),
-        // Its failure is told to its program.
+        // A failure is reported to the program.
         ..crate::SimulationReport::new(simulation, &shared.names())
     };
     write(path, &serde_json::to_string(&summary).expect("plain values"))

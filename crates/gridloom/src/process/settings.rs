@@ -1,5 +1,5 @@
-//! Configuration of a program of processes, in any language: a file, the environment, the command line; the last that
-//! names a value counts. It is read once and holds for all processes of the program.
+//! Configuration of a program of processes, in any language: a file, the environment, the command line; later ones take
+//! precedence. It is read once and applies to all processes of the program.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use gridloom_base::Levels;
 use super::{Level, Process, ProcessError};
 use crate::Error;
 
-/// Names a file, if the command line does not.
+/// Environment variable with the configuration file, if the command line names none.
 const FILE_VARIABLE: &str = "GRIDLOOM_CONFIG";
 const LOG_VARIABLE: &str = "GRIDLOOM_LOG";
-/// Begins the variable of a value.
+/// Prefix of environment variables that set values.
 const PREFIX: &str = "GRIDLOOM_SET_";
 
-/// What was read at the beginning.
+/// The configuration read at the start.
 #[derive(Debug)]
 struct Settings {
     file: BTreeMap<String, String>,
@@ -36,18 +36,18 @@ fn with_settings<R>(call: impl FnOnce(&mut Settings) -> R) -> R {
     call(&mut SETTINGS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Reads the configuration: `--set NAME=VALUE`, `--config FILE` and `--log LEVELS` of these words up to a `--`, the
-/// environment, and the file that either names. Gives back the other words, which are the program's own.
+/// Reads the configuration: the words `--set NAME=VALUE`, `--config FILE` and `--log LEVELS` up to a `--`, the
+/// environment, and the file that either of them names. Returns the other words, which are the program's own.
 ///
-/// [`run`](super::run) does so with the program's command line, unless it was done before.
+/// [`run`](super::run) does this with the program's command line, unless it was done before.
 ///
 /// # Errors
-/// If one of the options lacks its value, the file cannot be read, or a level of the log is none.
+/// If one of the options lacks its value, the file cannot be read, or a log level is unknown.
 pub fn read_settings(words: &[String]) -> Result<Vec<String>, Error> {
     read(words).map_err(Error::Input)
 }
 
-/// As [`read_settings`] with the command line, if nothing was read yet.
+/// Like [`read_settings`] with the command line, if nothing was read yet.
 pub(super) fn read_at_first() -> Result<(), Error> {
     if with_settings(|settings| settings.are_read) {
         return Ok(());
@@ -77,7 +77,7 @@ fn read(words: &[String]) -> Result<Vec<String>, String> {
     Ok(options.others)
 }
 
-/// The configuration's value of that name: that of the command line, or else of the environment, or else of the file.
+/// Returns the configured value of that name: from the command line, else the environment, else the file.
 pub fn setting(name: &str) -> Option<String> {
     if let Some(value) = with_settings(|settings| settings.command_line.get(name).cloned()) {
         return Some(value);
@@ -87,20 +87,20 @@ pub fn setting(name: &str) -> Option<String> {
     std::env::var(variable).ok().or_else(|| with_settings(|settings| settings.file.get(name).cloned()))
 }
 
-/// Whether the log wants lines of that level and category.
+/// True if the log accepts lines of that level and category.
 pub fn log_wants(level: Level, category: &str) -> bool {
     with_settings(|settings| settings.levels.wants(level, category))
 }
 
 impl Process {
-    /// The configuration's value of that name, if it has one: `--set NAME=VALUE`, or else the variable
-    /// `GRIDLOOM_SET_NAME`, or else what the file says that `--config` or `GRIDLOOM_CONFIG` names.
+    /// Returns the configured value of that name, if any: from `--set NAME=VALUE`, else from the variable
+    /// `GRIDLOOM_SET_NAME`, else from the file of `--config` or `GRIDLOOM_CONFIG`.
     ///
     /// # Errors
-    /// If it has one that is none of that type.
+    /// If the value is not of that type.
     pub fn config<T: FromStr>(&self, name: &str) -> Result<Option<T>, ProcessError> {
         let Some(text) = setting(name) else { return Ok(None) };
-        // Texts may begin and end with spaces, and are read as they stand first.
+        // Strings may begin or end with spaces, so the text is parsed unchanged first.
         let value = text.parse().or_else(|_| text.trim().parse());
         value.map(Some).map_err(|_: T::Err| {
             let wanted = std::any::type_name::<T>();
@@ -111,7 +111,7 @@ impl Process {
     }
 }
 
-/// The command line.
+/// Options from the command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Options {
     file: Option<String>,
@@ -155,7 +155,7 @@ impl Options {
     }
 }
 
-/// A TOML file's values, with the names of tables before theirs.
+/// Reads the values of a TOML file, with the names of tables as prefixes.
 fn read_file(text: &str) -> Result<BTreeMap<String, String>, String> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
     let mut values = BTreeMap::new();

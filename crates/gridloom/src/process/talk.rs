@@ -1,4 +1,4 @@
-//! A process's own functions: connect, send, attend, wait, sleep, compute.
+//! The functions that a process calls: connect, send, handle messages, wait, sleep, compute.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,40 +13,40 @@ use gridloom_process::{Agenda, Happening, Incoming, Letter, Level, PeerId, Proce
 use super::settings::log_wants;
 use super::typed::Types;
 
-/// Between attempts to connect to a process that does not listen yet.
+/// Delay between attempts to connect to a process that does not listen yet.
 const RETRY_NS: u64 = 20 * MILLISECOND_NS;
-/// From here on times cannot be added to the clock.
+/// Longer times cannot be added to the clock and count as infinite.
 const FOREVER_NS: f64 = (u64::MAX / 4) as f64;
-/// Of so many types and senders unread messages are told.
+/// Maximum number of types and senders of unread messages that an error lists.
 const UNREAD_TOLD: usize = 8;
-/// Type of the letter that says that its receiver's callback failed.
+/// Type of the message that reports a failed callback to the sender of its message.
 const ERROR_KIND: &str = "gridloom:error";
 
 type OnLetter = Box<dyn FnMut(&mut Process, PeerId, Letter) -> Result<(), ProcessError> + Send>;
 type OnTimer = Box<dyn FnMut(&mut Process) -> Result<(), ProcessError> + Send>;
 
-/// How a block of code that is timed on the real machine takes virtual time.
+/// How virtual time passes for a block of code that is timed on the real machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Measure {
-    /// Each run is timed, and its time charged.
+    /// Times each run and charges its time.
     Always,
-    /// The first run of that name is timed; each is charged as much.
+    /// Times the first run of that name, and charges that time for each run.
     Once,
-    /// Nothing is run in simulation; so many floating-point operations are charged.
+    /// Does not run the block in simulation; charges `flops` floating-point operations.
     Skip { flops: f64 },
 }
 
-/// A process, as its own code sees it. Times are seconds, in virtual time if it is simulated.
+/// A process, as seen by its own code. Times are seconds, in virtual time if it is simulated.
 pub struct Process {
-    /// Also for what attends to all messages by itself.
+    /// Also used directly by code that handles all messages itself.
     pub(crate) world: Box<dyn ProcessWorld>,
     agenda: Agenda,
     callbacks: BTreeMap<String, Option<OnLetter>>,
     timers: BTreeMap<TimerNumber, Option<OnTimer>>,
     measured: BTreeMap<String, u64>,
-    /// Measured blocks that have begun and not ended.
+    /// Number of measured blocks that have begun and not ended.
     blocks_open: u32,
-    /// Processor time that is not to be charged to blocks that are open: that of blocks within them, and of others.
+    /// Processor time that is not charged to open blocks: that of nested blocks, and of other processes.
     elsewhere: Duration,
     pub(super) types: Types,
 }
@@ -58,19 +58,19 @@ impl Process {
         Process { world, agenda: Agenda::default(), callbacks, timers, measured, blocks_open, elsewhere, types }
     }
 
-    /// The same process with its world behind another, which a binding puts between.
+    /// Wraps the process's world, for language bindings.
     #[must_use]
     pub fn through(mut self, wrap: impl FnOnce(Box<dyn ProcessWorld>) -> Box<dyn ProcessWorld>) -> Process {
         self.world = wrap(self.world);
         self
     }
 
-    /// Its function, host and arguments.
+    /// The function, host and arguments of this process.
     pub fn spec(&self) -> &ProcessSpec {
         self.world.spec()
     }
 
-    /// The time: since 1970 for real, since the beginning in simulation.
+    /// The current time: since 1970 for real, since the beginning in simulation.
     pub fn now(&self) -> f64 {
         self.world.now().seconds()
     }
@@ -79,27 +79,27 @@ impl Process {
         self.world.is_simulated()
     }
 
-    /// Waits so long; not at all if that is negative. What comes meanwhile waits too.
+    /// Sleeps for `seconds`; not at all if that is negative. Messages received meanwhile are queued.
     ///
     /// # Errors
-    /// If the process has to end, or that is no time.
+    /// If the process has to end, or `seconds` is not a valid time.
     pub fn sleep(&mut self, seconds: f64) -> Result<(), ProcessError> {
         let at = self.world.now() + span("sleep", seconds)?;
         self.blocks(|world| world.sleep_until(at))
     }
 
-    /// Whether [`Process::sleep`] would take that, for a program that sleeps in parts.
+    /// Checks the argument of [`Process::sleep`], for a program that sleeps in parts.
     ///
     /// # Errors
-    /// If that is no time.
+    /// If `seconds` is not a valid time.
     pub fn check_sleep(seconds: f64) -> Result<(), ProcessError> {
         span("sleep", seconds).map(drop)
     }
 
-    /// Takes the time of so many floating-point operations on one core of the simulated host; no time for real.
+    /// Takes the time of `flops` floating-point operations on one core of the simulated host; takes no time for real.
     ///
     /// # Errors
-    /// If the process has to end, or that is no number of operations.
+    /// If the process has to end, or `flops` is negative or not finite.
     pub fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
         if !(0.0..f64::INFINITY).contains(&flops) {
             return Err(wrong("compute", flops, "floating-point operations", "a finite number that is not negative"));
@@ -107,8 +107,8 @@ impl Process {
         self.blocks(|world| world.compute(flops))
     }
 
-    /// Runs a block of code, timed on the real machine; in simulation it takes as long as the simulated host needs.
-    /// `None` if it was not run. What blocks within it took, and the time while it waited for others, is not charged to it.
+    /// Runs a block of code, timed on the real machine; in simulation it takes as long as on the simulated host.
+    /// Returns `None` if the block was not run. Time of nested blocks, and time spent waiting for others, is not charged to it.
     ///
     /// # Errors
     /// If the process has to end.
@@ -128,25 +128,25 @@ impl Process {
         Ok(Some(result))
     }
 
-    /// A measured block begins: what [`Process::end_block`] wants to know at its end.
+    /// Begins a measured block. Pass the result to [`Process::end_block`].
     pub fn begin_block(&mut self) -> Duration {
         self.blocks_open += 1;
         processor_time().saturating_sub(self.elsewhere)
     }
 
-    /// A measured block ends before it is done, and is not charged.
+    /// Abandons a measured block; nothing is charged.
     pub fn drop_block(&mut self) {
         self.blocks_open = self.blocks_open.saturating_sub(1);
     }
 
-    /// A measured block ends: charges what it took on the real machine since then, without the blocks within it.
+    /// Ends a measured block: charges the time that it took on the real machine, without that of nested blocks.
     ///
     /// # Errors
     /// If the process has to end.
     pub fn end_block(&mut self, name: &str, how: Measure, began: Duration) -> Result<(), ProcessError> {
         let taken = processor_time().saturating_sub(self.elsewhere).saturating_sub(began);
         self.drop_block();
-        // It is no time of a block around this one.
+        // This time does not count for an enclosing block.
         self.elsewhere += taken;
         let taken_ns = taken.as_nanos() as u64;
         let charged_ns = match how {
@@ -156,7 +156,7 @@ impl Process {
         self.blocks(|world| world.computed(name, charged_ns)).map(|_| ())
     }
 
-    /// A call of the world in which others may run, perhaps on this thread: that is no time of a measured block.
+    /// Calls the world. Other processes may run meanwhile, perhaps on this thread; their time does not count for measured blocks.
     fn blocks<R>(&mut self, call: impl FnOnce(&mut dyn ProcessWorld) -> R) -> R {
         if self.blocks_open == 0 {
             return call(&mut *self.world);
@@ -167,7 +167,7 @@ impl Process {
         result
     }
 
-    /// Writes a line to the log, if it wants lines of that level and category (`--log`, `GRIDLOOM_LOG`).
+    /// Writes a line to the log, if the log accepts that level and category (`--log`, `GRIDLOOM_LOG`).
     pub fn log(&mut self, level: Level, category: &str, text: &str) {
         if log_wants(level, category) {
             self.world.log(level, category, text);
@@ -176,7 +176,7 @@ impl Process {
 
     // ---- connections
 
-    /// Listens on a port of its host; 0 takes any that is free. The port.
+    /// Listens on a port of its host (0: any free port), and returns the port.
     ///
     /// # Errors
     /// If the port is taken.
@@ -184,7 +184,7 @@ impl Process {
         self.world.listen(port)
     }
 
-    /// Connects to the process that listens on that port of that host. Tries again for `patience` seconds while none does, so that
+    /// Connects to the process that listens on that port of that host. Retries for `patience` seconds while none does, so that
     /// processes may start in any order.
     ///
     /// # Errors
@@ -202,18 +202,18 @@ impl Process {
         }
     }
 
-    /// Closes a connection; what was sent still arrives.
+    /// Closes a connection; messages sent before still arrive.
     pub fn close(&mut self, peer: PeerId) {
         self.types.forget(peer);
         self.world.close(peer);
     }
 
-    /// The process at the other end: `function@host`, and the port if it was dialled.
+    /// Describes the process at the other end: `function@host`, and the port if it was dialled.
     pub fn describe(&self, peer: PeerId) -> String {
         self.world.describe(peer)
     }
 
-    /// Sends bytes as a message of a named type. Returns when it is on its way.
+    /// Sends bytes as a message of a named type. Returns once they are handed to the connection.
     ///
     /// # Errors
     /// If the connection is closed, or the message too large.
@@ -221,8 +221,8 @@ impl Process {
         self.blocks(|world| world.send(peer, Letter { kind: kind.into(), payload }))
     }
 
-    /// Sends bytes as [`Process::send_bytes`] if there is room, and does not wait. Without room it gives the bytes back.
-    /// What it took goes while the process sends, receives, sleeps or closes.
+    /// Like [`Process::send_bytes`], but does not wait. If there is no room, it returns the bytes.
+    /// Accepted bytes are transmitted while the process sends, receives, sleeps or closes.
     ///
     /// # Errors
     /// As [`Process::send_bytes`].
@@ -231,7 +231,7 @@ impl Process {
         Ok(refused.map(|letter| letter.payload))
     }
 
-    /// Sends a short message ahead of those that wait to go to that peer. Returns when it is on its way.
+    /// Sends a short message ahead of those queued for that peer. Returns once it is handed to the connection.
     ///
     /// # Errors
     /// If the connection is closed, or the message larger than 64 KiB.
@@ -239,20 +239,20 @@ impl Process {
         self.blocks(|world| world.urge(peer, Letter { kind: kind.into(), payload }))
     }
 
-    /// An empty buffer for [`Process::send_bytes`]: with room already, if there is one of a message that is done with.
+    /// Returns an empty buffer for [`Process::send_bytes`], with the memory of an earlier message if one is available.
     pub fn spare(&mut self) -> Vec<u8> {
         self.world.spare()
     }
 
-    /// Takes the bytes of a message that is done with; the next may be made or received in their memory.
+    /// Returns the buffer of a processed message to the pool, where a later message may reuse it.
     pub fn keep(&mut self, payload: Vec<u8>) {
         self.world.keep(payload);
     }
 
-    // ---- attending
+    // ---- handling
 
-    /// From now on, [`Process::handle`] calls `callback` for messages of the type of that name. An error that it gives goes
-    /// to the sender, which gets it where it waits for an answer, and to the log.
+    /// Registers a callback, which [`Process::handle`] calls for messages of the type of that name. An error that it
+    /// returns is logged and sent to the sender of the message, which receives it where it waits for an answer.
     pub fn on_bytes(
         &mut self,
         kind: &str,
@@ -261,11 +261,11 @@ impl Process {
         self.callbacks.insert(kind.into(), Some(Box::new(callback)));
     }
 
-    /// [`Process::handle`] calls `callback` after so many seconds, and then every so many if asked; times that pass while it
-    /// is attending to something else are left out.
+    /// Sets a timer: [`Process::handle`] calls `callback` after `seconds`, and with `repeat` again after every further
+    /// `seconds`. Times that pass while another callback runs are skipped.
     ///
     /// # Errors
-    /// If that is no time, or a timer that repeats would be due at once again.
+    /// If `seconds` is not a valid time, or is 0 for a repeating timer.
     pub fn set_timer(
         &mut self,
         seconds: f64,
@@ -277,7 +277,7 @@ impl Process {
         Ok(number)
     }
 
-    /// A timer that [`Process::next`] tells of.
+    /// Sets a timer without a callback; [`Process::next`] reports it.
     ///
     /// # Errors
     /// As [`Process::set_timer`].
@@ -289,13 +289,13 @@ impl Process {
         Ok(self.agenda.set_timer(self.world.now() + ns, repeat.then_some(ns)))
     }
 
-    /// Forgets a timer; whether it was set.
+    /// Cancels a timer. Returns whether it was set.
     pub fn cancel_timer(&mut self, number: TimerNumber) -> bool {
         self.timers.remove(&number);
         self.agenda.cancel_timer(number)
     }
 
-    /// Attends to one message that has a callback, or one timer; waits for it so long at most. Whether there was one.
+    /// Handles one message that has a callback, or one timer; waits for it for at most `seconds`. Returns whether there was one.
     ///
     /// # Errors
     /// If the process has to end, or a timer's callback fails.
@@ -305,7 +305,7 @@ impl Process {
     }
 
     fn handle_until(&mut self, until: Option<Time>) -> Result<bool, ProcessError> {
-        // What comes for a callback that runs now, and waits in here, is attended to after it.
+        // If a callback that runs now waits in here, messages for that callback are handled after it.
         let idle = self.callbacks.iter().filter(|(_, callback)| callback.is_some());
         let kinds: Vec<String> = idle.map(|(kind, _)| kind.clone()).collect();
         let wants = |kind: &str| kinds.binary_search_by(|known| known.as_str().cmp(kind)).is_ok();
@@ -339,27 +339,27 @@ impl Process {
         }
     }
 
-    /// Attends to messages and timers for so long. Whatever is under way then is finished, and what waits stays.
+    /// Handles messages and timers for `seconds`. A callback in progress is finished, and queued messages stay queued.
     ///
     /// # Errors
     /// As [`Process::handle`].
     pub fn handle_for(&mut self, seconds: f64) -> Result<(), ProcessError> {
         let until = self.until("handle_for", seconds)?;
-        // In simulation much may be attended to at one time.
+        // In simulation many messages may be handled at one time.
         while self.handle_until(Some(until))? && self.world.now() <= until {}
         Ok(())
     }
 
-    /// Tells the sender of a message that its callback here failed, and the log.
+    /// Reports to the sender of a message, and to the log, that its callback failed here.
     pub fn answer_with_error(&mut self, peer: PeerId, kind: &str, why: &str) {
         let sender = self.describe(peer);
         self.log(Level::Error, "gridloom", &format!("message '{kind}' of {sender} failed: {why}"));
-        // A sender that is gone does not want to know.
+        // If the sender is gone, nobody needs the error.
         let _ = self.send_bytes(peer, ERROR_KIND, why.as_bytes().to_vec());
     }
 
-    /// Waits for a message of the type of that name, from that peer if one is named, so long at most. Others wait
-    /// meanwhile.
+    /// Waits for a message of the type of that name, from that peer if one is given, for at most `seconds`. Other
+    /// messages are queued meanwhile.
     ///
     /// # Errors
     /// [`ProcessError::TimedOut`]; [`ProcessError::Remote`] if a callback of that peer failed; [`ProcessError::Closed`]
@@ -394,14 +394,15 @@ impl Process {
         }
     }
 
-    /// That no such message came in time, with what came and nobody has taken.
+    /// Returns the error for a message that was not received in time. It lists received messages that nobody has taken.
     pub fn timed_out(&self, kind: &str, from: Option<PeerId>, seconds: f64) -> ProcessError {
         let sender = from.map_or(String::new(), |peer| format!(" of {}", self.describe(peer)));
         let awaited = format!("message '{kind}'{sender}");
         ProcessError::TimedOut { awaited, seconds, unread: self.unread() }
     }
 
-    /// What came and nobody has taken, in words: `1 'B' of client@desk, 2 'C' of server@node`; nothing if there is none.
+    /// Lists received messages that nobody has taken, as text: `1 'B' of client@desk, 2 'C' of server@node`; empty if
+    /// there are none.
     pub fn unread(&self) -> String {
         let unread = self.agenda.unread();
         let one = |((kind, peer), count): (&(&str, PeerId), &usize)| match *kind {
@@ -416,7 +417,7 @@ impl Process {
         told.join(", ")
     }
 
-    /// The next timer, close, or message of a wanted type; `None` after so many seconds.
+    /// Returns the next timer, closed connection, or message of a wanted type; `None` after the time limit.
     ///
     /// # Errors
     /// If the process has to end.
@@ -443,7 +444,7 @@ impl Process {
     ) -> Result<Option<Happening>, ProcessError> {
         loop {
             let now = self.world.now();
-            // Timers that are always due must not keep what has come from being seen.
+            // Timers that are always due must not hide received messages.
             if self.agenda.next_timer_at().is_some_and(|at| at <= now)
                 && let Some(incoming) = self.blocks(|world| world.receive(Some(now)))?
             {
@@ -463,27 +464,27 @@ impl Process {
         }
     }
 
-    /// How many messages of each type wait.
+    /// The number of queued messages of each type.
     pub fn waiting(&self) -> Vec<(&str, usize)> {
         self.agenda.waiting()
     }
 
-    /// The time after so many seconds: now if they are negative, never if they are infinite.
+    /// Returns the time after `seconds`: now if that is negative, never if it is infinite.
     fn until(&self, what: &str, seconds: f64) -> Result<Time, ProcessError> {
         if seconds.is_nan() {
             return Err(wrong(what, seconds, "seconds", "a time"));
         }
         let ns = seconds.max(0.0) * SECOND_NS as f64;
-        // What is no time of this universe is for ever.
+        // Times beyond the clock's range mean forever.
         Ok(if ns >= FOREVER_NS { Time::NEVER } else { self.world.now() + ns as u64 })
     }
 }
 
-/// A finite time in nanoseconds: 0 if it is negative.
+/// Converts a finite time to nanoseconds; 0 if it is negative.
 fn span(what: &str, seconds: f64) -> Result<u64, ProcessError> {
     let ns = seconds.max(0.0) * SECOND_NS as f64;
     match seconds.is_nan() || ns >= FOREVER_NS {
-        true => Err(wrong(what, seconds, "seconds", "a time that ends")),
+        true => Err(wrong(what, seconds, "seconds", "a finite time")),
         false => Ok(ns as u64),
     }
 }

@@ -1,10 +1,10 @@
-//! Typed messages of a process: Rust values out and in, through the native data representation of `gridloom_layout`.
+//! Typed messages of a process: encodes and decodes Rust values with the native data representation of `gridloom_layout`.
 //!
-//! A message goes as a letter; the letter's type has the name of the message type. The first of a type on a connection
-//! carries the type's declaration, so that a receiver that declares it differently can say where.
+//! The message's type name is that of the Rust type. The first message of a type on a connection
+//! carries the type's declaration, so that a receiver with a different declaration can report where they differ.
 //!
-//! **Invariant:** what came is checked as a whole before a value is made of it. A wrong message is an error of the process that
-//! attends to it, and harms nothing else. The error has the type, the field and what was expected.
+//! **Invariant:** a received message is checked completely before a value is made of it. A wrong message is an error of
+//! the process that handles it, and harms nothing else. The error names the type, the field and what was expected.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use gridloom_process::{PeerId, ProcessError};
 
 use super::Process;
 
-/// The message types that a process has used, and the peers that were told of them.
+/// The message types that a process has used, and which declarations each peer was sent.
 #[derive(Default)]
 pub(super) struct Types {
     known: BTreeMap<TypeId, Box<dyn Any + Send>>,
@@ -25,27 +25,29 @@ impl Types {
     fn get<M: Message>(&mut self) -> &mut Typed<M> {
         let make = || -> Box<dyn Any + Send> {
             let made = Typed::<M>::new();
-            Box::new(made.unwrap_or_else(|error| panic!("{} is no message type: {error}", std::any::type_name::<M>())))
+            Box::new(
+                made.unwrap_or_else(|error| panic!("{} is not a message type: {error}", std::any::type_name::<M>())),
+            )
         };
         let found = self.known.entry(TypeId::of::<M>()).or_insert_with(make);
         found.downcast_mut().expect("types are kept by their own identity")
     }
 
-    /// Forgets what a peer was told that is gone.
+    /// Forgets a peer that is gone.
     pub(super) fn forget(&mut self, peer: PeerId) {
         self.described.remove(&peer);
     }
 }
 
 impl Process {
-    /// Sends a message. Returns when it is on its way.
+    /// Sends a message. Returns once it is handed to the connection.
     ///
     /// # Errors
     /// If the connection is closed, the message too large, or its values do not fit its type
     /// ([`ProcessError::WrongMessage`]).
     ///
     /// # Panics
-    /// If `M` is no message type: two of its parts have one name in C.
+    /// If `M` is not a valid message type: two of its parts have the same name in C.
     pub fn send<M: Message>(&mut self, to: PeerId, message: &M) -> Result<(), ProcessError> {
         let schema = self.types.get::<M>().schema().clone();
         let is_new = !self.knows(to, schema.hash());
@@ -57,11 +59,11 @@ impl Process {
         Ok(())
     }
 
-    /// From now on, [`Process::handle`] calls `callback` for messages of that type. An error that it gives, and a message
-    /// that is wrong, goes to the sender, which gets it where it waits for an answer, and to the log.
+    /// Registers a callback, which [`Process::handle`] calls for messages of that type. An error that it returns, or
+    /// the error of a wrong message, is logged and sent to the sender, which receives it where it waits for an answer.
     ///
     /// # Panics
-    /// As [`Process::send`].
+    /// As for [`Process::send`].
     pub fn on<M: Message>(
         &mut self,
         mut callback: impl FnMut(&mut Process, PeerId, M) -> Result<(), ProcessError> + Send + 'static,
@@ -74,13 +76,14 @@ impl Process {
         });
     }
 
-    /// Waits for a message of that type, from that peer if one is named, so long at most. Others wait meanwhile.
+    /// Waits for a message of that type, from that peer if one is given, for at most the time limit. Other messages
+    /// are queued meanwhile.
     ///
     /// # Errors
-    /// As [`Process::wait_for`], and [`ProcessError::WrongMessage`] if what came is no such message; it is gone then.
+    /// As for [`Process::wait_for`], and [`ProcessError::WrongMessage`] if the received message is invalid; it is discarded.
     ///
     /// # Panics
-    /// As [`Process::send`].
+    /// As for [`Process::send`].
     pub fn wait<M: Message>(
         &mut self,
         from: Option<PeerId>,
@@ -93,12 +96,12 @@ impl Process {
         Ok((from, message?))
     }
 
-    /// Whether a peer was sent the declaration of a message type, by its hash. For a program that lays out messages by itself.
+    /// True if a peer was sent the declaration of a message type, by its hash. For programs that encode messages themselves.
     pub fn knows(&self, peer: PeerId, hash: u64) -> bool {
         self.types.described.get(&peer).is_some_and(|known| known.contains(&hash))
     }
 
-    /// Notes that a peer was sent it.
+    /// Notes that a peer was sent the declaration.
     pub fn introduced(&mut self, peer: PeerId, hash: u64) {
         self.types.described.entry(peer).or_default().insert(hash);
     }

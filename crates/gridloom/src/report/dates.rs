@@ -1,14 +1,16 @@
-//! Dates of measured tasks and transfers that agree with one another.
+//! Computes consistent dates of measured tasks and transfers.
 //!
-//! A server measures with its own clock how long a task or transfer takes. The client's clock tells when it ended: when the report
-//! arrives, less what the server says that it waited. So durations are right, and ends can only be late, by the time that
-//! the report took. The dates given here are the latest ones that contradict nothing.
+//! A server measures with its own clock how long a task or transfer takes. The end is measured with the client's clock:
+//! the arrival of the report, minus the time for which the server reports to have delayed it. So durations are right,
+//! and ends can only be late, by the transmission time of the report. The dates computed here are the latest ones that
+//! contradict nothing.
 //!
 //! **Invariants:**
-//! - No end moves later. Durations stay, unless a start would lie before everything that was measured.
-//! - A task starts when all that it reads is on its server, a transfer when its sender has the datum.
+//! - No end moves later. Durations stay, unless a start would precede everything that was measured.
+//! - A task starts when all its inputs are on its server, a transfer when its sender has the datum.
 //! - Tasks of a server end in the order of its reports.
-//! - A server runs no more tasks at a time than it has slots. Tasks that overlap longer than a report can be late are left so:
+//! - A server runs no more tasks at a time than it has slots. If tasks overlap for longer than a report can be late,
+//!   they stay as measured:
 //!   one of them left its slot while it waited for calls of its own or for its program.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -42,7 +44,7 @@ pub(super) enum What<'a> {
     Nothing,
 }
 
-/// Start and end of each.
+/// Returns the start and end of each task and transfer.
 pub(super) fn agreed(all: &[Measured<'_>], slots: &BTreeMap<NodeId, u32>) -> Vec<(i64, i64)> {
     let mut by_end: Vec<usize> = (0..all.len()).collect();
     by_end.sort_by_key(|at| (all[*at].end_ns, *at));
@@ -53,10 +55,10 @@ pub(super) fn agreed(all: &[Measured<'_>], slots: &BTreeMap<NodeId, u32>) -> Vec
     let mut dates: Vec<Option<(i64, i64)>> = vec![None; all.len()];
     let mut latest_end_ns: Vec<i64> = all.iter().map(|one| one.end_ns).collect();
     let mut followers = order.followers();
-    // From the last to the first, each when all that follow it have their dates.
+    // From the last to the first; each one when all its successors have their dates.
     let mut ready: BinaryHeap<(i64, usize)> =
         (0..all.len()).filter(|at| followers[*at] == 0).map(|at| (latest_end_ns[at], at)).collect();
-    // What was lost and made again may seem to follow itself: then the last of what is left goes first.
+    // Data that were lost and made again may seem to form a cycle; then the last of the remaining ones goes first.
     while let Some(at) = ready.pop().map(|(_, at)| at).or_else(|| by_end.pop()) {
         if dates[at].is_some() {
             continue;
@@ -82,11 +84,11 @@ pub(super) fn agreed(all: &[Measured<'_>], slots: &BTreeMap<NodeId, u32>) -> Vec
     dates.into_iter().map(|date| date.expect("each was given one")).collect()
 }
 
-/// What must have ended before what.
+/// Constraints on the order of tasks and transfers.
 struct Order {
-    /// What each needs before it starts: results of others, and data that have arrived.
+    /// The predecessors that must end before each starts: results of others, and arrived data.
     needs: Vec<Vec<usize>>,
-    /// What its server reported before it.
+    /// The one that its server reported before it.
     reported: Vec<Option<usize>>,
 }
 
@@ -114,21 +116,21 @@ impl Order {
         order
     }
 
-    /// How many follow each.
+    /// Number of successors of each.
     fn followers(&self) -> Vec<usize> {
         let mut counts = vec![0; self.needs.len()];
         self.needs.iter().flatten().chain(self.reported.iter().flatten()).for_each(|before| counts[*before] += 1);
         counts
     }
 
-    /// What one follows, and when that must have ended.
+    /// The predecessors of one, with the time by which each must have ended.
     fn before(&self, at: usize, start_ns: i64, end_ns: i64) -> impl Iterator<Item = (usize, i64)> {
         let needs = self.needs[at].iter().map(move |before| (*before, start_ns));
         needs.chain(self.reported[at].map(|before| (before, end_ns)))
     }
 }
 
-/// What first brought each datum to each place.
+/// The task or transfer that first provided each datum at each node.
 fn providers(all: &[Measured<'_>], by_end: &[usize]) -> BTreeMap<(DatumId, NodeId), usize> {
     let mut providers: BTreeMap<(DatumId, NodeId), usize> = BTreeMap::new();
     let mut made_here: BTreeSet<DatumId> = BTreeSet::new();
@@ -146,7 +148,7 @@ fn providers(all: &[Measured<'_>], by_end: &[usize]) -> BTreeMap<(DatumId, NodeI
             What::Nothing => {}
         }
     }
-    // The first sender of what no task here has made had it before.
+    // If no task here made a datum, its first sender had it before.
     let mut sent: BTreeSet<DatumId> = BTreeSet::new();
     for at in by_end {
         if let What::Transfer { datum, from, .. } = &all[*at].what
@@ -161,7 +163,7 @@ fn providers(all: &[Measured<'_>], by_end: &[usize]) -> BTreeMap<(DatumId, NodeI
 
 /// The slots of a server, filled from the last task to the first.
 struct Slots {
-    /// Of the task that follows in each slot: its start as given, and as measured.
+    /// For each slot, the start of its following task: as computed, and as measured.
     next: Vec<(i64, i64)>,
 }
 
@@ -170,9 +172,9 @@ impl Slots {
         Slots { next: vec![(i64::MAX, i64::MAX); count as usize] }
     }
 
-    /// Gives a task that ends then, or before, a slot, and its end there.
+    /// Assigns a slot to a task that ends at `latest_end_ns` or before, and returns its end there.
     fn take(&mut self, task: &Measured<'_>, latest_end_ns: i64) -> i64 {
-        // The slot that stays idle the least, or else that moves it the least.
+        // The slot with the least idle time, or else the one that moves the task the least.
         let free = self.next.iter_mut().filter(|(start_ns, _)| *start_ns >= latest_end_ns).min();
         let next = match free {
             Some(next) => next,
@@ -200,7 +202,7 @@ mod tests {
         DatumId { client: CLIENT, serial: serial as u64 }
     }
 
-    /// A call: server, duration, how late its report is, and what it reads, counted back from it.
+    /// A call: server, duration, delay of its report, and its inputs as distances to earlier calls.
     type Call = (u64, i64, i64, Vec<usize>);
 
     fn calls() -> impl Strategy<Value = Vec<Call>> {
@@ -208,7 +210,7 @@ mod tests {
         prop::collection::vec(call, 1..80)
     }
 
-    /// The reports of a true course in which call `n` makes datum `n` and data take 0.3 ms: tasks and transfers as reported, and
+    /// Simulates a run in which call `n` makes datum `n` and transfers take 0.3 ms. Returns tasks and transfers as reported, with
     /// their true starts.
     fn reported(calls: &[Call], reads: &[Vec<DatumId>], slots: usize) -> Vec<(What<'static>, i64, i64, i64, usize)> {
         let (mut free, mut told) = (vec![vec![0; slots]; SERVERS as usize], vec![0; SERVERS as usize]);
@@ -228,7 +230,7 @@ mod tests {
                 there.insert((*read, place), arrived_ns);
                 ready_ns = ready_ns.max(arrived_ns);
             }
-            // Tasks of a server end in order here, so that its reports have an order.
+            // Tasks of a server end in order here, so that its reports are ordered.
             let slot = (0..slots).min_by_key(|slot| free[at][*slot]).unwrap();
             let start_ns = ready_ns.max(free[at][slot]).max(free[at].iter().max().unwrap() - run_ns);
             free[at][slot] = start_ns + run_ns;

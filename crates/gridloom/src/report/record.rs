@@ -1,4 +1,4 @@
-//! What a session remembers of a group, event by event, and the report that comes of it.
+//! A session's record of a group, built from events, and the report made from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::plan::Named;
 /// How a task ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// When the client learned of it.
+    /// When the client received its report.
     pub(crate) at: Time,
     /// The server that had it last.
     pub(crate) server: Option<NodeId>,
@@ -29,72 +29,72 @@ impl Ended {
     }
 }
 
-/// How a group went.
+/// Times of a group's mapping and execution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
-    /// Seconds that mapping it took.
+    /// Mapping time, seconds.
     pub(crate) map_s: f64,
-    /// Its makespan, seconds.
+    /// Predicted makespan, seconds.
     pub(crate) predicted_s: f64,
-    /// Its makespan, seconds, if it has ended.
+    /// Measured makespan, seconds, if the group has ended.
     pub(crate) measured_s: Option<f64>,
 }
 
 /// Heuristic, predicted and measured makespan of a group, seconds.
 pub(crate) type Summary = (String, f64, f64);
 
-/// How far the calls of a group are that were launched.
+/// Progress of the launched calls of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupProgress {
     pub calls: usize,
-    /// Those that have ended, however they did.
+    /// Calls that have completed or failed.
     pub ended: usize,
-    /// Those of them that failed.
+    /// Calls that failed; included in `ended`.
     pub failed: usize,
-    /// All have ended, and what their ends say is here.
+    /// True if all have ended and all their reports were received.
     pub is_over: bool,
 }
 
-/// What a session remembers of a task.
+/// A session's record of a task.
 #[derive(Debug)]
 struct Recorded {
     function: String,
     reads: Vec<DatumId>,
 }
 
-/// What a session remembers of a group.
+/// A session's record of a group.
 #[derive(Debug)]
 pub(crate) struct GroupRecord {
     tasks: BTreeMap<TaskId, Recorded>,
     plans: Vec<(Time, PlanRecord)>,
     homes: Homes,
-    /// Where its tasks run, as planned last.
+    /// Where its tasks run according to the latest plan.
     servers: BTreeMap<TaskId, NodeId>,
-    /// Ends of its tasks; one that ran again has several.
+    /// Ends of its tasks; a task that ran again has several.
     ends: Vec<Ended>,
-    /// Tasks that have ended, and are not to run again, and those of them that failed.
+    /// Tasks that have ended and will not run again; `failed` has those of them that failed.
     over: BTreeSet<TaskId>,
     failed: BTreeSet<TaskId>,
     transfers: Vec<(Time, TransferReport)>,
     ended_at: Option<Time>,
     lost_servers: Vec<String>,
     tasks_again: usize,
-    /// Data for which transfers are noted here.
+    /// Data whose transfers are recorded here.
     pub(crate) data: Vec<DatumId>,
-    /// The program can ask about it no more.
+    /// True if the program can no longer query it.
     pub(crate) is_unasked: bool,
-    /// The program knows of a failure in it: a program that reads one error looks for the others.
+    /// True if the program knows of a failure in it: a program that reads one error looks for the others.
     pub(crate) is_told: bool,
-    /// Its call took its place in the plan of that group, which was described and planned at that time.
+    /// Set if its call takes a planned place of that declared group, which was planned at that time.
     pub(crate) takes_place_in: Option<(GroupId, Time)>,
 }
 
-/// What a first plan says of the way home of results, which they take only if the program fetches them.
+/// Transfers of results to the client in the first plan. They take place only if the program fetches the results.
 #[derive(Debug, Default)]
 struct Homes {
-    /// Large results, and when they would be home, seconds from the start of the plan.
+    /// Large results, with the planned end of their transfers to the client, seconds from the start of the plan.
     ends_s: Vec<(DatumId, f64)>,
-    /// When everything else has ended.
+    /// Planned end of everything else.
     others_s: f64,
 }
 
@@ -103,7 +103,7 @@ impl Homes {
         let mut homes = Homes::default();
         let mut others_s = plan.tasks.iter().map(|task| task.end_s).fold(0.0, f64::max);
         for transfer in &plan.transfers {
-            // Smaller ones come without being asked for.
+            // Smaller results are sent without a request.
             if Some(transfer.to) == client && transfer.size_bytes > EAGER_BYTES_MAX {
                 homes.ends_s.push((data[transfer.datum as usize], transfer.end_s));
             } else {
@@ -196,7 +196,7 @@ impl GroupRecord {
         self.servers.get(&task).copied()
     }
 
-    /// The last end of a task, which may run again.
+    /// The latest end of a task, which may run again.
     pub(crate) fn end_of(&self, task: TaskId) -> Option<&Ended> {
         self.ends.iter().rev().find(|ended| ended.report.task == task)
     }
@@ -210,7 +210,7 @@ impl GroupRecord {
     }
 
     pub(crate) fn server_lost(&mut self, name: &str, why: &str, again: &[TaskId]) {
-        // Results that went with it may be asked for one by one.
+        // Results lost with the server may be requested one by one, with an event for each.
         let lost = format!("{name} ({why})");
         if !self.lost_servers.contains(&lost) {
             self.lost_servers.push(lost);
@@ -220,18 +220,18 @@ impl GroupRecord {
             self.over.remove(task);
             self.failed.remove(task);
         }
-        // Tasks run again: the end that was noted does not count.
+        // Tasks run again, so the recorded end is not valid.
         self.ended_at = None;
     }
 
-    /// Its summary, if it was mapped.
+    /// Returns its summary, if it was mapped.
     pub(crate) fn summary(&self) -> Option<Summary> {
         let (start, plan) = self.plans.first().filter(|_| self.takes_place_in.is_none())?;
         let end = self.last_end().unwrap_or(*start);
         Some((plan.heuristic.clone(), self.predicted_s(plan), ns_to_seconds(end.since(*start))))
     }
 
-    /// The makespan of its first plan, seconds, without the way home of what the program has not fetched.
+    /// The makespan of its first plan, seconds, without transfers to the client of results that the program has not fetched.
     fn predicted_s(&self, plan: &PlanRecord) -> f64 {
         let moved: BTreeSet<(DatumId, NodeId)> =
             self.transfers.iter().map(|(_, moved)| (moved.datum, moved.to)).collect();
@@ -244,7 +244,7 @@ impl GroupRecord {
         came_s.fold(self.homes.others_s, f64::max)
     }
 
-    /// How it went so far, if it was mapped.
+    /// Returns its times so far, if it was mapped.
     pub(crate) fn course(&self) -> Option<Course> {
         let (_, predicted_s, measured_s) = self.summary()?;
         let (_, plan) = self.plans.first()?;
@@ -256,14 +256,14 @@ impl GroupRecord {
         self.ends.iter().map(|ended| ended.at).chain(self.transfers.iter().map(|(at, _)| *at)).max()
     }
 
-    /// It was only planned: its calls will be groups of their own.
+    /// Notes that the group was only planned: its calls will be groups of their own.
     pub(crate) fn only_planned(&mut self) {
         self.tasks.clear();
         self.homes = Homes::default();
         self.ended_at = self.plans.first().map(|(at, _)| *at);
     }
 
-    /// What was left of it was planned again.
+    /// Notes that its remaining calls were planned again.
     pub(crate) fn planned_again(&mut self, again: GroupRecord) {
         self.plans.extend(again.plans);
     }
@@ -272,7 +272,7 @@ impl GroupRecord {
         self.plans.first().map(|(at, _)| *at)
     }
 
-    /// How far its tasks are, or those of them.
+    /// Progress of its tasks, or of the given ones.
     pub(crate) fn progress(&self, only: Option<&[TaskId]>) -> GroupProgress {
         let is_over = self.has_ended();
         match only {
@@ -296,12 +296,12 @@ impl GroupRecord {
     }
 
     pub(crate) fn first_error(&self) -> Option<TaskError> {
-        // Tasks cut off by the failure of another come after it only by chance: the cause is the better answer.
+        // A task cut off by the failure of another may be reported before that failure. The cause is the better answer.
         let errors = || self.ends.iter().filter_map(Ended::error);
         errors().find(|error| !matches!(error, TaskError::DependencyFailed { .. })).or_else(|| errors().next()).cloned()
     }
 
-    /// Failures that the program does not know of, in a line each. What was cancelled is no news, nor what was cut off by
+    /// Failures unknown to the program, one line each. Cancelled tasks are left out, and tasks cut off by
     /// another failure.
     pub(crate) fn untold(&self) -> impl Iterator<Item = String> {
         let errors = self.ends.iter().filter_map(Ended::error);
@@ -317,12 +317,12 @@ impl GroupRecord {
     }
 }
 
-/// Where groups ran.
+/// The nodes on which groups ran.
 pub(crate) struct Setting<'a> {
     pub(crate) clients: &'a [NodeId],
-    /// Of all nodes.
+    /// Names of all nodes.
     pub(crate) names: &'a BTreeMap<NodeId, String>,
-    /// Of the servers.
+    /// Slots of the servers.
     pub(crate) slots: &'a BTreeMap<NodeId, u32>,
     pub(crate) is_simulated: bool,
 }
@@ -392,14 +392,14 @@ impl Report {
                 });
             }
         }
-        // What was never mapped has no beginning to count from.
+        // A group that was never mapped has no start to count from.
         let end = records.iter().filter_map(|record| record.last_end()).max().filter(|_| !report.plans.is_empty());
         report.measured_seconds = end.map_or(0.0, |end| ns_to_seconds(end.since(start)));
         report
     }
 }
 
-/// Seconds at which each task and then each transfer of each record started and ended.
+/// Returns the start and end in seconds of each task and then each transfer of each record.
 fn agreed_dates(records: &[&GroupRecord], start: Time, setting: &Setting<'_>) -> Vec<(f64, f64)> {
     let measured = |at: Time, run_ns: u64, what| {
         let end_ns = at.0 as i64 - start.0 as i64;

@@ -1,4 +1,4 @@
-//! Bodies of functions in a simulation that runs them.
+//! Runs the bodies of functions in a simulation.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use gridloom_sim::{Bodies, Halt};
 use crate::Error;
 use crate::offer::Offer;
 
-/// Bodies that may wait for their programs at a time.
+/// Maximum number of bodies that wait for their programs at a time.
 const SIDE_BY_SIDE_MAX: u32 = 64;
 
 /// Runs task bodies in real worker processes, outside virtual time.
@@ -28,7 +28,7 @@ impl RealBodies {
     pub(super) fn new(offer: &Offer, worker_program: PathBuf, python: PathBuf) -> Result<RealBodies, Error> {
         let config = JobsConfig {
             server_name: "simulation".into(),
-            // One at a time runs, while others wait for what their programs say.
+            // One body runs at a time, while others wait for answers to their callbacks.
             slots: SIDE_BY_SIDE_MAX,
             definitions: offer.definitions.clone(),
             libraries: offer.libraries.clone(),
@@ -46,7 +46,7 @@ impl RealBodies {
         Ok(RealBodies { jobs, store: Store::new(Pool::new(1 << 28)) })
     }
 
-    /// Where the worker has come to, with the results taken out of the store.
+    /// Converts the worker's state, with results taken out of the store.
     fn halted(&mut self, task: &Task, halt: blocking::Halt) -> Halt {
         let outcome = match halt {
             blocking::Halt::CallsBack(call) => return Halt::CallsBack(call),
@@ -73,7 +73,7 @@ impl Bodies for RealBodies {
             Halt::CallsBack(call) => {
                 self.give_up(call.task);
                 let (function, server) = (task.name().to_string(), "simulation".to_string());
-                Err(TaskError::Refused { function, server, why: "nobody is there to be called back".into() })
+                Err(TaskError::Refused { function, server, why: "no program is there to be called back".into() })
             }
         }
     }

@@ -14,7 +14,7 @@ use super::roles::{GRID_ROLES, Roles, read_deployment};
 use crate::process::Deployment;
 use crate::{Error, LocalConfig, read_text};
 
-/// Longest start of a program, seconds: a day, so that virtual time holds the starts of a long run.
+/// Maximum start time of a program, seconds: a day, so that virtual time does not overflow with the starts of a long run.
 const PROGRAM_START_S_MAX: f64 = 86_400.0;
 
 /// Set by `gridloom simulate` for the program that it runs.
@@ -28,7 +28,7 @@ pub struct SimulateConfig {
     /// Scenario of faults; its times count from the beginning of the simulation.
     #[serde(default)]
     pub faults: Option<PathBuf>,
-    /// Files that say what the servers offer: `.idl`, `.py`, `builtin:linalg` and its like.
+    /// Descriptions of the servers' functions: `.idl` and `.py` files, `builtin:linalg` and the like.
     #[serde(default)]
     pub functions: Vec<PathBuf>,
     /// Libraries for the `.idl` files, if bodies are run.
@@ -37,38 +37,37 @@ pub struct SimulateConfig {
     /// Run the bodies of tasks, so that results are real.
     #[serde(default)]
     pub execute: bool,
-    /// For what is drawn at random.
+    /// Seed for all random numbers.
     #[serde(default)]
     pub seed: u64,
     /// Network model by name; the default if `None`.
     #[serde(default)]
     pub network: Option<String>,
-    /// Links that have no latency, whatever the platform says, by name.
+    /// Names of links without latency, whatever the platform says.
     #[serde(default)]
     pub without_latency: BTreeSet<String>,
-    /// Speed of this machine, for blocks that are measured on it, floating-point operations per second; measured if
-    /// `None`.
+    /// Speed of this machine in floating-point operations per second, for measured blocks; measured if `None`.
     #[serde(default)]
     pub reference_flops: Option<f64>,
-    /// What part of its host's speed a function makes use of, by name; others use it all.
+    /// Fraction of its host's speed that a function uses, by name; other functions use all of it.
     #[serde(default)]
     pub efficiencies: BTreeMap<String, f64>,
-    /// Where the report goes at the end of the session.
+    /// File for the report, written at the end of the session.
     #[serde(default)]
     pub report: Option<PathBuf>,
-    /// Where the timeline of all groups goes at the end of the session, as a page.
+    /// File for the timeline of all groups, a web page, written at the end of the session.
     #[serde(default)]
     pub timeline: Option<PathBuf>,
-    /// Where the durations of measured blocks are written down.
+    /// File in which the durations of measured blocks are recorded.
     #[serde(default)]
     pub record: Option<PathBuf>,
-    /// A file of such, which are charged instead of those that are measured.
+    /// File of recorded durations, which are charged instead of measured ones.
     #[serde(default)]
     pub replay: Option<PathBuf>,
-    /// Virtual seconds after which a run of processes ends, as a failure if any still runs.
+    /// Virtual seconds after which a run of processes ends; a failure if any still runs.
     #[serde(default)]
     pub until: Option<f64>,
-    /// Where what happens is written, for a viewer: in Paje's format if its name ends in `.paje`, otherwise in Chrome's.
+    /// File for a trace, for a viewer: in Paje's format if its name ends in `.paje`, otherwise in Chrome's.
     #[serde(default)]
     pub trace: Option<PathBuf>,
     /// BLAS library for `linalg/…`.
@@ -83,15 +82,15 @@ pub struct SimulateConfig {
 }
 
 impl SimulateConfig {
-    /// What `gridloom simulate` set for this program, joined with what the program would have started itself.
+    /// Reads the configuration that `gridloom simulate` set for this program, and adds what the program would have started itself.
     pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<SimulateConfig>, Error> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let config: SimulateConfig = serde_json::from_str(&text.to_string_lossy())
-            .map_err(|error| Error::Input(format!("{VARIABLE} is no valid configuration: {error}")))?;
+            .map_err(|error| Error::Input(format!("{VARIABLE} is not a valid configuration: {error}")))?;
         Ok(Some(config.joined(local)))
     }
 
-    /// Joined with what the program would have started itself.
+    /// Adds the parts of a local grid that the program would have started itself.
     pub(crate) fn joined(mut self, local: Option<&LocalConfig>) -> SimulateConfig {
         if let Some(local) = local {
             self.functions.extend(local.functions.iter().cloned());
@@ -103,7 +102,7 @@ impl SimulateConfig {
         self
     }
 
-    /// The value of the variable that makes a program run in this simulation, as `(name, value)`.
+    /// Returns the environment variable that makes a program run in this simulation, as `(name, value)`.
     ///
     /// # Errors
     /// If a path is not UTF-8.
@@ -123,7 +122,7 @@ impl SimulateConfig {
     /// Reads and checks the platform and the deployment.
     ///
     /// # Errors
-    /// With file, line and column.
+    /// If one of them is invalid; the message has file, line and column.
     pub fn check(&self) -> Result<(), Error> {
         let platform = self.read_platform()?;
         self.read_faults()?;
@@ -137,7 +136,8 @@ impl SimulateConfig {
         if is_grid && has("client") && has("server") {
             return self.roles(&platform).map(|_| ());
         }
-        // Processes of the program, which knows its functions; or a grid without a role, which is told when it starts.
+        // Either processes of the program, which knows its functions, or a grid that lacks a role, which is reported
+        // when it starts.
         Deployment::read(file)?.check_hosts(&platform)
     }
 
@@ -161,16 +161,17 @@ impl SimulateConfig {
         scenario.map(Some).map_err(|error| Error::Input(error.to_string()))
     }
 
-    /// What a simulation is told besides the platform.
+    /// Returns the configuration of a simulation on the platform.
     ///
     /// # Errors
-    /// If there is no such network model, or a host's disk has a rate without sense.
+    /// If the network model is unknown, or a host's disk has an invalid rate.
     pub(crate) fn sim_config(&self, platform: &Platform) -> Result<SimConfig, Error> {
         let network = network_model(self.network.as_deref())?;
         let efficiencies = self.efficiencies.clone();
         let disks = rates(platform, ("disk", "the rate of its disk, such as 200MBps"))?;
         let program_starts_s = program_starts(platform)?;
-        let upload_limits = rates(platform, ("upload_limit", "what its server sends at most, such as 100Mbps"))?;
+        let upload_limits =
+            rates(platform, ("upload_limit", "the maximum rate at which its server sends, such as 100Mbps"))?;
         let storages = storages(platform)?;
         let seed = self.seed;
         Ok(SimConfig {
@@ -185,7 +186,7 @@ impl SimulateConfig {
         })
     }
 
-    /// Which host has which role.
+    /// Returns the roles of the hosts.
     pub(super) fn roles(&self, platform: &Platform) -> Result<Roles, Error> {
         Roles::new(platform, self.deployment.as_deref())
     }
@@ -198,14 +199,14 @@ fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
     }
 }
 
-/// The host on which each host's server shares files with others.
+/// Returns, for each host with storage shared with others, the host of that storage.
 fn storages(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
     let mut storages = BTreeMap::new();
     for (number, host) in (0..).zip(platform.hosts()) {
         let Some(name) = host.properties.get("storage") else { continue };
         let Some(storage) = platform.host(name) else {
             let near = near_names(name, platform.hosts().iter().map(|host| host.name.as_str()));
-            let why = format!("host '{}' has storage = '{name}', and there is no such host", host.name);
+            let why = format!("host '{}' has storage = '{name}', but there is no such host", host.name);
             let why = format!("{why}{}", did_you_mean(&near));
             return Err(Error::Input(platform.error_of(HostId(number), why).to_string()));
         };
@@ -214,12 +215,12 @@ fn storages(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
     Ok(storages)
 }
 
-/// Rates that a property of hosts says, bytes per second.
+/// Reads a host property that is a rate, bytes per second.
 fn rates(platform: &Platform, property: (&str, &str)) -> Result<BTreeMap<HostId, f64>, Error> {
     figures(platform, property, |text| units::bandwidth(text).ok().filter(|rate| *rate > 0.0))
 }
 
-/// How long the start of a program takes, by hosts that say it, seconds.
+/// Reads the start times of programs, seconds, for hosts that set them.
 fn program_starts(platform: &Platform) -> Result<BTreeMap<HostId, f64>, Error> {
     let expected = format!("the time to start a program, such as 4ms, and at most {PROGRAM_START_S_MAX}s");
     figures(platform, ("program_start", &expected), |text| {

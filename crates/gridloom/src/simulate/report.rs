@@ -1,4 +1,4 @@
-//! What a simulated run has to report.
+//! The report of a simulated run.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use gridloom_base::NodeId;
 use gridloom_sim::Simulation;
 use serde::{Deserialize, Serialize};
 
-/// What a simulated run has to report.
+/// The report of a simulated run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulationReport {
     /// Virtual seconds at the end.
     pub seconds: f64,
-    /// Sums up everything that happened, in order: equal for equal programs, platforms and seeds.
+    /// Hash of all events in order: equal for equal programs, platforms and seeds.
     pub trace_hash: String,
     /// Bytes of data over each link of the platform.
     pub bytes_by_link: BTreeMap<String, f64>,
@@ -19,15 +19,15 @@ pub struct SimulationReport {
     pub bytes_by_pair: BTreeMap<String, u64>,
     /// Groups in order: heuristic, predicted and simulated makespan in seconds.
     pub groups: Vec<(String, f64, f64)>,
-    /// Why the files that were to be written while it ran are not complete, if they are not.
+    /// Why files written during the run are incomplete, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
 impl SimulationReport {
-    /// What a simulation says; groups are its sessions'.
+    /// Makes the report of a simulation, without groups; those are added by its sessions.
     pub(crate) fn new(simulation: &Simulation, names: &BTreeMap<NodeId, String>) -> SimulationReport {
-        // Sessions of functions have no name there.
+        // Sessions of functions are not in `names`.
         let known = simulation.names();
         let other = |node: &NodeId| known.get(node.0 as usize - 1).map_or_else(|| node.to_string(), Clone::clone);
         let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| other(node));

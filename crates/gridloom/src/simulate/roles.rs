@@ -1,9 +1,9 @@
 //! Roles: which host of a platform is the agent, the client, a server.
 //!
-//! Host properties say which: `role` (`agent`, `server`, `client`, several of them with commas, or `none`),
-//! `slots`, `functions` (names with commas; `*` at the end stands for any rest), `memory`, `disk_limit`, `plain` (`yes`), `name`.
-//! Without them the first host is client and agent, and every other a server of all functions. A deployment file's
-//! processes `agent`, `server` and `client`, with arguments such as `slots=2`, take their place.
+//! Host properties define them: `role` (`agent`, `server`, `client`, several of them with commas, or `none`),
+//! `slots`, `functions` (names with commas; a `*` at the end matches any rest), `memory`, `disk_limit`, `plain` (`yes`), `name`.
+//! Without them the first host is client and agent, and every other host is a server of all functions. The
+//! processes `agent`, `server` and `client` of a deployment file, with arguments such as `slots=2`, override them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,14 +15,14 @@ use gridloom_platform::{HostId, Platform, deployment, units};
 
 use crate::{Error, read_text};
 
-/// Functions of a deployment's processes that are roles of the grid, not processes of the program.
+/// Functions in a deployment that are roles of the grid, not processes of the program.
 pub const GRID_ROLES: [&str; 3] = ["agent", "server", "client"];
 
-/// A host that is a server, with what it is to be like.
+/// A host that is a server, with the server's properties.
 #[derive(Clone, Debug)]
 pub struct ServerRole {
     pub host: HostId,
-    /// What platform and deployment say of it.
+    /// Its properties in the platform and the deployment.
     pub properties: BTreeMap<String, String>,
 }
 
@@ -37,7 +37,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// By the deployment file if there is one, otherwise by the hosts' properties.
+    /// Assigns roles from the deployment file if there is one, otherwise from the hosts' properties.
     ///
     /// # Errors
     /// If a role is missing, or a host or a role is unknown.
@@ -53,7 +53,7 @@ impl Roles {
         Ok(roles)
     }
 
-    /// By the hosts' properties, where real links join the hosts: the file need not describe them.
+    /// Assigns roles from the hosts' properties. Real links connect the hosts, so the file need not describe links.
     ///
     /// # Errors
     /// If no host is a server, or a role is unknown.
@@ -61,16 +61,16 @@ impl Roles {
         Roles::from_properties(platform)
     }
 
-    /// What that host is to be as a server, if it is one.
+    /// Returns the server role of a host, if it has one.
     pub fn server_on(&self, host: HostId) -> Option<&ServerRole> {
         self.servers.iter().find(|server| server.host == host)
     }
 
-    /// Beside the processes of a program, which are the clients: by the deployment's processes
-    /// `agent` and `server`, or else by the hosts' properties. `None` if neither names an agent or a server.
+    /// Assigns roles beside the processes of a program, which are the clients: from the deployment's processes
+    /// `agent` and `server`, or else from the hosts' properties. Returns `None` if neither names an agent or a server.
     ///
     /// # Errors
-    /// As [`Roles::new`].
+    /// As for [`Roles::new`].
     pub fn beside_processes(
         platform: &Platform,
         parts: &[deployment::Process],
@@ -82,7 +82,7 @@ impl Roles {
             }
             None => return Ok(None),
             Some(first) => {
-                // The agent is itself the client that every grid has here, unless a server has to stand in for it.
+                // Every grid here needs a client: the agent's host serves as one, or a server's host if there is no agent.
                 let agent = parts.iter().find(|part| part.function == "agent").unwrap_or(first);
                 let client = deployment::Process { function: "client".into(), ..agent.clone() };
                 Roles::from_deployment(platform, &[parts, &[client]].concat(), file)?
@@ -92,7 +92,7 @@ impl Roles {
         Ok(Some(roles))
     }
 
-    /// Whether the roles that the hosts' properties name are known.
+    /// Checks that the roles in the hosts' properties are known.
     ///
     /// # Errors
     /// If one is not; the message names the host.
@@ -106,7 +106,7 @@ impl Roles {
         std::iter::once(Ok("agent".to_string())).chain(servers).collect()
     }
 
-    /// The client and every server reach the agent, and each other; servers among themselves need not.
+    /// Checks that the client and every server can reach the agent and each other. Servers need not reach other servers.
     fn check_routes(&self, platform: &Platform) -> Result<(), Error> {
         check_route(platform, self.client, self.agent)?;
         for server in &self.servers {
@@ -118,7 +118,7 @@ impl Roles {
 
     fn of_two_hosts(platform: &Platform) -> Result<Roles, Error> {
         if platform.hosts().len() < 2 {
-            return Err(Error::Input("a platform has at least two hosts: a client and a server".into()));
+            return Err(Error::Input("a platform needs at least two hosts: a client and a server".into()));
         }
         Roles::from_properties(platform)
     }
@@ -175,7 +175,7 @@ impl Roles {
     }
 }
 
-/// Whether two hosts of a grid reach each other.
+/// Checks that two hosts of a grid can reach each other.
 pub(crate) fn check_route(platform: &Platform, one: HostId, other: HostId) -> Result<(), Error> {
     let name = |host: HostId| &platform.hosts()[host.0 as usize].name;
     let missing = [(one, other), (other, one)].into_iter().find(|(from, to)| platform.route(*from, *to).is_err());
@@ -190,7 +190,7 @@ pub(crate) fn check_route(platform: &Platform, one: HostId, other: HostId) -> Re
     }
 }
 
-/// The roles of each host.
+/// Returns the roles of each host.
 fn roles(platform: &Platform) -> Result<Vec<Vec<&str>>, Error> {
     let mut all = Vec::with_capacity(platform.hosts().len());
     for (number, host) in (0..).zip(platform.hosts()) {
@@ -208,10 +208,10 @@ fn roles(platform: &Platform) -> Result<Vec<Vec<&str>>, Error> {
 }
 
 impl ServerRole {
-    /// The server that the host is to run; it offers those of the definitions that the host's properties name.
+    /// Returns the server that the host runs. It offers those of the definitions that the host's properties name.
     ///
     /// # Errors
-    /// If a property has no sense; the message names host, property and value.
+    /// If a property has an invalid value; the message names host, property and value.
     pub fn server(&self, platform: &Platform, definitions: &[Definition]) -> Result<ServerSpec, Error> {
         let host = &platform.hosts()[self.host.0 as usize];
         let wrong = |key: &str, value: &str, expected: &str| {
@@ -222,7 +222,7 @@ impl ServerRole {
             None => host.cores,
             Some(text) => match text.parse() {
                 Ok(slots) if slots > 0 => slots,
-                _ => return Err(wrong("slots", text, "a whole number of at least 1")),
+                _ => return Err(wrong("slots", text, "an integer of at least 1")),
             },
         };
         let size = |key: &str, otherwise: u64| match self.properties.get(key) {

@@ -1,4 +1,4 @@
-//! A simulation with its grid: agent and servers started, faults scheduled.
+//! Starts a simulation with its grid: agent, servers, and scheduled faults.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::offer::{BUILTIN_LINALG, InlineBodies, load_offer};
 use crate::trace::Tracer;
 use crate::{Error, LocalConfig};
 
-/// A simulation for one client, which is returned with the names of all nodes.
+/// Creates a simulation with one client. Returns it with the client and the names of all nodes.
 pub(crate) fn simulation_of(config: &SimulateConfig) -> Result<(Simulation, NodeId, BTreeMap<NodeId, String>), Error> {
     let platform = Arc::new(config.read_platform()?);
     let roles = config.roles(&platform)?;
@@ -35,7 +35,7 @@ pub(crate) fn simulation_of(config: &SimulateConfig) -> Result<(Simulation, Node
     Ok((simulation, client, names))
 }
 
-/// Starts the agent and the servers of a grid; their names. Bodies are run if the configuration says so.
+/// Starts the agent and the servers of a grid, and returns their names. Runs bodies if the configuration says so.
 pub(crate) fn populate(
     simulation: &mut Simulation,
     config: &SimulateConfig,
@@ -75,7 +75,8 @@ pub(crate) fn populate(
     Ok(names)
 }
 
-/// Whether the servers of a simulated grid that runs already offer what a program would have started its own with.
+/// Checks that the servers of a simulated grid that already runs offer the functions with which a program would have
+/// started its own.
 pub(crate) fn check_functions(offered: &[PathBuf], local: Option<&LocalConfig>) -> Result<(), Error> {
     for file in local.map_or(&[][..], |local| &local.functions) {
         let is_offered = |known: &PathBuf| known == file || known.canonicalize().ok() == file.canonicalize().ok();
@@ -90,7 +91,7 @@ pub(crate) fn check_functions(offered: &[PathBuf], local: Option<&LocalConfig>) 
     Ok(())
 }
 
-/// Has a scenario's faults strike; what it draws at random spares the last server and the client.
+/// Schedules a scenario's faults. Randomly drawn faults spare the last server and the client.
 fn schedule(simulation: &mut Simulation, scenario: &Scenario, roles: &Roles, seed: u64) -> Result<(), Error> {
     let platform = simulation.platform().clone();
     let host = |id: HostId| platform.hosts()[id.0 as usize].name.clone();
@@ -112,7 +113,7 @@ fn schedule(simulation: &mut Simulation, scenario: &Scenario, roles: &Roles, see
     Ok(())
 }
 
-/// Has a scenario's faults strike; if some are drawn, all are told.
+/// Schedules a scenario's faults; if some are drawn at random, logs all of them.
 pub(crate) fn strike(simulation: &mut Simulation, scenario: &Scenario, field: &Field, seed: u64) {
     let strikes = scenario.strikes(field, &mut SplitMix64::new(seed), simulation.now());
     if scenario.draws() {

@@ -1,7 +1,7 @@
-//! Chrome's trace event format: an array of events, one a line. Times are microseconds of virtual time.
+//! Chrome's trace event format: an array of events, one per line. Times are microseconds of virtual time.
 //!
-//! An arrow leaves and arrives at a slice of a nanosecond, since viewers bind arrows to slices. Where several would lie on one
-//! another, they stand a nanosecond apart, and `seconds` says when it was.
+//! An arrow starts and ends at a slice of one nanosecond, since viewers bind arrows to slices. Where several slices would overlap,
+//! they are placed a nanosecond apart, and `seconds` holds the actual time.
 //!
 //! Source: "Trace Event Format", the Catapult project.
 
@@ -16,7 +16,7 @@ use super::{Arrow, Details, Format, Label, Track};
 #[derive(Default)]
 pub(super) struct Chrome {
     has_events: bool,
-    /// When a track has room for the next end of an arrow, nanoseconds.
+    /// The earliest free time on each track for the next end of an arrow, nanoseconds.
     free_ns: BTreeMap<Track, u64>,
 }
 

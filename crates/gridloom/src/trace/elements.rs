@@ -1,6 +1,6 @@
 //! The timeline of a real run of processing elements, in the formats of this folder.
 //!
-//! An element is a group with a track for its entry methods and one for its letters. Times count from the beginning of the run.
+//! An element is a group with one track for its entry methods and one for its messages. Times count from the start of the run.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,16 +12,17 @@ use super::{Arrow, Details, Format, Label, Track, format_of};
 use crate::Error;
 use crate::chares::timeline::{Event, Record, What, record_of};
 
-/// What a timeline lacks.
+/// Gaps in a timeline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lacks {
-    /// Run and element: it left nothing, since it was killed.
+    /// Run and number of each element that left no record because it was killed.
     pub elements: Vec<(u32, u32)>,
-    /// Events that elements had no room for.
+    /// Number of events that the elements dropped because their buffers were full.
     pub events: u64,
 }
 
-/// Writes what elements left in `folder`: so many in each run. `began_ns` is the time of the run's beginning.
+/// Writes the records that the elements left in `folder`. `elements` has the number of elements of each run; `began_ns`
+/// is the time at which the run began.
 ///
 /// # Errors
 /// If a file cannot be read or written.
@@ -57,7 +58,8 @@ fn write(out: &mut dyn Write, format: &mut dyn Format, records: &[Record], began
             format.track(out, start, tracks.letters, &format!("element {element}: messages"))?;
         }
     }
-    // An end of an event: when it is, and which one. Of one time, those of one element keep their order.
+    // The begin and end of each event: time, record, event number, and which of the two. At equal times, those of one
+    // element keep their order.
     let mut ends: Vec<(u64, usize, usize, bool)> = Vec::new();
     for (of, record) in records.iter().enumerate() {
         for (number, event) in record.events.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Messages by meaning: field names and values, long arrays as their type, shape and first elements.
+//! Decodes messages for display: field names and values, and long arrays as their type, shape and first elements.
 //!
-//! The first message of a type on a connection carries its declaration, which is kept. So every typed message can be read, in
-//! whatever language its sender is written. What has no declaration is shown as bytes.
+//! The first message of a type on a connection carries its declaration, which is kept. So every typed message can be read,
+//! whatever the language of its sender. A message without a declaration is shown as bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use gridloom_layout::{Abi, Graph, Header, Receiver, Value, parse};
 use gridloom_process::Letter;
 use serde_json::{Map, Value as Json, json};
 
-/// Elements of an array that are shown.
+/// Maximum number of array elements shown.
 const SHOWN_MAX: u64 = 8;
-/// Bytes of a message without a declaration that are shown.
+/// Maximum number of bytes shown of a message without a declaration.
 const TEXT_SHOWN_MAX: usize = 64;
-/// Declarations that are kept; messages of others are shown as bytes.
+/// Maximum number of declarations kept; messages of further types are shown as bytes.
 const DECLARATIONS_MAX: usize = 4096;
 
-/// The declarations of messages, by their hashes.
+/// Declarations of messages, by hash.
 #[derive(Default)]
 pub(super) struct Meanings {
     receivers: BTreeMap<u64, Receiver>,
 }
 
 impl Meanings {
-    /// What a letter says.
+    /// Returns the content of a message.
     pub(super) fn of(&mut self, letter: &Letter) -> Json {
         self.typed(letter).unwrap_or_else(|| untyped(&letter.payload))
     }
 
-    /// `None` if it is no message of a known declaration.
+    /// Decodes a typed message; `None` if its declaration is not known.
     fn typed(&mut self, letter: &Letter) -> Option<Json> {
         let header = Header::parse(&letter.payload).ok().filter(|header| header.name() == &*letter.kind)?;
         let hash = header.hash();
@@ -47,7 +47,7 @@ impl Meanings {
 
 fn shown(graph: &Graph) -> Json {
     let mut root = json(graph.root().unwrap_or(&Value::Null));
-    // What several pointers lead to: `#0` is the first of them, and stands at the root if the message itself is one.
+    // Values that several pointers share: `#0` is the first of them, and is the root if the message itself is shared.
     let is_root = |index: usize| matches!(graph.root, Value::Reference { shared, .. } if shared == index);
     let others = graph.shared.iter().enumerate().filter(|(index, _)| !is_root(*index));
     if let Json::Object(fields) = &mut root {
@@ -91,7 +91,7 @@ fn json(value: &Value) -> Json {
     }
 }
 
-/// Its size, and its first bytes as text with escapes.
+/// Returns the size and the first bytes as escaped text.
 fn untyped(payload: &[u8]) -> Json {
     let first = &payload[..payload.len().min(TEXT_SHOWN_MAX)];
     let more = if first.len() < payload.len() { "…" } else { "" };

@@ -1,11 +1,12 @@
-//! What happens in a simulation, and in a real run of processing elements ([`elements`]), written to a file as it happens, for a viewer: Chrome's format ([`chrome`]; Perfetto and
-//! `chrome://tracing` show it), or Paje's ([`paje`]; if the file's name ends so).
+//! Trace of a simulation, or of a real run of processing elements ([`elements`]). The trace of a simulation is written
+//! to a file while it runs. Viewers read it: Chrome's format ([`chrome`]; Perfetto and `chrome://tracing` show it), or
+//! Paje's ([`paje`]) if the file name ends in `.paje`.
 //!
-//! A host is a group of tracks. Each process has one for its states and one for its messages. A server has one for each slot
-//! and one for what data it sends and gets. So is a link, with as many tracks as transfers ever shared it at a time. A message
-//! is an arrow with its values, shown by meaning ([`meaning`]).
+//! A host is a group of tracks. Each process has one track for its states and one for its messages. A server has one
+//! for each slot and one for the data that it sends and receives. A link is a group too, with as many tracks as the
+//! most transfers that ever shared it. A message is an arrow with its values, decoded into fields ([`meaning`]).
 //!
-//! **Invariant:** what is kept in memory is what has a track, and what is under way; never what is over.
+//! **Invariant:** memory holds only what has a track, and activities in progress; never finished ones.
 
 mod chrome;
 mod elements;
@@ -29,21 +30,21 @@ use crate::Error;
 pub use elements::{Lacks, write_elements};
 use meaning::Meanings;
 
-/// A row of the picture.
+/// A row of the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Track {
     group: u32,
     number: u32,
 }
 
-/// Where an arrow has an end.
+/// An end of an arrow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arrow {
     Leaves,
     Arrives,
 }
 
-/// How a picture is written. What is begun on a track is ended on it, the last begun first; times do not go back.
+/// A trace format. Activities on a track end in reverse order of their beginning; times never decrease.
 trait Format: Send {
     fn head(&mut self, out: &mut dyn Write) -> io::Result<()>;
 
@@ -55,17 +56,17 @@ trait Format: Send {
 
     fn end(&mut self, out: &mut dyn Write, at: Time, track: Track) -> io::Result<()>;
 
-    /// A moment that concerns all.
+    /// Marks a moment that concerns the whole simulation.
     fn mark(&mut self, out: &mut dyn Write, at: Time, track: Track, name: &str) -> io::Result<()>;
 
-    /// Both ends of an arrow have the key and the name.
+    /// Writes one end of an arrow; both ends have the same key and name.
     fn arrow(&mut self, out: &mut dyn Write, at: Time, track: Track, arrow: Arrow, label: &Label<'_>)
     -> io::Result<()>;
 
     fn tail(&mut self, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// The format that the file's name asks for.
+/// Returns the format that the file name selects.
 fn format_of(path: &Path) -> Box<dyn Format> {
     match path.extension().is_some_and(|extension| extension == "paje") {
         true => Box::new(paje::Paje::default()),
@@ -81,22 +82,22 @@ struct Label<'a> {
     details: Details,
 }
 
-/// Writes what it sees.
+/// Writes the events of a simulation to a trace file.
 pub(crate) struct Tracer {
     path: PathBuf,
     out: BufWriter<File>,
     format: Box<dyn Format>,
     platform: Arc<Platform>,
     meanings: Meanings,
-    /// Groups that were named in the file.
+    /// Groups already named in the file.
     groups: BTreeSet<u32>,
     tracks: u32,
     faults: Option<Track>,
-    /// By number.
+    /// Indexed by process number.
     processes: Vec<ProcessTracks>,
     nodes: BTreeMap<NodeId, NodeTracks>,
     links: BTreeMap<LinkIndex, Lanes<u64>>,
-    /// The links of what is under way.
+    /// The links of each transfer in progress.
     transfers: BTreeMap<u64, Vec<LinkIndex>>,
 }
 
@@ -115,11 +116,11 @@ struct NodeTracks {
     tasks: Lanes<TaskId>,
 }
 
-/// Tracks for activities that overlap, and the activity on each.
+/// Tracks for overlapping activities, and the activity on each.
 struct Lanes<K>(Vec<(Track, Option<K>)>);
 
 impl<K: PartialEq> Lanes<K> {
-    /// The track that it had.
+    /// Frees the activity's track and returns it.
     fn leave(&mut self, key: &K) -> Option<Track> {
         let (track, user) = self.0.iter_mut().find(|(_, user)| user.as_ref() == Some(key))?;
         *user = None;
@@ -301,7 +302,7 @@ impl Tracer {
         Track { group, number: self.tracks }
     }
 
-    /// They are a group of their own, before all hosts.
+    /// Returns the track for faults. It has a group of its own, before all hosts.
     fn faults_track(&mut self, at: Time) -> io::Result<Track> {
         if let Some(track) = self.faults {
             return Ok(track);
@@ -371,7 +372,7 @@ impl Tracer {
         Ok(track)
     }
 
-    /// Ends what is under way.
+    /// Ends all activities in progress.
     fn end_all(&mut self, at: Time) -> io::Result<()> {
         let states = self.processes.iter().filter(|tracks| tracks.is_in_state).map(|tracks| tracks.states);
         let tasks = self.nodes.values().flat_map(|tracks| &tracks.tasks.0);

@@ -1,5 +1,5 @@
-//! Paje's trace format: definitions, then an event a line, with times in seconds. What Chrome's format has as details of
-//! an event is part of its value here.
+//! Paje's trace format: definitions, then one event per line, with times in seconds. The details that an event has in Chrome's
+//! format are part of its value here.
 //!
 //! Source: B. de Oliveira Stein, J. Chassin de Kergommeaux, G. Mounié: *Pajé trace file format*.
 
@@ -14,7 +14,7 @@ pub(super) struct Paje {
     end: Time,
 }
 
-/// Events by number: name and fields, all of which are strings but the time.
+/// Events by number: name and fields. All fields but the time are strings.
 const EVENTS: [(&str, &[&str]); 11] = [
     ("PajeDefineContainerType", &["Alias", "Type", "Name"]),
     ("PajeDefineStateType", &["Alias", "Type", "Name"]),
@@ -29,7 +29,7 @@ const EVENTS: [(&str, &[&str]); 11] = [
     ("PajeNewEvent", &["Time", "Type", "Container", "Value"]),
 ];
 
-/// A picture holds groups, which hold tracks, which have states; messages go from track to track.
+/// A picture contains groups, groups contain tracks, and tracks have states. Messages connect tracks.
 const TYPES: &str = "0 Picture 0 \"simulation\"\n0 Group Picture \"host or link\"\n0 Track Group \"track\"\n\
                      1 State Track \"state\"\n2 Message Picture Track Track \"message\"\n9 Fault Track \"fault\"\n";
 
@@ -54,7 +54,7 @@ impl Format for Paje {
     }
 
     fn begin(&mut self, out: &mut dyn Write, at: Time, track: Track, name: &str, details: &Details) -> io::Result<()> {
-        // A state has few values, by which it is coloured; only what is computed is told apart.
+        // A viewer colours states by value, so there should be few values; only computed blocks are distinguished.
         let block = details.get("block").and_then(|block| block.as_str());
         let value = block.map_or_else(|| name.to_string(), |block| format!("{name} {block}"));
         writeln!(out, "5 {} State t{} {}", date(at), track.number, quoted(&value))
@@ -96,7 +96,7 @@ fn date(at: Time) -> String {
     format!("{}.{:09}", at.0 / second, at.0 % second)
 }
 
-/// A string of the format, which cannot hold its own delimiter or the end of a line.
+/// Quotes a string. The format allows neither its delimiter nor line breaks inside strings.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "'").replace(char::is_control, " "))
 }

@@ -1,4 +1,4 @@
-//! What simulated processes are promised when they wait, attend, measure and break.
+//! Guarantees to simulated processes that wait, handle messages, measure and fail.
 
 use crate::support;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ fn config(test: &str, faults: &str, processes: &[(&str, Body)]) -> SimulateConfi
     };
     let deployment: String = processes.iter().map(process).collect();
     let folder = support::folder(test, &[("some.faults", faults), ("deployment.toml", &deployment)]);
-    // With faults there is a grid, which has to offer something.
+    // With faults there is a grid, which has to offer a function.
     SimulateConfig {
         deployment: Some(folder.join("deployment.toml")),
         faults: (!faults.is_empty()).then(|| folder.join("some.faults")),
@@ -64,7 +64,7 @@ fn a_wait_on_who_has_closed_is_an_error_every_time() {
     fn client(me: &mut Process, _: &Notes) -> Result<(), Error> {
         let server = me.connect("a", 1, 1.0)?;
         me.send_bytes(server, "hello", vec![])?;
-        // The process that attends hears of the end first.
+        // The process that handles messages notices the end first.
         me.handle_for(0.1)?;
         for _ in 0..3 {
             assert!(matches!(me.wait_for("x", Some(server), None), Err(ProcessError::Closed { .. })));
@@ -144,13 +144,13 @@ fn numbers_that_cannot_be_meant_are_named() {
     let (report, notes) = run(&config("numbers", "", &processes), &processes);
     report.unwrap();
     let expected = [
-        "sleep: NaN seconds; give a time that ends",
-        "sleep: inf seconds; give a time that ends",
+        "sleep: NaN seconds; give a finite time",
+        "sleep: inf seconds; give a finite time",
         "compute: inf floating-point operations; give a finite number that is not negative",
         "compute: -1 floating-point operations; give a finite number that is not negative",
         "wait: NaN seconds; give a time",
         "handle: NaN seconds; give a time",
-        "timer: NaN seconds; give a time that ends",
+        "timer: NaN seconds; give a finite time",
         "timer that repeats: 0 seconds; give a period of at least a nanosecond",
     ];
     assert_eq!(notes, expected);
@@ -190,7 +190,7 @@ fn faults_strike_processes_that_use_no_grid() {
     let faults = "at 2s kill ticks@b\nat 3s restart ticks@b\nat 5s pause ticks@b for 2s\nat 9s hang ticks@b\n";
     let (report, notes) = run(&config("struck", faults, &processes), &processes);
     assert_eq!(notes, ["begins at 0", "closed at 2", "begins at 3", "was away till 7"], "{report:?}");
-    // A process that hangs for ever keeps no other from ending.
+    // A process that hangs forever does not keep others from ending.
     report.unwrap();
 }
 
@@ -205,7 +205,7 @@ fn a_run_that_only_waits_is_ended_when_asked() {
     let processes: [(&str, Body); 1] = [("waits@a", waits)];
     let config = SimulateConfig { until: Some(50.0), ..config("until", "", &processes) };
     let error = run(&config, &processes).0.unwrap_err().to_string();
-    assert_eq!(error, "the run was to end at 50 s, and processes still ran: waits@a (waits for a message)");
+    assert_eq!(error, "the run was to end at 50 s, but processes are still running: waits@a (waits for a message)");
     fn ends(_: &mut Process, _: &Notes) -> Result<(), Error> {
         Ok(())
     }

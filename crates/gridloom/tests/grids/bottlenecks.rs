@@ -1,4 +1,4 @@
-//! What links share is noticed while groups run, and plans know of it from then on.
+//! Shared links are detected while groups run, and plans account for them from then on.
 
 use crate::support;
 use gridloom::{Grid, Handle, Report, Value};
@@ -8,7 +8,7 @@ const KERNELS: &str = "Module kernels;\n\
     Define sum(IN int n, IN double a[n][n], OUT double *s) CalcOrder n^2 Calls \"C\" sum(n, a, s);\n\
     Define turn(IN int n, IN double a[n][n], OUT double b[n][n]) CalcOrder n^2 Calls \"C\" turn(n, a, b);\n";
 
-/// Two sites of two servers, with a way of 20 MB/s between them; the cards are five times as wide.
+/// Two sites with two servers each, connected by a backbone of 20 MB/s; network interfaces have five times that bandwidth.
 fn sites() -> String {
     let mut text = String::new();
     for host in ["client", "a-1", "a-2", "b-1", "b-2"] {
@@ -20,7 +20,7 @@ fn sites() -> String {
     text + "[[link]]\nname = 'wan'\nbandwidth = '20MBps'\nlatency = '2ms'\n[[connect]]\nfrom = 'a'\nto = 'b'\nlinks = ['wan']\n"
 }
 
-/// A group of calls of one function, each on the server named.
+/// A group of calls of one function, each on the named server.
 fn on(grid: &Grid, function: &str, inputs: &[Value], handles: &[Handle], servers: &[&str]) -> (Vec<Handle>, Report) {
     let function = grid.function(function).unwrap();
     let record = |group: &gridloom::Group| -> Vec<Handle> {
@@ -40,13 +40,13 @@ fn on(grid: &Grid, function: &str, inputs: &[Value], handles: &[Handle], servers
     (made, group.report().unwrap())
 }
 
-/// A matrix of 32 MB on each of those servers.
+/// Makes a matrix of 32 MB on each of those servers.
 fn made(grid: &Grid, servers: &[&str]) -> Vec<Handle> {
     let order = Value::from(2000_i64);
     on(grid, "kernels/make", &vec![order; servers.len()], &[], servers).0
 }
 
-/// Predicted and measured seconds of the sums there of matrices that were made here.
+/// Predicted and measured seconds of sums on `to` of matrices made on `from`.
 fn sums(grid: &Grid, from: &[&str], to: &[&str]) -> (f64, f64) {
     let matrices = made(grid, from);
     let (_, report) = on(grid, "kernels/sum", &[], &matrices, to);
@@ -56,7 +56,7 @@ fn sums(grid: &Grid, from: &[&str], to: &[&str]) -> (f64, f64) {
 #[test]
 fn a_way_between_sites_is_reckoned_with_and_then_known() {
     let grid = Grid::simulate(support::simulation("bottleneck-backbone", &sites(), KERNELS, &[])).unwrap();
-    // First probes go over the same way at the same time; by now each was repeated alone.
+    // The first probes share the backbone at the same time; by now each was repeated alone.
     grid.advance(30.0);
     let (predicted, measured) = sums(&grid, &["a-1", "a-2"], &["b-1", "b-2"]);
     assert!((predicted / measured - 1.0).abs() < 0.1, "{predicted} s, {measured} s {:#?}", grid.links());
@@ -65,7 +65,7 @@ fn a_way_between_sites_is_reckoned_with_and_then_known() {
     grid.advance(1.0);
     let (predicted, measured) = sums(&grid, &["a-1", "a-2"], &["b-1", "b-2"]);
     assert!((predicted / measured - 1.0).abs() < 0.1, "{predicted} s, {measured} s: {:#?}", grid.links().unwrap());
-    // Within a site the cards are all there is.
+    // Within a site only the network interfaces limit transfers.
     let (predicted, measured) = sums(&grid, &["a-1", "b-1"], &["a-2", "b-2"]);
     assert!((predicted / measured - 1.0).abs() < 0.1, "{predicted} s, {measured} s: {:#?}", grid.links().unwrap());
     let links = grid.links().unwrap();
@@ -73,7 +73,7 @@ fn a_way_between_sites_is_reckoned_with_and_then_known() {
     assert!(!shared.is_empty() && shared.iter().all(|one| (one.bandwidth / 20e6 - 1.0).abs() < 0.2), "{shared:#?}");
 }
 
-/// Matrices of 8 MB that go to two servers and come back: seconds, predicted and measured.
+/// Sends matrices of 8 MB to two servers and back: seconds, predicted and measured.
 fn turned(grid: &Grid, matrices: usize) -> (f64, f64) {
     let turn = grid.function("kernels/turn").unwrap();
     let group = grid.group("auto");
@@ -82,7 +82,7 @@ fn turned(grid: &Grid, matrices: usize) -> (f64, f64) {
         group.call(&turn, &[(&matrix).into()]).unwrap().remove(0)
     };
     let handles: Vec<Handle> = (0..matrices).map(call).collect();
-    // Results come as they are made, beside what still goes out.
+    // Results are returned as they are made, while inputs are still being sent.
     group.launch().unwrap();
     handles.iter().for_each(|handle| handle.prefetch().unwrap());
     handles.iter().for_each(|handle| drop(handle.get().unwrap()));

@@ -1,10 +1,10 @@
-//! Calls that are bound to a server, by themselves and in groups, on a simulated grid.
+//! Calls that are bound to a server, plain and in groups, on a simulated grid.
 
 use crate::support;
 use gridloom::base::{Dtype, Meta, TaskError};
 use gridloom::{Error, Function, Graph, GraphOptions, Grid, SimulateConfig, Value};
 
-/// Two fast servers and a slow one, where no heuristic would put what it may put elsewhere.
+/// Two fast servers and a slow one, which no heuristic would choose freely.
 fn config(test: &str, faults: &str) -> SimulateConfig {
     let hosts = [("client", "1Gf"), ("fast-1", "20Gf"), ("fast-2", "20Gf"), ("slow", "5Gf")];
     let star = support::star(&hosts, "1GBps", "50us");
@@ -47,7 +47,10 @@ fn is_lost<T: std::fmt::Debug>(result: Result<T, Error>) {
         Err(Error::Task(error @ TaskError::ServerLost { .. })) => {
             let told = error.to_string();
             assert!(told.starts_with("server 'slow' was lost ("), "{told}");
-            assert!(told.ends_with("the call of 'kernels/product' is bound to it, as by on('slow')"), "{told}");
+            assert!(
+                told.ends_with("the call of 'kernels/product' is bound to it, for example by on('slow')"),
+                "{told}"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -71,7 +74,7 @@ fn a_bound_call_has_its_place_in_the_plan() {
         let mut ran: Vec<_> = report.tasks.iter().collect();
         ran.sort_by_key(|task| task.task.parse::<u64>().unwrap());
         assert_eq!(ran.iter().map(|task| task.server.as_str()).collect::<Vec<_>>(), planned);
-        // What lies between the calls stays among the servers: from the client goes the input, and the last result comes.
+        // Data between the calls stay on the servers: the client sends the input and receives the last result.
         let sent = report.client_bytes / (500 * 500 * 8);
         assert!((2..=4).contains(&sent) && report.server_bytes > 0, "{report}");
     }
@@ -88,7 +91,7 @@ fn a_call_that_is_bound_otherwise_is_another() {
     group.call(&product, &[(&x2).into(), (&a).into()]).unwrap().remove(0).get().unwrap();
     group.finish().unwrap();
     let differences: Vec<String> = group.differences().iter().map(ToString::to_string).collect();
-    let why = "is not 'x2' as described: it is bound to 'fast-2', and was described as bound to 'slow'";
+    let why = "is not 'x2' as declared: it is bound to 'fast-2', but was declared as bound to 'slow'";
     assert!(differences.len() == 1 && differences[0].contains(why), "{differences:?}");
     assert!(group.report().unwrap().tasks.iter().any(|task| task.server == "fast-2"));
 }
@@ -121,11 +124,11 @@ fn graphs_in_files_name_the_server() {
     let why = "call 'x2': kernels/product: there is no server 'slwo' for it; did you mean slow?";
     assert!(refused.contains(why), "{refused}");
     let input = graph.clone().bind(&gridloom::GraphRef::named("a"), "slow").unwrap_err().to_string();
-    assert!(input.contains("'a' is bound to server 'slow', and is no call"), "{input}");
+    assert!(input.contains("'a' is bound to server 'slow', but is not a call"), "{input}");
     assert!(product.on("nowhere").unwrap_err().to_string().contains("there is no server 'nowhere'"));
 }
 
-/// What only the lost server may run fails, with what reads it; everything else of the group goes on.
+/// A call that only the lost server may run fails, and so do its readers; everything else in the group continues.
 #[test]
 fn a_bound_call_fails_with_its_server() {
     for heuristic in ["auto", "heft"] {
@@ -141,7 +144,7 @@ fn a_bound_call_fails_with_its_server() {
         let nested = reader.get().unwrap_err();
         assert!(matches!(nested, Error::Task(TaskError::DependencyFailed { .. })), "{nested}");
         last.get().unwrap();
-        // Nor does it run later: it is not in the grid.
+        // Nor does it run later: the server is not in the grid.
         let group = grid.group(heuristic);
         let bound = group.call(&slow, &[(&a).into(), (&a).into()]).unwrap().remove(0);
         let free = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
@@ -151,7 +154,7 @@ fn a_bound_call_fails_with_its_server() {
     }
 }
 
-/// A result that only the lost server had is not made again elsewhere.
+/// A result that only the lost server had is not recomputed elsewhere.
 #[test]
 fn a_bound_calls_result_is_lost_with_its_server() {
     let (grid, product, slow) = grid("bound-result", "at 4s kill slow\n");

@@ -1,4 +1,4 @@
-//! Functions that are calibrated on simulated servers: by the machines that do it for real.
+//! Functions calibrated on simulated servers, by the same state machines as for real.
 
 use crate::support;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ fn servers() -> String {
     support::star(&[("client", "1Gf"), ("slow", "1Gf"), ("fast", "8Gf")], "1GBps", "50us")
 }
 
-/// A function beside the product.
+/// An additional function beside the product.
 const MORE: &str = r#"
 Define scaled(IN string how, IN int m, IN int n, IN double a[m][n], OUT double b[m][n])
 "no complexity" Calls "C" scaled(how, m, n, a, b);
@@ -27,7 +27,7 @@ fn sizes(ranges: &[(&str, i64, i64)]) -> BTreeMap<String, (i64, i64)> {
     ranges.iter().map(|(name, low, high)| (name.to_string(), (*low, *high))).collect()
 }
 
-/// Nobody watches.
+/// A callback that ignores calls.
 fn silent(_: &CalibrationCall) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
@@ -50,7 +50,7 @@ fn models_are_as_exact_as_asked_for_within_the_range() {
         assert_eq!((first.sizes["n"], last.sizes["n"], one.gave_way), (50, 1000, 0));
     }
     assert_eq!(told, done.iter().map(|one| one.calls).sum::<usize>());
-    // It has ended when the agent knows all of it.
+    // When it ends, the agent knows all of it.
     let view = grid.servers();
     for (server, one) in view.servers.iter().zip(&done) {
         let model = &server.functions["kernels/product"];
@@ -136,7 +136,7 @@ fn who_watches_can_stop_it() {
     for one in &done {
         assert!(!one.is_reached && !one.has_failed && one.why.as_deref() == Some("it was stopped"), "{one:?}");
     }
-    // The servers are free again.
+    // The servers are idle again.
     let again = CalibrateConfig { error: 0.5, ..config };
     assert!(grid.calibrate("product", &again, None, &mut silent).unwrap().iter().all(|one| one.is_reached));
 }
@@ -149,7 +149,7 @@ fn a_calibration_waits_until_the_server_is_idle() {
     let mut config = CalibrateConfig { sizes: sizes(&[("n", 50, 1000)]), ..CalibrateConfig::default() };
     config.servers = vec!["fast".into()];
     let mut others = Vec::new();
-    // After the fourth call come others, which take most of a second each.
+    // After the fourth call other calls follow, which take almost a second each.
     let mut count = 0;
     let mut done = grid
         .calibrate("product", &config, None, &mut |call| {

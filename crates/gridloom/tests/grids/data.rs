@@ -1,4 +1,4 @@
-//! Data that a Rust program describes: read from its places, put to its places, and what their modes ask of calls.
+//! Data that a Rust program describes: read from their places, written to their places, and the effect of their modes on calls.
 
 use crate::support;
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use gridloom::base::{Dtype, Meta};
 use gridloom::data::{DataError, Datum, Description, Kind, Memory, Mode, Places, Status, Ties, Uri, Use};
 use gridloom_net::payload::Payload;
 
-/// A program's memory by keys.
+/// A program's memory, accessed by keys.
 #[derive(Default)]
 struct Keys(Mutex<HashMap<String, Vec<u8>>>);
 
@@ -31,7 +31,7 @@ fn grid(test: &str) -> Grid {
     Grid::simulate(support::simulation(test, &platform, support::SQUARE, &[])).unwrap()
 }
 
-/// Eight doubles under the key `x`, to be put to the store of `two`.
+/// Eight doubles under the key `x`, to be put into the store of `two`.
 fn datum(mode: Mode) -> std::sync::Arc<Datum> {
     let (inputs, outputs) = (vec![Uri::Key("x".into())], vec![(Uri::Store("two".into()), mode)]);
     Datum::managed(Description::new(inputs, outputs, Kind::Double, vec![2, 4]).unwrap())
@@ -86,7 +86,7 @@ fn places_are_read_and_written() {
     let Uri::File(path) = &file else { unreachable!() };
     assert_eq!(std::fs::read(path).unwrap(), [7; 64]);
     assert_eq!(memory.0.lock().unwrap()["memory:y"], [7; 64]);
-    // A description that was saved leads to the same datum, or to one that is read from the file.
+    // A saved description leads to the same datum, or to a new one that is read from the file.
     datum.save(&places, Uri::Key("saved".into())).unwrap();
     let load = |known| Datum::load(&places, &Uri::Key("saved".into()), |_| known).unwrap();
     assert_eq!(load(Some(datum.clone())).number(), datum.number());

@@ -1,4 +1,4 @@
-//! The first group of a session: its plan rests on guesses, which say so and do not make data cross slow links.
+//! The first group of a session: its plan is based on guesses, which it lists and which do not move data over slow links.
 
 use crate::support;
 use gridloom::{Grid, Value};
@@ -6,7 +6,7 @@ use gridloom::{Grid, Value};
 const KERNELS: &str = "Module kernels;\n\
     Define turn(IN int n, IN double a[n], OUT double b[n]) CalcOrder 100*n Calls \"C\" turn(n, a, b);\n";
 
-/// Two servers of one slot beside the client, two behind 2 Mbit/s and 150 ms.
+/// Two servers with one slot near the client, and two behind 2 Mbit/s and 150 ms.
 fn far_servers() -> String {
     let mut text = String::new();
     for host in ["client", "near", "far-1", "far-2"] {

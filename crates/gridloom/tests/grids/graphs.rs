@@ -1,4 +1,4 @@
-//! Groups that are described beforehand, on a simulated grid.
+//! Declared groups on a simulated grid.
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
@@ -29,7 +29,7 @@ fn matrix(extent: u64) -> Value {
     Value::placeholder(square(extent))
 }
 
-/// So many steps of x := a x, each with the size of x.
+/// `count` steps of x := a x, each with the size of x.
 fn steps(count: usize, extent: u64) -> Graph {
     let mut graph = Graph::new();
     let a = graph.input("a", square(extent)).unwrap();
@@ -57,7 +57,7 @@ impl<'a> Program<'a> {
         Ok(self.group.call(function, args)?.remove(0))
     }
 
-    /// Like [`steps`], looking at each size before the next step.
+    /// Makes the calls of [`steps`], and reads each size before the next step.
     fn run(&self, count: usize, a: &Value, x: &Value) -> Result<Handle, Error> {
         let mut last = None;
         for _ in 0..count {
@@ -91,7 +91,7 @@ fn calls_take_their_places_as_they_come() {
     let report = group.report().unwrap();
     assert_eq!((report.plans.len(), report.tasks.len(), report.differences.len()), (1, 8, 0));
     assert_eq!(on(&report), planned_on(&report));
-    // Both inputs go out once, the last product and all sizes come back.
+    // Both inputs are sent once; the last product and all sizes are returned.
     assert_eq!(report.client_bytes, 3 * 500 * 500 * 8 + 4 * 8);
     assert_eq!(report.predicted_seconds, report.plans[0].makespan_seconds);
     assert!(report.measured_seconds > 0.0 && report.measured_seconds < 1.5 * report.predicted_seconds, "{report}");
@@ -99,7 +99,7 @@ fn calls_take_their_places_as_they_come() {
     assert_eq!((summaries.len(), summaries[0].2), (1, report.measured_seconds));
 }
 
-/// Independent calls may come in any order, each on the server of the described call that it is.
+/// Independent calls may be made in any order; each runs on the server of its declared call.
 #[test]
 fn independent_calls_may_change_places() {
     let grid = grid("graph-order");
@@ -127,7 +127,7 @@ fn differences_are_told_and_everything_runs() {
     let program = Program::new(&grid, &group);
     let (a, x, other) = (matrix(300), matrix(300), matrix(400));
     let x1 = program.one(&program.product, &[(&a).into(), (&x).into()]).unwrap();
-    // One more, of something else that the graph has.
+    // An additional call, on another datum of the graph.
     program.one(&program.norm, &[(&x).into()]).unwrap();
     // Another extent.
     let x2 = program.one(&program.product, &[(&other).into(), (&other).into()]).unwrap();
@@ -138,22 +138,22 @@ fn differences_are_told_and_everything_runs() {
     assert_eq!(
         told,
         [
-            "call 2, of 'kernels/norm', is not 'size1' as described: argument 'a' is input 'x', and was described as the result 'x1'",
-            "call 3, of 'kernels/product', is not 'x2' as described: argument 'a' is not what was passed for it before (or it was changed), and was described as input 'a'",
-            "call 5, of 'kernels/both', was not described: next in the description is 'size2', of 'kernels/norm'",
-            "'size2', a described call of 'kernels/norm', never came",
-            "'x3', a described call of 'kernels/product', never came",
-            "'size3', a described call of 'kernels/norm', never came",
+            "call 2, of 'kernels/norm', is not 'size1' as declared: argument 'a' is input 'x', but was declared as the result 'x1'",
+            "call 3, of 'kernels/product', is not 'x2' as declared: argument 'a' is not what was passed for it before (or it was changed), but was declared as input 'a'",
+            "call 5, of 'kernels/both', was not declared: the next declared call is 'size2', of 'kernels/norm'",
+            "'size2', a declared call of 'kernels/norm', was never made",
+            "'x3', a declared call of 'kernels/product', was never made",
+            "'size3', a declared call of 'kernels/norm', was never made",
         ]
     );
     let report = group.report().unwrap();
     assert_eq!((report.tasks.len(), report.tasks_failed, report.differences.len()), (5, 0, 6));
-    // What was not described was mapped by itself.
+    // Calls that were not declared were mapped separately.
     assert_eq!(report.plans.len(), 4);
-    assert!(report.to_string().contains("6 differences from the described graph:\n  call 2"), "{report}");
+    assert!(report.to_string().contains("6 differences from the declared graph:\n  call 2"), "{report}");
 }
 
-/// A call of another size stands for the described one: those that read its result, of the size described, still fit.
+/// A call of another size replaces the declared one: calls that read its result, of the declared size, still fit.
 #[test]
 fn what_comes_after_a_difference_still_fits() {
     let grid = grid("graph-after");
@@ -168,7 +168,7 @@ fn what_comes_after_a_difference_still_fits() {
     group.finish().unwrap();
     let told: Vec<String> = group.differences().iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("call 1, of 'kernels/product', is not 'p' as described: argument 'b'"), "{told:?}");
+    assert!(told[0].starts_with("call 1, of 'kernels/product', is not 'p' as declared: argument 'b'"), "{told:?}");
 }
 
 #[test]
@@ -182,12 +182,12 @@ fn a_strict_group_refuses_what_differs() {
     assert!(
         refused
             .to_string()
-            .contains("argument 'a' is float64[200, 200], and was described as input 'a', float64[300, 300]")
+            .contains("argument 'a' is float64[200, 200], but was declared as input 'a', float64[300, 300]")
     );
-    // Nothing was made of it: the described call can still come.
+    // The refused call was not made: the declared call can still be made.
     program.one(&program.product, &[matrix(300).into(), matrix(300).into()]).unwrap().get().unwrap();
     let missing = group.finish().unwrap_err().to_string();
-    assert!(missing.contains("'size1', a described call of 'kernels/norm', never came"), "{missing}");
+    assert!(missing.contains("'size1', a declared call of 'kernels/norm', was never made"), "{missing}");
     assert_eq!(group.report().unwrap().tasks.len(), 1);
 }
 
@@ -206,7 +206,7 @@ fn optional_calls_may_never_come() {
     assert_eq!(group.differences(), []);
 }
 
-/// An input that is a result already is planned where it is.
+/// An input that is already a result is planned where it is.
 #[test]
 fn inputs_may_be_results() {
     let grid = grid("graph-inputs");
@@ -237,7 +237,7 @@ fn inputs_may_be_results() {
     let small = Program::new(&grid, &before)
         .one(&grid.function("product").unwrap(), &[matrix(5).into(), matrix(5).into()])
         .unwrap();
-    refused(vec![("z".into(), made[0].clone())], "'z' is given, and is no input");
+    refused(vec![("z".into(), made[0].clone())], "'z' is given, but is not an input");
     refused(vec![("x".into(), small)], "input 'x' is float64[600, 600], and float64[5, 5] was given for it");
 }
 
@@ -254,14 +254,14 @@ fn a_call_has_ended_while_its_result_stays() {
     let told = grid.await_ends(None, |ended| ended.contains(&call.task()).then_some(())).is_ok();
     assert!(told && call.end().unwrap().error.is_none());
     call.wait_within(None).unwrap();
-    // The one number that nothing reads was to come, the matrix not.
+    // The number that nothing reads has to be sent to the client, but not the matrix.
     let moved = |report: &Report| report.transfers.iter().filter(|moved| moved.to == "client").count();
     assert_eq!(moved(&group.report().unwrap()), 0);
     let planned = &group.described_plan().unwrap().transfers;
     assert!(planned.iter().all(|moved| moved.to != "client" || moved.size_bytes == 8), "{planned:?}");
     let plain = grid.group("heft");
     let error = plain.submit(&product, &[matrix(6).into(), matrix(6).into()], &[]).unwrap_err().to_string();
-    assert!(error.contains("described group"), "{error}");
+    assert!(error.contains("declared group"), "{error}");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn nothing_is_remembered_afterwards() {
         group.finish().unwrap();
         group.wait().unwrap();
     }
-    // One whose calls never come, and that never says so.
+    // A group whose calls are never made, and which is not finished.
     drop(grid.group_of(&steps(2, 200), "heft", GraphOptions::default()).unwrap());
     let last = grid.group("heft");
     Program::new(&grid, &last).run(1, &matrix(10), &matrix(10)).unwrap();
@@ -341,9 +341,9 @@ fn hostile_files_are_refused_with_a_reason() {
     let a = r#"{"name": "a", "type": "float64", "shape": [4]}"#;
     let call = |name: &str, reads: &str| format!(r#"{{"name": "{name}", "function": "f", "args": ["{reads}"]}}"#);
     let circle = [call("p", "q"), call("q", "r"), call("r", "p")].join(",");
-    refused(a, &circle, "circle: 'p' reads 'q', which reads 'r', which reads 'p'; one of them has to come first");
-    refused(a, &call("p", "p"), "circle: 'p' reads 'p'");
-    refused(a, &[call("p", "q"), call("q", "a")].join(","), "call 'p' reads 'q', which stands after it");
+    refused(a, &circle, "cycle: 'p' reads 'q', which reads 'r', which reads 'p'; one of them has to be first");
+    refused(a, &call("p", "p"), "cycle: 'p' reads 'p'");
+    refused(a, &[call("p", "q"), call("q", "a")].join(","), "call 'p' reads 'q', which follows it");
     refused(
         a,
         &call("p", "aa"),
@@ -355,15 +355,15 @@ fn hostile_files_are_refused_with_a_reason() {
     refused(
         a,
         r#"{"name": "p", "function": "f", "arg": []}"#,
-        "'arg' is not known here; there are 'name', 'function', 'args'",
+        "'arg' is unknown here; known are 'name', 'function', 'args'",
     );
     let extent = |extent: &str| format!(r#"{{"name": "a", "type": "float64", "shape": [{extent}]}}"#);
-    refused(&extent("0"), "", "input 'a' has the extent 0; it has to be a whole number from 1");
+    refused(&extent("0"), "", "input 'a' has the extent 0; it must be an integer of at least 1");
     refused(&extent("-3"), "", "the extent -3; it");
     refused(&extent("2.5"), "", "the extent 2.5; it");
     refused(&extent("1e400"), "", "g.json:1:");
     refused(&extent("NaN"), "", "g.json:1:");
-    refused(&extent("4294967296, 4294967296, 2"), "", "past 2^64 bytes");
+    refused(&extent("4294967296, 4294967296, 2"), "", "more than 2^64 bytes");
     refused(r#"{"name": "a", "type": "float63"}"#, "", "of type 'float63'; there are bool, int8");
     refused(r#"{"name": "a", "type": "text"}"#, "", "has no 'size_bytes'; add its length");
     refused(r#"{"name": "a", "type": "text", "size_bytes": -1}"#, "", "the size -1");
@@ -372,5 +372,5 @@ fn hostile_files_are_refused_with_a_reason() {
     let plan = Graph::parse("g.json", r#"{"format": "gridloom plan 1"}"#).unwrap_err().to_string();
     assert!(plan.contains("its format is 'gridloom plan 1'"), "{plan}");
     let nan = Graph::new().call("p", "f", &[f64::NAN.into()]).unwrap_err().to_string();
-    assert!(nan.contains("call 'p' has the number NaN; describe a finite one"), "{nan}");
+    assert!(nan.contains("call 'p' has the number NaN; declare a finite one"), "{nan}");
 }

@@ -1,10 +1,10 @@
-//! What is left of described groups is mapped again, on a simulated grid.
+//! The remaining calls of declared groups are mapped again, on a simulated grid.
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
 use gridloom::{Error, Function, Graph, GraphOptions, Grid, Group, Handle, Report, Value};
 
-/// A fast server that is slow from 1.5 s on, and another.
+/// A fast server, slowed down from 1.5 s on, and another one.
 const SLOWS: &str = "[[profile]]\nhost = 'fast'\nkind = 'speed'\nevents = [[0, 1], [1.5, 0.05]]\n";
 
 const STEPS: usize = 40;
@@ -20,7 +20,7 @@ fn square() -> Meta {
     Meta::array(Dtype::Float64, &[1000, 1000])
 }
 
-/// Squares one after another, each of 2 Gflop.
+/// A chain of squares, each of 2 Gflop.
 fn chain(count: usize) -> Graph {
     let mut graph = Graph::new();
     let mut x = graph.input("x", square()).unwrap();
@@ -44,7 +44,7 @@ impl Program {
         Program { grid, group, product, last: None }
     }
 
-    /// The next call, and waits for its end.
+    /// Makes the next call, and waits for its end.
     fn step(&mut self) {
         let x = Value::placeholder(square());
         let input = self.last.as_ref().map_or((&x).into(), |handle| handle.into());
@@ -82,7 +82,7 @@ fn the_rest_goes_where_it_is_faster_now() {
     assert_eq!((servers[0], *servers.last().unwrap()), ("fast", "other"), "{report}");
     assert!(report.plans.len() > 1 && report.plans[0].tasks.len() == STEPS, "{report}");
     assert!(report.plans.last().unwrap().tasks.iter().all(|task| task.server == "other"), "{report}");
-    // Not at each call anew.
+    // Not mapped again at every call.
     assert!(report.plans.len() < 5, "{report}");
 }
 
@@ -102,7 +102,7 @@ fn the_program_may_ask_for_it() {
     program.step();
     let plan = program.group.map_again().unwrap();
     assert_eq!(plan.tasks.len(), 4);
-    // What has been made is where it is: it need not move.
+    // Existing results stay where they are: they need not move.
     assert!(plan.transfers.iter().all(|moved| moved.to == "client"), "{plan}");
     (0..4).for_each(|_| program.step());
     let none = program.group.map_again().unwrap_err();
@@ -113,7 +113,7 @@ fn the_program_may_ask_for_it() {
     assert!(matches!(undescribed, Error::Usage(_)));
 }
 
-/// Calls that are under way keep their servers busy.
+/// Calls in progress keep their servers busy.
 #[test]
 fn calls_under_way_count() {
     let grid = grid("again-busy", "");
@@ -128,7 +128,7 @@ fn calls_under_way_count() {
     assert_eq!(on_fast, 4);
     let calls: Vec<_> = (0..4).map(|_| group.submit(&product, &[(&value).into()], &[]).unwrap()).collect();
     let again = group.map_again().unwrap();
-    // Of a grid without work, 'fast' would take both, or the first.
+    // On an idle grid, 'fast' would get both, or the first.
     let rest: Vec<&str> = again.tasks.iter().map(|task| task.server.as_str()).collect();
     let before: Vec<&str> = planned.tasks[4..].iter().map(|task| task.server.as_str()).collect();
     assert_eq!(rest, before, "{again}");

@@ -1,4 +1,4 @@
-//! What is learned of links while groups run, and what comes of it when one falls.
+//! What groups reveal about links while they run, and the consequences when a link gets slower.
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
@@ -7,7 +7,7 @@ use gridloom::{Grid, Handle, Report, Value};
 /// A function beside the square.
 const SUM: &str = "Define sum(IN int n, IN double a[n][n], OUT double *s) CalcOrder 2*n^3 Calls \"C\" sum(n, a, s);\n";
 
-/// Three servers, each pair with a link of its own.
+/// Three servers, with a separate link for each pair.
 fn platform(profile: &str) -> String {
     let mut text = String::new();
     for host in ["client", "s-1", "s-2", "s-3"] {
@@ -26,7 +26,7 @@ fn grid(test: &str, profile: &str) -> Grid {
     Grid::simulate(support::simulation(test, &platform(profile), &format!("{}{SUM}", support::SQUARE), &[])).unwrap()
 }
 
-/// So many matrices of 8 MB, all made on the first server.
+/// `count` matrices of 8 MB, all made on the first server.
 fn made_on_the_first(grid: &Grid, count: usize) -> Vec<Handle> {
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
@@ -46,7 +46,7 @@ fn made_on_the_first(grid: &Grid, count: usize) -> Vec<Handle> {
     handles
 }
 
-/// The sum of each, 0.4 s on any server; the data move from the first server to the others, 0.2 s each.
+/// The sum of each matrix, 0.4 s on any server; the data move from the first server to the others, 0.2 s each.
 fn sums(grid: &Grid, matrices: &[Handle], heuristic: &str) -> Report {
     let sum = grid.function("kernels/sum").unwrap();
     let group = grid.group(heuristic);
@@ -56,7 +56,7 @@ fn sums(grid: &Grid, matrices: &[Handle], heuristic: &str) -> Report {
 }
 
 const COUNT: usize = 60;
-/// When the sums begin, seconds.
+/// Start of the sums, seconds.
 const BEGIN: f64 = 60.0;
 
 fn falls(at: f64) -> String {
@@ -73,7 +73,7 @@ fn what_moves_over_a_link_is_learned() {
     let link = |from: &str, to: &str| links.iter().find(|link| link.from == from && link.to == to);
     let to_second = link("sim://s-1", "sim://s-2").unwrap_or_else(|| panic!("{links:#?}"));
     assert!((to_second.link.bandwidth / 40e6 - 1.0).abs() < 0.1, "{to_second:?}");
-    // What nobody uses is probed again: a link nobody used was measured within two rounds of probes.
+    // Unused links are probed again: each was measured within two rounds of probes.
     grid.advance(180.0);
     let links = grid.links().unwrap();
     let between = links.iter().filter(|link| link.from.starts_with("sim://s-") && link.to.starts_with("sim://s-"));
@@ -91,8 +91,8 @@ fn what_is_left_is_mapped_again_when_a_link_falls_to_a_tenth() {
         (report.measured_seconds, report.plans.len(), grid.simulation().unwrap().trace_hash)
     };
     let (seconds, plans, hash) = run("link-falls-a", "heft");
-    // With hindsight: in 2 s ten inputs reached the second server, which has worked off five; 45 sums are left for two servers that do
-    // one in 0.4 s and one that has five inputs and gets another every 2 s.
+    // With hindsight: in 2 s ten inputs have reached the second server, which has processed five. 45 sums remain for
+    // two servers that do one in 0.4 s each and one that has five inputs and receives another every 2 s.
     let ideal = 2.0 + 40.0 / (2.0 / 0.4 + 1.0 / 2.0);
     assert!(seconds < 1.35 * ideal, "{seconds} s, ideal {ideal} s");
     assert!((2..6).contains(&plans), "mapped {plans} times");

@@ -1,4 +1,4 @@
-//! Programs on simulated grids. One binary: each file of tests of its own would link the whole library anew.
+//! Programs on simulated grids. They are one binary, since each separate test binary would link the whole library again.
 
 mod attending;
 mod bottlenecks;

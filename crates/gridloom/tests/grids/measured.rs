@@ -1,4 +1,4 @@
-//! CalibrationCall blocks of simulated processes: recorded once, they make another run the same to the bit.
+//! Measured blocks of simulated processes: a recording of them makes another run identical to the bit.
 
 use crate::support;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Heuristics of the program's own that take their time, or call their own session, on a simulated grid.
+//! Custom heuristics that take long, or call their own session, on a simulated grid.
 
 use crate::support;
 use std::sync::mpsc::{Receiver, channel};
@@ -28,13 +28,13 @@ fn all_on_first(problem: &Problem) -> Plan {
     schedule.finish()
 }
 
-/// A heuristic that says that it runs, and goes on when it is told to.
+/// A heuristic that reports when it runs, and waits until it is released.
 fn held_up() -> (Mapping, Receiver<()>, std::sync::mpsc::Sender<()>) {
     let ((runs, is_running), (go, goes)) = (channel(), channel());
     let goes = Mutex::new(goes);
     let heuristic = move |problem: &Problem| {
         runs.send(()).unwrap();
-        // It goes on, too, when the test has ended.
+        // It also continues when the test has ended.
         let _ = goes.lock().unwrap().recv();
         Ok(all_on_first(problem))
     };
@@ -50,10 +50,10 @@ fn a_heuristic_that_never_returns_is_given_up() {
     let result = record(&grid, &group, None);
     let error = group.launch().unwrap_err().to_string();
     let expected =
-        "heuristic 'held-up': it gave no plan within 0.02 s; make it quicker, or give it longer with map_timeout";
+        "heuristic 'held-up': it returned no plan within 0.02 s; make it faster, or allow more time with map_timeout";
     assert!(error.contains(expected), "{error}");
     assert!(matches!(result.get(), Err(Error::Discarded { .. })));
-    // The loop's and the plan's, too.
+    // The same for the mapping of a plan and of a loop.
     assert!(grid.group("heft").plan(mapping.clone()).is_err());
     let rounds = grid.regrouped(mapping, Regroup::Fixed(1)).unwrap();
     let body = rounds.group();
@@ -130,7 +130,7 @@ fn a_heuristic_that_calls_its_own_session_is_told_what_it_cannot() {
         let is_told: Vec<bool> = told.iter().map(Result::is_ok).collect();
         assert_eq!(is_told, [true, false, false, false, false, true], "{told:?}");
         for why in told[2..5].iter().filter_map(|told| told.as_ref().err()) {
-            assert!(why.contains("a heuristic cannot launch groups of the session that it maps for"), "{why}");
+            assert!(why.contains("a heuristic cannot launch groups of the session for which it maps"), "{why}");
         }
         *result.lock().unwrap() = None;
     }

@@ -1,4 +1,4 @@
-//! Servers pass on what is still coming to them, and plans count on it.
+//! Servers forward data that they are still receiving, and plans account for it.
 
 use crate::support;
 use gridloom::{Grid, Value};
@@ -16,7 +16,7 @@ fn an_array_gets_to_all_servers_in_little_more_than_the_time_of_one_transfer() {
         [("client", "5Gf")].into_iter().chain(names.iter().map(|name| (&**name, "5Gf"))).collect();
     let platform = support::star(&hosts, "100Mbps", "100us");
     let grid = Grid::simulate(support::simulation("passing-on", &platform, KERNELS, &[])).unwrap();
-    // Links have been measured by then.
+    // The links have been measured by then.
     grid.advance(30.0);
     let total = grid.function("kernels/total").unwrap();
     let array = Value::from_f64(&[ELEMENTS], &vec![1.0; ELEMENTS as usize]);

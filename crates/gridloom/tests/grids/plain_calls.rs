@@ -1,4 +1,4 @@
-//! Plain calls beyond `Function::call`: bound to a server, their ends told as they come, inputs after results.
+//! Plain calls beyond `Function::call`: bound to a server, with ends reported as they happen, and with inputs after results.
 
 use crate::support;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use gridloom::base::{Dtype, Meta, TaskError};
 use gridloom::{Arg, Error, Function, Grid, Pending, Value};
 
-/// As LAPACK has it: a result stands between the inputs.
+/// As in LAPACK, a result is between the inputs.
 const FUNCTIONS: &str = r#"
 Module kernels;
 Define solve(IN int n, INOUT double a[n][n], OUT int pivots[n], INOUT double b[n], OUT int *info)
@@ -38,7 +38,7 @@ fn inputs_may_stand_behind_results() {
 #[test]
 fn calls_that_are_bound_run_on_their_server() {
     let (grid, function) = grid("bound");
-    // The slowest: nobody would choose it.
+    // The slowest server, which no heuristic would choose.
     let server = grid.servers().servers.iter().find(|server| server.name == "server-3").unwrap().node;
     let calls: Vec<Pending> = (0..5).map(|_| function.submit_on(server, &arguments(), &[], None).unwrap()).collect();
     for call in calls {
@@ -68,7 +68,7 @@ fn ends_are_told_once_and_only_of_calls_that_are_noted() {
     assert_eq!(told, [noted[0].task(), noted[1].task()]);
     assert!(matches!(noted[1].end().unwrap().error, Some(TaskError::DeadlineExceeded { .. })));
     silent.watch().wait(None).unwrap();
-    // Of one that has ended already it is told at once; and then of none.
+    // A call that has already ended is reported immediately, and then no others are.
     silent.note_end();
     let first = grid.await_ends(Some(Duration::ZERO), |ended| ended.first().copied());
     assert_eq!(first.unwrap(), silent.task());

@@ -1,4 +1,4 @@
-//! Plans given to groups, and heuristics of the program's own, on a simulated grid.
+//! Plans imposed on groups, and custom heuristics, on a simulated grid.
 
 use crate::support;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ fn grid(test: &str) -> Grid {
     Grid::simulate(support::simulation(test, &star(), support::PRODUCT, &[])).unwrap()
 }
 
-/// Two products and the product of these.
+/// Records two products and their product.
 fn record(grid: &Grid, group: &Group) -> Handle {
     let product = grid.function("kernels/product").unwrap();
     let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[500, 500]));
@@ -65,11 +65,11 @@ fn a_plan_without_its_makespan_is_predicted_from_its_problem() {
     assert!(text.contains(&makespan), "{text}");
     let unknown = text.replace(&makespan, "\"makespan_seconds\": null");
     let known = PlanRecord::parse("plan.json", &unknown).unwrap();
-    // As any given plan is.
+    // The same prediction as for any imposed plan.
     let same = plan.moved(0, &plan.tasks[0].server).unwrap();
     assert!(known.has_times() && servers(&known) == servers(&plan), "{known:?}");
     assert_eq!((known.makespan_seconds, &known.tasks), (same.makespan_seconds, &same.tasks));
-    // Without the problem it stays unknown.
+    // Without the problem the times stay unknown.
     let (head, _) = unknown.split_once(",\n\"problem\"").unwrap();
     assert!(!PlanRecord::parse("plan.json", &format!("{head}\n}}")).unwrap().has_times());
 }
@@ -130,5 +130,5 @@ fn a_heuristic_that_fails_is_named() {
         plan.tasks[2].start_s = 0.0;
         Ok(plan)
     };
-    refused(Mapping::own("early", early), "heuristic 'early' returned what cannot be run: task 2 takes");
+    refused(Mapping::own("early", early), "heuristic 'early' returned an invalid plan: task 2 takes");
 }

@@ -1,10 +1,10 @@
-//! Results that are brought before they are asked for, on a simulated grid.
+//! Results that are prefetched to the client or to servers, on a simulated grid.
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
 use gridloom::{Arg, Error, Graph, GraphOptions, Grid, Group, Handle, Regroup, Value};
 
-/// A product of two matrices takes 0.2 s, and a matrix 80 ms to come here.
+/// A product of two matrices takes 0.2 s, and the transfer of a matrix to the client 80 ms.
 const EXTENT: u64 = 1000;
 const BYTES: u64 = 8 * EXTENT * EXTENT;
 
@@ -24,7 +24,7 @@ fn product(grid: &Grid, group: &Group, a: impl Into<Arg>, b: impl Into<Arg>) -> 
     group.call(&grid.function("kernels/product").unwrap(), &[a.into(), b.into()]).unwrap().remove(0)
 }
 
-/// A result and one that is made of it, each read by the next.
+/// A chain of results, each read by the next call.
 fn chain(grid: &Grid, group: &Group) -> [Handle; 3] {
     let m = matrix();
     let first = product(grid, group, &m, &m);
@@ -33,14 +33,14 @@ fn chain(grid: &Grid, group: &Group) -> [Handle; 3] {
     [first, second, third]
 }
 
-/// What it takes to get it now, virtual seconds.
+/// The time to get it now, virtual seconds.
 fn seconds_to_get(grid: &Grid, handle: &Handle) -> f64 {
     let begin = grid.now();
     assert_eq!(handle.get().unwrap().meta(), matrix().meta());
     grid.now() - begin
 }
 
-/// Bytes that have come here.
+/// Bytes received by the client.
 fn brought_bytes(grid: &Grid) -> u64 {
     grid.traffic().by_link.get("server -> client").copied().unwrap_or(0)
 }
@@ -75,7 +75,7 @@ fn a_result_comes_once_however_often_it_is_asked_for() {
     }
     assert!(seconds_to_get(&grid, &handle) > 0.2);
     assert_eq!(brought_bytes(&grid), BYTES);
-    // It is here, and stays.
+    // It has arrived, and stays.
     handle.prefetch().unwrap();
     assert_eq!(seconds_to_get(&grid, &handle), 0.0);
     assert_eq!(brought_bytes(&grid), BYTES);
@@ -90,7 +90,7 @@ fn a_prefetch_returns_at_once_and_launches_what_was_recorded() {
     let begin = grid.now();
     handle.prefetch().unwrap();
     assert_eq!((grid.now() - begin, group.recorded()), (0.0, 0));
-    // Recording goes on.
+    // Recording continues.
     let next = product(&grid, &group, &handle, &m);
     assert_eq!(group.recorded(), 1);
     next.get().unwrap();
@@ -123,7 +123,7 @@ fn a_call_that_fails_is_told_by_get() {
     };
     let (group, handle) = fails();
     assert!(matches!(handle.get(), Err(Error::Task(_))));
-    // After the failure, too.
+    // Also after the failure.
     handle.prefetch().unwrap();
     assert!(matches!(handle.get(), Err(Error::Task(_))));
     drop((group, handle));
@@ -156,7 +156,7 @@ fn a_result_that_is_dropped_is_not_brought() {
     assert_eq!(brought_bytes(&grid), BYTES, "only the last");
 }
 
-/// A described call reads on one server what another has made: it travels while the program does something else.
+/// A declared call reads a result of another server: the result is transferred while the program does other work.
 #[test]
 fn what_a_described_call_will_read_goes_there_at_once() {
     let machines = support::star(&[("client", "1Gf"), ("one", "10Gf"), ("two", "10Gf")], "100MBps", "50us");

@@ -1,4 +1,4 @@
-//! Simulated processes that use the grid, beside their messages: on both kinds of stack.
+//! Simulated processes that use the grid besides their messages: on both kinds of stack.
 
 use crate::support;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ latency = "1ms"
 
 type Notes = Arc<Mutex<Vec<String>>>;
 
-/// A deployment's processes as (host, function) and what else is said of them.
+/// A deployment with these processes: host, function and further lines.
 fn config(test: &str, processes: &[(&str, &str, &str)]) -> SimulateConfig {
     let process = |(host, function, more): &(&str, &str, &str)| {
         format!("[[process]]\nhost = '{host}'\nfunction = '{function}'\n{more}\n")
@@ -68,7 +68,7 @@ fn matrix(n: u64) -> Value {
     Value::placeholder(Meta::array(Dtype::Float64, &[n, n]))
 }
 
-/// Two products, of which the first is not seen here.
+/// Two products, of which the first stays on the servers.
 fn work(grid: &Grid) -> Result<f64, Error> {
     let product = grid.function("product")?;
     let group = grid.group("heft");
@@ -128,7 +128,7 @@ fn several_processes_are_clients_of_one_grid_and_talk() {
 
 #[test]
 fn a_client_goes_with_its_process() {
-    // It is killed within its group; then nobody holds what it left.
+    // It is killed in the middle of its group; then nobody keeps its data.
     fn killed(_: &mut Process, notes: &Notes) -> Result<(), Error> {
         let grid = Grid::connect("x:1")?;
         let error = (0..1000).find_map(|_| work(&grid).err()).unwrap();
@@ -136,7 +136,7 @@ fn a_client_goes_with_its_process() {
         assert!(matches!(error, Error::Process(_)));
         Err(error)
     }
-    // This one forgets its session.
+    // This one leaks its session.
     fn forgets(_: &mut Process, _: &Notes) -> Result<(), Error> {
         let grid = Grid::connect("x:1")?;
         work(&grid)?;
@@ -191,7 +191,7 @@ fn a_session_is_used_in_its_process_only() {
     let config = config("grid-foreign", &[("a", "gives", ""), ("b", "takes", "")]);
     let (report, notes) = run(&config, StackKind::Coroutine, &[("gives", gives), ("takes", takes)]);
     report.unwrap();
-    assert_eq!(notes, ["a simulated process waits only in its own thread: this is not that of gives on a"]);
+    assert_eq!(notes, ["a simulated process can wait only on its own thread: this is not the thread of gives on a"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Programs on simulated platforms that change: what profiles say of speeds, links and hosts.
+//! Programs on simulated platforms that change: profiles of speeds, links and hosts.
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
@@ -8,7 +8,7 @@ fn platform() -> String {
     support::star(&[("client", "1Gf"), ("server-1", "2Gf"), ("server-2", "1Gf")], "100MBps", "1ms")
 }
 
-/// A grid on that platform; files beside it are (name, text).
+/// A grid on that platform, with additional files (name, text) beside it.
 fn grid(test: &str, platform: &str, files: &[(&str, &str)]) -> Grid {
     Grid::simulate(support::simulation(test, platform, support::SQUARE, files)).unwrap()
 }
@@ -18,7 +18,7 @@ fn with(profile: &str) -> String {
     format!("{}[[profile]]\n{profile}\n", platform())
 }
 
-/// So many products one after another, each of 2 Gflop on 8 MB.
+/// `count` products in a chain, each of 2 Gflop on 8 MB.
 fn chain(grid: &Grid, count: usize) -> Report {
     let product = grid.function("kernels/product").unwrap();
     let group = grid.group("heft");
@@ -38,7 +38,7 @@ fn tasks_follow_the_speed_of_their_host() {
     assert_eq!(steady.tasks[0].server, "server-1");
     let taken = |report: &Report| report.tasks[0].end_seconds - report.tasks[0].start_seconds;
     assert!((taken(&steady) - 1.0).abs() < 1e-6, "{steady}");
-    // A quarter of its speed: the other one is measured to be faster.
+    // At a quarter of its speed, the other server is measured to be faster.
     let slow = chain(&grid("profile-slow", &with("host = 'server-1'\nkind = 'speed'\nevents = [[0, 0.25]]"), &[]), 1);
     assert_eq!(slow.tasks[0].server, "server-2");
     // Slow while the task runs.
@@ -91,7 +91,7 @@ fn results_that_are_lost_after_the_end_are_told_when_they_are_computed_again() {
     let before = group.report().unwrap();
     assert_eq!((before.lost_servers.len(), before.tasks_again), (0, 0));
     assert!(before.tasks.iter().all(|task| task.server == "server-1"), "{before}");
-    // Long enough for it to be noticed.
+    // Long enough for the loss to be noticed.
     grid.advance(100.0);
     assert_eq!(grid.servers().servers.len(), 1);
     fourth.get().unwrap();
@@ -105,7 +105,7 @@ fn results_that_are_lost_after_the_end_are_told_when_they_are_computed_again() {
 
 #[test]
 fn a_link_that_is_off_is_a_cut() {
-    // The result waits for the way to heal; the server is not lost within that time.
+    // The result waits until the link works again; the server is not considered lost within that time.
     let profile = "link = 'lan_link_server-1_UP'\nkind = 'state'\nevents = [[0.9, 0], [4, 1]]";
     let grid = grid("profile-cut", &with(profile), &[]);
     let report = chain(&grid, 1);
@@ -147,7 +147,7 @@ fn simgrids_files_name_profiles_beside_them() {
     assert!(grid.servers().servers.is_empty());
 }
 
-/// So many products of 2 Gflop that do not depend on one another.
+/// `count` independent products of 2 Gflop.
 fn many(grid: &Grid, count: usize, heuristic: &str) -> Report {
     let product = grid.function("kernels/product").unwrap();
     let group = grid.group(heuristic);
@@ -169,7 +169,7 @@ fn what_is_left_is_mapped_again_when_a_server_slows_down() {
         let grid = grid(test, &slows_down(), &[]);
         many(&grid, 8, "heft");
         grid.advance(15.0 - grid.now());
-        // 40 s of work for two servers; after 5 s one has a quarter left: 5 s + 30 s / 1.25.
+        // 40 s of work for two servers; after 5 s one has a quarter of its speed left: 5 s + 30 s / 1.25.
         let report = many(&grid, 40, "heft");
         (report.measured_seconds, report.plans.len(), grid.simulation().unwrap().trace_hash)
     };

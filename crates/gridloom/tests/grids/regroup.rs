@@ -1,4 +1,4 @@
-//! Loops whose bodies are groups that are held back and mapped together, on a simulated grid.
+//! Loops whose bodies are groups that are delayed and mapped together, on a simulated grid.
 
 use crate::support;
 use gridloom::base::SplitMix64;
@@ -33,7 +33,7 @@ fn body(grid: &Grid, group: &Group, extent: u64) -> Handle {
     product(grid, group, &square, &square).unwrap()
 }
 
-/// A slow server nearby, and two fast ones behind a slow link: the way there pays for several bodies, not for one.
+/// A slow server nearby, and two fast ones behind a slow link: moving data there pays off for several bodies, but not for one.
 const FAR: &str = r#"
 host = [
   { name = "client", speed = "1Gf" },
@@ -49,7 +49,7 @@ link = [{ name = "wan", bandwidth = "30MBps", latency = "5ms" }]
 route = [{ from = "here", to = "there", links = ["wan"] }]
 "#;
 
-/// Seconds for 24 steps of two states, x := x x, of random extents; each body is launched by itself if there is no loop.
+/// Seconds for 24 steps of two states, x := x x, of random extents; without a loop each body is launched by itself.
 fn seconds(test: &str, regroup: Option<Regroup>, seed: u64) -> f64 {
     let grid = Grid::simulate(support::simulation(test, FAR, support::PRODUCT, &[])).unwrap();
     let rounds = regroup.map(|regroup| grid.regrouped("auto", regroup).unwrap());
@@ -85,7 +85,7 @@ fn bodies_that_are_mapped_together_end_sooner() {
     let mean = |ratios: &[f64]| (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
     println!("of the time alone: eight together {:.3}, auto {:.3}", mean(&fixed), mean(&auto));
     assert!(mean(&fixed) < 0.9 && mean(&auto) < 0.8, "of the time alone: {fixed:?}, auto {auto:?}");
-    // One body by itself may happen to be mapped as well.
+    // A single body may happen to be mapped just as well.
     assert!(auto.iter().all(|ratio| *ratio < 1.05), "of the time alone: {fixed:?}, auto {auto:?}");
 }
 
@@ -141,10 +141,10 @@ fn what_is_asked_for_goes_at_once() {
     let second = rounds.group();
     let held = body(&grid, &second, 100);
     second.finish().unwrap();
-    // What was launched before does not make it go.
+    // Reading an earlier result does not launch it.
     old.get().unwrap();
     assert_eq!(rounds.held(), 1);
-    // Another group that reads it does, and so does a look within a body.
+    // Another group that reads it launches it, and so does reading within a body.
     let other = grid.group("heft");
     product(&grid, &other, &held, &held).unwrap().get().unwrap();
     assert_eq!(rounds.held(), 0);
@@ -229,10 +229,10 @@ fn what_makes_no_loop_is_refused() {
     body(&grid, &group, 10);
     let plan = group.plan("heft").unwrap();
     let refused = grid.regrouped(&plan, Regroup::Auto).unwrap_err().to_string();
-    assert!(refused.contains("a plan is of the calls of one group"), "{refused}");
+    assert!(refused.contains("a plan is for the calls of one group"), "{refused}");
 }
 
-/// Bodies that read results of any others, are looked at, dropped, discarded and interleaved, always end.
+/// Bodies that read results of any others, and whose results are read, dropped, discarded and interleaved, always end.
 #[test]
 fn nothing_waits_for_ever() {
     for seed in 0..40 {

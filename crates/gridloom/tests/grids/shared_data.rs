@@ -1,4 +1,4 @@
-//! Shared data in simulated grids: how they spread to servers, and over which links.
+//! Shared data in simulated grids: how they are distributed to servers, and over which links.
 
 use crate::support;
 use std::time::Duration;
@@ -12,13 +12,13 @@ const FUNCTIONS: &str = "Module kernels;\nDefine null(IN int n) CalcOrder 1 Call
 const BYTES: u64 = 64 << 20;
 const BANDWIDTH: f64 = 12.5e6;
 
-/// A grid whose servers all get a datum that the first has. Gives how long that took, seconds.
+/// Copies a datum from the first server of a grid to all others. Returns the time that it took, seconds.
 fn broadcast(test: &str, platform: &str) -> (f64, SimulationReport) {
     let grid = Grid::simulate(support::simulation(test, platform, FUNCTIONS, &[])).unwrap();
     grid.shared()
         .put("mydat", &Value::placeholder(Meta::array(Dtype::Uint8, &[BYTES])), PutOptions::default())
         .unwrap();
-    // Servers measure the links between them when they come.
+    // Servers measure the links between them when they join.
     grid.advance(30.0);
     let begun = grid.now();
     grid.shared().place("mydat", &[]).unwrap();
@@ -94,7 +94,7 @@ fn what_is_explained_is_what_happens() {
     let (here, _, _) = source("s5");
     assert_eq!(here, shared.list("").unwrap()[0].servers[0]);
     copied("s5");
-    // The first of a site has it from the other site, and the next one from the first.
+    // The first server of a site gets it from the other site, and the next one from the first.
     let (near, seconds, other) = source("s6");
     assert_eq!((near.as_str(), other), ("s5", Verdict::Later));
     let took = copied("s6");
@@ -103,7 +103,7 @@ fn what_is_explained_is_what_happens() {
     assert!(matches!(shared.explain("mydat"), Err(Error::Name(NameError::Unknown { .. }))));
 }
 
-/// A value of a simulation, of so many bytes.
+/// A simulated value of that size.
 fn bytes(size_bytes: u64) -> Value {
     Value::placeholder(Meta::array(Dtype::Uint8, &[size_bytes]))
 }
@@ -118,7 +118,7 @@ fn puts_and_gets_go_on_at_once() {
     let puts: Vec<BegunPut> =
         ["a", "b", "c"].map(|name| shared.begin_put(name, &bytes(BYTES), PutOptions::default()).unwrap()).into();
     assert!(!puts[0].is_done() && grid.now() == begun, "nothing was waited for");
-    // A put goes on that nobody waits for, also of a value that the program has dropped.
+    // A put that nobody waits for continues, also if the program has dropped the value.
     drop(puts);
     let timed_out = gets[0].wait(Some(Duration::from_millis(1)));
     assert!(matches!(timed_out, Err(Error::TimedOut { .. })), "{timed_out:?}");
@@ -128,7 +128,7 @@ fn puts_and_gets_go_on_at_once() {
         assert_eq!(get.wait(None).unwrap().meta().size_bytes(), BYTES);
         assert!(get.is_done() && get.wait(None).is_ok());
     }
-    // The client's link carries three out and two in, and both directions share it.
+    // The client's link carries three values out and two in, and both directions share it.
     let alone = BYTES as f64 / BANDWIDTH;
     let took = grid.now() - begun;
     assert!((5.0 * alone..5.1 * alone).contains(&took), "{took} s, where one transfer takes {alone} s");
@@ -165,7 +165,7 @@ fn what_has_begun_ends_at_its_limit_or_when_it_is_cancelled() {
     assert_eq!(shared.meta("large", None).unwrap().size_bytes(), 20);
     let twice = shared.begin_put("large", &bytes(20), PutOptions::default()).unwrap();
     assert!(matches!(twice.wait(None), Err(Error::Name(NameError::Exists { .. }))));
-    // Whoever drops a get does not read the version: it goes when the name does.
+    // A dropped get no longer reads the version, so the version is deleted with the name.
     let get = shared.begin_get("large", None);
     assert!(get.wait(None).is_ok());
     drop(get);
@@ -175,7 +175,7 @@ fn what_has_begun_ends_at_its_limit_or_when_it_is_cancelled() {
     assert!(matches!(shared.explain("large"), Err(Error::Name(NameError::Unknown { .. }))), "nobody reads it");
 }
 
-/// Two sites of four servers with a client at the first, and a slow link between them.
+/// Two sites with four servers each, a client at the first, and a slow link between the sites.
 fn two_sites() -> String {
     let site = |name: &str, numbers: std::ops::Range<u32>, more: &str| {
         let hosts: Vec<String> = numbers.map(|number| format!("\"s{number}\"")).collect();

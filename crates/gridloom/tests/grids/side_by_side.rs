@@ -1,11 +1,11 @@
-//! Tasks that disturb one another on a server are noticed, and plans reckon with it.
+//! Interference between tasks on a server is noticed, and plans account for it.
 
 use crate::support;
 use gridloom::{Grid, Report, Value};
 
 const KERNELS: &str = "Module kernels;\nDefine spin(IN int n, OUT double *s) CalcOrder n^3 Calls \"C\" spin(n, s);\n";
 
-/// A server of two cores that takes four tasks at a time, and a client.
+/// A server with two cores and four slots, and a client.
 const PLATFORM: &str = "[[host]]\nname = 'client'\nspeed = '5Gf'\n\
     [[host]]\nname = 'narrow'\nspeed = '5Gf'\ncores = 2\nproperties = { slots = '4' }\n\
     [[star]]\nname = 'all'\nhosts = ['client', 'narrow']\nbandwidth = '1GBps'\nlatency = '100us'\n";
@@ -28,7 +28,7 @@ fn is_within(report: &Report, part: f64) {
 #[test]
 fn plans_know_that_four_tasks_share_two_cores() {
     let grid = Grid::simulate(support::simulation("side-by-side", PLATFORM, KERNELS, &[])).unwrap();
-    // The first of each slot are cold.
+    // The first call in each slot is a cold start.
     (0..8).for_each(|_| drop(spun(&grid, "heft", 1)));
     grid.advance(2.0);
     let report = spun(&grid, "auto", 8);
@@ -38,9 +38,9 @@ fn plans_know_that_four_tasks_share_two_cores() {
         is_within(&spun(&grid, heuristic, 8), 0.05);
         is_within(&spun(&grid, heuristic, 1), 0.05);
     }
-    // The last one has the server to itself.
+    // The last call has the server to itself.
     is_within(&spun(&grid, "auto", 5), 0.05);
-    // Three on two cores take half as long again: between what is known of one and of four.
+    // Three calls on two cores take half as long again: between the known times of one and of four.
     is_within(&spun(&grid, "auto", 3), 0.15);
     let report = spun(&grid, "auto", 20);
     is_within(&report, 0.05);

@@ -1,4 +1,4 @@
-//! Whole programs on simulated grids: the machines that run for real, in virtual time.
+//! Whole programs on simulated grids: the same state machines as for real, in virtual time.
 
 use crate::support;
 use std::sync::Barrier;
@@ -19,7 +19,7 @@ fn config(test: &str, platform: &str) -> SimulateConfig {
     support::simulation(test, platform, support::PRODUCT, &[])
 }
 
-/// The product of eight matrices by binary tree.
+/// The product of eight matrices as a binary tree.
 fn chain(grid: &Grid, n: u64, heuristic: &str) -> (Handle, Report) {
     let product = grid.function("kernels/product").unwrap();
     let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[n, n]));
@@ -131,7 +131,7 @@ fn plain_calls_drag_everything_through_the_client() {
     assert_eq!((traffic.client_bytes, traffic.server_bytes), (21 * 8 * n * n, 0));
 }
 
-/// The star, of which the first so many servers are plain.
+/// The star, with the first `plain` servers stateless.
 fn star_with_plain(plain: usize) -> String {
     let made_plain = |text: String, number: usize| {
         let name = format!("name = \"server-{number}\"\n");
@@ -175,7 +175,7 @@ fn each_call_on_a_plain_server_brings_what_it_reads() {
 
 #[test]
 fn groups_run_where_few_servers_can_talk_and_some_are_plain() {
-    // The client reaches all; the first two servers reach one another.
+    // The client can reach all servers; the first two servers can reach each other.
     let hosts: String = (1..=4)
         .map(|number| {
             let plain = if number == 4 { "yes" } else { "no" };
@@ -221,7 +221,7 @@ fn a_hundred_thousand_calls_make_a_group() {
     let product = grid.function("kernels/product").unwrap();
     let group = grid.group("heft");
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
-    // A thousand chains of a hundred: handles that are dropped are released as soon as their readers have run.
+    // A thousand chains of a hundred calls: dropped handles are released as soon as their readers have run.
     let mut last = Vec::new();
     for _ in 0..1000 {
         let mut handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
@@ -303,7 +303,7 @@ fn a_store_that_is_too_small_is_told_by_function() {
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[400, 400]));
     let told = product.call(&[(&matrix).into(), (&matrix).into()]).unwrap_err().to_string();
-    assert!(told.contains("a call of 'kernels/product' needs 3840000 bytes for what it reads and makes"), "{told}");
+    assert!(told.contains("a call of 'kernels/product' needs 3840000 bytes for its arguments and results"), "{told}");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn groups_that_nobody_can_ask_about_are_forgotten() {
         let (groups, tasks, data) = grid.remembered();
         assert!(groups <= 2 && tasks <= 200 && data <= 202, "{groups} groups, {tasks} tasks, {data} data");
     }
-    // A handle keeps its group's record, from which an error would be explained; so does the group, for its report.
+    // A handle keeps its group's record, which may be needed to explain an error; so does the group, for its report.
     let (group, handle) = run();
     drop(group);
     handle.get().unwrap();

@@ -1,4 +1,4 @@
-//! What is written of a simulation for viewers: it parses, is whole, and shows messages by meaning.
+//! Traces of simulations for viewers: they parse, are complete, and show messages decoded.
 
 use crate::support;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ fn folder(test: &str) -> PathBuf {
     support::folder(test, &[("platform.toml", PLATFORM)])
 }
 
-/// Runs the processes; the trace's hash.
+/// Runs the processes; returns the trace's hash.
 fn run(folder: &Path, trace: Option<PathBuf>) -> Result<Option<String>, Error> {
     let deployment = "[[process]]\nhost = 'a'\nfunction = 'server'\n[[process]]\nhost = 'b'\nfunction = 'client'\n\
                       arguments = ['one', 'two']\n";
@@ -94,7 +94,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// Reads it, and checks that what begins on a track ends there, in order, and that every arrow arrives.
+    /// Reads the trace, and checks that activities on a track end in reverse order, and that every arrow arrives.
     fn read(path: &Path) -> Trace {
         let events: Vec<Json> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let mut names = BTreeMap::new();
@@ -122,7 +122,7 @@ impl Trace {
         Trace { events, names }
     }
 
-    /// Names and details of those events, with their tracks' names.
+    /// Names and details of events of that kind, with the names of their tracks.
     fn of(&self, kind: &str) -> Vec<(&str, &str, &Json)> {
         let of_kind = self.events.iter().filter(|event| event["ph"] == kind);
         let name = |event: &Json| self.names[&event["tid"].as_u64().unwrap()].as_str();
@@ -141,7 +141,7 @@ fn processes_have_states_and_messages_with_their_values() {
     let short = json!({ "m": 1, "n": 2, "factor": 0.5, "name": "request", "data": [0.0, 1.0] });
     assert_eq!((sent[0].0, sent[0].1), ("client@b one two: messages", "send Scale"));
     assert_eq!((&sent[0].2["to"], &sent[0].2["message"]), (&json!("server@a"), &short));
-    // All of the same instant are shown with their values, the second without a declaration of its own.
+    // All messages of the same instant are shown with their values; the second one has no declaration of its own.
     assert_eq!(sent[1].2["message"]["data"], json!([0.0, 1.0, 2.0, 3.0]));
     assert_eq!((sent[3].1, &sent[3].2["message"]), ("send raw", &json!({ "bytes": 4, "first": "\\x01two" })));
     let first: Vec<f64> = (0..8).map(f64::from).collect();
@@ -245,7 +245,7 @@ fn a_deadlock_says_who_waits_for_what_and_leaves_a_whole_trace() {
         trace: Some(file.clone()),
         ..SimulateConfig::default()
     };
-    // An error of its own, or a panic, does not hide the deadlock.
+    // A process's own error, or a panic, does not hide the deadlock.
     let idle = |mut me: Process| {
         me.wait_for("never", None, None).map(drop).map_err(|error| Error::Input(format!("it did not come: {error}")))
     };

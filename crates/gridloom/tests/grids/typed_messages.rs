@@ -1,4 +1,4 @@
-//! Typed messages between processes in virtual time: values, errors that name what is wrong, and what they cost.
+//! Typed messages between processes in virtual time: values, errors that name the fault, and their costs.
 
 use crate::support;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ links = ['l']
 type Notes = Arc<Mutex<Vec<String>>>;
 type Body = fn(&mut Process, &Notes) -> Result<(), ProcessError>;
 
-/// Runs `server` on a and `client` on b; what they noted.
+/// Runs `server` on a and `client` on b; returns their notes.
 fn run(name: &str, server: Body, client: Body) -> (Vec<String>, RunReport) {
     let deployment = "[[process]]\nhost = 'a'\nfunction = 'server'\n[[process]]\nhost = 'b'\nfunction = 'client'\n";
     let folder = support::folder(name, &[("platform.toml", PLATFORM), ("deployment.toml", deployment)]);
@@ -142,7 +142,7 @@ fn a_wrong_message_is_an_error_that_says_where_and_the_process_lives_on() {
         for _ in 0..5 {
             me.handle(None)?;
         }
-        // Waiting for it is an error here instead of an answer.
+        // A wait for it returns the error here, and sends none to the peer.
         let error = me.wait::<Area>(None, None).map(|(_, area)| area.value).unwrap_err();
         note(notes, error);
         Ok(())
@@ -167,11 +167,11 @@ fn a_wrong_message_is_an_error_that_says_where_and_the_process_lives_on() {
     let notes = run("wrong", server, client).0;
     let expected = [
         format!("server@{differences}"),
-        // The second message carries no declaration: what the first one told is known.
+        // The second message carries no declaration, since the first one's is known.
         format!("server@{differences}"),
-        "server@a:1 failed: message 'Area': its blocks take 8 bytes, and 5 came".into(),
-        "server@a:1 failed: message 'Area': bytes came under its name, which is a typed message's: send an object of it, \
-         or bytes by another name"
+        "server@a:1 failed: message 'Area': its blocks take 8 bytes, but 5 were received".into(),
+        "server@a:1 failed: message 'Area': raw bytes were received under its name, which is that of a typed message: \
+         send an object of that type, or use another name for bytes"
             .into(),
         "area 5".into(),
     ];
@@ -184,7 +184,7 @@ fn values_that_no_message_can_hold_are_refused_before_they_are_sent() {
     fn server(me: &mut Process, notes: &Notes) -> Result<(), ProcessError> {
         me.listen(1)?;
         let (_, payload) = me.wait_for("Drawing", None, None)?;
-        // What was refused has told nobody the declaration.
+        // A message that was refused has not sent the declaration to anybody.
         note(notes, payload.windows(6).any(|text| text == b"struct"));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Results that described calls read as arrays of another shape, on a simulated grid.
+//! Results that declared calls read as arrays of another shape, on a simulated grid.
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
@@ -40,7 +40,7 @@ fn a_result_is_read_in_another_shape_where_it_is() {
     group.call(&norm, &[(&row).into()]).unwrap().remove(0).get().unwrap();
     group.finish().unwrap();
     let report = group.report().unwrap();
-    // The matrix goes out once, and what comes back is a number.
+    // The matrix is sent once, and a number is returned.
     assert_eq!((report.differences.len(), report.client_bytes), (0, 300 * 300 * 8 + 8), "{report}");
 }
 

@@ -1,4 +1,4 @@
-//! What tests of simulated grids share: the files that a simulation reads.
+//! Shared helpers for tests of simulated grids: the files that a simulation reads.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -13,14 +13,14 @@ Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n
 "c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
 "#;
 
-/// A function of that name, and as much work, that reads one matrix only.
+/// A function of the same name and work that reads only one matrix.
 pub const SQUARE: &str = r#"
 Module kernels;
 Define product(IN int n, IN double a[n][n], OUT double c[n][n])
 "c := a a" CalcOrder 2*n^3 Calls "C" product(n, a, c);
 "#;
 
-/// Hosts (name, speed) around a switch; bandwidth and latency are of each host's link to it.
+/// Hosts (name, speed) around a switch; bandwidth and latency are those of each host's link to it.
 pub fn star(hosts: &[(&str, &str)], bandwidth: &str, latency: &str) -> String {
     let host = |(name, speed): &(&str, &str)| format!("[[host]]\nname = \"{name}\"\nspeed = \"{speed}\"\n");
     let names: Vec<&str> = hosts.iter().map(|(name, _)| *name).collect();
@@ -38,7 +38,7 @@ pub fn folder(test: &str, files: &[(&str, &str)]) -> PathBuf {
     folder
 }
 
-/// A simulation on a platform, TOML or XML, whose servers offer these functions; `files` stand beside.
+/// A simulation on a platform, TOML or XML, whose servers offer these functions; `files` are stored beside it.
 pub fn simulation(test: &str, platform: &str, functions: &str, files: &[(&str, &str)]) -> SimulateConfig {
     let name = if platform.trim_start().starts_with('<') { "platform.xml" } else { "platform.toml" };
     let own = [(name, platform), ("kernels.idl", functions)];

@@ -1,4 +1,4 @@
-//! What attributes of handles and of sessions have in common: fields that are set to copies, and given as copies.
+//! Common code for attributes of handles and of sessions: fields are set to copies, and returned as copies.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -8,22 +8,22 @@ use super::super::memory;
 /// `GRPC_ARGUMENT_TRANSFER_WAIT`.
 pub(super) const WAIT: c_int = 1;
 
-/// Where an attribute lies.
+/// The location of an attribute.
 pub(super) enum Field {
     Text(*mut *mut c_char),
     Number(*mut c_int),
 }
 
 pub(super) fn no_attribute(name: c_int) -> Failed {
-    Failed::other(format!("there is no attribute {name}; the header names those that there are"))
+    Failed::other(format!("there is no attribute {name}; the header lists the attributes"))
 }
 
 /// Sets a field to a copy of a value.
 ///
 /// # Safety
-/// The value is of the field's type, or null.
+/// The value has the field's type, or is null.
 pub(super) unsafe fn set(field: Field, value: *mut c_void) -> Outcome<()> {
-    // SAFETY: promised by the caller; texts in fields are of `malloc`.
+    // SAFETY: promised by the caller; strings in fields come from `malloc`.
     unsafe {
         match field {
             Field::Text(place) => {
@@ -37,12 +37,12 @@ pub(super) unsafe fn set(field: Field, value: *mut c_void) -> Outcome<()> {
     Ok(())
 }
 
-/// Gives a copy of a field.
+/// Returns a copy of a field.
 ///
 /// # Safety
-/// A place for a pointer.
+/// `value` points to memory for a pointer.
 pub(super) unsafe fn get(field: Field, value: *mut *mut c_void) -> Outcome<()> {
-    let place = memory::place(value, "the place for the attribute's value")?;
+    let place = memory::place(value, "the pointer for the attribute's value")?;
     // SAFETY: promised by the caller.
     unsafe {
         let copy: *mut c_void = match field {
@@ -61,10 +61,10 @@ pub(super) unsafe fn get(field: Field, value: *mut *mut c_void) -> Outcome<()> {
     Ok(())
 }
 
-/// A copy of `malloc`; null of null.
+/// Returns a copy made by `malloc`; null for null.
 ///
 /// # Safety
-/// Null, or a text.
+/// Null, or a C string.
 pub(super) unsafe fn copied(text: *const c_char) -> Outcome<*mut c_char> {
     if text.is_null() {
         return Ok(std::ptr::null_mut());

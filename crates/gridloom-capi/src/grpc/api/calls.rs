@@ -1,7 +1,7 @@
-//! Calls: what `calls.c` asks for, before and after it has read the arguments of a variadic function.
+//! Calls: the functions that `calls.c` calls before and after it has read the arguments of a variadic function.
 //!
-//! Rust exports nothing of what C defines in a shared library. So each variadic function is a jump to the one in `calls.c`,
-//! which leaves registers and stack as they are.
+//! Rust does not export C definitions from a shared library. So each variadic function is a jump to the one in
+//! `calls.c`, which leaves registers and stack unchanged.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -24,26 +24,26 @@ pub struct OpenCall {
 }
 
 impl OpenCall {
-    /// Gives it time limits of its own.
+    /// Gives the call time limits of its own.
     ///
     /// # Safety
-    /// It is open.
+    /// The call is open.
     pub(super) unsafe fn limit(&mut self, limits: Limits) {
-        // SAFETY: promised by the caller: `own` is what `open` gave.
+        // SAFETY: promised by the caller: `own` was set by `open`.
         unsafe { (*self.own.cast::<Call>()).own_limits = Some(limits) };
     }
 
-    /// Ends it without a call.
+    /// Closes it without a call.
     ///
     /// # Safety
-    /// It is open.
+    /// The call is open.
     pub(super) unsafe fn give_up(&mut self) {
         // SAFETY: as above.
         drop(unsafe { Box::from_raw(self.own.cast::<Call>()) });
     }
 }
 
-/// A call through a handle of a function.
+/// Returns a call through a handle of a function.
 ///
 /// # Safety
 /// Null, or memory for a handle.
@@ -55,10 +55,10 @@ pub(super) unsafe fn call_of(handle: *mut CFunctionHandle) -> Outcome<Call> {
     Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limits: None })
 }
 
-/// A call of that method of an object.
+/// Returns a call of that method of an object.
 ///
 /// # Safety
-/// Null, or memory for a handle; null, or a text.
+/// The handle is null, or memory for a handle; the name is null, or a C string.
 pub(super) unsafe fn method_of(handle: *mut CObjectHandle, name: *const c_char) -> Outcome<Call> {
     let library = library()?;
     // SAFETY: promised by the caller.
@@ -72,7 +72,7 @@ pub(super) unsafe fn method_of(handle: *mut CObjectHandle, name: *const c_char) 
 /// Makes the call, waits, and writes the results.
 ///
 /// # Safety
-/// What was passed is as the signature says (`memory`).
+/// The arguments match the signature (`memory`).
 pub(super) unsafe fn run_call(call: &Call, given: CallerArguments<'_>) -> Outcome<()> {
     // SAFETY: promised by the caller, here and below.
     let survey = unsafe { call.survey(given, map::has_value) }?;
@@ -82,14 +82,14 @@ pub(super) unsafe fn run_call(call: &Call, given: CallerArguments<'_>) -> Outcom
     let Library { staying, .. } = &*call.library;
     let origin = call.origin();
     let work = unsafe { call.send_plain(survey) }?;
-    // Other threads may cancel it, though it has no id.
+    // Other threads may cancel it, although it has no id.
     let _blocking = call.library.sessions.blocking(work.canceller());
     let outcome = unsafe { work.collect(&call.library.places(), staying) };
     note_ended(origin, call.library.grid.now(), &outcome);
     outcome
 }
 
-/// Begins the call; the session's id.
+/// Starts the call, and returns the session's id.
 ///
 /// # Safety
 /// As for [`run_call`], until the session is waited for.
@@ -106,15 +106,15 @@ pub(super) unsafe fn begin_call(call: &Call, given: CallerArguments<'_>) -> Outc
     Ok(id)
 }
 
-/// Opens a call for `calls.c`, with how its arguments are read.
+/// Opens a call for `calls.c`, and describes how its arguments are read.
 ///
 /// # Safety
-/// A place for it.
+/// `call` points to memory for it.
 unsafe fn open(call: *mut OpenCall, found: Call) {
     let own = Box::new(found);
     let reads = &own.bound.plan.reads;
     let (reads, count) = (reads.as_ptr(), reads.len());
-    // SAFETY: promised by the caller. What `reads` leads to lives as long as `own`.
+    // SAFETY: promised by the caller. The memory of `reads` exists as long as `own`.
     unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(own).cast() }) };
 }
 
@@ -122,7 +122,7 @@ unsafe fn open(call: *mut OpenCall, found: Call) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle, call: *mut OpenCall) -> c_int {
     run(|| {
-        // SAFETY: memory of the program, as the header asks; `calls.c` has a place for it.
+        // SAFETY: memory of the program, as the header requires; `calls.c` provides memory for the call.
         unsafe { open(call, call_of(handle)?) };
         Ok(())
     })
@@ -133,11 +133,11 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle,
 pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char, call: *mut OpenCall) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let function = unsafe { memory::name(function, "the function's name", GRPC_FUNCTION_NOT_FOUND) }?;
-        // NetSolve's programs write it as a call.
+        // Programs written for NetSolve append parentheses to the name.
         let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
-        // SAFETY: `calls.c` has a place for it.
+        // SAFETY: `calls.c` provides memory for it.
         unsafe { open(call, Call { library, bound, handle: 0, number: 0, own_limits: None }) };
         Ok(())
     })
@@ -148,10 +148,10 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char
 pub unsafe extern "C-unwind" fn gridloom_grpc_open_module(module: *const c_char, call: *mut OpenCall) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let module = unsafe { memory::name(module, "the module's name", GRPC_FUNCTION_NOT_FOUND) }?;
         let bound = Arc::new(library.bind(None, &format!("{module}/Initialize"))?);
-        // SAFETY: `calls.c` has a place for it.
+        // SAFETY: `calls.c` provides memory for it.
         unsafe { open(call, Call { library, bound, handle: 0, number: 0, own_limits: None }) };
         Ok(())
     })
@@ -164,7 +164,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_initialize_module(call: *mut OpenC
     run(|| unsafe {
         let (call, given) = taken(call, slots);
         if map::is_open() {
-            return Err(Failed::other("OmniRpcModuleInit stands within grpc_map; put it before the block"));
+            return Err(Failed::other("OmniRpcModuleInit was called inside grpc_map; call it before the block"));
         }
         call.initialize_module(call.survey(given, map::has_value)?)
     })
@@ -178,16 +178,16 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_method(
     call: *mut OpenCall,
 ) -> c_int {
     run(|| {
-        // SAFETY: as the header asks; `calls.c` has a place for it.
+        // SAFETY: as the header requires; `calls.c` provides memory for it.
         unsafe { open(call, method_of(handle, method)?) };
         Ok(())
     })
 }
 
-/// Takes back what [`gridloom_grpc_open`] gave, with the slots that were read.
+/// Takes back the call that [`gridloom_grpc_open`] opened, with the slots that were read.
 ///
 /// # Safety
-/// The call is open, and there are as many slots as it asked for.
+/// The call is open, and it has as many slots as it requires.
 unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Call>, CallerArguments<'a>) {
     // SAFETY: promised by the caller.
     unsafe {
@@ -199,7 +199,7 @@ unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Call>, Call
 /// See `calls.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_run(call: *mut OpenCall, slots: *const Slot) -> c_int {
-    // SAFETY: `calls.c` opened it and read its slots; what they lead to is as the header asks.
+    // SAFETY: `calls.c` opened it and read its slots; the memory that they point to is as the header requires.
     run(|| unsafe {
         let (call, given) = taken(call, slots);
         run_call(&call, given)
@@ -216,7 +216,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
     // SAFETY: as for `gridloom_grpc_run`.
     run(|| unsafe {
         let (call, given) = taken(call, slots);
-        let place = memory::place(session_id, "the place for the session's id")?;
+        let place = memory::place(session_id, "the pointer for the session's id")?;
         place.write(begin_call(&call, given)?);
         Ok(())
     })
@@ -235,7 +235,7 @@ macro_rules! jump {
     };
 }
 
-/// Functions that are variadic in C: each is a jump to the one of `calls.c`.
+/// Defines functions that are variadic in C: each is a jump to the one in `calls.c`.
 macro_rules! variadic {
     ($($name:ident => $target:ident, $header:literal;)*) => {
         unsafe extern "C-unwind" {
@@ -248,7 +248,7 @@ macro_rules! variadic {
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub extern "C-unwind" fn $name() {
-                // SAFETY: a jump to a function of the same convention.
+                // SAFETY: a jump to a function with the same calling convention.
                 core::arch::naked_asm!(jump!(), sym $target)
             }
         )*

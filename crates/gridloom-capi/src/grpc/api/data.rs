@@ -1,7 +1,7 @@
-//! Data management after GFD.186 (`grpc_data.h`): data of which a program says where they come from and where they go.
+//! Data management as in GFD.186 (`grpc_data.h`): data whose sources and destinations the program specifies.
 //!
-//! The session manages them ([`gridloom::data`]); here pointers, numbers and texts of C become its types. A datum is known by
-//! the address of the program's `grpc_data_t`.
+//! The session manages them ([`gridloom::data`]); this file converts pointers, numbers and strings of C into its
+//! types. A datum is identified by the address of the program's `grpc_data_t`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -42,49 +42,49 @@ pub struct CCompletionMode(pub c_uint);
 #[repr(transparent)]
 pub struct CDataInfo(pub c_uint);
 
-/// Elements of a list of the program that has no end, which it may have forgotten.
+/// Maximum number of elements of a list, in case the program has forgotten to end it.
 const LIST_MAX: usize = 1 << 16;
 /// `GRPC_END_LIST`.
 const END_LIST: u32 = 5;
 const WAIT_ALL: u32 = 0;
 
-/// A list that ends where `is_end` says.
+/// Reads a list that ends at the first element for which `is_end` is true.
 ///
 /// # Safety
 /// Null, or such a list.
 unsafe fn list<T: Copy>(pointer: *const T, is_end: impl Fn(T) -> bool, what: &str) -> Outcome<Vec<T>> {
     let mut all = Vec::new();
     while !pointer.is_null() {
-        // SAFETY: promised by the caller: no end came before.
+        // SAFETY: promised by the caller: no previous element ended the list.
         let element = unsafe { pointer.add(all.len()).read() };
         if is_end(element) {
             break;
         }
         all.push(element);
         if all.len() > LIST_MAX {
-            return Err(invalid(format!("{what} have no end within {LIST_MAX}")));
+            return Err(invalid(format!("{what} do not end within {LIST_MAX} elements")));
         }
     }
     Ok(all)
 }
 
 /// # Safety
-/// Null, or a list of texts that ends with NULL.
+/// Null, or a list of C strings that ends with NULL.
 unsafe fn uris(pointer: *mut *const c_char, what: &str) -> Outcome<Vec<Uri>> {
     // SAFETY: promised by the caller.
     let texts = unsafe { list(pointer, |text: *const c_char| text.is_null(), what) }?;
-    // SAFETY: texts, promised by the caller.
+    // SAFETY: C strings, promised by the caller.
     texts.into_iter().map(|text| unsafe { uri(text) }).collect()
 }
 
 /// # Safety
-/// A text.
+/// A C string.
 unsafe fn uri(text: *const c_char) -> Outcome<Uri> {
     // SAFETY: promised by the caller.
     Ok(Uri::parse(unsafe { memory::text(text, "the URI") }?)?)
 }
 
-/// Outputs with the modes of their copies; `GRPC_VOLATILE` if no modes are given.
+/// Returns outputs with the modes of their copies; `GRPC_VOLATILE` if no modes are given.
 ///
 /// # Safety
 /// Null, or a list that ends with `GRPC_END_LIST`.
@@ -100,7 +100,7 @@ unsafe fn with_modes(outputs: Vec<Uri>, modes: *const CDataMode) -> Outcome<Vec<
     }
     let with_mode = |(uri, CDataMode(number)): (Uri, CDataMode)| match Mode::ALL.get(number as usize) {
         Some(mode) => Ok((uri, *mode)),
-        None => Err(invalid(format!("mode {number} of output '{uri}' is none; grpc_data_mode_t has them"))),
+        None => Err(invalid(format!("mode {number} of output '{uri}' is unknown; grpc_data_mode_t lists the modes"))),
     };
     outputs.into_iter().zip(modes).map(with_mode).collect()
 }
@@ -110,22 +110,22 @@ fn invalid(why: impl Into<String>) -> Failed {
 }
 
 impl Library {
-    /// The program's datum at that address.
+    /// Returns the program's datum at that address.
     fn datum(&self, data: *mut CData) -> Outcome<Arc<Datum>> {
         let found = self.remotes.find(data.cast()).filter(|remote| remote.description().is_some());
         found.ok_or_else(|| {
             let size_bytes = size_of::<CData>() as u64;
-            // SAFETY: memory of the program for a datum, as the header asks.
+            // SAFETY: memory of the program for a datum, as the header requires.
             let known = unsafe { self.remotes.check(data.cast(), size_bytes, || true) };
-            let text = "this is no datum: grpc_data_init did not make it at this address";
+            let text = "this is not a datum: grpc_data_init did not make it at this address";
             known.err().unwrap_or_else(|| invalid(text))
         })
     }
 
     /// # Safety
-    /// Memory for one.
+    /// `data` points to memory for a datum.
     unsafe fn add_datum(&self, data: *mut CData, datum: Arc<Datum>) -> Outcome<()> {
-        let place = memory::place(data, "the place for the datum")?;
+        let place = memory::place(data, "the pointer for the datum")?;
         let number = datum.number();
         self.remotes.bind(data.addr(), datum);
         // SAFETY: promised by the caller.
@@ -133,17 +133,17 @@ impl Library {
         Ok(())
     }
 
-    /// The program's memory at that address is no datum any more, and says so.
+    /// Marks the program's memory at that address as a former datum.
     ///
     /// # Safety
-    /// It is one.
+    /// It is a datum.
     unsafe fn remove_datum(&self, data: *mut CData) {
         self.remotes.forget(data.addr());
         // SAFETY: promised by the caller.
         unsafe { data.write(CData { mark: GIVEN_UP, number: 0 }) };
     }
 
-    /// Waits for the first of these data that has a value or will have none.
+    /// Waits for the first of these data that has a value or that will never have one.
     fn await_one(&self, data: &[(*mut CData, Arc<Datum>)]) -> Outcome<usize> {
         let tasks: Vec<Option<TaskId>> = data.iter().map(|(_, datum)| datum.task()).collect();
         let found = self.await_sessions(None, |table| {
@@ -165,19 +165,19 @@ pub unsafe extern "C-unwind" fn grpc_data_init(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: lists, as the header asks.
+        // SAFETY: lists, as the header requires.
         let (inputs, outputs, extents) = unsafe {
             let extents = list(dimensions, |extent: usize| extent == 0, "the dimensions")?;
             (uris(input_uris, "the inputs")?, uris(output_uris, "the outputs")?, extents)
         };
         let kind = Kind::ALL.get(r#type.0 as usize).copied();
-        let kind =
-            kind.ok_or_else(|| invalid(format!("{} is no type of data; grpc_data_type_t has them", r#type.0)))?;
+        let kind = kind
+            .ok_or_else(|| invalid(format!("{} is not a type of data; grpc_data_type_t lists the types", r#type.0)))?;
         // SAFETY: as above.
         let outputs = unsafe { with_modes(outputs, output_modes) }?;
         let extents = extents.into_iter().map(|extent| extent as u64).collect();
         let description = Description::new(inputs, outputs, kind, extents)?;
-        // SAFETY: memory for a datum, as the header asks.
+        // SAFETY: memory for a datum, as the header requires.
         unsafe { library.add_datum(data, Datum::managed(description)) }
     })
 }
@@ -187,7 +187,7 @@ pub unsafe extern "C-unwind" fn grpc_data_init(
 pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_set(key: *const c_char, data: *mut c_void) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let key = unsafe { memory::text(key, "the key") }?;
         library.remotes.set_key(key, data.expose_provenance());
         Ok(())
@@ -199,12 +199,12 @@ pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_set(key: *const c_char,
 pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_get(key: *const c_char, data: *mut *mut c_void) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(data, "the place for the address")?;
-        // SAFETY: a text, as the header asks.
+        let place = memory::place(data, "the pointer for the address")?;
+        // SAFETY: a C string, as the header requires.
         let key = unsafe { memory::text(key, "the key") }?;
         let address = library.remotes.key(key);
         let none = || invalid(format!("the key '{key}' has no address"));
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         unsafe { place.write(std::ptr::with_exposed_provenance_mut(address.ok_or_else(none)?)) };
         Ok(())
     })
@@ -221,14 +221,14 @@ pub unsafe extern "C-unwind" fn grpc_data_transfer(
     run(|| {
         let library = library()?;
         let datum = library.datum(data)?;
-        // SAFETY: lists, as the header asks.
+        // SAFETY: lists, as the header requires.
         let (inputs, outputs) = unsafe { (uris(input_uris, "the inputs")?, uris(output_uris, "the outputs")?) };
         // SAFETY: as above.
         let outputs = match unsafe { with_modes(outputs, output_modes) }? {
             _ if output_uris.is_null() => datum.description().map_or(Vec::new(), |known| known.outputs().to_vec()),
             outputs => outputs,
         };
-        // SAFETY: memory that is named is as described, as the header asks.
+        // SAFETY: memory that is named is as described, as the header requires.
         Ok(datum.begin_transfer(&unsafe { library.places() }, &inputs, outputs)?)
     })
 }
@@ -242,12 +242,12 @@ pub unsafe extern "C-unwind" fn grpc_data_wait(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a list, as the header asks.
+        // SAFETY: a list, as the header requires.
         let pointers = unsafe { list(data.cast_const(), |data: *mut CData| data.is_null(), "the data") }?;
         let data: Vec<(*mut CData, Arc<Datum>)> =
             pointers.into_iter().map(|data| Ok((data, library.datum(data)?))).collect::<Outcome<_>>()?;
         let lost = |error: DataError| Failed::new(GRPC_COMMUNICATION_FAILED, Failed::from(error).text);
-        // SAFETY: memory that was named stays as described until this, as the header asks.
+        // SAFETY: memory that was named remains as described until this call, as the header requires.
         let end = |datum: &Datum| datum.end_transfers(&unsafe { library.places() }).map_err(lost);
         let (first, outcome) = match mode.0 {
             _ if data.is_empty() => (None, Ok(())),
@@ -260,8 +260,8 @@ pub unsafe extern "C-unwind" fn grpc_data_wait(
                 (Some(*pointer), end(datum))
             }
         };
-        if let Ok(place) = memory::place(returned, "the place for the datum") {
-            // SAFETY: as the header asks.
+        if let Ok(place) = memory::place(returned, "the pointer for the datum") {
+            // SAFETY: required by the header.
             unsafe { place.write(first.unwrap_or(std::ptr::null_mut())) };
         }
         outcome
@@ -274,7 +274,7 @@ pub unsafe extern "C-unwind" fn grpc_data_save(data: *mut CData, uri_output: *co
     run(|| {
         let library = library()?;
         let datum = library.datum(data)?;
-        // SAFETY: a text, and room for a description, as the header asks.
+        // SAFETY: a C string, and memory for a description, as the header requires.
         Ok(unsafe { datum.save(&library.places(), uri(uri_output)?) }?)
     })
 }
@@ -285,7 +285,7 @@ pub unsafe extern "C-unwind" fn grpc_data_load(data: *mut CData, uri_input: *con
     run(|| {
         let library = library()?;
         let numbered = |number| library.remotes.numbered(number);
-        // SAFETY: a text, a description, and memory for a datum, as the header asks.
+        // SAFETY: a text, a description, and memory for a datum, as the header requires.
         unsafe { library.add_datum(data, Datum::load(&library.places(), &uri(uri_input)?, numbered)?) }
     })
 }
@@ -300,8 +300,8 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
 ) -> c_int {
     run(|| {
         let datum = library()?.datum(data)?;
-        let place = memory::place(info, "the place for the text")?;
-        // SAFETY: a text, as the header asks.
+        let place = memory::place(info, "the pointer for the text")?;
+        // SAFETY: a C string, as the header requires.
         let server =
             if server_name.is_null() { None } else { Some(unsafe { memory::text(server_name, "the server") }?) };
         let known = datum.description().ok_or_else(|| invalid(format!("{datum} was not described")))?;
@@ -320,9 +320,9 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
                 }
                 ((status, _), _) => status.to_string(),
             },
-            other => return Err(invalid(format!("{other} is nothing that data have"))),
+            other => return Err(invalid(format!("{other} is not information about data"))),
         };
-        // SAFETY: a text without NUL but its last; and a place, as the header asks.
+        // SAFETY: a string with a single NUL at its end; and memory for a pointer, as the header requires.
         unsafe { place.write(libc::strdup(crate::current::to_c(&text).as_ptr())) };
         Ok(())
     })
@@ -343,7 +343,7 @@ pub unsafe extern "C-unwind" fn grpc_data_container_get(container: *mut CData, r
     run(|| {
         let library = library()?;
         let found = library.datum(container)?.item(rank)?;
-        // SAFETY: memory for a datum, as the header asks.
+        // SAFETY: memory for a datum, as the header requires.
         unsafe { library.add_datum(data, found) }
     })
 }
@@ -354,7 +354,7 @@ pub unsafe extern "C-unwind" fn grpc_data_unbind(data: *mut CData) -> c_int {
     run(|| {
         let library = library()?;
         library.datum(data)?;
-        // SAFETY: a datum of the program, in memory that is the program's until then, as the header asks.
+        // SAFETY: a datum of the program, in memory that belongs to the program until then, as the header requires.
         unsafe { library.remove_datum(data) };
         Ok(())
     })
@@ -366,10 +366,10 @@ pub unsafe extern "C-unwind" fn grpc_data_free(data: *mut CData, uri_locations: 
     run(|| {
         let library = library()?;
         let datum = library.datum(data)?;
-        // SAFETY: a list, as the header asks.
+        // SAFETY: a list, as the header requires.
         let places = unsafe { uris(uri_locations, "the places") }?;
         let is_all = uri_locations.is_null();
-        // SAFETY: memory is only looked up, not touched.
+        // SAFETY: memory is only looked up, and not accessed.
         let deleted = datum.delete(&unsafe { library.places() }, (!is_all).then_some(&*places));
         if is_all {
             // SAFETY: as in grpc_data_unbind.

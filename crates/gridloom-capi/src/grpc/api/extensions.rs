@@ -1,4 +1,4 @@
-//! What is not of the standard, after Ninf-G: texts of errors, what sessions were, time limits.
+//! Extensions of the standard, modelled on Ninf-G: texts of errors, details of sessions, time limits.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -20,13 +20,13 @@ use crate::current::to_c;
 pub struct CSessionInfo {
     /// `GRPC_NO_ERROR` while it runs.
     pub error: c_int,
-    /// Whether it has ended.
+    /// Nonzero if it has ended.
     pub is_done: c_int,
     /// The server that ran it.
     pub server: [c_char; 256],
-    /// Not known: -1.
+    /// Unknown: -1.
     pub transfer_s: f64,
-    /// Not known: -1.
+    /// Unknown: -1.
     pub queue_s: f64,
     /// Seconds in the function.
     pub run_s: f64,
@@ -55,18 +55,18 @@ pub extern "C-unwind" fn grpc_last_error_get_np() -> c_int {
 pub unsafe extern "C-unwind" fn grpc_perror_np(text: *const c_char) -> c_int {
     run(|| {
         let (code, error) = last();
-        // SAFETY: a text, as the header asks, or NULL; and the library's own.
+        // SAFETY: a C string or NULL, as the header requires; and the library's own string.
         let (text, error) = unsafe { (lossy(text), lossy(error)) };
-        // Nobody reads on: there is nowhere to say it.
+        // If standard error is closed, there is no place to report it.
         let _ = writeln!(std::io::stderr(), "{text}: {}: {error}", name_of(code).to_string_lossy());
         Ok(())
     })
 }
 
-/// A text that is only shown: whatever it is, the error that it goes with is not lost over it.
+/// Copies a text that is only shown: an invalid text must not suppress the error that is reported with it.
 ///
 /// # Safety
-/// Null, or a text.
+/// Null, or a C string.
 unsafe fn lossy(text: *const c_char) -> String {
     // SAFETY: promised by the caller.
     if text.is_null() { String::new() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() }
@@ -81,7 +81,7 @@ pub extern "C-unwind" fn grpc_session_error_text_np(session_id: c_int) -> *const
         *kept = to_c(&text);
         kept.as_ptr()
     });
-    // A thread that ends has none any more.
+    // A thread that is ending no longer has one.
     kept.unwrap_or(c"".as_ptr())
 }
 
@@ -91,9 +91,9 @@ pub unsafe extern "C-unwind" fn grpc_session_details_get_np(session_id: c_int, i
     run(|| {
         let found = session_info(session_id)?;
         if info.is_null() {
-            return Err(Failed::null("the place for what the session was"));
+            return Err(Failed::null("the memory for the session's details"));
         }
-        // SAFETY: a place for it, as the header asks. What was there is not looked at.
+        // SAFETY: memory for it, as the header requires. Its previous content is not read.
         unsafe { info.write(found) };
         Ok(())
     })
@@ -117,7 +117,7 @@ fn session_info(id: c_int) -> Outcome<CSessionInfo> {
         total_s: record.as_ref().map_or(none, |record| record.total_s),
     };
     let name = record.map(|record| record.server).unwrap_or_default();
-    // The last place stays a NUL.
+    // The last byte remains NUL.
     for (place, byte) in info.server.iter_mut().take(255).zip(name.bytes()) {
         *place = byte as c_char;
     }
@@ -141,7 +141,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_set_timeout_np(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
         bound.set_limit(limit(seconds).map_err(|why| Failed::other(format!("a time limit of {why}")))?);
         Ok(())
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_signature_np(
     text: *mut c_char,
     size: usize,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { told(handle, text, size, |signature| Ok(signature.to_string())) }
 }
 
@@ -167,14 +167,14 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_prototype_np(
     size: usize,
 ) -> c_int {
     let prototype = |signature: &Signature| signature.c_prototype().map_err(|why| Failed::new(GRPC_RPC_REFUSED, why));
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { told(handle, text, size, prototype) }
 }
 
-/// Writes what is to be told of a handle's function as `snprintf` does.
+/// Writes a text about a handle's function as `snprintf` does.
 ///
 /// # Safety
-/// A handle; null, or a place for `size` characters.
+/// A handle; and null, or memory for `size` characters.
 unsafe fn told(
     handle: *mut CFunctionHandle,
     text: *mut c_char,
@@ -186,7 +186,7 @@ unsafe fn told(
         // SAFETY: promised by the caller.
         let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
         let told = tell(bound.function.signature())?;
-        // SAFETY: there is room for `size` characters, promised by the caller.
+        // SAFETY: memory for `size` characters, promised by the caller.
         Ok(unsafe { memory::write_text(&told, text, size) })
     };
     run_for(write, -1)

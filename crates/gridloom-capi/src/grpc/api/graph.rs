@@ -1,4 +1,4 @@
-//! Described graphs (`grpc_graph.h`).
+//! Declared graphs (`grpc_graph.h`).
 
 use std::ffi::{c_char, c_int};
 
@@ -19,7 +19,7 @@ pub unsafe extern "C-unwind" fn grpc_describe_begin_np(
     _file: *const c_char,
     _line: c_int,
 ) {
-    // SAFETY: texts, and memory of the macro's own variable, as the header asks.
+    // SAFETY: C strings, and memory of the macro's own variable, as the header requires.
     unsafe {
         begin(mapped, true, || {
             let name = memory::text(name, "the name of the graph")?;
@@ -55,10 +55,10 @@ pub extern "C-unwind" fn grpc_describe_optional_np(is_optional: c_int) -> c_int 
     })
 }
 
-/// Gives the text of a described graph to `take`.
+/// Passes a declared graph to `take`.
 ///
 /// # Safety
-/// A text, or null.
+/// Null, or a C string.
 unsafe fn described<T>(name: *const c_char, take: impl FnOnce(&Library, &Graph) -> Outcome<T>) -> Outcome<T> {
     let library = library()?;
     // SAFETY: promised by the caller.
@@ -69,14 +69,14 @@ unsafe fn described<T>(name: *const c_char, take: impl FnOnce(&Library, &Graph) 
 /// See `grpc_graph.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_graph_get_np(name: *const c_char, graph: *mut *mut c_char) -> c_int {
-    // SAFETY: a text, and a place for one, as the header asks.
+    // SAFETY: a C string, and memory for a pointer, as the header requires.
     run(|| unsafe { described(name, |_, found| give(&found.to_json(), graph)) })
 }
 
 /// See `grpc_graph.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_graph_save_np(name: *const c_char, file_name: *const c_char) -> c_int {
-    // SAFETY: texts, as the header asks.
+    // SAFETY: C strings, as the header requires.
     run(|| unsafe { described(name, |_, found| Ok(found.save(memory::text(file_name, "the name of the file")?)?)) })
 }
 
@@ -85,7 +85,7 @@ pub unsafe extern "C-unwind" fn grpc_graph_save_np(name: *const c_char, file_nam
 pub unsafe extern "C-unwind" fn grpc_graph_define_np(name: *const c_char, graph: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: texts, as the header asks.
+        // SAFETY: C strings, as the header requires.
         let (name, text) = unsafe { (memory::text(name, "the name of the graph")?, optional(graph, "the graph")?) };
         let graph = text.map(|text| Graph::parse("the graph", text)).transpose()?;
         library.graphs.define(name, graph.map(Into::into))
@@ -99,7 +99,7 @@ pub unsafe extern "C-unwind" fn grpc_graph_plan_np(
     heuristic: *const c_char,
     plan: *mut *mut c_char,
 ) -> c_int {
-    // SAFETY: texts, and a place for one, as the header asks.
+    // SAFETY: C strings, and memory for a pointer, as the header requires.
     run(|| unsafe {
         described(name, |library, graph| {
             let heuristic = optional(heuristic, "the heuristic")?.unwrap_or(&library.heuristic);

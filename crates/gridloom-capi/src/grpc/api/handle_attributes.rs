@@ -1,4 +1,4 @@
-//! Attributes of handles (`grpc_ninfg.h`): kept, and what handles are made with.
+//! Attributes of handles (`grpc_ninfg.h`): stored, and used to make handles.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -26,13 +26,13 @@ pub struct CHandleAttr {
     ranks: c_int,
 }
 
-/// The attribute of that number, which C counts from 0.
+/// Returns the attribute of that number, which C counts from 0.
 ///
 /// # Safety
-/// Attributes that were initialized.
+/// Points to initialized attributes.
 unsafe fn handle_field(attr: *mut CHandleAttr, name: c_int) -> Outcome<Field> {
     let attr = memory::place(attr, "the attributes")?.pointer();
-    // SAFETY: promised by the caller; fields are only pointed to.
+    // SAFETY: promised by the caller; only pointers to fields are made.
     unsafe {
         Ok(match name {
             0 => Field::Text(&raw mut (*attr).host),
@@ -71,7 +71,7 @@ impl CHandleAttr {
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_handle_attr_initialize_np(attr: *mut CHandleAttr) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         memory::place(attr, "the attributes")?.write_new(CHandleAttr::empty());
         Ok(())
@@ -81,7 +81,7 @@ pub unsafe extern "C-unwind" fn grpc_handle_attr_initialize_np(attr: *mut CHandl
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_handle_attr_destruct_np(attr: *mut CHandleAttr) -> c_int {
-    // SAFETY: as the header asks: initialized, so that its texts are of `malloc` or null.
+    // SAFETY: initialized, as the header requires, so its strings come from `malloc` or are null.
     run(|| unsafe {
         for name in [0, 2, 3, 4, 8] {
             set(handle_field(attr, name)?, std::ptr::null_mut())?;
@@ -97,7 +97,7 @@ pub unsafe extern "C-unwind" fn grpc_handle_attr_set_np(
     name: CHandleAttrName,
     value: *mut c_void,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { set(handle_field(attr, name as c_int)?, value) })
 }
 
@@ -111,30 +111,30 @@ pub unsafe extern "C-unwind" fn grpc_handle_attr_get_np(
     name: CHandleAttrName,
     value: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { get(handle_field(attr, name as c_int)?, value) })
 }
 
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_handle_attr_release_np(value: *mut c_void) -> c_int {
-    // SAFETY: as the header asks: what was given as a copy, or null.
+    // SAFETY: null, or a copy that was returned to the program, as the header requires.
     unsafe { libc::free(value) };
     GRPC_NO_ERROR
 }
 
-/// What handles are made with.
+/// The settings with which handles are made.
 struct Named {
     server: Option<CString>,
-    /// Of a function, or of a class.
+    /// Name of a function or of a class.
     name: *const c_char,
     ranks: u32,
 }
 
-/// What attributes tell.
+/// Reads the settings from attributes.
 ///
 /// # Safety
-/// Attributes that were initialized.
+/// Points to initialized attributes.
 unsafe fn named(attr: *mut CHandleAttr) -> Outcome<Named> {
     // SAFETY: promised by the caller.
     unsafe {
@@ -152,7 +152,7 @@ unsafe fn named(attr: *mut CHandleAttr) -> Outcome<Named> {
     }
 }
 
-/// As C passes a server's name.
+/// Converts a server's name for C.
 fn to_text(server: Option<String>) -> Outcome<Option<CString>> {
     let text = server.map(CString::new).transpose();
     text.map_err(|_| Failed::other("the server's name has a zero byte in it"))
@@ -169,7 +169,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_with_attr_np(
     count: usize,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let Named { server, name, ranks } = named(attr)?;
         library()?.make_handles(handles, count, pointer(server.as_ref()), name, ranks)
@@ -182,7 +182,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_init_with_attr_np(
     handle: *mut CFunctionHandle,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_function_handle_array_init_with_attr_np(handle, 1, attr) }
 }
 
@@ -193,7 +193,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_init_with_attr_np(
     count: usize,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     match run_for(|| unsafe { named(attr) }.map(Some), None) {
         // SAFETY: as above.
         Some(told) => unsafe {
@@ -209,20 +209,20 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_init_with_attr_np(
     handle: *mut CObjectHandle,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_object_handle_array_init_with_attr_np(handle, 1, attr) }
 }
 
-/// Writes what a handle was made with.
+/// Writes the settings with which a handle was made.
 ///
 /// # Safety
-/// A place for attributes.
+/// `attr` points to memory for attributes.
 unsafe fn tell(attr: *mut CHandleAttr, server: Option<&str>, name: &str, ranks: u32) -> Outcome<()> {
-    let place = memory::place(attr, "the place for the attributes")?;
+    let place = memory::place(attr, "the pointer for the attributes")?;
     let text = |text: &str| CString::new(text).map_err(|_| Failed::other("a name has a zero byte in it"));
     let (name, server) = (text(name)?, server.map(text).transpose()?);
     let mut told = CHandleAttr { ranks: c_int::try_from(ranks).unwrap_or(c_int::MAX), ..CHandleAttr::empty() };
-    // SAFETY: promised by the caller; texts of this function.
+    // SAFETY: promised by the caller; the strings belong to this function.
     unsafe {
         told.function = copied(name.as_ptr())?;
         told.host = copied(pointer(server.as_ref()))?;
@@ -237,7 +237,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_get_attr_np(
     handle: *mut CFunctionHandle,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let call = call_of(handle)?;
         tell(attr, call.bound.server.as_deref(), call.function().name(), call.function().ranks())
@@ -250,7 +250,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_get_attr_np(
     handle: *mut CObjectHandle,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
         let held = library.objects.find(&memory::place(handle, "the handle")?.read())?;

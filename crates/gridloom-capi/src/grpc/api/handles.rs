@@ -1,4 +1,4 @@
-//! Handles of functions: made, in arrays or one by one, and ended.
+//! Handles of functions: made and ended, in arrays or one by one.
 
 use std::ffi::{c_char, c_int};
 
@@ -8,7 +8,7 @@ use super::super::library::{Library, library};
 use super::super::{map, memory};
 
 impl Library {
-    /// Ends a handle. In the first run of a block, handles of before the block stay for its second run.
+    /// Ends a handle. In the first run of a block, handles from before the block are kept for its second run.
     fn end_handle(&self, handle: &CFunctionHandle) -> Outcome<()> {
         match map::keeps_handle(handle.number()) {
             true => self.handles.find(handle).map(drop),
@@ -16,10 +16,11 @@ impl Library {
         }
     }
 
-    /// As many handles as there are places, or none. Their calls want so many ranks; 0 for those of the server.
+    /// Makes as many handles as there are places, or none. `ranks` is the number of ranks of their calls; 0 for that
+    /// of the server.
     ///
     /// # Safety
-    /// The names are texts, or null where one may be left out; the places are for handles.
+    /// The names are C strings, or null where one may be left out; the places have memory for handles.
     pub(super) unsafe fn make_handles(
         &self,
         places: *mut CFunctionHandle,
@@ -28,7 +29,7 @@ impl Library {
         function: *const c_char,
         ranks: u32,
     ) -> Outcome<()> {
-        // SAFETY: texts, promised by the caller.
+        // SAFETY: C strings, promised by the caller.
         let function = unsafe { memory::name(function, "the function's name", GRPC_FUNCTION_NOT_FOUND) }?;
         // SAFETY: as above.
         let server = unsafe { server_or_any(server) }?;
@@ -39,10 +40,10 @@ impl Library {
     }
 }
 
-/// The server that a handle is asked for on; null and an empty text are none.
+/// Returns the server that a handle requests; null and an empty string are none.
 ///
 /// # Safety
-/// A text, or null.
+/// Null, or a C string.
 pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<&'a str>> {
     if server.is_null() {
         return Ok(None);
@@ -52,10 +53,10 @@ pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<
     Ok(Some(server).filter(|server| !server.is_empty()))
 }
 
-/// Puts as many handles as there are places, or gives up those that were made and puts none.
+/// Fills all places with handles; if one cannot be made, ends those that were made and fills none.
 ///
 /// # Safety
-/// The places are for handles.
+/// The places have memory for handles.
 pub(super) unsafe fn make_all<H>(
     places: *mut H,
     count: usize,
@@ -63,7 +64,7 @@ pub(super) unsafe fn make_all<H>(
     give_up: impl FnMut(H) -> Outcome<()>,
 ) -> Outcome<()> {
     if places.is_null() {
-        return Err(Failed::null("the place for the handle"));
+        return Err(Failed::null("the pointer for the handle"));
     }
     let mut made = Vec::new();
     for _ in 0..count {
@@ -76,7 +77,7 @@ pub(super) unsafe fn make_all<H>(
         }
     }
     for (index, handle) in made.into_iter().enumerate() {
-        // SAFETY: a place for a handle each, promised by the caller. What was there is not looked at.
+        // SAFETY: each place has memory for a handle, promised by the caller. Its previous content is not read.
         unsafe { places.add(index).write(handle) };
     }
     Ok(())
@@ -88,7 +89,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_default(
     handle: *mut CFunctionHandle,
     func_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_handles(handle, 1, std::ptr::null(), func_name, 0) })
 }
 
@@ -99,7 +100,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_init(
     server_name: *const c_char,
     func_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_handles(handle, 1, server_name, func_name, 0) })
 }
 
@@ -108,7 +109,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_init(
 pub unsafe extern "C-unwind" fn grpc_function_handle_destruct(handle: *mut CFunctionHandle) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: memory of the program, as the header asks.
+        // SAFETY: memory of the program, as the header requires.
         library.end_handle(&unsafe { memory::place(handle, "the handle")?.read() })
     })
 }
@@ -120,7 +121,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_default_np(
     count: usize,
     func_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_handles(handles, count, std::ptr::null(), func_name, 0) })
 }
 
@@ -132,7 +133,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_np(
     server_name: *const c_char,
     func_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_handles(handles, count, server_name, func_name, 0) })
 }
 
@@ -144,7 +145,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_destruct_np(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let handles = unsafe { memory::array(handles, count, "the array of handles") }?;
         let ended: Vec<Outcome<()>> = handles.iter().map(|handle| library.end_handle(handle)).collect();
         ended.into_iter().collect()

@@ -1,4 +1,4 @@
-//! Heuristics of the program's own (`grpc_heuristic.h`).
+//! Heuristics defined by the program (`grpc_heuristic.h`).
 
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub unsafe extern "C-unwind" fn grpc_heuristic_define_np(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { memory::text(name, "the name of the heuristic") }?;
         let limit = Duration::try_from_secs_f64(limit_s).map_err(|_| {
             Failed::other(format!(
@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn grpc_problem_link_seconds_np(
     to: c_int,
     size_bytes: u64,
 ) -> f64 {
-    // SAFETY: what a heuristic was given, while it runs, as the header asks.
+    // SAFETY: the problem that a running heuristic was given, as the header requires.
     let problem: &Problem = unsafe { (*problem).problem() };
     let place = |place: c_int| usize::try_from(place).ok().filter(|place| *place <= problem.client());
     match (place(from), place(to)) {

@@ -14,7 +14,7 @@ pub unsafe extern "C-unwind" fn grpc_initialize(config_file_name: *const c_char)
         begin_library(|| {
             let named = match config_file_name.is_null() {
                 true => None,
-                // SAFETY: a text, as the header asks.
+                // SAFETY: a C string, as the header requires.
                 false => Some(unsafe { memory::text(config_file_name, "the name of the configuration") }?),
             };
             Config::read(named.filter(|name| !name.is_empty()))
@@ -28,7 +28,7 @@ pub extern "C-unwind" fn grpc_finalize() -> c_int {
     run(|| {
         let own = library()?;
         if map::is_open() {
-            return Err(Failed::other("grpc_finalize stands within grpc_map; end the block first"));
+            return Err(Failed::other("grpc_finalize was called inside grpc_map; end the block first"));
         }
         end_library(&own);
         Ok(())

@@ -1,4 +1,4 @@
-//! Blocks of mapped calls (`grpc_map.h`): what the header's macros ask for, by a variable of theirs.
+//! Blocks of mapped calls (`grpc_map.h`): the functions that the header's macros call, each with a variable of the macro.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -7,7 +7,7 @@ use super::super::library::library;
 use super::super::map::{self, Kind, Last, Phase};
 use super::super::memory;
 
-/// `grpc_mapped_np`: its beginning, which is all that the library uses.
+/// `grpc_mapped_np`: its first fields, which are all that the library uses.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CMapped {
@@ -15,12 +15,12 @@ pub struct CMapped {
     phase: c_int,
 }
 
-/// Phases of a block, as `grpc_mapped_np` has them.
+/// Phases of a block, as in `grpc_mapped_np`.
 const DISCOVERING: c_int = Phase::Discovering as c_int;
 const MAPPED: c_int = Phase::Mapped as c_int;
 const OVER: c_int = 3;
 
-/// How `grpc_map_leave_np` is told that a program left its first run by a way that does not go back, as `exit` in Fortran.
+/// Argument of `grpc_map_leave_np` if a program left its first run in a way that cannot return to it, such as `exit` in Fortran.
 const CANNOT_GO_BACK: c_int = 2;
 
 /// See `grpc_map.h`.
@@ -31,7 +31,7 @@ pub unsafe extern "C-unwind" fn grpc_map_begin_np(
     _file: *const c_char,
     _line: c_int,
 ) {
-    // SAFETY: a text or null, and memory of the macro's own variable, as the header asks.
+    // SAFETY: a C string or null, and memory of the macro's own variable, as the header requires.
     unsafe { begin(mapped, false, || map::begin_block(optional(heuristic, "the heuristic")?, Kind::Called)) };
 }
 
@@ -47,16 +47,17 @@ pub unsafe extern "C-unwind" fn grpc_plan_begin_np(
     unsafe { begin(mapped, true, || map::begin_block(optional(heuristic, "the heuristic")?, Kind::Planned)) };
 }
 
-/// A text that may be left out.
+/// Returns a string that may be left out.
 ///
 /// # Safety
-/// Null, or a text.
+/// Null, or a C string.
 pub(super) unsafe fn optional<'a>(text: *const c_char, what: &str) -> Outcome<Option<&'a str>> {
     // SAFETY: promised by the caller.
     if text.is_null() { Ok(None) } else { unsafe { memory::text(text, what) }.map(Some) }
 }
 
-/// A block begins, with the number that `open` gives. If it cannot, it is run once without being mapped, or `is_skipped`.
+/// Begins a block, whose number `open` returns. If this fails, the block is run once without being mapped, or skipped
+/// if `is_skipped`.
 ///
 /// # Safety
 /// Memory of the macro's own variable.
@@ -77,7 +78,7 @@ pub(super) unsafe fn begin(mapped: *mut CMapped, is_skipped: bool, open: impl Fn
     }
 }
 
-/// Runs what goes on between phases; no panic leaves it, and the thread's last error stays as it is.
+/// Runs a step between phases. No panic leaves it, and the thread's last error is not changed.
 fn run_quietly(step: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     let mut outcome = Ok(());
     let code = run(|| {
@@ -93,10 +94,10 @@ pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int 
     // SAFETY: memory of the macro's own variable, which only its thread uses.
     let (number, phase) = unsafe { ((*mapped).number, (*mapped).phase) };
     let mut next = match (number, phase) {
-        // It joins another, or cannot be mapped: it runs once.
+        // The block joins another one, or cannot be mapped: it runs once.
         (0, 0) => MAPPED,
         (0, _) => OVER,
-        // A described block is run once.
+        // A block that follows a declared graph runs once.
         (_, 0) if !map::is_discovering() => MAPPED,
         (_, 0) => DISCOVERING,
         (_, DISCOVERING) => MAPPED,
@@ -129,8 +130,8 @@ pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, how: c_i
     }
     if how == CANNOT_GO_BACK && phase == DISCOVERING {
         map::drop_block();
-        let text = "the block of grpc_map was left while its calls were discovered, and none was made; leave its loop by \
-                    its end alone, with cycle";
+        let text = "the block of grpc_map was left while its calls were discovered, and none was made; leave its \
+                    loop only by its end, with cycle";
         map::remember(Last::failed(Failed::other(text)));
     } else if how != 0 {
         map::drop_block();
@@ -182,11 +183,11 @@ pub unsafe extern "C-unwind" fn grpc_map_report_np(file_name: *const c_char) -> 
         let report = map::last().report;
         let report = report.ok_or_else(|| Failed::other("no block of grpc_map with calls has ended in this thread"))?;
         if file_name.is_null() {
-            // Nobody reads on: there is nowhere to say it.
+            // If standard error is closed, there is no place to report it.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), report.as_bytes());
             return Ok(());
         }
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { memory::text(file_name, "the name of the file") }?;
         std::fs::write(name, report).map_err(|error| Failed::other(format!("{name}: {error}")))
     })
@@ -203,9 +204,9 @@ pub extern "C-unwind" fn grpc_fetch(pointer: *const c_void) -> c_int {
 pub unsafe extern "C-unwind" fn grpc_fetch_all_np(pointers: *const *const c_void) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a list that ends with a null pointer, as the header has it.
+        // SAFETY: a list that ends with a null pointer, as the header requires.
         let addresses = unsafe { addresses(pointers) }?;
-        // All are asked for before the first is waited for.
+        // All are requested before the first is waited for.
         map::prefetch(&addresses);
         let outcomes: Vec<Outcome<()>> = addresses.iter().map(|address| map::fetch(&library, *address)).collect();
         outcomes.into_iter().collect()
@@ -217,7 +218,7 @@ pub unsafe extern "C-unwind" fn grpc_fetch_all_np(pointers: *const *const c_void
 pub unsafe extern "C-unwind" fn grpc_written_np(pointers: *const *const c_void) -> c_int {
     run(|| {
         library()?;
-        // SAFETY: a list that ends with a null pointer, as the header has it.
+        // SAFETY: a list that ends with a null pointer, as the header requires.
         let addresses = unsafe { addresses(pointers) }?;
         map::will_be_written(&addresses);
         Ok(())
@@ -229,10 +230,14 @@ pub unsafe extern "C-unwind" fn grpc_written_np(pointers: *const *const c_void) 
 pub unsafe extern "C-unwind" fn grpc_stays_remote_np(pointers: *const *const c_void) -> c_int {
     run(|| {
         library()?;
-        // SAFETY: a list that ends with a null pointer, as the header has it.
+        // SAFETY: a list that ends with a null pointer, as the header requires.
         let addresses = unsafe { addresses(pointers) }?;
         let found = map::stay(&addresses);
-        found.ok_or_else(|| Failed::other("grpc_stays_remote stands outside of grpc_map; it says what stays after it"))
+        found.ok_or_else(|| {
+            Failed::other(
+                "grpc_stays_remote was used outside of grpc_map; it selects results that stay remote after the block",
+            )
+        })
     })
 }
 

@@ -1,5 +1,5 @@
-//! The functions of the headers, a file for each part. Pointers, numbers and texts of C become types of Rust here, and errors
-//! become codes ([`run`](super::code::run)). The headers say what each function does.
+//! The functions of the headers, with a file for each part. Pointers, numbers and strings of C are converted to Rust
+//! types here, and errors to codes ([`run`](super::code::run)). The headers document each function.
 
 mod attributes;
 mod calls;

@@ -1,4 +1,5 @@
-//! What Ninf-G has beyond the standard (`grpc_ninfg.h`), but for attributes: its configuration, and whether handles are ready.
+//! Ninf-G's extensions of the standard (`grpc_ninfg.h`), except attributes: its configuration, and checks whether
+//! handles are ready.
 
 use std::ffi::{c_char, c_int};
 use std::io::Write as _;
@@ -17,7 +18,7 @@ use super::waits::grpc_get_handle;
 pub unsafe extern "C-unwind" fn grpc_config_file_read_np(config_file_name: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { memory::text(config_file_name, "the name of the configuration") }?;
         library.reconfigure(&Config::read(Some(name))?);
         Ok(())
@@ -30,7 +31,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_get_from_session_np(
     handle: *mut *mut CFunctionHandle,
     session_id: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_get_handle(handle, session_id) }
 }
 
@@ -40,17 +41,17 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_get_from_session_np(
     handle: *mut *mut CObjectHandle,
     session_id: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_get_object_handle_np(handle, session_id) }
 }
 
 impl Library {
-    /// Whether that server is there, if one is needed; else, whether one is.
+    /// Checks that this server exists; without a server, that any exists.
     fn check_server(&self, node: Option<gridloom_base::NodeId>) -> Outcome<()> {
         let view = self.some_servers()?;
         match node.is_none_or(|node| view.servers.iter().any(|server| server.node == node)) {
             true => Ok(()),
-            false => Err(Failed::new(GRPC_SERVER_NOT_FOUND, "the handle's server has left; make the handle anew")),
+            false => Err(Failed::new(GRPC_SERVER_NOT_FOUND, "the handle's server has left; make a new handle")),
         }
     }
 }
@@ -58,7 +59,7 @@ impl Library {
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_function_handle_is_ready_np(handle: *mut CFunctionHandle) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let call = call_of(handle)?;
         call.library.check_server(call.function().server())
@@ -68,7 +69,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_is_ready_np(handle: *mut CF
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_object_handle_is_ready_np(handle: *mut CObjectHandle) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
         let held = library.objects.find(&memory::place(handle, "the handle")?.read())?;
@@ -79,25 +80,25 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_is_ready_np(handle: *mut CObj
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_function_handle_get_error_np(handle: *mut CFunctionHandle) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_function_handle_is_ready_np(handle) }
 }
 
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_object_handle_get_error_np(handle: *mut CObjectHandle) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_object_handle_is_ready_np(handle) }
 }
 
-/// Writes the name of a handle's error behind a text.
+/// Prints a text, followed by the name of a handle's error.
 ///
 /// # Safety
-/// Null, or a text.
+/// Null, or a C string.
 unsafe fn say(text: *const c_char, code: c_int) -> c_int {
     // SAFETY: promised by the caller.
     let text = unsafe { memory::string_or_null(text.cast()) }.unwrap_or_default();
-    // Nobody reads on: there is nowhere to say it.
+    // If standard error is closed, there is no place to report it.
     let _ = writeln!(std::io::stderr(), "{}: {}", String::from_utf8_lossy(text), name_of(code).to_string_lossy());
     GRPC_NO_ERROR
 }
@@ -108,13 +109,13 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_perror_np(
     handle: *mut CFunctionHandle,
     text: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { say(text, grpc_function_handle_is_ready_np(handle)) }
 }
 
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_object_handle_perror_np(handle: *mut CObjectHandle, text: *const c_char) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { say(text, grpc_object_handle_is_ready_np(handle)) }
 }

@@ -1,4 +1,4 @@
-//! Handles of objects: made, in arrays or one by one, and ended.
+//! Handles of objects: made and ended, in arrays or one by one.
 
 use std::ffi::{c_char, c_int};
 
@@ -16,10 +16,10 @@ use super::handles::{make_all, server_or_any};
 use super::waits::tell_handle;
 
 impl Library {
-    /// As many handles as there are places, or none.
+    /// Makes as many handles as there are places, or none.
     ///
     /// # Safety
-    /// The names are texts, or null where one may be left out; the places are for handles.
+    /// The names are C strings, or null where one may be left out; the places have memory for handles.
     unsafe fn make_objects(
         &self,
         places: *mut CObjectHandle,
@@ -27,18 +27,18 @@ impl Library {
         server: *const c_char,
         class: *const c_char,
     ) -> Outcome<()> {
-        // SAFETY: texts, promised by the caller.
+        // SAFETY: C strings, promised by the caller.
         let class = unsafe { memory::name(class, "the class's name", GRPC_CLASS_NOT_FOUND_NP) }?;
         // SAFETY: as above.
         let server = unsafe { server_or_any(server) }?;
         let make = || Ok(self.objects.add(self.make_object(server, class, !map::is_discovering())?));
-        // Its end is not waited for: it is the error that is told.
+        // Its end is not waited for: the original error is reported.
         let give_up = |handle: CObjectHandle| self.end_object(&handle).map(drop);
         // SAFETY: as above.
         unsafe { make_all(places, count, make, give_up) }
     }
 
-    /// Makes an object, on that server if one is named; without `is_made`, what stands for one of its class only.
+    /// Makes an object, on that server if one is named; without `is_made`, only a representative of its class.
     fn make_object(&self, server: Option<&str>, class: &str, is_made: bool) -> Outcome<Held> {
         let view = self.some_servers()?;
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
@@ -48,7 +48,7 @@ impl Library {
         Ok(Held::new(class, object))
     }
 
-    /// Ends objects, all of them before the first is waited for; the first error counts.
+    /// Ends objects: all are asked to end before the first is waited for. Returns the first error.
     fn end_objects(&self, handles: &[CObjectHandle]) -> Outcome<()> {
         let ends: Vec<Outcome<Option<Pending>>> = handles.iter().map(|handle| self.end_object(handle)).collect();
         let ended: Vec<Outcome<()>> = ends
@@ -70,13 +70,13 @@ impl Library {
     }
 }
 
-/// The first of these servers that offers the class.
+/// Returns the first of these servers that offers the class.
 fn offering(candidates: &[&ServerView], class: &str) -> Outcome<NodeId> {
     let initialize = format!("{class}.{INITIALIZE}");
     let found = candidates.iter().find(|server| server.functions.contains_key(&initialize));
     found.map(|server| server.node).ok_or_else(|| {
         let text = format!("server '{}' does not offer class '{class}'", candidates[0].name);
-        Failed::new(GRPC_CLASS_NOT_FOUND_NP, format!("{text}; 'gridloom functions' lists what is offered"))
+        Failed::new(GRPC_CLASS_NOT_FOUND_NP, format!("{text}; 'gridloom functions' lists the offered functions"))
     })
 }
 
@@ -86,7 +86,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_default_np(
     handle: *mut CObjectHandle,
     class_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_objects(handle, 1, std::ptr::null(), class_name) })
 }
 
@@ -97,7 +97,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_init_np(
     server_name: *const c_char,
     class_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_objects(handle, 1, server_name, class_name) })
 }
 
@@ -106,7 +106,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_init_np(
 pub unsafe extern "C-unwind" fn grpc_object_handle_destruct_np(handle: *mut CObjectHandle) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: memory of the program, as the header asks.
+        // SAFETY: memory of the program, as the header requires.
         library.end_objects(&[unsafe { memory::place(handle, "the handle")?.read() }])
     })
 }
@@ -118,7 +118,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_default_np(
     count: usize,
     class_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_objects(handles, count, std::ptr::null(), class_name) })
 }
 
@@ -130,7 +130,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_init_np(
     server_name: *const c_char,
     class_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_objects(handles, count, server_name, class_name) })
 }
 
@@ -142,7 +142,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_destruct_np(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         library.end_objects(&unsafe { memory::array(handles, count, "the array of handles") }?)
     })
 }
@@ -151,9 +151,9 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_destruct_np(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_get_object_handle_np(handle: *mut *mut CObjectHandle, session_id: c_int) -> c_int {
     let gone = || {
-        let text = format!("session {session_id} was not begun through an object that is there");
+        let text = format!("session {session_id} was not started through an existing object");
         Failed::new(GRPC_INVALID_OBJECT_HANDLE_NP, text)
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { tell_handle(handle, session_id, |library| &library.objects, gone) }
 }

@@ -1,4 +1,4 @@
-//! OmniRPC's functions (`OmniRpc.h`), over those of `grpc.h`. A request is a session's id, as a pointer.
+//! OmniRPC's functions (`OmniRpc.h`), based on those of `grpc.h`. A request is a session's id, converted to a pointer.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -13,26 +13,26 @@ use super::waits::{grpc_probe, grpc_wait, grpc_wait_or};
 const OMRPC_OK: c_int = 0;
 const OMRPC_ERROR: c_int = -1;
 
-/// Says an error where programs for OmniRPC expect it.
+/// Prints an error on standard error, where programs for OmniRPC expect it. Returns the status.
 fn status(of: &str, code: c_int) -> c_int {
     if code == GRPC_NO_ERROR {
         return OMRPC_OK;
     }
-    // SAFETY: a text of this thread.
+    // SAFETY: a C string of this thread.
     let text = unsafe { CStr::from_ptr(last().1) }.to_string_lossy().into_owned();
     gridloom_base::say!("{of}: {}: {text}", name_of(code).to_string_lossy());
     OMRPC_ERROR
 }
 
-/// The session of a request; that of none for what cannot be one.
+/// Returns the session of a request; an invalid id if it cannot be one.
 fn session_of(request: *mut c_void) -> c_int {
     c_int::try_from(request.addr()).ok().filter(|id| *id > 0).unwrap_or(VOID)
 }
 
-/// The program's requests, as sessions.
+/// Returns the program's requests as sessions.
 ///
 /// # Safety
-/// Null, or so many requests.
+/// Null, or an array of `n` requests.
 unsafe fn sessions_of(n: c_int, requests: *const *mut c_void) -> Option<Vec<c_int>> {
     // SAFETY: promised by the caller.
     let requests = unsafe { memory::array(requests, usize::try_from(n).ok()?, "the array of requests") }.ok()?;
@@ -42,7 +42,7 @@ unsafe fn sessions_of(n: c_int, requests: *const *mut c_void) -> Option<Vec<c_in
 /// See `calls.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_omnirpc_status(entry: *const c_char, error: c_int) -> c_int {
-    // SAFETY: null, or a text, as the header asks.
+    // SAFETY: null, or a text, as the header requires.
     let entry = if entry.is_null() { "NULL".into() } else { unsafe { CStr::from_ptr(entry) }.to_string_lossy() };
     status(&format!("OmniRPC: {entry}"), error)
 }
@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn gridloom_omnirpc_status(entry: *const c_char, er
 #[allow(non_snake_case, reason = "OmniRPC's name")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn OmniRpcInit(argc: *mut c_int, argv: *mut *mut *mut c_char) {
-    // SAFETY: those of main, or NULL, as the header asks.
+    // SAFETY: the arguments of main, or NULL, as the header requires.
     unsafe { take_options(argc, argv) };
     // SAFETY: no configuration is named.
     let code = unsafe { grpc_initialize(std::ptr::null()) };
@@ -60,10 +60,10 @@ pub unsafe extern "C-unwind" fn OmniRpcInit(argc: *mut c_int, argv: *mut *mut *m
     }
 }
 
-/// Takes OmniRPC's options out of a program's arguments.
+/// Removes OmniRPC's options from a program's arguments.
 ///
 /// # Safety
-/// Those of main, or null.
+/// The arguments of main, or null.
 unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) {
     let (Ok(argc), Ok(argv)) = (memory::place(argc, "argc"), memory::place(argv, "argv")) else { return };
     // SAFETY: promised by the caller.
@@ -73,7 +73,7 @@ unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) {
     }
     // SAFETY: as above.
     let word = |at: usize| unsafe { words.add(at).read() };
-    // SAFETY: as above: texts.
+    // SAFETY: as above: C strings.
     let is = |at: usize, option: &CStr| !word(at).is_null() && unsafe { CStr::from_ptr(word(at)) } == option;
     let (mut from, mut to) = (1, 1);
     while from < count {
@@ -82,7 +82,7 @@ unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) {
         } else if is(from, c"--hostfile") && from + 1 < count {
             from += 2;
         } else {
-            // SAFETY: as above; no farther than was read.
+            // SAFETY: as above; no further than was read.
             unsafe { words.add(to).write(word(from)) };
             (from, to) = (from + 1, to + 1);
         }
@@ -125,7 +125,7 @@ pub extern "C-unwind" fn OmniRpcProbe(request: *mut c_void) -> c_int {
 #[allow(non_snake_case, reason = "OmniRPC's name")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn OmniRpcWaitAll(n: c_int, requests: *mut *mut c_void) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     let Some(sessions) = (unsafe { sessions_of(n, requests) }) else {
         gridloom_base::say!("OmniRpcWaitAll: {n} requests cannot be at {requests:?}");
         return OMRPC_ERROR;
@@ -138,7 +138,7 @@ pub unsafe extern "C-unwind" fn OmniRpcWaitAll(n: c_int, requests: *mut *mut c_v
 #[allow(non_snake_case, reason = "OmniRPC's name")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn OmniRpcWaitAny(n: c_int, requests: *mut *mut c_void) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     let Some(sessions) = (unsafe { sessions_of(n, requests) }) else {
         gridloom_base::say!("OmniRpcWaitAny: {n} requests cannot be at {requests:?}");
         return OMRPC_ERROR;
@@ -148,7 +148,7 @@ pub unsafe extern "C-unwind" fn OmniRpcWaitAny(n: c_int, requests: *mut *mut c_v
         return OMRPC_ERROR;
     }
     let mut first = VOID;
-    // SAFETY: an array and a place of this function.
+    // SAFETY: an array and a variable of this function.
     let code = unsafe { grpc_wait_or(known.as_ptr(), known.len(), &raw mut first) };
     status("OmniRpcWaitAny", code);
     match code {

@@ -1,4 +1,4 @@
-//! Shared data after OmniStorage (`omst.h`). In a function the worker's library does it ([`super::super::hosted`]).
+//! Shared data as in OmniStorage (`omst.h`). In a function, the worker's library does the work ([`super::super::hosted`]).
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use super::shared::{get, patience, plain_session, shared_name};
 const POINT2POINT: c_int = 1;
 const BROADCAST: c_int = 2;
 const ALL_EXCHANGE: c_int = 4;
-/// Of our own, OR-ed with one of these.
+/// A flag of Gridloom's own, OR-ed with one of these hints.
 const DURABLE: c_int = 0x100;
-/// Where a hint has a method of transfer.
+/// The bits of a hint that select a transfer method.
 const METHOD: c_int = 0xF000;
 const METHODS: [(c_int, Method); 5] = [
     (0, Method::Auto),
@@ -29,7 +29,7 @@ const METHODS: [(c_int, Method); 5] = [
 /// How long `OmstGetData` waits: seconds, as bits.
 static LIMIT: AtomicU64 = AtomicU64::new((-1.0f64).to_bits());
 
-/// How a hint has it put, and whether all servers are to get it.
+/// Returns the put options of a hint, and whether all servers should get the data.
 fn meaning(hint: c_int) -> Outcome<(PutOptions, bool)> {
     let method = METHODS.iter().find(|(bits, _)| *bits == hint & METHOD).map(|(_, method)| *method);
     let is_for_all = match hint & !DURABLE & !METHOD {
@@ -42,7 +42,7 @@ fn meaning(hint: c_int) -> Outcome<(PutOptions, bool)> {
             Ok((PutOptions { is_durable: hint & DURABLE != 0, method, ..PutOptions::default() }, is_for_all))
         }
         _ => Err(Failed::other(format!(
-            "hint {hint:#x} is none: give OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, with or without \
+            "hint {hint:#x} is unknown: use OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, with or without \
              OMST_DURABLE_NP and one of OMST_DIRECT_NP, OMST_TREE_NP, OMST_SWARM_NP and OMST_STORAGE_NP"
         ))),
     }
@@ -57,7 +57,7 @@ pub unsafe extern "C-unwind" fn OmstPutData(
     size: usize,
     hint: c_int,
 ) -> *mut c_void {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let by_worker = by_worker(|worker| unsafe { (worker.omst_put)(id, data, size, hint) }, |request| request.is_null());
     by_worker.unwrap_or_else(|| {
         let begin = || {
@@ -76,7 +76,7 @@ pub unsafe extern "C-unwind" fn OmstPutData(
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn OmstWait(request: *mut c_void) -> c_int {
     by_worker(|worker| (worker.omst_wait)(request), |status| *status != 0).unwrap_or_else(|| {
-        // SAFETY: the program has begun none with OmstPutData that is a get; others are as grpc_shared.h asks.
+        // SAFETY: the program has started no get with OmstPutData; other requests are as grpc_shared.h requires.
         -run(|| unsafe { plain_session()?.finish_request(request.addr(), None) })
     })
 }
@@ -85,7 +85,7 @@ pub extern "C-unwind" fn OmstWait(request: *mut c_void) -> c_int {
 #[allow(non_snake_case, reason = "the paper's name")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn OmstGetData(id: *const c_char, data: *mut c_void, size: usize) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     by_worker(|worker| unsafe { (worker.omst_get)(id, data, size) }, |status| *status != 0).unwrap_or_else(|| {
         -run(|| {
             let limit = patience(f64::from_bits(LIMIT.load(Ordering::Relaxed)))?;

@@ -1,4 +1,4 @@
-//! Plans of blocks (`grpc_plan.h`): of the last one of a thread, and as texts.
+//! Plans of blocks (`grpc_plan.h`): of a thread's last block, and as texts.
 
 use std::ffi::{c_char, c_int};
 
@@ -9,7 +9,7 @@ use super::super::library::library;
 use super::super::map;
 use super::super::memory;
 
-/// The plan of this thread's last block.
+/// Returns the plan of this thread's last block.
 fn last_plan() -> Outcome<PlanRecord> {
     let text =
         "the last block of grpc_map or grpc_plan in this thread had no calls that could be mapped, or none has ended";
@@ -17,19 +17,19 @@ fn last_plan() -> Outcome<PlanRecord> {
 }
 
 /// # Safety
-/// A text, or null.
+/// Null, or a C string.
 unsafe fn plan_of(plan: *const c_char) -> Outcome<PlanRecord> {
     // SAFETY: promised by the caller.
     let text = unsafe { memory::text(plan, "the plan") }?;
     Ok(PlanRecord::parse("the plan", text)?)
 }
 
-/// Gives a text to the program.
+/// Returns a text to the program.
 ///
 /// # Safety
-/// Memory for its address.
+/// `place` points to memory for its address.
 pub(super) unsafe fn give(text: &str, place: *mut *mut c_char) -> Outcome<()> {
-    memory::place(place, "the place for the plan")?;
+    memory::place(place, "the pointer for the plan")?;
     // SAFETY: promised by the caller.
     unsafe { memory::allocated(text.as_bytes(), "the plan")?.give(place.cast()) };
     Ok(())
@@ -40,7 +40,7 @@ pub(super) unsafe fn give(text: &str, place: *mut *mut c_char) -> Outcome<()> {
 pub unsafe extern "C-unwind" fn grpc_plan_get_np(plan: *mut *mut c_char) -> c_int {
     run(|| {
         library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         unsafe { give(&last_plan()?.to_json(), plan) }
     })
 }
@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_get_np(plan: *mut *mut c_char) -> c_in
 pub unsafe extern "C-unwind" fn grpc_plan_save_np(file_name: *const c_char) -> c_int {
     run(|| {
         library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { memory::text(file_name, "the name of the file") }?;
         Ok(last_plan()?.save(name)?)
     })
@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_save_np(file_name: *const c_char) -> c
 pub unsafe extern "C-unwind" fn grpc_plan_define_np(name: *const c_char, plan: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: texts, as the header asks.
+        // SAFETY: C strings, as the header requires.
         let (name, plan) = unsafe {
             let plan = if plan.is_null() { None } else { Some(Mapping::from(plan_of(plan)?)) };
             (memory::text(name, "the name of the plan")?, plan)
@@ -80,7 +80,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_move_np(
 ) -> c_int {
     run(|| {
         library()?;
-        // SAFETY: texts, and a place for one, as the header asks.
+        // SAFETY: C strings, and memory for a pointer, as the header requires.
         unsafe {
             let server = memory::text(server_name, "the server")?;
             give(&plan_of(plan)?.moved(call, server)?.to_json(), moved)
@@ -99,14 +99,14 @@ pub unsafe extern "C-unwind" fn grpc_plan_server_np(
     let mut length = -1;
     run(|| {
         library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let plan = unsafe { plan_of(plan) }?;
         let count = plan.tasks.len();
         let found = plan.tasks.get(call).map(|task| task.server.as_str());
         let server = found.ok_or_else(|| {
             Failed::other(format!("the plan has no call {call}; it has {count}, and they are counted from 0"))
         })?;
-        // SAFETY: memory of that size, as the header asks.
+        // SAFETY: memory of that size, as the header requires.
         length = unsafe { memory::write_text(server, text, size) };
         Ok(())
     });
@@ -122,7 +122,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_predicted_np(
 ) -> c_int {
     run(|| {
         library()?;
-        // SAFETY: a text, and places or null, as the header asks.
+        // SAFETY: a C string, and memory or null, as the header requires.
         unsafe {
             let plan = plan_of(plan)?;
             if !seconds.is_null() {

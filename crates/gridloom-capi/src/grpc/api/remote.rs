@@ -1,4 +1,4 @@
-//! Remote data (`grpc_remote.h`): results that stay where they are made, under handles that calls take in place of memory.
+//! Remote data (`grpc_remote.h`): results that stay where they are made, with handles that calls accept in place of memory.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -13,11 +13,11 @@ use super::shared::{patience, plain_session, put_options, shared_name};
 pub unsafe extern "C-unwind" fn grpc_remote_new_np(remote: *mut *mut CRemote, name: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(remote, "the place for the handle")?;
-        // SAFETY: a text, as the header asks.
+        let place = memory::place(remote, "the pointer for the handle")?;
+        // SAFETY: a C string, as the header requires.
         let name = if name.is_null() { "" } else { unsafe { memory::text(name, "the name") }? };
         let made = library.remotes.add(name)?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         unsafe { place.write(made) };
         Ok(())
     })
@@ -28,8 +28,8 @@ pub unsafe extern "C-unwind" fn grpc_remote_new_np(remote: *mut *mut CRemote, na
 pub unsafe extern "C-unwind" fn grpc_remote_find_np(remote: *mut *mut CRemote, name: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(remote, "the place for the handle")?;
-        // SAFETY: a text, and a place, as the header asks.
+        let place = memory::place(remote, "the pointer for the handle")?;
+        // SAFETY: a C string, and memory for a handle, as the header requires.
         unsafe { place.write(library.remotes.named(memory::text(name, "the name")?)?) };
         Ok(())
     })
@@ -45,7 +45,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_put_np(
     run(|| {
         let library = library()?;
         let remote = library.remotes.known(remote)?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         remote.put(unsafe { library.copied(data, size_bytes) }?);
         Ok(())
     })
@@ -66,9 +66,9 @@ pub unsafe extern "C-unwind" fn grpc_remote_get_np(
             return Err(Failed::other(text));
         }
         if data.is_null() && !bytes.is_empty() {
-            return Err(Failed::null("the place for the data"));
+            return Err(Failed::null("the pointer for the data"));
         }
-        // SAFETY: there is room for so many, as the header asks.
+        // SAFETY: there is memory for this many bytes, as the header requires.
         unsafe { memory::write(data, &bytes) };
         Ok(())
     })
@@ -79,8 +79,8 @@ pub unsafe extern "C-unwind" fn grpc_remote_get_np(
 pub unsafe extern "C-unwind" fn grpc_remote_size_np(remote: *mut CRemote, size_bytes: *mut usize) -> c_int {
     run(|| {
         let remote = library()?.remotes.known(remote)?;
-        // SAFETY: a place, as the header asks.
-        unsafe { memory::place(size_bytes, "the place for the size")?.write(remote.size_bytes() as usize) };
+        // SAFETY: memory for the size, as the header requires.
+        unsafe { memory::place(size_bytes, "the pointer for the size")?.write(remote.size_bytes() as usize) };
         Ok(())
     })
 }
@@ -98,7 +98,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_share_np(remote: *mut CRemote, name:
         let library = plain_session()?;
         let options = put_options(flags, 1)?;
         let value = library.remotes.known(remote)?.handle(&library.grid)?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { shared_name(name) }?;
         Ok(library.grid.shared().put_handle(name, &value, options)?)
     })
@@ -114,7 +114,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_find_shared_np(
     run(|| {
         let library = plain_session()?;
         let remote = library.remotes.known(remote)?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { shared_name(name) }?;
         remote.set_found(&library.grid.shared().find(name, patience(seconds)?)?);
         Ok(())

@@ -22,13 +22,13 @@ pub struct CSessionAttr {
     transfers: [c_int; 4],
 }
 
-/// Likewise, of a session.
+/// Returns the attribute of that number of a session.
 ///
 /// # Safety
-/// Attributes that were initialized.
+/// Points to initialized attributes.
 unsafe fn session_field(attr: *mut CSessionAttr, name: c_int) -> Outcome<Field> {
     let attr = memory::place(attr, "the attributes")?.pointer();
-    // SAFETY: promised by the caller; fields are only pointed to.
+    // SAFETY: promised by the caller; only pointers to fields are made.
     unsafe {
         Ok(match name {
             0 => Field::Number(&raw mut (*attr).transfer),
@@ -42,16 +42,16 @@ unsafe fn session_field(attr: *mut CSessionAttr, name: c_int) -> Outcome<Field> 
 /// `grpc_session_attr_name_t_np`.
 pub type CSessionAttrName = u32;
 
-/// Writes the attributes that calls have by themselves.
+/// Writes the default attributes of calls.
 ///
 /// # Safety
-/// A place for attributes.
+/// `attr` points to memory for attributes.
 unsafe fn begin_attributes(attr: *mut CSessionAttr, limits: Limits) -> Outcome<()> {
     let TransferLimits { arguments, results } = limits.transfers;
     let transfers = [whole_seconds(arguments), whole_seconds(results), 0, 0];
     let fresh = CSessionAttr { transfer: WAIT, timeout: whole_seconds(limits.whole), transfers };
     // SAFETY: promised by the caller.
-    unsafe { memory::place(attr, "the place for the attributes")?.write_new(fresh) };
+    unsafe { memory::place(attr, "the pointer for the attributes")?.write_new(fresh) };
     Ok(())
 }
 
@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_np(
     handle: *mut CFunctionHandle,
     attr: *mut CSessionAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { begin_attributes(attr, call_of(handle)?.bound.limits()) })
 }
 
@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_with_object_handle_
     handle: *mut CObjectHandle,
     attr: *mut CSessionAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
         library.objects.find(&memory::place(handle, "the handle")?.read())?;
@@ -92,7 +92,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_set_np(
     name: CSessionAttrName,
     value: *mut c_void,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { set(session_field(attr, name as c_int)?, value) })
 }
 
@@ -103,22 +103,22 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_get_np(
     name: CSessionAttrName,
     value: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { get(session_field(attr, name as c_int)?, value) })
 }
 
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_session_attr_release_np(value: *mut c_void) -> c_int {
-    // SAFETY: as the header asks: what was given as a copy, or null.
+    // SAFETY: null, or a copy that was returned to the program, as the header requires.
     unsafe { libc::free(value) };
     GRPC_NO_ERROR
 }
 
-/// The time limits that attributes give a call.
+/// Returns the time limits that attributes set for a call.
 ///
 /// # Safety
-/// Attributes that were initialized.
+/// Points to initialized attributes.
 unsafe fn limits_of(attr: *const CSessionAttr) -> Outcome<Limits> {
     // SAFETY: promised by the caller.
     let given = unsafe { &*memory::place(attr.cast_mut(), "the attributes")?.pointer() };
@@ -133,7 +133,7 @@ unsafe fn limits_of(attr: *const CSessionAttr) -> Outcome<Limits> {
 /// See `calls.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_within(call: *mut OpenCall, attr: *const CSessionAttr) -> c_int {
-    // SAFETY: `calls.c` opened it; the attributes are as the header asks.
+    // SAFETY: `calls.c` opened it; the attributes are as the header requires.
     run(|| unsafe {
         match limits_of(attr) {
             Ok(limits) => (*call).limit(limits),
@@ -153,7 +153,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_with_attr_np(
     attr: *mut CSessionAttr,
     stack: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { call_stack(&call_of(handle)?.within(limits_of(attr)?), stack) }.map(|()| 0), -1)
 }
 
@@ -164,7 +164,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async_with_attr_np(
     attr: *mut CSessionAttr,
     stack: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&call_of(handle)?.within(limits_of(attr)?), stack) }, -1)
 }
 
@@ -176,7 +176,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_with_attr_np(
     attr: *mut CSessionAttr,
     stack: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { call_stack(&method_of(handle, method)?.within(limits_of(attr)?), stack) }.map(|()| 0), -1)
 }
 
@@ -188,6 +188,6 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_with_attr_np(
     attr: *mut CSessionAttr,
     stack: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&method_of(handle, method)?.within(limits_of(attr)?), stack) }, -1)
 }

@@ -1,4 +1,4 @@
-//! What sessions were, in Ninf-G's words, and handlers of signals.
+//! Records of sessions in Ninf-G's terms, and signal handlers.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -19,14 +19,14 @@ pub struct CTime {
 }
 
 impl CTime {
-    /// What is not known is 0.
+    /// Converts seconds; unknown times are 0.
     fn new(seconds: f64) -> CTime {
         let whole = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         CTime { seconds: whole.as_secs() as i64, microseconds: i64::from(whole.subsec_micros()) }
     }
 }
 
-/// `grpc_session_info_t_np`: pairs of real and processor time.
+/// `grpc_session_info_t_np`: pairs of real time and processor time.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct CNinfgInfo {
@@ -39,7 +39,7 @@ pub struct CNinfgInfo {
     to_client: usize,
 }
 
-/// The places of `calculationRealTime` among the times of both.
+/// The indices of `calculationRealTime` in the times of executable and client.
 const EXECUTABLE_CALCULATION: usize = 4;
 const CLIENT_CALCULATION: usize = 8;
 
@@ -54,7 +54,7 @@ impl CNinfgInfo {
     }
 }
 
-/// `GRPC_SESSION_DONE` and so on.
+/// Returns the status: `GRPC_SESSION_DONE` etc.
 fn status_of(record: Option<&Record>) -> c_int {
     match record {
         None => 3,
@@ -65,7 +65,7 @@ fn status_of(record: Option<&Record>) -> c_int {
 
 const UNKNOWN_STATUS: c_int = 5;
 
-/// What is known of a session; `None` within it while it runs.
+/// Returns the record of a session; the inner `None` while it runs.
 fn known(id: c_int) -> Outcome<Option<Record>> {
     let library = library()?;
     let open = library.sessions.lock().open(id).cloned();
@@ -75,10 +75,10 @@ fn known(id: c_int) -> Outcome<Option<Record>> {
     }
 }
 
-/// Writes what was found, where the program wants it.
+/// Writes the record to the memory of the program.
 ///
 /// # Safety
-/// Places, or null.
+/// Memory for each, or null.
 unsafe fn told(found: Outcome<Option<Record>>, info: *mut CNinfgInfo, status: *mut c_int) -> Outcome<()> {
     let code = found.as_ref().map_or(UNKNOWN_STATUS, |record| status_of(record.as_ref()));
     // SAFETY: promised by the caller.
@@ -101,7 +101,7 @@ pub unsafe extern "C-unwind" fn grpc_session_info_get_np(
     info: *mut *mut CNinfgInfo,
     status: *mut c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let found = known(session_id);
         if info.is_null() || found.is_err() {
@@ -109,7 +109,7 @@ pub unsafe extern "C-unwind" fn grpc_session_info_get_np(
         }
         let memory: *mut CNinfgInfo = libc::malloc(size_of::<CNinfgInfo>()).cast();
         if memory.is_null() {
-            return Err(Failed::other("no memory for what a session was"));
+            return Err(Failed::other("no memory for the record of a session"));
         }
         told(found, memory, status)?;
         info.write(memory);
@@ -120,7 +120,7 @@ pub unsafe extern "C-unwind" fn grpc_session_info_get_np(
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_session_info_release_np(info: *mut CNinfgInfo) -> c_int {
-    // SAFETY: as the header asks: what the function above gave, or null.
+    // SAFETY: null, or a pointer that the function above returned, as the header requires.
     unsafe { libc::free(info.cast()) };
     GRPC_NO_ERROR
 }
@@ -132,7 +132,7 @@ pub unsafe extern "C-unwind" fn grpc_get_info_np(
     info: *mut CNinfgInfo,
     status: *mut c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { told(known(session_id), info, status) })
 }
 
@@ -146,7 +146,7 @@ pub unsafe extern "C-unwind" fn grpc_get_last_info_np(info: *mut CNinfgInfo, sta
             Latest::Begun(id) => known(id),
             Latest::Ended(record) => Ok(Some(record)),
         };
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         unsafe { told(found, info, status) }
     })
 }
@@ -160,7 +160,7 @@ pub extern "C-unwind" fn grpc_session_info_set_threshold_np(count: c_int) -> c_i
     })
 }
 
-/// A handler of signals of the program's.
+/// A signal handler of the program.
 pub type SignalHandler = Option<unsafe extern "C" fn(c_int)>;
 
 /// See `grpc_ninfg.h`.
@@ -169,7 +169,7 @@ pub unsafe extern "C-unwind" fn grpc_signal_handler_set_np(signal_number: c_int,
     run(|| {
         library()?;
         let handler = handler.map_or(libc::SIG_DFL, |handler| handler as usize);
-        // SAFETY: a description that is filled before it is used; the handler is the program's to write well.
+        // SAFETY: a structure that is filled before it is used; the program is responsible for its handler.
         let is_set = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler;

@@ -1,4 +1,4 @@
-//! Shared data (`grpc_shared.h`). In a function the worker's library does it ([`super::super::hosted`]).
+//! Shared data (`grpc_shared.h`). In a function, the worker's library does the work ([`super::super::hosted`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::super::hosted::{WorkerFunctions, by_worker, session};
 use super::super::library::Library;
 use super::super::{map, memory};
 
-/// Names of servers in a list that has no end, which the program may have forgotten.
+/// Maximum number of server names in a list, in case the program has forgotten to end it.
 const SERVERS_MAX: usize = 1 << 16;
 
-/// Runs the body of a function of the header with the session, or has the worker run it.
+/// Runs the body of a function of the header with the session, or lets the worker run it.
 pub(super) fn with_session(
     ask: impl FnOnce(&WorkerFunctions) -> c_int,
     body: impl FnOnce(&Library) -> Outcome<()>,
@@ -22,19 +22,19 @@ pub(super) fn with_session(
     by_worker(ask, |code| *code != GRPC_NO_ERROR).unwrap_or_else(|| run(|| body(&*plain_session()?)))
 }
 
-/// The session, outside of a block that is being discovered.
+/// Returns the session, if the thread is not in a block that is being discovered.
 pub(super) fn plain_session() -> Outcome<Arc<Library>> {
     let session = session()?;
     match map::discovering(|_, _| ()) {
         None => Ok(session),
-        Some(()) => Err(Failed::other("shared data in a block of grpc_map: put this into grpc_local")),
+        Some(()) => Err(Failed::other("shared data in a block of grpc_map: move this call into grpc_local")),
     }
 }
 
-/// A name of shared data; what cannot be one for another reason than its bytes, the grid finds.
+/// Returns a name of shared data. Only its bytes are checked here; the grid checks everything else.
 ///
 /// # Safety
-/// Null, or a text.
+/// Null, or a C string.
 pub(super) unsafe fn shared_name<'a>(name: *const c_char) -> Outcome<&'a str> {
     if name.is_null() {
         return Err(Failed::new(GRPC_INVALID_NAME_NP, "the name is NULL, which cannot name shared data"));
@@ -43,12 +43,14 @@ pub(super) unsafe fn shared_name<'a>(name: *const c_char) -> Outcome<&'a str> {
     unsafe { memory::name(name, "the name", GRPC_INVALID_NAME_NP) }
 }
 
-/// How long to wait; `None` has no end.
+/// Converts a time to wait; `None` is no limit.
 pub(super) fn patience(seconds: f64) -> Outcome<Option<Duration>> {
     match seconds {
-        _ if seconds.is_nan() => Err(Failed::other("seconds is no number; 0 asks once, GRPC_FOR_EVER_NP has no end")),
+        _ if seconds.is_nan() => {
+            Err(Failed::other("seconds is not a number; 0 checks once, GRPC_FOR_EVER_NP has no limit"))
+        }
         _ if seconds < 0.0 => Ok(None),
-        // What is longer has no end for anybody.
+        // A longer time is no limit in practice.
         _ => Ok(Duration::try_from_secs_f64(seconds).ok().filter(|limit| limit.as_secs() < 4_000_000_000)),
     }
 }
@@ -58,13 +60,14 @@ const REPLACES: c_int = 1;
 /// `GRPC_DURABLE_NP`.
 const DURABLE: c_int = 2;
 
-/// What flags and a number of replicas say.
+/// Converts flags and a number of replicas.
 pub(super) fn put_options(flags: c_int, replicas: c_int) -> Outcome<PutOptions> {
     if flags & !(REPLACES | DURABLE) != 0 {
-        let text = format!("flags {flags} are none of a put: give GRPC_REPLACES_NP, GRPC_DURABLE_NP, both OR-ed, or 0");
+        let text =
+            format!("flags {flags} are not valid for a put: use GRPC_REPLACES_NP, GRPC_DURABLE_NP, both OR-ed, or 0");
         return Err(Failed::other(text));
     }
-    // What is no such number is 0, which the grid refuses as any that cannot be.
+    // An invalid number becomes 0, which the grid refuses like any other invalid number.
     let replicas = u16::try_from(replicas).unwrap_or(0);
     Ok(PutOptions {
         replaces: flags & REPLACES != 0,
@@ -74,10 +77,10 @@ pub(super) fn put_options(flags: c_int, replicas: c_int) -> Outcome<PutOptions> 
     })
 }
 
-/// Gets what has exactly that size, if it has one, and hands the bytes on.
+/// Gets data of exactly that size, if one is given, and passes the bytes on.
 ///
 /// # Safety
-/// There is room for as many.
+/// There is memory for this many bytes.
 pub(super) unsafe fn get(
     library: &Library,
     name: &str,
@@ -86,10 +89,10 @@ pub(super) unsafe fn get(
     limit: Option<Duration>,
 ) -> Outcome<()> {
     if data.is_null() && size_bytes > 0 {
-        return Err(Failed::null("the place for the data"));
+        return Err(Failed::null("the pointer for the data"));
     }
     library.take_shared(name, limit, Some(size_bytes), |bytes| {
-        // SAFETY: promised by the caller; there are exactly as many.
+        // SAFETY: promised by the caller; the number of bytes is exact.
         unsafe { memory::write(data, bytes) };
         Ok(())
     })
@@ -103,7 +106,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_put_np(
     size_bytes: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_shared_put_replicas_np(name, data, size_bytes, flags, 1) }
 }
 
@@ -116,7 +119,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_put_replicas_np(
     flags: c_int,
     replicas: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_put)(name, data, size_bytes, flags, replicas) };
     with_session(ask, |library| {
         let options = put_options(flags, replicas)?;
@@ -133,7 +136,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_np(
     size_bytes: usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get)(name, data, size_bytes, seconds) };
     with_session(ask, |library| unsafe { get(library, shared_name(name)?, data, size_bytes, patience(seconds)?) })
 }
@@ -147,16 +150,16 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_part_np(
     size_bytes: usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask =
         |worker: &WorkerFunctions| unsafe { (worker.shared_get_part)(name, from_byte, data, size_bytes, seconds) };
     with_session(ask, |library| {
         if data.is_null() && size_bytes > 0 {
-            return Err(Failed::null("the place for the data"));
+            return Err(Failed::null("the pointer for the data"));
         }
         let (name, limit) = (unsafe { shared_name(name) }?, patience(seconds)?);
         library.take_part_of_shared(name, limit, (from_byte, size_bytes), |bytes| {
-            // SAFETY: promised by the caller; there are exactly as many.
+            // SAFETY: promised by the caller; the number of bytes is exact.
             unsafe { memory::write(data, bytes) };
         })
     })
@@ -170,15 +173,15 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_new_np(
     size_bytes: *mut usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get_new)(name, data, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(data, "the place for the address")?;
+        let place = memory::place(data, "the pointer for the address")?;
         let name = unsafe { shared_name(name) }?;
         library.take_shared(name, patience(seconds)?, None, |bytes| {
             let allocated = memory::allocated(bytes, &format!("'{name}'"))?;
             unsafe { allocated.give(place.pointer()) };
-            if let Ok(place) = memory::place(size_bytes, "the place for the size") {
+            if let Ok(place) = memory::place(size_bytes, "the pointer for the size") {
                 unsafe { place.write(bytes.len()) };
             }
             Ok(())
@@ -193,10 +196,10 @@ pub unsafe extern "C-unwind" fn grpc_shared_size_np(
     size_bytes: *mut usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_size)(name, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(size_bytes, "the place for the size")?;
+        let place = memory::place(size_bytes, "the pointer for the size")?;
         let meta = library.grid.shared().meta(unsafe { shared_name(name) }?, patience(seconds)?)?;
         unsafe { place.write(meta.size_bytes() as usize) };
         Ok(())
@@ -206,7 +209,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_size_np(
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_wait_np(name: *const c_char, seconds: f64) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_wait)(name, seconds) };
     with_session(ask, |library| {
         library.grid.shared().meta(unsafe { shared_name(name) }?, patience(seconds)?)?;
@@ -217,10 +220,10 @@ pub unsafe extern "C-unwind" fn grpc_shared_wait_np(name: *const c_char, seconds
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_exists_np(name: *const c_char, exists: *mut c_int) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_exists)(name, exists) };
     with_session(ask, |library| {
-        let place = memory::place(exists, "the place for the answer")?;
+        let place = memory::place(exists, "the pointer for the answer")?;
         let found = library.grid.shared().exists(unsafe { shared_name(name) }?)?;
         unsafe { place.write(c_int::from(found)) };
         Ok(())
@@ -230,7 +233,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_exists_np(name: *const c_char, exist
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_place_np(name: *const c_char, servers: *const *const c_char) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_place)(name, servers) };
     with_session(ask, |library| {
         let (name, servers) = unsafe { (shared_name(name)?, list(servers)?) };
@@ -241,19 +244,19 @@ pub unsafe extern "C-unwind" fn grpc_shared_place_np(name: *const c_char, server
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_delete_np(name: *const c_char) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_delete)(name) };
     with_session(ask, |library| Ok(library.grid.shared().delete(unsafe { shared_name(name) }?)?))
 }
 
-/// Names of servers, up to NULL.
+/// Returns the names of servers, up to NULL.
 ///
 /// # Safety
 /// Null, or such a list.
 unsafe fn list(servers: *const *const c_char) -> Outcome<Vec<String>> {
     let mut names = Vec::new();
     while !servers.is_null() {
-        // SAFETY: promised by the caller: no end came before.
+        // SAFETY: promised by the caller: no previous element ended the list.
         let name = unsafe { servers.add(names.len()).read() };
         if name.is_null() {
             if names.is_empty() {

@@ -1,5 +1,5 @@
-//! Puts, gets and waits of shared data that do not wait (`grpc_shared.h`). In a function the worker's library does it
-//! ([`super::super::hosted`]).
+//! Non-blocking puts, gets and waits of shared data (`grpc_shared.h`). In a function, the worker's library does the
+//! work ([`super::super::hosted`]).
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -20,12 +20,12 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_put_np(
     flags: c_int,
     replicas: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe {
         (worker.shared_begin_put)(request, name, data, size_bytes, flags, replicas)
     };
     with_session(ask, |library| {
-        let place = memory::place(request, "the place for the request")?;
+        let place = memory::place(request, "the pointer for the request")?;
         let options = put_options(flags, replicas)?;
         let (name, bytes) = unsafe { (shared_name(name)?, library.copied(data, size_bytes)?) };
         let begun = library.begin_put_shared(name, bytes, options)?;
@@ -43,12 +43,12 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_get_np(
     size_bytes: usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_get)(request, name, data, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(request, "the place for the request")?;
+        let place = memory::place(request, "the pointer for the request")?;
         if data.is_null() && size_bytes > 0 {
-            return Err(Failed::null("the place for the data"));
+            return Err(Failed::null("the pointer for the data"));
         }
         let name = unsafe { shared_name(name) }?;
         let begun = library.grid.shared().begin_get(name, patience(seconds)?);
@@ -65,10 +65,10 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_wait_np(
     name: *const c_char,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_wait)(request, name, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(request, "the place for the request")?;
+        let place = memory::place(request, "the pointer for the request")?;
         let begun = library.grid.shared().begin_wait(unsafe { shared_name(name) }?, patience(seconds)?);
         unsafe { add(library, place, Request::Wait(begun)) };
         Ok(())
@@ -78,7 +78,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_wait_np(
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_finish_np(request: *mut c_void, seconds: f64) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_finish)(request, seconds) };
     let fails = |code: &c_int| !matches!(*code, GRPC_NO_ERROR | GRPC_NOT_COMPLETED);
     by_worker(ask, fails)
@@ -91,10 +91,10 @@ pub extern "C-unwind" fn grpc_shared_cancel_np(request: *mut c_void) -> c_int {
     with_session(|worker| (worker.shared_cancel)(request), |library| library.cancel_request(request.addr()))
 }
 
-/// Gives the program a request, by its number.
+/// Returns a request to the program, by its number.
 ///
 /// # Safety
-/// There is room for a pointer, which nobody else uses meanwhile.
+/// There is memory for a pointer, which nobody else uses meanwhile.
 unsafe fn add(library: &Library, place: Place<*mut c_void>, request: Request) {
     let number = library.requests.add(request);
     // SAFETY: promised by the caller.

@@ -1,4 +1,4 @@
-//! Argument stacks: calls with arguments that are known at run time only. Two forms of names, one meaning.
+//! Argument stacks: calls whose arguments are known only at run time. The functions have two sets of names with the same meaning.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -15,23 +15,23 @@ pub struct ArgStack {
     most: usize,
 }
 
-/// What says in Ninf-G's form that something went wrong.
+/// The value with which functions in Ninf-G's style report an error.
 const FAILED: c_int = -1;
 
 unsafe fn stack<'a>(stack: *mut ArgStack) -> Outcome<&'a mut ArgStack> {
-    // SAFETY: a stack that was made here and is one thread's at a time, as the header asks, or null.
+    // SAFETY: null, or a stack that was made here and is used by one thread at a time, as the header requires.
     unsafe { stack.as_mut() }.ok_or_else(|| Failed::null("the argument stack"))
 }
 
 unsafe fn given<'a>(arguments: *mut ArgStack) -> Outcome<CallerArguments<'a>> {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     Ok(CallerArguments::Pointers(&unsafe { stack(arguments) }?.arguments))
 }
 
-/// Begins a call with the arguments of a stack; the session's id.
+/// Starts a call with the arguments of a stack, and returns the session's id.
 ///
 /// # Safety
-/// As the header asks.
+/// As the header requires.
 pub(super) unsafe fn begin_stack(call: &Call, arguments: *mut ArgStack) -> Outcome<c_int> {
     // SAFETY: promised by the caller.
     unsafe { begin_call(call, given(arguments)?) }
@@ -40,7 +40,7 @@ pub(super) unsafe fn begin_stack(call: &Call, arguments: *mut ArgStack) -> Outco
 /// Makes a call with the arguments of a stack.
 ///
 /// # Safety
-/// As the header asks.
+/// As the header requires.
 pub(super) unsafe fn call_stack(call: &Call, arguments: *mut ArgStack) -> Outcome<()> {
     // SAFETY: promised by the caller.
     unsafe { run_call(call, given(arguments)?) }
@@ -54,7 +54,7 @@ pub extern "C-unwind" fn grpc_arg_stack_new(max_arguments: c_int) -> *mut ArgSta
         let most = most.ok_or_else(|| {
             Failed::other(format!("an argument stack for {max_arguments} arguments; give a number above 0"))
         })?;
-        // Memory is taken as arguments come.
+        // Memory is allocated as arguments are pushed.
         Ok(Box::into_raw(Box::new(ArgStack { arguments: Vec::new(), most })))
     };
     run_for(made, std::ptr::null_mut())
@@ -64,7 +64,7 @@ pub extern "C-unwind" fn grpc_arg_stack_new(max_arguments: c_int) -> *mut ArgSta
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_arg_stack_push_arg(arguments: *mut ArgStack, argument: *mut c_void) -> c_int {
     let push = || {
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let stack = unsafe { stack(arguments) }?;
         if stack.arguments.len() >= stack.most {
             return Err(Failed::other(format!("the argument stack is full: it was made for {}", stack.most)));
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn grpc_arg_stack_push_arg(arguments: *mut ArgStack
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_arg_stack_pop_arg(arguments: *mut ArgStack) -> *mut c_void {
     let none = std::ptr::null_mut();
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| Ok(unsafe { stack(arguments) }?.arguments.pop().unwrap_or(none)), none)
 }
 
@@ -87,7 +87,7 @@ pub unsafe extern "C-unwind" fn grpc_arg_stack_pop_arg(arguments: *mut ArgStack)
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_arg_stack_destruct(arguments: *mut ArgStack) -> c_int {
     let destruct = || {
-        // SAFETY: as the header asks: a stack that was made here, and is used no more.
+        // SAFETY: a stack that was made here and is no longer used, as the header requires.
         unsafe {
             stack(arguments)?;
             drop(Box::from_raw(arguments));
@@ -100,7 +100,7 @@ pub unsafe extern "C-unwind" fn grpc_arg_stack_destruct(arguments: *mut ArgStack
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_call_arg_stack(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { call_stack(&call_of(handle)?, arguments) }.map(|()| 0), FAILED)
 }
 
@@ -110,7 +110,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async(
     handle: *mut CFunctionHandle,
     arguments: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&call_of(handle)?, arguments) }, FAILED)
 }
 
@@ -121,7 +121,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_np(
     method: *const c_char,
     arguments: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { call_stack(&method_of(handle, method)?, arguments) }.map(|()| 0), FAILED)
 }
 
@@ -132,7 +132,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_np(
     method: *const c_char,
     arguments: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&method_of(handle, method)?, arguments) }, FAILED)
 }
 
@@ -147,7 +147,7 @@ pub extern "C-unwind" fn newArgStack(max_arguments: c_int) -> *mut ArgStack {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "NetSolve's name")]
 pub unsafe extern "C-unwind" fn pushArg(arguments: *mut ArgStack, argument: *mut c_void) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_arg_stack_push_arg(arguments, argument) }
 }
 
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn pushArg(arguments: *mut ArgStack, argument: *mut
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "NetSolve's name")]
 pub unsafe extern "C-unwind" fn popArg(arguments: *mut ArgStack) -> *mut c_void {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_arg_stack_pop_arg(arguments) }
 }
 
@@ -163,14 +163,14 @@ pub unsafe extern "C-unwind" fn popArg(arguments: *mut ArgStack) -> *mut c_void 
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "NetSolve's name")]
 pub unsafe extern "C-unwind" fn destructArgStack(arguments: *mut ArgStack) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_arg_stack_destruct(arguments) }
 }
 
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_call_argstack(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { call_stack(&call_of(handle)?, arguments) })
 }
 
@@ -180,6 +180,6 @@ pub unsafe extern "C-unwind" fn grpc_call_argstack_async(
     handle: *mut CFunctionHandle,
     arguments: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&call_of(handle)?, arguments) }, VOID)
 }

@@ -1,4 +1,4 @@
-//! Probes, waits, cancelling, and errors of sessions; in the first run of a block, all sessions have ended at once.
+//! Probes, waits, cancellation, and errors of sessions. In the first run of a block, all sessions end at once.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
@@ -13,11 +13,11 @@ use super::super::memory;
 use super::super::session::Origin;
 use super::super::waits::VOID;
 
-/// The text of a session that failed before very many others did.
-const DROPPED: &str = "its text was dropped, as very many sessions failed since; ask for texts earlier";
+/// The text for a session that failed before very many others did.
+const DROPPED: &str = "its text was dropped, because very many sessions have failed since; request texts earlier";
 
 impl Library {
-    /// Code and text of a session's error.
+    /// Returns code and text of a session's error.
     pub(super) fn error_of(&self, id: c_int) -> Outcome<(c_int, String)> {
         if map::discovering(|run, _| run.origin(id)).flatten().is_some() {
             return Ok((GRPC_NO_ERROR, String::new()));
@@ -34,7 +34,7 @@ impl Library {
         Ok((code, if is_dropped { DROPPED.to_string() } else { text }))
     }
 
-    /// Through which handle a session was begun.
+    /// Returns the handle through which a session was started.
     pub(super) fn origin_of(&self, session_id: c_int) -> Outcome<Origin> {
         let discovered = map::discovering(|run, _| run.origin(session_id)).flatten();
         let table = self.sessions.lock();
@@ -44,7 +44,8 @@ impl Library {
     }
 }
 
-/// Waits for sessions of a block that is being discovered, all of them outstanding; `None` if none is.
+/// Waits for sessions of a block that is being discovered, if all of them are outstanding; returns `None` if the
+/// thread is in no such block.
 fn wait_if_discovering(ids: &[c_int], waited: &[c_int]) -> Option<Outcome<()>> {
     map::discovering(|run, library| {
         run.check(ids, library)?;
@@ -53,32 +54,32 @@ fn wait_if_discovering(ids: &[c_int], waited: &[c_int]) -> Option<Outcome<()>> {
     })
 }
 
-/// A program's ids, copied, since the place for one of them may be among them.
+/// Copies a program's ids, because the memory for one of them may be inside the array.
 ///
 /// # Safety
-/// As of [`memory::array`].
+/// As for [`memory::array`].
 unsafe fn copy_of(ids: *const c_int, length: usize) -> Outcome<Vec<c_int>> {
-    // SAFETY: the caller's.
+    // SAFETY: promised by the caller.
     unsafe { memory::array(ids, length, "the array of ids") }
 }
 
-/// Runs the body of a function that tells an id, by what writes it where the program wants it.
+/// Runs the body of a function that returns an id; the body gets a function that writes the id to the program's memory.
 ///
 /// # Safety
-/// Null, or a place for an id.
+/// Null, or memory for an id.
 unsafe fn telling(place: *mut c_int, body: impl FnOnce(&Library, &dyn Fn(c_int)) -> Outcome<()>) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(place, "the place for the id")?;
+        let place = memory::place(place, "the pointer for the id")?;
         // SAFETY: promised by the caller.
         body(&library, &|id| unsafe { place.write(id) })
     })
 }
 
-/// Writes the address of the handle through which a session was begun.
+/// Writes the address of the handle through which a session was started.
 ///
 /// # Safety
-/// Null, or a place for the address.
+/// Null, or memory for the address.
 pub(super) unsafe fn tell_handle<T, const KIND: u64>(
     handle: *mut *mut CHandle<KIND>,
     session_id: c_int,
@@ -87,7 +88,7 @@ pub(super) unsafe fn tell_handle<T, const KIND: u64>(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(handle, "the place for the handle")?;
+        let place = memory::place(handle, "the pointer for the handle")?;
         let origin = library.origin_of(session_id)?;
         if !all(&library).has(origin.number) {
             return Err(gone());
@@ -129,7 +130,7 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
     session_id: *mut c_int,
 ) -> c_int {
     let probe = |library: &Library, tell: &dyn Fn(c_int)| {
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let ids = unsafe { copy_of(session_ids, length) }?;
         let discovered = map::discovering(|run, library| {
             run.check(&ids, library)?;
@@ -150,7 +151,7 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
         tell(found.unwrap_or(VOID));
         found.map(drop).ok_or_else(|| Failed::new(GRPC_NONE_COMPLETED, ""))
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { telling(session_id, probe) }
 }
 
@@ -219,13 +220,13 @@ pub extern "C-unwind" fn mynetslwt(session_id: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn grpc_wait_and(session_ids: *const c_int, length: usize) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let ids = unsafe { copy_of(session_ids, length) }?;
         if let Some(waited) = wait_if_discovering(&ids, &ids) {
             return waited;
         }
         library.check(&ids)?;
-        // One that stands twice counts once.
+        // An id that occurs twice counts once.
         let mut seen = BTreeSet::new();
         library.wait_for_all(ids.iter().copied().filter(|id| seen.insert(*id)), false)
     })
@@ -239,7 +240,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
     session_id: *mut c_int,
 ) -> c_int {
     let wait = |library: &Library, tell: &dyn Fn(c_int)| {
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let ids = unsafe { copy_of(session_ids, length) }?;
         let Some(first) = ids.first().copied() else {
             tell(VOID);
@@ -250,7 +251,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
             None => library.wait_for_one(ids, tell),
         }
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { telling(session_id, wait) }
 }
 
@@ -284,7 +285,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_any(session_id: *mut c_int) -> c_int {
         tell(id);
         Ok(())
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { telling(session_id, wait) }
 }
 
@@ -297,7 +298,7 @@ pub unsafe extern "C-unwind" fn grpc_get_failed_sessionid(session_id: *mut c_int
         tell(failed.unwrap_or(VOID));
         Ok(())
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { telling(session_id, take) }
 }
 
@@ -316,10 +317,10 @@ pub extern "C-unwind" fn grpc_get_error(session_id: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandle, session_id: c_int) -> c_int {
     let gone = || {
-        let text = format!("the handle through which session {session_id} was begun has ended");
+        let text = format!("the handle through which session {session_id} was started has ended");
         Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text)
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { tell_handle(handle, session_id, |library| &library.handles, gone) }
 }
 

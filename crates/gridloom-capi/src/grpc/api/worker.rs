@@ -1,4 +1,4 @@
-//! What a worker gives to the functions that it runs: its own functions of `grpc_shared.h` and `omst.h`.
+//! The functions of `grpc_shared.h` and `omst.h` that a worker provides to the functions that it runs.
 
 use gridloom_net::worker::native::LibraryVariable;
 
@@ -38,7 +38,7 @@ static FUNCTIONS: WorkerFunctions = WorkerFunctions {
     shared_cancel: grpc_shared_cancel_np,
 };
 
-/// The variable of functions' libraries that leads to them.
+/// Returns the variable in the functions' libraries that points to them.
 pub fn worker_functions() -> LibraryVariable {
     LibraryVariable { name: c"gridloom_functions_np", value: (&raw const FUNCTIONS).cast() }
 }

@@ -1,19 +1,19 @@
-//! Faults on guarded pages: a thread that touches one waits until another thread has opened it, and then goes on.
+//! Faults on guarded pages: a thread that touches one waits until another thread has opened it, and then continues.
 //!
-//! The handler does what a handler may and no more. It looks the address up among numbers that only ever change one by one. It
-//! tells the thread that opens pages of it through a pipe, and waits. Every other fault goes to the handler that was there
-//! before.
+//! The handler does only what a signal handler may do. It looks up the address in numbers that are only ever changed
+//! one by one. It notifies the thread that opens pages through a pipe, and waits. Every other fault is passed to the
+//! handler that was installed before.
 //!
-//! **Invariants:** a page that is closed lies in a slot. Slots and the protection of pages are changed under one lock, which is
-//! not this module's (`Pages` is that lock's). A thread that finds no slot for a fault on a closed page finds that more was
-//! opened.
+//! **Invariants:** each closed page is in a slot. Slots and the protection of pages are changed under one lock, which
+//! is not this module's (it owns `Pages`). A thread that finds no slot for a fault on a closed page finds that pages
+//! were opened meanwhile.
 //!
-//! A child made by `fork` has the slots and the handler, but not the thread. Its pages are opened and no more, until it watches
-//! itself.
+//! A child made by `fork` has the slots and the handler, but not the thread. Its pages are only opened, until it
+//! watches for faults itself.
 //!
-//! **Limits:** it is for Linux, and not under valgrind, which does not go on precisely where a fault was. A system call that is
-//! given closed memory fails with `EFAULT`. Memory that is shared cannot be written while it is closed. A handler that the program
-//! sets later has to pass on what is not its own.
+//! **Limits:** this is for Linux, and does not work under valgrind, which does not continue precisely at the faulting
+//! instruction. A system call that gets closed memory fails with `EFAULT`. Shared memory cannot be written while it is
+//! closed. A handler that the program installs later must pass on faults that are not its own.
 
 use std::ffi::{c_int, c_void};
 use std::io::{PipeReader, Read};
@@ -23,22 +23,22 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
-/// A fault that somebody waits for.
+/// A fault for which a thread waits.
 pub(super) struct Fault {
     pub(super) address: usize,
-    /// Whether the program was about to write there; where that is not known it reads.
+    /// True if the program was about to write there; if this is unknown, it is false.
     pub(super) is_write: bool,
 }
 
-/// The pages that are closed. Its owner alone changes them.
+/// The closed pages. Only its owner changes them.
 pub(super) struct Pages {
-    /// Whether faults are seen to, once that was asked for.
+    /// Whether faults are handled; `None` before this was first requested.
     is_watched: Option<bool>,
 }
 
-/// Runs of pages that are closed, each from its first address up to its end; no such run begins at 0.
+/// Runs of closed pages, each from its first address up to its end; no such run begins at 0.
 static SLOTS: [Slot; SLOTS_MAX] = [const { Slot { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; SLOTS_MAX];
-/// What is guarded beyond that is not: the handler looks at all of them.
+/// Maximum number of guarded runs; more are not guarded, because the handler searches all of them.
 const SLOTS_MAX: usize = 4096;
 
 struct Slot {
@@ -68,25 +68,27 @@ impl Pages {
         Pages { is_watched: None }
     }
 
-    /// Whether faults are seen to from now on, by `open` on a thread of its own; it stays as long as the process.
+    /// Starts handling faults, by calling `open` on a thread of its own; this lasts as long as the process. Returns
+    /// whether it is possible.
     pub(super) fn watch(&mut self, open: fn(&Fault)) -> bool {
         *self.is_watched.get_or_insert_with(|| !is_in_valgrind() && start(open).is_some())
     }
 
-    /// This is another process, made by `fork`: what the one before closed is opened, and nobody watches.
+    /// Called in a child made by `fork`: opens the pages that the parent had closed. Nobody watches for faults then.
     pub(super) fn begin_again(&mut self) {
         self.open(0, usize::MAX / page_bytes() * page_bytes());
         self.is_watched = None;
     }
 
-    /// Writes there whether or not it is closed, if that is possible; otherwise some of it may be written.
+    /// Writes to memory, closed or not, if that is possible; if it fails, part of the bytes may be written.
     pub(super) fn write(&mut self, start: usize, bytes: &[u8]) -> bool {
-        // Of this process: an open file would stay a parent's. The system writes to what may be copied, however it is protected.
+        // The file is of this process: an open one would still be the parent's after a fork. The system writes to
+        // private memory, however it is protected.
         let memory = std::fs::OpenOptions::new().write(true).open("/proc/self/mem");
         memory.and_then(|memory| memory.write_all_at(bytes, start as u64)).is_ok()
     }
 
-    /// Closes the whole pages from there up to `end`, if there are any and that is possible.
+    /// Closes the whole pages from `start` up to `end`, if there are any and if that is possible.
     pub(super) fn close(&mut self, start: usize, end: usize) {
         let page = page_bytes();
         let (first, end) = (start.next_multiple_of(page), end / page * page);
@@ -100,7 +102,7 @@ impl Pages {
         }
     }
 
-    /// Opens all pages that have a byte from there up to `end`.
+    /// Opens all pages that have a byte from `start` up to `end`.
     pub(super) fn open(&mut self, start: usize, end: usize) {
         let page = page_bytes();
         let (start, end) = (start / page * page, end.next_multiple_of(page));
@@ -111,7 +113,7 @@ impl Pages {
             }
             open_run(first.max(start), last.min(end));
             OPENINGS.fetch_add(1, Ordering::AcqRel);
-            // What stays closed is in a slot all the while.
+            // A part that stays closed is in a slot all the time.
             if end < last {
                 self.keep(end, last);
             }
@@ -122,7 +124,7 @@ impl Pages {
         }
     }
 
-    /// What is left of a run stays closed, if it can be told of.
+    /// Keeps the rest of a run closed, if there is a slot for it.
     fn keep(&mut self, start: usize, end: usize) {
         match SLOTS.iter().find(|slot| slot.start.load(Ordering::Relaxed) == 0) {
             Some(slot) => slot.set(start, end),
@@ -132,30 +134,30 @@ impl Pages {
 }
 
 fn page_bytes() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: only queries a number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// What was closed can be opened: it is memory that can be read and written.
+/// Opens memory that was closed, so it can be read and written.
 fn open_run(start: usize, end: usize) {
     protect(start, end, libc::PROT_READ | libc::PROT_WRITE);
 }
 
 fn protect(start: usize, end: usize, protection: c_int) -> bool {
     let pointer = std::ptr::with_exposed_provenance_mut::<c_void>(start);
-    // SAFETY: whole pages of memory that the program gave to a call.
+    // SAFETY: whole pages of memory that the program passed to a call.
     unsafe { libc::mprotect(pointer, end - start, protection) == 0 }
 }
 
-/// What the handler needs, set before it is.
+/// Data of the handler, set before the handler is installed.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 static OPENER: AtomicI32 = AtomicI32::new(0);
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-/// The handler before was for one fault only, and has had it.
+/// True if the previous handler was for one fault only, and has handled it.
 static IS_BEFORE_OVER: AtomicBool = AtomicBool::new(false);
 
-/// It loads a library of its own into every program.
+/// True under valgrind, which loads a library of its own into every program.
 fn is_in_valgrind() -> bool {
     std::env::var("LD_PRELOAD").is_ok_and(|libraries| libraries.contains("/vgpreload_"))
 }
@@ -169,11 +171,11 @@ fn start(open: fn(&Fault)) -> Option<()> {
     if BEFORE.get().is_some() { Some(()) } else { set_handler() }
 }
 
-/// On a thread that takes no signals but of its own faults: the program's handlers run where the program does.
+/// Starts a thread that accepts no signals except its own faults: the program's handlers run on the program's threads.
 fn spawn(run: impl FnOnce() + Send + 'static) -> Option<()> {
     let mut taken = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: a set that is filled before it is used; a thread begins with the signals of the thread that starts it.
+    // SAFETY: a set that is filled before it is used; a thread inherits the signal mask of the thread that starts it.
     unsafe {
         libc::sigfillset(taken.as_mut_ptr());
         libc::sigdelset(taken.as_mut_ptr(), libc::SIGSEGV);
@@ -183,7 +185,7 @@ fn spawn(run: impl FnOnce() + Send + 'static) -> Option<()> {
         }
     }
     let spawned = std::thread::Builder::new().name("gridloom-guard".into()).spawn(run);
-    // SAFETY: what was there before.
+    // SAFETY: restores the previous mask.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
     spawned.is_ok().then_some(())
 }
@@ -195,12 +197,12 @@ fn open_what_is_asked(mut asked: PipeReader, open: fn(&Fault)) {
         let asked = std::ptr::with_exposed_provenance::<Asked>(usize::from_ne_bytes(address));
         // SAFETY: it is on the stack of a thread that waits until it is done.
         let asked = unsafe { &*asked };
-        // Whatever goes wrong, the waiting thread goes on.
+        // Whatever fails, the waiting thread continues.
         let _ = std::panic::catch_unwind(|| open(&asked.fault));
         open_still_closed(asked.fault.address);
         asked.is_done.store(1, Ordering::Release);
-        // SAFETY: wakes the thread that waits for that number. If that thread has seen the number already, it may be
-        // gone and the number with it: then nobody is woken.
+        // SAFETY: wakes the thread that waits for that number. If that thread has seen the number already, the thread
+        // and the number may no longer exist: then nobody is woken.
         unsafe { libc::syscall(libc::SYS_futex, &raw const asked.is_done, libc::FUTEX_WAKE, 1) };
     }
 }
@@ -208,8 +210,8 @@ fn open_what_is_asked(mut asked: PipeReader, open: fn(&Fault)) {
 fn set_handler() -> Option<()> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     let mut before = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: an action with all fields set or zero, which is an empty mask; the handler calls only what a handler may.
-    // The handler before is known before the new one is set, so that the new one never lacks it.
+    // SAFETY: an action with all fields set or zero, which is an empty mask; the handler calls only async-signal-safe
+    // functions. The previous handler is stored before the new one is installed, so that the new one never lacks it.
     unsafe {
         if libc::sigaction(libc::SIGSEGV, null_mut(), before.as_mut_ptr()) != 0 {
             return None;
@@ -228,11 +230,11 @@ fn open_still_closed(address: usize) {
 }
 
 fn thread_id() -> c_int {
-    // SAFETY: asks for a number.
+    // SAFETY: only queries a number.
     unsafe { libc::syscall(libc::SYS_gettid) as c_int }
 }
 
-/// A fault, and whether it was seen to.
+/// A fault, and whether it was handled.
 struct Asked {
     fault: Fault,
     is_done: AtomicU32,
@@ -245,7 +247,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         let found = SLOTS.iter().map(Slot::range).find(|(start, end)| Slot::has(*start, *end, address));
         match found {
             Some(run) => return ask(address, run, context),
-            // Perhaps it was opened just now: then it does not come again.
+            // It may have been opened just now: then it does not occur again.
             None if is_first(address) => return,
             None => {}
         }
@@ -253,12 +255,12 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     pass_on(signal, info, context);
 }
 
-/// The page may not be touched so, though it is there.
+/// The page exists, but this access is not permitted.
 const SEGV_ACCERR: c_int = 2;
 
-/// How often pages were opened.
+/// Number of times that pages were opened.
 static OPENINGS: AtomicUsize = AtomicUsize::new(0);
-/// Faults without a slot: the last one of each thread, or of threads that share a place.
+/// Faults without a slot: the last one of each thread, or of threads that share an entry.
 static LAST: [Last; 64] = [const { Last::new() }; 64];
 
 struct Last {
@@ -273,7 +275,7 @@ impl Last {
     }
 }
 
-/// Whether this thread has not had that fault without a slot before, or pages were opened since.
+/// True if this is the thread's first fault without a slot at that address, or if pages were opened since.
 fn is_first(address: usize) -> bool {
     let (thread, openings) = (thread_id(), OPENINGS.load(Ordering::Acquire));
     let last = &LAST[thread.unsigned_abs() as usize % LAST.len()];
@@ -287,37 +289,37 @@ fn is_first(address: usize) -> bool {
 
 /// Waits until the page is open.
 fn ask(address: usize, (start, end): (usize, usize), context: *mut c_void) {
-    // SAFETY: asks for a number; the thread's own error number, which is put back.
+    // SAFETY: queries a number; and the thread's own error number, which is restored.
     let (process, errno) = unsafe { (libc::getpid(), libc::__errno_location()) };
     // SAFETY: as above.
     let error = unsafe { *errno };
     let asked = Asked { fault: Fault { address, is_write: is_write(context) }, is_done: AtomicU32::new(0) };
     let pointer = (&raw const asked).expose_provenance();
     let is_own = process == PROCESS.load(Ordering::Acquire) && thread_id() != OPENER.load(Ordering::Acquire);
-    // SAFETY: so many bytes of a number.
+    // SAFETY: this many bytes of a number.
     let is_told = is_own
         && unsafe { libc::write(PIPE.load(Ordering::Acquire), (&raw const pointer).cast(), size_of::<usize>()) }
             == size_of::<usize>().cast_signed();
     if is_told {
         while asked.is_done.load(Ordering::Acquire) == 0 {
-            // SAFETY: waits while it is 0.
+            // SAFETY: waits while the number is 0.
             unsafe {
                 libc::syscall(libc::SYS_futex, &raw const asked.is_done, libc::FUTEX_WAIT, 0, null_mut::<c_void>())
             };
         }
     } else {
-        // A child of the process, in which no thread opens pages, or which opens them itself.
+        // A child of the process, in which no thread opens pages, or the thread that opens them itself.
         open_run(start, end);
     }
     // SAFETY: as above.
     unsafe { *errno = error };
 }
 
-/// Whether the program was about to write.
+/// True if the program was about to write.
 #[cfg(target_arch = "x86_64")]
 fn is_write(context: *mut c_void) -> bool {
     let context: *const libc::ucontext_t = context.cast();
-    // SAFETY: the system's description of where the program was. The second bit of the fault's number says it.
+    // SAFETY: the system's description of the program's state. The second bit of the fault's error code has the answer.
     unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & 2 != 0 }
 }
 
@@ -326,13 +328,13 @@ fn is_write(_: *mut c_void) -> bool {
     false
 }
 
-/// A fault that is none of ours.
+/// Passes on a fault that is not of guarded pages.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let before = BEFORE.get().expect("it is set before the handler is");
     let is_handled = !matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
     let is_once = before.sa_flags & libc::SA_RESETHAND != 0;
-    // SAFETY: the handler that was there, called as the system would have. Otherwise the system's own handling is put back: a
-    // fault comes again then, and what somebody has sent is sent again.
+    // SAFETY: the previous handler, called as the system would have called it. If there is none, the system's own
+    // handling is restored: a fault then occurs again, and a signal that somebody has sent is sent again.
     unsafe {
         if is_handled && !(is_once && IS_BEFORE_OVER.swap(true, Ordering::AcqRel)) {
             if before.sa_flags & libc::SA_SIGINFO != 0 {

@@ -1,15 +1,16 @@
-//! The debug mode of blocks. Memory with its value somewhere else is filled with a byte that shows. Its whole pages are
-//! closed, so that reads of them are noticed.
+//! The debug mode of blocks. Memory whose value is elsewhere is filled with a conspicuous byte. Its whole pages are
+//! closed, so that reads of them are detected.
 //!
-//! A read of a closed page is reported: which result lies there, which call made it, and what the program should have said. Its value
-//! is brought and written, then the pages are opened, and the program goes on with it. So it runs right, though not as it was planned
-//! for; other threads, too, since no page is open before it has its value. But memory that is shared is opened first.
+//! A read of a closed page is reported: which result belongs there, which call made it, and what the program should
+//! have declared. The value is fetched and written, then the pages are opened, and the program continues with it. So
+//! the program runs correctly, though not as planned. This also holds for other threads, since no page is open before
+//! it has its value. Shared memory is an exception: it is opened first.
 //!
 //! **Invariants**
-//! - What is watched lies in memory that a call of a block was given for a result. It is watched as long as that is in
-//!   the block's regions and not brought. The block opens it before anything else is written there, and all of it when it ends. Where that fails it
-//!   is watched again: a result that is brought has all its parts.
-//! - Pages that have a byte of anything else are not closed.
+//! - Watched memory was passed to a call of a block for a result. It is watched as long as the result is in the
+//!   block's regions and has not been fetched. The block opens it before anything else is written there, and opens all
+//!   of it when it ends. If that fails it is watched again: a result that was fetched has all its parts.
+//! - Pages that contain a byte of anything else are not closed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -21,24 +22,24 @@ use super::faults::{Fault, Pages};
 use super::made::Made;
 use super::regions::{Part, Regions};
 
-/// A block's part in it.
+/// The part of a block in the debug mode.
 pub(crate) struct Guard {
-    /// Of a block that is debugged.
+    /// Detected reads; `None` if the block is not debugged.
     reads: Option<Arc<Reads>>,
 }
 
-/// Reads that were found out, in words.
+/// Descriptions of detected reads.
 #[derive(Default)]
 struct Reads(Mutex<Vec<String>>);
 
-/// A result that is somewhere else.
+/// A result that is elsewhere.
 #[derive(Clone)]
 struct Watched {
     made: Arc<Made>,
     reads: Arc<Reads>,
 }
 
-/// Of all blocks.
+/// Watched memory of all blocks.
 struct All {
     regions: Regions<Watched>,
     pages: Pages,
@@ -48,7 +49,7 @@ struct All {
 
 static ALL: LazyLock<Mutex<All>> =
     LazyLock::new(|| Mutex::new(All { regions: Regions::default(), pages: Pages::new(), process: std::process::id() }));
-/// Blocks that are debugged: while there is none, nothing is looked up.
+/// Number of debugged blocks: while it is 0, nothing is looked up.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn all() -> MutexGuard<'static, All> {
@@ -69,7 +70,7 @@ impl Guard {
         self.reads.is_some()
     }
 
-    /// That part of a result belongs there, and is somewhere else.
+    /// Watches memory whose part of a result is elsewhere.
     pub(crate) fn hide(&self, part: &Part<Arc<Made>>) {
         let Some(reads) = &self.reads else { return };
         let mut all = all();
@@ -82,17 +83,17 @@ impl Guard {
             all.pages.close(part.start, part.end);
         }
         drop(all);
-        // Results end outside of the lock, here and below.
+        // Results are dropped outside of the lock, here and below.
         drop(former);
     }
 
-    /// The reads that were found out.
+    /// Returns the detected reads.
     pub(crate) fn reads(&self) -> Vec<String> {
         let reads = self.reads.as_ref();
         reads.map(|reads| reads.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     }
 
-    /// Nothing of the block is watched any more.
+    /// Stops watching memory of the block.
     pub(crate) fn show_all(&self) {
         let Some(reads) = &self.reads else { return };
         let mut all = all();
@@ -113,7 +114,7 @@ impl Drop for Guard {
     }
 }
 
-/// That memory is read and written from now on.
+/// Opens that memory for reading and writing.
 pub(crate) fn show(start: usize, bytes: usize) {
     if COUNT.load(Ordering::Acquire) > 0 {
         let former = all().show(start, bytes);
@@ -121,10 +122,11 @@ pub(crate) fn show(start: usize, bytes: usize) {
     }
 }
 
-/// Writes those parts of a result's value. What is watched of them is closed until all is written, if that is possible; whether it was.
+/// Writes those parts of a result's value. The watched ones are closed until all are written, if that is possible.
+/// Returns whether it was.
 ///
 /// # Safety
-/// They lie in memory that was given to a call for this result.
+/// They are in memory that was passed to a call for this result.
 pub(crate) unsafe fn write(made: &Made, value: &Value, parts: &[&Part<Arc<Made>>]) -> bool {
     if COUNT.load(Ordering::Acquire) == 0 {
         // SAFETY: promised by the caller.
@@ -145,7 +147,8 @@ unsafe fn write_open(start: usize, bytes: &[u8]) -> bool {
 }
 
 impl All {
-    /// In a child made by `fork` what its parent watched is opened; of its results nothing can be used or ended there.
+    /// In a child made by `fork`, opens the memory that the parent watched; the parent's results can be neither used
+    /// nor dropped there.
     fn be_own(&mut self) {
         let process = std::process::id();
         if std::mem::replace(&mut self.process, process) != process {
@@ -154,7 +157,7 @@ impl All {
         }
     }
 
-    /// See the function of this name: whether it was possible, and what was watched there.
+    /// See the function of this name. Also returns what was watched there.
     unsafe fn write(&mut self, made: &Made, value: &Value, parts: &[&Part<Arc<Made>>]) -> (bool, Vec<Part<Watched>>) {
         let is_watched = parts.iter().any(|part| !self.regions.parts(part.start, part.end - part.start).is_empty());
         let is_in_time = is_watched && made.hand_out(value, parts, |start, bytes| self.pages.write(start, bytes));
@@ -166,13 +169,13 @@ impl All {
         (is_in_time || !is_watched, former)
     }
 
-    /// What is watched of a result.
+    /// Returns the watched parts of a result.
     fn parts_of(&self, made: &Arc<Made>) -> Vec<Part<Arc<Made>>> {
         let own = self.regions.iter().filter(|part| Arc::ptr_eq(&part.writer.made, made));
         own.map(|part| part.clone().of(made.clone())).collect()
     }
 
-    /// What was watched there.
+    /// Opens memory, and returns what was watched there.
     fn show(&mut self, start: usize, bytes: usize) -> Vec<Part<Watched>> {
         let former = self.regions.parts(start, bytes);
         if !former.is_empty() {
@@ -183,7 +186,7 @@ impl All {
     }
 }
 
-/// Brings the result that a fault is in, and says that it had to.
+/// Fetches the result of the faulting address, and reports that this was necessary.
 fn bring(fault: &Fault) {
     let found = all().regions.at(fault.address).cloned();
     let Some(Part { start, offset, whole, writer: Watched { made, reads }, .. }) = found else {
@@ -192,32 +195,32 @@ fn bring(fault: &Fault) {
     };
     let at = fault.address - start + offset;
     let (does, say) = match fault.is_write {
-        false => ("reads", "say so before with grpc_fetch or grpc_local_reads"),
-        true => ("writes into", "say so before with grpc_local_writes, and what it reads with grpc_local_reads"),
+        false => ("reads", "announce it before with grpc_fetch or grpc_local_reads"),
+        true => ("writes into", "announce it before with grpc_local_writes, and reads with grpc_local_reads"),
     };
     let mut text = format!(
-        "the program {does} {}, byte {at} of {whole} at {:#x}, which is not in its memory; it was brought now, without the plan \
-         knowing: {say}",
+        "the program {does} {}, byte {at} of {whole} at {:#x}, which is not in its memory; it was fetched now, \
+         outside of the plan: {say}",
         made.name, fault.address
     );
     match made.value() {
         Ok(value) if !bring_value(&made, &value) => text += BROUGHT_LATE,
         Ok(_) => {}
         Err(failed) => {
-            text = format!("{text} (there is no value to bring: {})", failed.text);
+            text = format!("{text} (there is no value to fetch: {})", failed.text);
             let parts = all().parts_of(&made);
             parts.iter().for_each(|part| show(part.start, part.end - part.start));
         }
     }
-    // Nobody reads on: there is nowhere to say it.
+    // If standard error is closed, there is no place to report it.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("gridloom: grpc_map: {text}\n").as_bytes());
     reads.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
 }
 
-const BROUGHT_LATE: &str = " (it was opened before it was written, as shared memory has to be: what other threads read there \
-                            meanwhile may be no value)";
+const BROUGHT_LATE: &str = " (it was opened before it was written, because it is shared memory: other threads may \
+                            have read the fill pattern meanwhile)";
 
-/// Writes all that is watched of a result; whether it was closed until then.
+/// Writes all watched parts of a result. Returns whether they were closed until then.
 fn bring_value(made: &Arc<Made>, value: &Value) -> bool {
     let mut all = all();
     let parts = all.parts_of(made);
@@ -225,15 +228,15 @@ fn bring_value(made: &Arc<Made>, value: &Value) -> bool {
         // It was opened meanwhile.
         return true;
     }
-    // SAFETY: memory that a block's call was given for this result, and that the block, which holds no other lock of it, has not
-    // given to anything else.
+    // SAFETY: memory that was passed to a block's call for this result. The block holds no other lock of it, and has
+    // not passed it to anything else.
     let (is_in_time, former) = unsafe { all.write(made, value, &parts.iter().collect::<Vec<_>>()) };
     drop(all);
     drop(former);
     is_in_time
 }
 
-/// What stands where a result does not come by itself.
+/// The byte that fills memory whose result is not fetched automatically.
 const PATTERN: u8 = 0xFB;
 
 fn fill(start: usize, bytes: usize) {
@@ -241,7 +244,7 @@ fn fill(start: usize, bytes: usize) {
     let mut at = 0;
     while at < bytes {
         let piece = &pattern[..pattern.len().min(bytes - at)];
-        // SAFETY: memory that the program gave for a result of so many bytes.
+        // SAFETY: memory that the program passed for a result of this size.
         unsafe { memory::write(std::ptr::with_exposed_provenance_mut(start + at), piece) };
         at += piece.len();
     }

@@ -1,4 +1,4 @@
-//! A result of a mapped call, which may be on a server and not in the program's memory.
+//! A result of a mapped call, which may be on a server instead of in the program's memory.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,11 +15,11 @@ pub(crate) struct Made {
     pub(crate) handle: Handle,
     /// Result, function and call, for messages.
     pub(crate) name: String,
-    /// How the program has it in memory.
+    /// Its form in the program's memory.
     pub(crate) meta: Meta,
-    /// It stays where it is when the block ends.
+    /// True if it stays on its server when the block ends.
     pub(crate) stays: bool,
-    /// Its value, once that was brought to the program's memory.
+    /// Its value, once it has been fetched to the program's memory.
     here: Mutex<Option<Value>>,
 }
 
@@ -36,7 +36,7 @@ impl Made {
         self.here().is_some()
     }
 
-    /// Brings its value.
+    /// Fetches its value.
     pub(crate) fn value(&self) -> Outcome<Value> {
         if let Some(value) = &*self.here() {
             return Ok(value.clone());
@@ -50,7 +50,7 @@ impl Made {
         Ok(value)
     }
 
-    /// Hands those parts of its value to `take`, each with its first address. If all are taken, the result is here.
+    /// Passes those parts of its value to `take`, each with its first address. If all are taken, the result counts as fetched.
     pub(crate) fn hand_out(
         &self,
         value: &Value,
@@ -67,10 +67,10 @@ impl Made {
         are_taken
     }
 
-    /// Whether the program has changed it since it was brought.
+    /// True if the program has changed it since it was fetched.
     ///
     /// # Safety
-    /// The item's memory is as the signature says.
+    /// The item's memory matches the signature.
     pub(crate) unsafe fn is_changed(&self, item: &Item<'_>) -> bool {
         let here = self.here();
         let brought = here.as_ref().and_then(|value| value.bytes_as(&self.meta));
@@ -78,7 +78,8 @@ impl Made {
         brought.is_some_and(|bytes| !unsafe { memory::holds(item.pointer, &bytes) })
     }
 
-    /// The result for a call that reads memory as the item says, if it gets what the program would pass.
+    /// Returns the result for a call that reads memory as described by the item, if the call then gets what the
+    /// program would pass.
     pub(crate) fn read_as(&self, item: &Item<'_>) -> Option<Handle> {
         match self.meta == item.meta {
             true => Some(self.handle.clone()),

@@ -1,12 +1,12 @@
-//! Results that are elsewhere than in the program's memory: what belongs where, how it is brought, and what stays remote.
+//! Results that are on servers instead of in the program's memory: where they belong, how they are fetched, and which stay remote.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `regions` | which call wrote which memory last: the interval map |
 //! | `made` | a result of a mapped call |
 //! | `faults` | closed pages, and threads that touch them |
 //! | `guard` | the debug mode: memory with its value elsewhere |
-//! | `staying` | bringing results; those that stay remote after their block |
+//! | `staying` | fetching results; those that stay remote after their block |
 
 mod faults;
 mod guard;

@@ -1,54 +1,54 @@
-//! The last writer of each part of the program's memory: how `grpc_map` finds dependencies.
+//! The last writer of each part of the program's memory, by which `grpc_map` finds dependencies.
 //!
-//! A call names memory by address and size. What it writes is a region; what it reads is looked up among the regions
-//! that were written before. Writing over part of a region leaves its other parts, which remember their places in the
-//! whole.
+//! A call names memory by address and size. Memory that it writes is a region; memory that it reads is looked up in
+//! the regions written before. Writing over part of a region keeps its other parts, which remember their offsets in
+//! the whole.
 //!
-//! **Invariants:** regions are disjoint and not empty; they have each part of a write that no later write covers, at its
-//! place. Nothing here touches the memory itself.
+//! **Invariants:** regions are disjoint and not empty; they contain each part of a write that no later write covers,
+//! at its place. Nothing here accesses the memory itself.
 
 use std::collections::BTreeMap;
 
 /// Disjoint regions of memory, each with its last writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Regions<W> {
-    /// By first address.
+    /// Parts by their first addresses.
     parts: BTreeMap<usize, Part<W>>,
 }
 
-/// What is left of a write.
+/// A part of a write that has not been overwritten.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Part<W> {
     /// First address.
     pub(crate) start: usize,
-    /// First address behind it.
+    /// First address after it.
     pub(crate) end: usize,
     pub(crate) writer: W,
-    /// Bytes of the write before this part, and of all of it.
+    /// Offset of this part in the write, and the size of the whole write, in bytes.
     pub(crate) offset: usize,
     pub(crate) whole: usize,
 }
 
-/// What a read finds.
+/// The result of looking up a read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Found<W> {
     /// No call wrote there.
     Nothing,
-    /// All of what that writer wrote, and nothing else.
+    /// Exactly the memory that this writer wrote.
     Whole(W),
-    /// Parts of what these wrote, in the order of addresses; between them may be memory that no call wrote.
+    /// Parts of these writes, in the order of addresses; between them may be memory that no call wrote.
     Parts(Vec<Part<W>>),
 }
 
 impl<W> Part<W> {
-    /// Whether no later write covers any of it.
+    /// True if no later write covers any of it.
     pub(crate) fn is_whole(&self) -> bool {
         self.end - self.start == self.whole
     }
 }
 
 impl<W> Part<W> {
-    /// The same memory, with another name for the writer.
+    /// Returns the same memory with another writer.
     pub(crate) fn of<V>(self, writer: V) -> Part<V> {
         let Part { start, end, offset, whole, .. } = self;
         Part { start, end, writer, offset, whole }
@@ -56,7 +56,7 @@ impl<W> Part<W> {
 }
 
 impl<W: Clone> Part<W> {
-    /// The part of it between these addresses, which it has to meet.
+    /// Returns its part between these addresses, which must overlap it.
     pub(crate) fn within(&self, start: usize, end: usize) -> Part<W> {
         let first = self.start.max(start);
         Part { start: first, end: self.end.min(end), offset: self.offset + (first - self.start), ..self.clone() }
@@ -70,10 +70,10 @@ impl<W> Default for Regions<W> {
 }
 
 impl<W: Clone> Regions<W> {
-    /// A call writes so many bytes from there: what was there before is gone. No bytes are no write.
+    /// Records that a call writes `bytes` bytes from `start`, which replaces previous writes. 0 bytes are no write.
     ///
     /// # Panics
-    /// If the memory goes beyond the last address, as no memory does.
+    /// If the memory exceeds the last address, as no memory does.
     pub(crate) fn write(&mut self, start: usize, bytes: usize, writer: W) {
         self.forget(start, bytes);
         if bytes > 0 {
@@ -82,7 +82,7 @@ impl<W: Clone> Regions<W> {
         }
     }
 
-    /// Forgets what was written there.
+    /// Removes the writes to this memory.
     pub(crate) fn forget(&mut self, start: usize, bytes: usize) {
         let end = end_of(start, bytes);
         for part in self.over(start, end) {
@@ -97,7 +97,7 @@ impl<W: Clone> Regions<W> {
         }
     }
 
-    /// What a read of so many bytes from there finds.
+    /// Looks up a read of `bytes` bytes from `start`.
     pub(crate) fn read(&self, start: usize, bytes: usize) -> Found<W> {
         let mut found = self.over(start, end_of(start, bytes));
         match found.as_slice() {
@@ -109,19 +109,19 @@ impl<W: Clone> Regions<W> {
         }
     }
 
-    /// What is left of the last write to that address.
+    /// Returns the part of the last write to that address.
     pub(crate) fn at(&self, address: usize) -> Option<&Part<W>> {
         let (_, part) = self.parts.range(..=address).next_back()?;
         (address < part.end).then_some(part)
     }
 
-    /// First address and size of the last write to that address, of which parts may have been written over since.
+    /// Returns first address and size of the last write to that address, parts of which may have been overwritten since.
     pub(crate) fn whole_at(&self, address: usize) -> Option<(usize, usize)> {
         let part = self.at(address)?;
         Some((part.start - part.offset, part.whole))
     }
 
-    /// Memory between these addresses that no call wrote: first addresses, and those behind the last.
+    /// Returns the memory between these addresses that no call wrote: first addresses, and first addresses after it.
     pub(crate) fn gaps(&self, start: usize, end: usize) -> Vec<(usize, usize)> {
         let (mut gaps, mut at) = (Vec::new(), start);
         for part in self.over(start, end) {
@@ -136,12 +136,12 @@ impl<W: Clone> Regions<W> {
         gaps
     }
 
-    /// All, in the order of addresses.
+    /// Returns all parts in the order of addresses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Part<W>> {
         self.parts.values()
     }
 
-    /// The same memory, with other names for the writers.
+    /// Returns the same memory with other writers.
     pub(crate) fn map<V>(self, name: impl Fn(W) -> V) -> Regions<V> {
         let part = |(start, part): (usize, Part<W>)| {
             let Part { end, writer, offset, whole, .. } = part;
@@ -150,7 +150,7 @@ impl<W: Clone> Regions<W> {
         Regions { parts: self.parts.into_iter().map(part).collect() }
     }
 
-    /// Puts back what is left of a write; what was there before is gone.
+    /// Restores a part of a write, which replaces writes to the same memory.
     pub(crate) fn put(&mut self, part: Part<W>) {
         self.forget(part.start, part.end - part.start);
         self.parts.insert(part.start, part);
@@ -160,7 +160,7 @@ impl<W: Clone> Regions<W> {
         self.parts.is_empty()
     }
 
-    /// Parts that have bytes in common with that memory.
+    /// Returns the parts that overlap this memory.
     pub(crate) fn parts(&self, start: usize, bytes: usize) -> Vec<Part<W>> {
         self.over(start, end_of(start, bytes))
     }
@@ -182,7 +182,7 @@ fn end_of(start: usize, bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Addresses, writer, place in the whole: `4-8a+4/16`.
+    /// Shows addresses, writer, and offset in the whole: `4-8a+4/16`.
     fn shown(regions: &Regions<char>) -> String {
         let parts: Vec<String> =
             regions.iter().map(|p| format!("{}-{}{}+{}/{}", p.start, p.end, p.writer, p.offset, p.whole)).collect();
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(writers(regions.read(0, 9)), "ab");
         assert_eq!(writers(regions.read(12, 10)), "bc");
         assert_eq!(writers(regions.read(7, 14)), "abc");
-        // What somebody has written into is not whole any more, though all that is left of it is read.
+        // After a write into it, the memory is no longer whole, even if a read covers all its remaining parts.
         regions.write(4, 4, 'd');
         assert_eq!(writers(regions.read(0, 4)), "a");
         assert_eq!(regions.read(4, 4), Found::Whole('d'));
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!((cut.start, cut.end, cut.offset, cut.whole), (4, 5, 0, 8));
     }
 
-    /// Against an array of bytes that each know their writer.
+    /// Compares with an array of bytes that each know their writer.
     #[test]
     fn random_writes_are_as_byte_by_byte() {
         let mut random = 88_172_645_463_325_252_u64;

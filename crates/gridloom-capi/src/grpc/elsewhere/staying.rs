@@ -1,4 +1,4 @@
-//! Bringing results to the program's memory, and those that stay remote when their block has ended.
+//! Fetches results to the program's memory, and keeps those that stay remote after their block.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use super::guard;
 use super::made::Made;
 use super::regions::{Found, Part, Regions};
 
-/// Writes all parts of these results that are not here.
+/// Writes all parts of these results that have not been fetched.
 ///
 /// # Safety
-/// They lie in memory that was given to calls for these results.
+/// They are in memory that was passed to calls for these results.
 pub(crate) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>>]) -> Outcome<()> {
     let mut by_writer: BTreeMap<*const Made, Vec<&Part<Arc<Made>>>> = BTreeMap::new();
     let needed: BTreeSet<*const Made> = parts.iter().map(|part| Arc::as_ptr(&part.writer)).collect();
     for part in regions.iter().filter(|part| needed.contains(&Arc::as_ptr(&part.writer)) && !part.writer.is_here()) {
-        // With what else there is of it, since it is brought once.
+        // Includes all other parts of the result, since it is fetched once.
         by_writer.entry(Arc::as_ptr(&part.writer)).or_default().push(part);
     }
     let mut outcome = Ok(());
@@ -37,7 +37,7 @@ pub(crate) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>
     outcome
 }
 
-/// Notes that a result belongs to memory again, after a call failed that was to write over it.
+/// Records that a result belongs to memory again, after a call failed that should have overwritten it.
 ///
 /// # Safety
 /// As for [`bring`].
@@ -47,7 +47,7 @@ pub(crate) unsafe fn put_back(regions: &mut Regions<Arc<Made>>, part: Part<Arc<M
     regions.put(part);
 }
 
-/// Writes this part of a result that was brought without it, while another call was to write over the part.
+/// Writes this part of a result that was fetched without it, while another call was expected to overwrite the part.
 ///
 /// # Safety
 /// As for [`bring`].
@@ -59,7 +59,7 @@ pub(crate) unsafe fn write_if_here(part: &Part<Arc<Made>>) {
     }
 }
 
-/// Results that stay where they are, by the memory that they are of.
+/// Results that stay on servers, by the memory to which they belong.
 #[derive(Default)]
 pub(crate) struct Staying(Mutex<Regions<Arc<Made>>>);
 
@@ -72,15 +72,16 @@ impl Staying {
         self.lock().clone()
     }
 
-    /// Whether the result that belongs there stays remote.
+    /// True if the result that belongs there stays remote.
     pub(crate) fn is_there(&self, address: usize) -> bool {
         self.lock().at(address).is_some()
     }
 
-    /// The result that a call gets in place of the memory that it reads, if it reads all of one. Parts of results are brought.
+    /// Returns the result that a call gets in place of the memory that it reads, if it reads a whole one. Parts of
+    /// results are fetched.
     pub(crate) fn known(&self, item: &Item<'_>) -> Outcome<Option<Arg>> {
         let (start, bytes) = item.range();
-        // A copy: what is brought below is forgotten under the lock.
+        // A copy, because fetched results are removed under the lock.
         let regions = self.all();
         if regions.is_empty() {
             return Ok(None);
@@ -91,13 +92,13 @@ impl Staying {
             Found::Parts(_) => None,
         };
         if result.is_none() {
-            // SAFETY: memory that stays the program's until it is fetched, as the header asks.
+            // SAFETY: memory that belongs to the program until it is fetched, as the header requires.
             unsafe { self.bring(&regions, start, bytes) }?;
         }
         Ok(result.map(Arg::Handle))
     }
 
-    /// The memory has another value now: results that stayed remote for it are given up.
+    /// Drops the results that stayed remote for this memory, which has another value now.
     pub(crate) fn forget(&self, start: usize, bytes: usize) {
         let mut regions = self.lock();
         if regions.is_empty() {
@@ -106,7 +107,7 @@ impl Staying {
         let former = regions.parts(start, bytes);
         regions.forget(start, bytes);
         drop(regions);
-        // Handles end outside of the lock.
+        // Handles are dropped outside of the lock.
         drop(former);
     }
 
@@ -122,10 +123,10 @@ impl Staying {
         drop(former);
     }
 
-    /// Brings the results over an address, and forgets them here.
+    /// Fetches the results at an address, and removes them here.
     ///
     /// # Safety
-    /// The memory of these results is still the program's.
+    /// The memory of these results still belongs to the program.
     pub(crate) unsafe fn fetch(&self, address: usize) -> Outcome<()> {
         let regions = self.all();
         match regions.whole_at(address) {
@@ -143,11 +144,11 @@ impl Staying {
         outcome
     }
 
-    /// Gives up results that were brought: their memory is the program's.
+    /// Removes results that were fetched: their memory belongs to the program.
     pub(crate) fn forget_brought(&self) {
         let all = self.all();
         let mut regions = self.lock();
-        // Only what is still the same result's: another thread may have written there.
+        // Only memory that still belongs to the same result: another thread may have written there.
         for part in all.iter().filter(|part| part.writer.is_here()) {
             let now = regions.at(part.start).filter(|now| Arc::ptr_eq(&now.writer, &part.writer)).cloned();
             if let Some(now) = now {
@@ -155,14 +156,14 @@ impl Staying {
             }
         }
         drop(regions);
-        // Handles end outside of the lock.
+        // Handles are dropped outside of the lock.
         drop(all);
     }
 
-    /// Brings what lies there, of an array of which a part will be written.
+    /// Fetches the results in the memory of an array of which a part will be written.
     ///
     /// # Safety
-    /// The memory of these results is still the program's.
+    /// The memory of these results still belongs to the program.
     pub(crate) unsafe fn bring_there(&self, start: usize, bytes: usize) -> Outcome<()> {
         let regions = self.all();
         match regions.parts(start, bytes).is_empty() {
@@ -172,7 +173,7 @@ impl Staying {
         }
     }
 
-    /// A block has ended: it wrote that memory last, and the result stays where it is.
+    /// Keeps results that stay on servers after a block that wrote their memory last.
     pub(crate) fn keep(&self, parts: Vec<Part<Arc<Made>>>) {
         let mut regions = self.lock();
         parts.into_iter().for_each(|part| regions.put(part));

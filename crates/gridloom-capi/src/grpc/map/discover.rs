@@ -1,6 +1,6 @@
-//! The first run of a block: its calls become a described graph, and its sessions end at once.
+//! The first run of a block: its calls become a declared graph, and its sessions end at once.
 //!
-//! **Invariant:** nothing of the program's arrays is read or written, and nothing is sent.
+//! **Invariant:** none of the program's arrays is read or written, and nothing is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
@@ -21,7 +21,7 @@ use super::super::session::Origin;
 use super::super::sessions::no_session;
 use super::known::Known;
 
-/// What the run has found so far.
+/// The state of the run.
 pub(crate) struct Discovery {
     graph: Graph,
     /// The first handle of a function that was made in the block.
@@ -34,14 +34,14 @@ pub(crate) struct Discovery {
     /// Inputs that are results of earlier blocks.
     earlier: Vec<(GraphRef, Handle)>,
     results: Vec<Described>,
-    /// Of these, those that come to the client.
+    /// Indices of the results that are sent to the client.
     wanted: BTreeSet<usize>,
-    /// Addresses in buffers with results that stay where they are made.
+    /// Addresses in buffers whose results stay on their servers.
     pub(super) stays: BTreeSet<usize>,
-    /// Calls that are described from now on may stay away.
+    /// True if calls that are described from now on are optional.
     pub(super) is_optional: bool,
     sessions: BTreeMap<c_int, Session>,
-    /// Sessions of before the block that the block waited for.
+    /// Sessions from before the block for which the block waited.
     waited: BTreeSet<c_int>,
 }
 
@@ -54,7 +54,7 @@ enum Writer {
 
 struct Described {
     node: GraphRef,
-    /// As the program has it in memory, and as it lies where it is made.
+    /// Form in the program's memory; `lies` is the form where it is made.
     meta: Meta,
     lies: Meta,
     function: Function,
@@ -66,19 +66,19 @@ struct Session {
     is_waited: bool,
 }
 
-/// What a block's first run found.
+/// The result of a block's first run.
 pub(super) struct Discovered {
     pub(super) graph: Graph,
     pub(super) failed: Option<Failed>,
     /// Inputs of the graph that are results of earlier blocks, by name.
     pub(super) earlier: Vec<(String, Handle)>,
-    /// Whether each result, in the order of the calls, comes to the client.
+    /// For each result, in the order of the calls, whether it is sent to the client.
     pub(super) wanted: Vec<bool>,
-    /// Those that do not.
+    /// Results that are not sent to the client.
     pub(super) unwanted: Vec<GraphRef>,
 }
 
-/// Of a graph that was described before the results that it reads were made.
+/// For a graph that was declared before the results that it reads were made.
 impl From<graphs::Described> for Discovered {
     fn from(graphs::Described { graph, unwanted }: graphs::Described) -> Discovered {
         Discovered { graph, failed: None, earlier: Vec::new(), wanted: Vec::new(), unwanted }
@@ -92,7 +92,7 @@ impl From<Discovered> for graphs::Described {
 }
 
 impl Discovered {
-    /// The group that its calls are, mapped; `None` if there are none.
+    /// Returns the calls as a mapped group; `None` if there are none.
     pub(super) fn group(&self, library: &Library, heuristic: &str) -> Outcome<Option<Group>> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -125,7 +125,7 @@ impl Discovery {
         }
     }
 
-    /// Whether the second run needs that handle, since it was made before the block.
+    /// True if the second run needs that handle, because it was made before the block.
     pub(super) fn keeps_handle(&self, number: u64) -> bool {
         number < self.first_handle
     }
@@ -181,7 +181,7 @@ impl Discovery {
         Ok(())
     }
 
-    /// The node of the graph that stands for the memory which a call reads.
+    /// Returns the node of the graph for the memory that a call reads.
     fn read(&mut self, item: &Item<'_>) -> Outcome<GraphArg> {
         let (start, bytes) = item.range();
         match self.known.regions.read(start, bytes) {
@@ -221,7 +221,8 @@ impl Discovery {
         Ok(self.graph.input(&format!("input{}", self.inputs), meta.clone())?)
     }
 
-    /// A call without a place in the plan: results that it reads come to the client, and the client has what it writes.
+    /// Records a call that is not part of the plan: results that it reads are sent to the client, and its results are
+    /// at the client.
     fn call_apart(&mut self, items: &[Item<'_>]) {
         for (start, bytes) in items.iter().filter(|item| item.is_read() || item.is_part()).map(Item::range) {
             self.want(start, bytes);
@@ -232,7 +233,7 @@ impl Discovery {
         }
     }
 
-    /// Results that lie there come to the client.
+    /// Marks results in that memory as sent to the client.
     fn want(&mut self, start: usize, bytes: usize) {
         for Part { writer, .. } in self.known.regions.parts(start, bytes) {
             if let Writer::Call(number) = writer {
@@ -241,33 +242,33 @@ impl Discovery {
         }
     }
 
-    /// The program wants to see what lies over an address.
+    /// Records that the program reads the memory at an address.
     pub(super) fn fetch(&mut self, address: usize) {
         if let Some((start, bytes)) = self.known.buffer_at(address) {
             self.want(start, bytes);
         }
     }
 
-    /// Results over an address are given up.
+    /// Drops the results at an address.
     pub(super) fn forget(&mut self, address: usize) {
         if let Some((start, bytes)) = self.known.buffer_at(address) {
             self.known.regions.forget(start, bytes);
         }
     }
 
-    /// The program's next own work changes these buffers.
+    /// Records that the program's next own work changes these buffers.
     pub(super) fn will_be_written(&mut self, addresses: &[usize]) {
         self.known.will_be_written(addresses);
     }
 
-    /// The program's own work, which changes the buffers that were announced.
+    /// Records the program's own work, which changes the announced buffers.
     pub(super) fn program_writes(&mut self) {
         for address in self.known.take_to_write() {
             self.forget(address);
         }
     }
 
-    /// The block's first run has ended.
+    /// Ends the block's first run.
     pub(super) fn end(mut self) -> Discovered {
         for Part { writer, .. } in self.known.regions.iter() {
             if let Writer::Call(number) = writer
@@ -295,7 +296,7 @@ impl Discovery {
 }
 
 impl Described {
-    /// The result for a call that reads it as that, if it gets what the program would pass.
+    /// Returns the result for a call that reads it in the form `wanted`, if the call then gets what the program would pass.
     fn read_as(&self, wanted: &Meta) -> Option<GraphArg> {
         if self.meta == *wanted {
             return Some((&self.node).into());
@@ -305,7 +306,7 @@ impl Described {
     }
 }
 
-/// An array in that order.
+/// Returns an array in that order.
 fn ordered(meta: &Meta, lies: Option<Order>) -> Meta {
     match meta {
         Meta::Array { dtype, byte_order, shape, .. } => {
@@ -316,7 +317,7 @@ fn ordered(meta: &Meta, lies: Option<Order>) -> Meta {
     }
 }
 
-/// Sessions, which have all ended.
+/// Sessions, all of which have ended.
 impl Discovery {
     pub(super) fn begin_session(&mut self, opened: &Call, library: &Library) -> c_int {
         let id = library.sessions.lock().free_id();
@@ -324,12 +325,12 @@ impl Discovery {
         id
     }
 
-    /// Whether it is a session of this run, and if so from where it was begun.
+    /// Returns the origin of a session, if it belongs to this run.
     pub(crate) fn origin(&self, id: c_int) -> Option<Origin> {
         self.sessions.get(&id).map(|session| session.origin)
     }
 
-    /// Refuses ids of no session that is outstanding.
+    /// Refuses ids that belong to no outstanding session.
     pub(crate) fn check(&self, ids: &[c_int], library: &Library) -> Outcome<()> {
         let table = library.sessions.lock();
         let is_open = |id: &c_int| match self.sessions.get(id) {
@@ -339,7 +340,7 @@ impl Discovery {
         ids.iter().find(|id| !is_open(id)).map_or(Ok(()), |id| Err(no_session(*id)))
     }
 
-    /// Notes that these, which are outstanding, are waited for.
+    /// Records that these outstanding sessions are waited for.
     pub(crate) fn wait(&mut self, ids: &[c_int]) {
         for id in ids {
             match self.sessions.get_mut(id) {
@@ -349,7 +350,7 @@ impl Discovery {
         }
     }
 
-    /// All that are outstanding, those of the block first.
+    /// Returns all outstanding sessions, those of the block first.
     pub(crate) fn outstanding(&self, library: &Library) -> Vec<c_int> {
         let own = self.sessions.iter().filter(|(_, session)| !session.is_waited).map(|(id, _)| *id);
         let others = library.sessions.lock().all().into_iter().filter(|id| !self.waited.contains(id));
@@ -357,14 +358,14 @@ impl Discovery {
     }
 }
 
-/// Whether a result lies over one of these addresses.
+/// True if one of these addresses is in the memory of the result.
 pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
     let (start, bytes) = item.range();
     addresses.range(start..start + bytes).next().is_some()
 }
 
-/// Whether a call has no place in a plan: it has an object, callbacks, remote data, files, results of unknown size, or arrays
-/// that have no elements or of which a part is sent.
+/// True if a call cannot be part of a plan: it has an object, callbacks, remote data, files, results of unknown size,
+/// or arrays that have no elements or of which a part is sent.
 pub(super) fn is_apart(opened: &Call, items: &[Item<'_>]) -> bool {
     let is_plain = |item: &Item<'_>| match item.is_number() {
         true => item.remote.is_none() && item.whole.is_none() && (!item.param.is_array || item.meta.size_bytes() > 0),
@@ -374,7 +375,7 @@ pub(super) fn is_apart(opened: &Call, items: &[Item<'_>]) -> bool {
     opened.function().is_method() || calls_back || !items.iter().all(is_plain)
 }
 
-/// Refuses arguments that exceed memory, and results of one call that overlap: what is there would not be defined.
+/// Refuses arguments that exceed memory, and results of one call that overlap, because the content would be undefined.
 pub(super) fn check_results(opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
     let is_beyond = |item: &&Item<'_>| {
         let (start, bytes) = item.range();
@@ -396,13 +397,15 @@ pub(super) fn check_results(opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
         None => Ok(()),
         Some(pair) => {
             let (name, first, second) = (opened.function().name(), pair[0].2, pair[1].2);
-            let text = format!("{name}: results '{first}' and '{second}' lie in the same memory; give each its own");
+            let text = format!(
+                "{name}: results '{first}' and '{second}' are in the same memory; use separate memory for each"
+            );
             Err(Failed::other(text))
         }
     }
 }
 
-/// A scalar as a described graph has it; `None` if graphs have no such scalars.
+/// Returns a scalar for a declared graph; `None` if graphs cannot have such scalars.
 fn number_of(meta: &Meta, bytes: &[u8]) -> Option<GraphArg> {
     let dtype = match meta {
         Meta::Scalar { dtype, .. } => *dtype,

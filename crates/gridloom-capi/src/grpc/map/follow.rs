@@ -1,12 +1,12 @@
 //! The second run of a block: each call is made in its place in the plan, or by itself if it has none.
 //!
-//! What memory a call reads decides where its value comes from. The result of a mapped call that lies there goes from server to
-//! server. Anything else is the client's, as its memory then is. A result is brought when the program asks for it, when a call
-//! reads only parts of it, or at the end.
+//! The memory that a call reads determines the source of the value. If the result of a mapped call belongs there, it
+//! is sent from server to server. Anything else is sent by the client, with the current content of its memory. A
+//! result is fetched when the program requests it, when a call reads only parts of it, or at the end.
 //!
 //! **Invariants**
-//! - Memory of which `regions` know nothing has the value that the program would see without a block.
-//! - What lies in a region of a session that delivers by itself is delivered before a call reads or writes there.
+//! - Memory that is not in `regions` has the value that the program would see without a block.
+//! - Before a call reads or writes memory of a session that delivers its results by itself, that session has delivered.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -26,19 +26,19 @@ use super::discover::{Discovered, check_results, is_apart, stays};
 use super::known::{Known, Range};
 use super::overwritten::{Former, Overwritten};
 
-/// A block with its calls made.
+/// A block whose calls have been made.
 pub(super) struct Run {
     library: Arc<Library>,
-    /// None if nothing was to be mapped, or could not be.
+    /// `None` if there was nothing to map, or if mapping failed.
     group: Option<Group>,
-    /// Why it could not be.
+    /// Why mapping failed.
     not_mapped: Option<Failed>,
     known: Known<Arc<Made>, Value>,
-    /// What the block wrote, or gave up, of what stayed remote before.
+    /// Memory with results that stayed remote before, which the block wrote or gave up.
     touched: Vec<Range>,
-    /// Sessions of calls without a place in the plan, and the memory that they will write.
+    /// Sessions of calls that are not part of the plan, and the memory that they will write.
     apart: Vec<Apart>,
-    /// Whether each described result comes to the client, and how many have been made.
+    /// For each declared result, whether it is sent to the client; and how many have been made.
     wanted: Vec<bool>,
     results: usize,
     pub(super) stays: BTreeSet<usize>,
@@ -47,7 +47,7 @@ pub(super) struct Run {
     guard: Guard,
 }
 
-/// A call that was made, and what knows how it ended.
+/// A call that was made, with the object that knows how it ended.
 enum Awaited {
     Mapped(Arc<Limited>),
     Session(Arc<Session>),
@@ -62,7 +62,7 @@ pub(super) struct Ended {
 }
 
 impl Run {
-    /// Whether a call of the block has put a result there.
+    /// True if a call of the block has put a result there.
     pub(super) fn has_result(&self, address: usize) -> bool {
         self.known.regions.at(address).is_some()
     }
@@ -71,8 +71,10 @@ impl Run {
         let group = discovered.group(library, heuristic);
         let wanted = discovered.wanted;
         let not_mapped = group.as_ref().err().map(|failed| {
-            let text =
-                format!("the block could not be mapped by '{heuristic}', each call was by itself: {}", failed.text);
+            let text = format!(
+                "the block could not be mapped by '{heuristic}', and each call was mapped by itself: {}",
+                failed.text
+            );
             Failed::new(GRPC_OTHER_ERROR_CODE, text)
         });
         Run {
@@ -91,10 +93,10 @@ impl Run {
         }
     }
 
-    /// A blocking call.
+    /// Makes a blocking call.
     ///
     /// # Safety
-    /// What was passed is as the signature says, until the block has ended.
+    /// The arguments match the signature until the block has ended.
     pub(super) unsafe fn call(&mut self, opened: &Call, survey: Survey<'_>) -> Outcome<()> {
         // SAFETY: promised by the caller, here and below.
         let made = unsafe { self.make(opened, survey) }.inspect_err(|failed| self.refused(failed))?;
@@ -107,7 +109,7 @@ impl Run {
                 let outcome = unsafe { work.collect(&self.library.places(), &self.library.staying) };
                 match outcome.is_ok() {
                     true => written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes)),
-                    // What was there before is there still, and the regions say so.
+                    // The previous values are still there, and the regions must show it.
                     false => former.iter().for_each(|part| {
                         self.guard.hide(part);
                         unsafe { write_if_here(part) };
@@ -120,7 +122,7 @@ impl Run {
         outcome
     }
 
-    /// A call that is begun; the session's id.
+    /// Starts a call, and returns the session's id.
     ///
     /// # Safety
     /// As for [`Run::call`].
@@ -144,7 +146,7 @@ impl Run {
         Ok(session.id)
     }
 
-    /// The calls that have not come are mapped again.
+    /// Maps the calls again that have not been made yet.
     pub(super) fn map_again(&self) -> Outcome<()> {
         let group = self.group.as_ref().ok_or_else(|| {
             let nothing = || Failed::other("the block has no calls that were mapped together");
@@ -153,19 +155,19 @@ impl Run {
         group.map_again().map(drop).map_err(|error| Failed::other(error.to_string()))
     }
 
-    /// A call was not made: that is how it ended.
+    /// Records that a call was not made, which is how it ended.
     fn refused(&mut self, failed: &Failed) {
         self.calls.push(Awaited::Ended(Err(failed.clone())));
     }
 
-    /// The memory's last writer is the program, or a call that writes there by itself.
+    /// Removes results from memory whose last writer is the program, or a call that writes there by itself.
     fn give_up(&mut self, start: usize, bytes: usize) {
         show(start, bytes);
         self.known.regions.forget(start, bytes);
         self.touched.push((start, bytes));
     }
 
-    /// Results over an address are given up.
+    /// Drops the results at an address.
     pub(super) fn forget(&mut self, address: usize) {
         self.settle(address, 1);
         if let Some((start, bytes)) = self.known.buffer_at(address) {
@@ -221,7 +223,7 @@ impl Run {
         Ok(MadeCall::Mapped(limited))
     }
 
-    /// The results of a call are somewhere from now on, not in the program's memory.
+    /// Records that the results of a call are elsewhere, and not in the program's memory.
     ///
     /// # Safety
     /// There is memory for them.
@@ -240,7 +242,7 @@ impl Run {
                 continue;
             }
             if is_wanted {
-                // What hinders it is told when it is asked for.
+                // An error of this is reported when the result is requested.
                 let _ = handle.prefetch();
             }
             let name = format!("result '{name}' of '{}' (call {call} of the block)", opened.function().name());
@@ -254,7 +256,7 @@ impl Run {
         self.overwritten.note(limited, formers);
     }
 
-    /// What a call reads.
+    /// Returns the value that a call reads.
     fn input(&mut self, opened: &Call, item: &Item<'_>) -> Outcome<Arg> {
         let (start, bytes) = item.range();
         let found = match self.known.regions.read(start, bytes) {
@@ -262,7 +264,7 @@ impl Run {
             Found::Parts(_) | Found::Nothing => None,
         };
         match found {
-            // SAFETY: the item is as the signature says, promised to `make`.
+            // SAFETY: the item matches the signature, promised to `make`.
             Some((made, result)) => match unsafe { made.is_changed(item) } {
                 false => return Ok(Arg::Handle(result)),
                 true => self.give_up(start, bytes),
@@ -277,7 +279,7 @@ impl Run {
         unsafe { self.value(opened, item) }.map(Arg::from)
     }
 
-    /// A value of the client's memory: the one that was passed before, if it is the same.
+    /// Returns a value of the client's memory: the one that was passed before, if it is the same.
     unsafe fn value(&mut self, opened: &Call, item: &Item<'_>) -> Outcome<Value> {
         let range = item.range();
         if item.whole.is_some() {
@@ -299,17 +301,17 @@ impl Run {
         Ok(value)
     }
 
-    /// Sessions that deliver by themselves into that memory have done so.
+    /// Waits until sessions that deliver their results by themselves into that memory have done so.
     fn settle(&mut self, start: usize, bytes: usize) {
         let meets = |apart: &mut Apart| {
             apart.written.iter().any(|(first, size)| first + size > start && start + bytes > *first)
         };
         let met: Vec<Apart> = self.apart.extract_if(.., meets).collect();
         for Apart { former, session, .. } in met {
-            // Its wait and the block's end tell how it ended. If it failed, what was there is there still.
+            // Its wait and the block's end report how it ended. If it failed, the previous values are still there.
             if self.library.await_ended(&session).is_err() {
                 for part in former {
-                    // It is watched before it is looked whether it was brought meanwhile: from then on it is brought with the rest.
+                    // It is watched before the check whether it was fetched meanwhile: from then on it is fetched with the rest.
                     self.guard.hide(&part);
                     // SAFETY: memory of the block's calls.
                     unsafe { put_back(&mut self.known.regions, part) };
@@ -318,7 +320,7 @@ impl Run {
         }
     }
 
-    /// What of these ranges has a value that is somewhere else.
+    /// Returns the parts of these ranges whose values are elsewhere.
     fn parts_there(&self, ranges: &[Range]) -> Vec<Part<Arc<Made>>> {
         let within = |(start, bytes): &(usize, usize)| {
             let parts = self.known.regions.parts(*start, *bytes).into_iter().filter(|part| !part.writer.is_here());
@@ -327,18 +329,18 @@ impl Run {
         ranges.iter().flat_map(within).collect()
     }
 
-    /// Has the results over these addresses brought as soon as they are made.
+    /// Prefetches the results at these addresses as soon as they are made.
     pub(super) fn prefetch(&self, addresses: &[usize]) {
         for address in addresses {
             let Some((start, bytes)) = self.known.buffer_at(*address) else { continue };
             for part in self.known.regions.parts(start, bytes).iter().filter(|part| !part.writer.is_here()) {
-                // What hinders it is told when it is asked for.
+                // An error of this is reported when the result is requested.
                 let _ = part.writer.handle.prefetch();
             }
         }
     }
 
-    /// Brings what lies over an address.
+    /// Fetches the results at an address.
     ///
     /// # Safety
     /// The memory of the block's calls is valid.
@@ -350,19 +352,19 @@ impl Run {
         unsafe { bring(&self.known.regions, &parts) }
     }
 
-    /// The program's next own work changes these buffers.
+    /// Records that the program's next own work changes these buffers.
     pub(super) fn will_be_written(&mut self, addresses: &[usize]) {
         self.known.will_be_written(addresses);
     }
 
-    /// The program's own work begins: what it said that it changes is its own from now on.
+    /// Begins the program's own work: the announced buffers belong to the program from now on.
     pub(super) fn program_writes(&mut self) {
         for address in self.known.take_to_write() {
             self.forget(address);
         }
     }
 
-    /// The block's end: all calls have ended, and results are in the program's memory but for those that stay.
+    /// Ends the block: afterwards all calls have ended, and results are in the program's memory except those that stay remote.
     ///
     /// # Safety
     /// The memory of the block's calls is valid.
@@ -381,7 +383,7 @@ impl Run {
         }
         // SAFETY: promised by the caller.
         unsafe { std::mem::take(&mut self.overwritten).restore(&mut self.known.regions, &library.grid) };
-        // What was brought is the program's again.
+        // Fetched results belong to the program again.
         let is_there = |part: &&Part<Arc<Made>>| !part.writer.is_here();
         let parts: Vec<Part<Arc<Made>>> = self.known.regions.iter().filter(is_there).cloned().collect();
         let (staying, coming): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.writer.stays);
@@ -400,26 +402,26 @@ impl Run {
         Ended { failed: failed.or(self.not_mapped.take()).or(self.differs()), report, plan }
     }
 
-    /// What was not as it was discovered.
+    /// Returns the differences from the first run.
     fn differs(&self) -> Option<Failed> {
         let differences = self.group.as_ref().map(Group::differences).unwrap_or_default();
         let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
-        let hint = "what the program changes in grpc_local is told by grpc_local_writes; the rest of a block does the same in \
-                    both runs";
+        let hint =
+            "declare changes in grpc_local with grpc_local_writes; the rest of a block must do the same in both runs";
         let differs = (!told.is_empty()).then(|| format!("{} ({hint})", told.join("\n")));
         let all: Vec<String> = differs.into_iter().chain(self.guard.reads()).collect();
         (!all.is_empty()).then(|| Failed::new(GRPC_MAP_DIFFERS_NP, all.join("\n")))
     }
 
-    /// Has what will be brought at the block's end begin to come.
+    /// Starts to prefetch the results that are fetched at the block's end.
     fn prefetch_results(&self) {
         for part in self.known.regions.iter().filter(|part| !part.writer.is_here() && !part.writer.stays) {
-            // What hinders it is told when it is asked for.
+            // An error of this is reported when the result is requested.
             let _ = part.writer.handle.prefetch();
         }
     }
 
-    /// Results of the block that stay where they are; what lay in memory that the block wrote is no longer there.
+    /// Keeps results of the block that stay remote; results that were in memory that the block wrote are dropped.
     fn keep(&self, staying: Vec<Part<Arc<Made>>>) {
         self.touched.iter().for_each(|(start, bytes)| self.library.staying.forget(*start, *bytes));
         self.library.staying.forget_brought();
@@ -428,25 +430,25 @@ impl Run {
     }
 }
 
-/// How often what was left of the block was mapped again, in words.
+/// Describes how often the rest of the block was mapped again.
 fn mapped_again(report: &Report) -> Option<String> {
     let times = report.plans.len().saturating_sub(1);
-    (times > 0).then(|| format!("what was left was mapped again: {times} time{}\n", if times == 1 { "" } else { "s" }))
+    (times > 0).then(|| format!("the rest was mapped again: {times} time{}\n", if times == 1 { "" } else { "s" }))
 }
 
 fn meet(part: &Part<Arc<Made>>, start: usize, bytes: usize) -> bool {
     part.start < start + bytes && start < part.end
 }
 
-/// A call without a place in the plan that has not been waited for.
+/// A call that is not part of the plan and has not been waited for.
 struct Apart {
     written: Vec<Range>,
-    /// What was somewhere else of what it writes over.
+    /// The parts that were elsewhere in the memory that it overwrites.
     former: Vec<Part<Arc<Made>>>,
     session: Arc<Session>,
 }
 
-/// A call on its way.
+/// An outstanding call.
 enum MadeCall {
     Mapped(Arc<Limited>),
     Apart { work: Work, written: Vec<Range>, former: Vec<Part<Arc<Made>>> },

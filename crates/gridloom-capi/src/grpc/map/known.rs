@@ -1,17 +1,17 @@
-//! What a run of a block knows of the program's memory: its last writers, its buffers, and what was passed of it.
+//! The state of the program's memory in a run of a block: its last writers, its buffers, and the values that were passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::elsewhere::Regions;
 
-/// First address and bytes of memory.
+/// First address and size in bytes of memory.
 pub(super) type Range = (usize, usize);
 
-/// Regions with their writers, and what stands for memory that was passed.
+/// Regions with their writers, and values for memory that was passed.
 pub(super) struct Known<W, P> {
     pub(super) regions: Regions<W>,
     buffers: Buffers,
-    /// Until something else is written there.
+    /// Values that were passed, until something else is written there.
     passed: BTreeMap<Range, Vec<P>>,
     longest_passed: usize,
     /// Addresses in buffers that the program's next own work changes.
@@ -24,19 +24,19 @@ impl<W: Clone, P> Known<W, P> {
         Known { regions, buffers, passed, longest_passed: 0, to_write: Vec::new() }
     }
 
-    /// A call writes there.
+    /// Records that a call writes there.
     pub(super) fn write(&mut self, start: usize, bytes: usize, writer: W) {
         self.forget_passed(start, bytes);
         self.regions.write(start, bytes, writer);
         self.buffers.add(start, bytes);
     }
 
-    /// The buffer over an address, as calls were given it.
+    /// Returns the buffer at an address, as it was passed to calls.
     pub(super) fn buffer_at(&self, address: usize) -> Option<Range> {
         self.buffers.over(address).or_else(|| self.regions.whole_at(address))
     }
 
-    /// What was passed of that memory.
+    /// Returns the values that were passed for that memory.
     pub(super) fn passed(&self, range: Range) -> &[P] {
         self.passed.get(&range).map_or(&[], Vec::as_slice)
     }
@@ -46,7 +46,7 @@ impl<W: Clone, P> Known<W, P> {
         self.passed.entry(range).or_default()
     }
 
-    /// Forgets what was passed from there: memory has something else from now on.
+    /// Removes the values that were passed for this memory, which has other content from now on.
     pub(super) fn forget_passed(&mut self, start: usize, bytes: usize) {
         let near = (start.saturating_sub(self.longest_passed), 0)..(start.saturating_add(bytes), 0);
         let met = self.passed.range(near).map(|(range, _)| *range).filter(|(first, size)| first + size > start);
@@ -54,12 +54,13 @@ impl<W: Clone, P> Known<W, P> {
         met.iter().for_each(|range| drop(self.passed.remove(range)));
     }
 
-    /// The program's next own work changes these buffers.
+    /// Records that the program's next own work changes these buffers.
     pub(super) fn will_be_written(&mut self, addresses: &[usize]) {
         self.to_write.extend(addresses);
     }
 
-    /// The program's own work begins. Gives addresses in the buffers that it changes, and forgets what was passed of those.
+    /// Begins the program's own work. Returns addresses in the buffers that it changes, and removes the values that
+    /// were passed for them.
     pub(super) fn take_to_write(&mut self) -> Vec<usize> {
         let addresses = std::mem::take(&mut self.to_write);
         addresses.iter().for_each(|address| self.forget_passed(*address, 1));
@@ -67,7 +68,7 @@ impl<W: Clone, P> Known<W, P> {
     }
 }
 
-/// The buffers that calls were given, of which each may have been written in parts since.
+/// The buffers that were passed to calls; parts of each may have been written since.
 #[derive(Clone, Debug, Default)]
 struct Buffers {
     /// First addresses and sizes.
@@ -81,7 +82,7 @@ impl Buffers {
         self.all.insert((start, bytes));
     }
 
-    /// The largest over an address.
+    /// Returns the largest buffer at an address.
     fn over(&self, address: usize) -> Option<Range> {
         let near = self.all.range((address.saturating_sub(self.longest), 0)..=(address, usize::MAX));
         let over = near.filter(|(start, bytes)| address - start < *bytes);

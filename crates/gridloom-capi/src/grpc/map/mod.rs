@@ -1,13 +1,13 @@
-//! `grpc_map`: blocks of calls that are discovered, mapped together, and then made. `include/grpc_map.h` says what blocks
-//! promise, `GRIDRPC.md` how they keep it.
+//! `grpc_map`: blocks of calls that are discovered, mapped together, and then made. `include/grpc_map.h` documents
+//! what blocks promise, `GRIDRPC.md` how they keep it.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | here | a thread's block and its phases |
-//! | `known` | what a run knows of memory: regions, buffers, what was passed |
-//! | `discover` | the first run: calls to a described graph, sessions that have ended at once |
+//! | `known` | the state of memory in a run: regions, buffers, passed values |
+//! | `discover` | the first run: calls become a declared graph, sessions end at once |
 //! | `follow` | the second run: calls in their places in the plan |
-//! | `overwritten` | what memory held before a call wrote there, for when it fails |
+//! | `overwritten` | previous content of memory that a call writes, for when the call fails |
 
 mod discover;
 mod follow;
@@ -36,7 +36,7 @@ pub(super) enum Phase {
     Mapped = 2,
 }
 
-/// The outermost block that a thread is in.
+/// The outermost block of a thread.
 struct Block {
     library: Arc<Library>,
     heuristic: String,
@@ -49,18 +49,18 @@ enum Stage {
     Mapped(Run),
 }
 
-/// What becomes of the calls that are discovered in a block.
+/// How the calls that are discovered in a block are used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// They are mapped, and made.
+    /// They are mapped and made.
     Called,
     /// They are only mapped.
     Planned,
-    /// They are described, under that name.
+    /// They are declared as a graph of that name.
     Described(String),
 }
 
-/// The end of a thread's last block.
+/// The outcome of a thread's last block.
 #[derive(Clone, Default)]
 pub(super) struct Last {
     pub(super) failed: Option<Failed>,
@@ -69,7 +69,7 @@ pub(super) struct Last {
 }
 
 impl Last {
-    /// Of a block without calls.
+    /// Returns the outcome of a block without calls.
     pub(super) fn failed(failed: Failed) -> Last {
         Last { failed: Some(failed), ..Last::default() }
     }
@@ -80,14 +80,14 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// What `look` finds in the block that this thread is in. A thread that ends is in none. A callback that runs
-/// meanwhile on this thread is in none either: its calls are plain ones.
+/// Returns the result of `look` for the block of this thread. A thread that is ending is in no block. A callback that
+/// runs on this thread meanwhile is in no block either: its calls are plain ones.
 fn in_block<R>(look: impl FnOnce(&mut Block) -> R) -> Option<R> {
     let mut taken = Taken(set_block(None));
     taken.0.as_mut().map(look)
 }
 
-/// A block that is put back, whatever happens.
+/// Puts a block back when dropped.
 struct Taken(Option<Block>);
 
 impl Drop for Taken {
@@ -98,13 +98,13 @@ impl Drop for Taken {
     }
 }
 
-/// Whether this thread is in a block.
+/// True if this thread is in a block.
 pub(super) fn is_open() -> bool {
     BLOCK.try_with(|block| block.borrow().is_some()).unwrap_or(false)
 }
 
-/// Whether memory has the value that the program means there: not before a block was run through, nor where a call of it has
-/// put its result.
+/// True if memory has the value that the program expects there. It has not before a block was run, nor if a call of
+/// the block has put its result there.
 pub(super) fn has_value(address: usize) -> bool {
     in_block(|block| match &block.stage {
         Stage::Discovering(_) => false,
@@ -113,12 +113,12 @@ pub(super) fn has_value(address: usize) -> bool {
     .unwrap_or(true)
 }
 
-/// Whether this thread's calls are being discovered.
+/// True if this thread's calls are being discovered.
 pub(super) fn is_discovering() -> bool {
     phase() == Some(Phase::Discovering)
 }
 
-/// The run that this thread is in.
+/// Returns the current run of this thread.
 pub(super) fn phase() -> Option<Phase> {
     in_block(|block| match block.stage {
         Stage::Discovering(_) => Phase::Discovering,
@@ -126,7 +126,7 @@ pub(super) fn phase() -> Option<Phase> {
     })
 }
 
-/// What `look` finds out, if this thread's calls are being discovered.
+/// Returns the result of `look`, if this thread's calls are being discovered.
 pub(super) fn discovering<R>(look: impl FnOnce(&mut Discovery, &Library) -> R) -> Option<R> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => Some(look(discovery, &block.library)),
@@ -135,10 +135,10 @@ pub(super) fn discovering<R>(look: impl FnOnce(&mut Discovery, &Library) -> R) -
     .flatten()
 }
 
-/// A blocking call in a block.
+/// Makes a blocking call in a block.
 ///
 /// # Safety
-/// What was passed is as the signature says (`memory`).
+/// The arguments match the signature (`memory`).
 pub(super) unsafe fn call(opened: &Call, survey: Survey<'_>) -> Outcome<()> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => discovery.call(opened, &survey.items),
@@ -148,12 +148,12 @@ pub(super) unsafe fn call(opened: &Call, survey: Survey<'_>) -> Outcome<()> {
     .unwrap_or_else(|| Err(no_block()))
 }
 
-/// Whether a handle is not to be destructed now, since the block's second run needs it: it is of before the block.
+/// True if a handle must not be destructed now, because it is older than the block and the block's second run needs it.
 pub(super) fn keeps_handle(number: u64) -> bool {
     discovering(|discovery, _| discovery.keeps_handle(number)).unwrap_or(false)
 }
 
-/// A call that is begun in a block; the session's id.
+/// Starts a call in a block, and returns the session's id.
 ///
 /// # Safety
 /// As for [`run`], until the block has ended.
@@ -173,17 +173,17 @@ fn no_block() -> Failed {
     Failed::other("the thread's block of grpc_map has ended")
 }
 
-/// A block begins; 0 if the thread is in one already, which it joins.
+/// Begins a block. Returns 0 if the thread is already in one, which this block joins.
 pub(super) fn begin_block(heuristic: Option<&str>, kind: Kind) -> Outcome<u64> {
     if is_within()? {
         return match kind {
             Kind::Called => Ok(0),
             Kind::Planned => {
-                Err(Failed::other("grpc_plan stands in another block, which it cannot join; put it outside"))
+                Err(Failed::other("grpc_plan is inside another block, which it cannot join; move it outside"))
             }
             Kind::Described(name) => {
                 let text =
-                    format!("grpc_describe(\"{name}\") stands in another block, which it cannot join; put it outside");
+                    format!("grpc_describe(\"{name}\") is inside another block, which it cannot join; move it outside");
                 Err(Failed::other(text))
             }
         };
@@ -197,7 +197,7 @@ pub(super) fn begin_block(heuristic: Option<&str>, kind: Kind) -> Outcome<u64> {
     Ok(open_block(Block { library, heuristic, kind, stage }))
 }
 
-/// A block begins whose calls were described; 0 if the thread is in one already, which it joins.
+/// Begins a block that follows a declared graph. Returns 0 if the thread is already in a block, which this one joins.
 pub(super) fn begin_following(name: &str, heuristic: Option<&str>) -> Outcome<u64> {
     if is_within()? {
         return Ok(0);
@@ -208,19 +208,19 @@ pub(super) fn begin_following(name: &str, heuristic: Option<&str>) -> Outcome<u6
     Ok(open_block(Block { library, heuristic, kind: Kind::Called, stage: Stage::Mapped(run) }))
 }
 
-/// Whether the thread is in a block of the session.
+/// True if the thread is in a block of the session.
 fn is_within() -> Outcome<bool> {
     let library = library();
     let is_own = |block: &mut Block| library.as_ref().is_ok_and(|library| Arc::ptr_eq(library, &block.library));
     let within = in_block(is_own);
     if within == Some(false) {
-        // Of a session that has ended: it was left by a jump.
+        // The block belongs to a session that has ended: the program left it by a jump.
         drop(set_block(None));
     }
     library.map(|_| within == Some(true))
 }
 
-/// The thread is in a block from now on; its number.
+/// Opens a block for the thread, and returns its number.
 fn open_block(block: Block) -> u64 {
     set_block(Some(block));
     LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1
@@ -228,7 +228,7 @@ fn open_block(block: Block) -> u64 {
 
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// The former block is dropped outside of the cell: what it ends may ask for this thread's.
+/// The previous block is dropped outside of the cell, because what it drops may access this thread's block.
 fn set_block(block: Option<Block>) -> Option<Block> {
     BLOCK.try_with(|place| std::mem::replace(&mut *place.borrow_mut(), block)).ok().flatten()
 }
@@ -237,7 +237,7 @@ pub(super) fn remember(last: Last) {
     let _ = LAST.try_with(|place| *place.borrow_mut() = last);
 }
 
-/// What was discovered is mapped, and is made from now on; whether it is.
+/// Maps the discovered calls, and begins the second run. Returns whether it has begun.
 pub(super) fn begin_second_run() -> bool {
     let Some(Block { library, heuristic, kind, stage: Stage::Discovering(discovery) }) = set_block(None) else {
         return false;
@@ -259,7 +259,7 @@ pub(super) fn begin_second_run() -> bool {
     }
 }
 
-/// What was discovered has a name from now on.
+/// Defines the discovered calls as a graph of that name.
 fn described(library: &Library, name: &str, discovered: Discovered) -> Last {
     let failed = discovered.failed.clone();
     let defined = failed.map_or(Ok(()), Err).and_then(|()| library.graphs.define(name, Some(discovered.into())));
@@ -267,7 +267,7 @@ fn described(library: &Library, name: &str, discovered: Discovered) -> Last {
     defined.map_or_else(|failed| Last::failed(text(failed)), |()| Last::default())
 }
 
-/// Whether calls that are described from now on may stay away.
+/// Makes calls that are described from now on optional, or not.
 pub(super) fn describe_optional(is_optional: bool) -> Outcome<()> {
     let set = in_block(|block| match (&block.kind, &mut block.stage) {
         (Kind::Described(_), Stage::Discovering(discovery)) => {
@@ -278,11 +278,11 @@ pub(super) fn describe_optional(is_optional: bool) -> Outcome<()> {
     });
     match set {
         Some(true) => Ok(()),
-        _ => Err(Failed::other("calls are optional only in a block of grpc_describe; this stands outside of one")),
+        _ => Err(Failed::other("calls can be optional only in a block of grpc_describe; this call is outside of one")),
     }
 }
 
-/// What a block would be mapped to.
+/// Returns the plan to which a block would be mapped.
 fn planned(library: &Library, heuristic: &str, discovered: &Discovered) -> Last {
     match discovered.group(library, heuristic) {
         Ok(group) => {
@@ -295,10 +295,10 @@ fn planned(library: &Library, heuristic: &str, discovered: &Discovered) -> Last 
     }
 }
 
-/// The block's end: its calls have ended, and its results are written.
+/// Ends the block: afterwards its calls have ended, and its results are written.
 pub(super) fn end_block() {
     let Some(Block { library, stage: Stage::Mapped(run), .. }) = set_block(None) else { return };
-    // SAFETY: the memory of the block's calls is valid until it ends, as the header asks.
+    // SAFETY: the memory of the block's calls is valid until it ends, as the header requires.
     let Ended { failed, report, plan } = unsafe { run.end(&library) };
     remember(Last { failed, report, plan });
 }
@@ -308,21 +308,21 @@ pub(super) fn drop_block() {
     drop(set_block(None));
 }
 
-/// What is known of this thread's last block.
+/// Returns the outcome of this thread's last block.
 pub(super) fn last() -> Last {
     LAST.try_with(|last| last.borrow().clone()).unwrap_or_default()
 }
 
-/// What is left of the block is mapped again.
+/// Maps the rest of the block again.
 pub(super) fn map_again() -> Outcome<()> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(_) => Ok(()),
         Stage::Mapped(run) => run.map_again(),
     })
-    .unwrap_or_else(|| Err(Failed::other("this stands outside of grpc_map, and maps again what is left of its block")))
+    .unwrap_or_else(|| Err(Failed::other("this call is outside of grpc_map; it maps the rest of a block again")))
 }
 
-/// The program's own work begins.
+/// Begins the program's own work.
 pub(super) fn program_writes() {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => discovery.program_writes(),
@@ -330,21 +330,21 @@ pub(super) fn program_writes() {
     });
 }
 
-/// Brings what lies over an address; in the first run, notes that the program wants to see it.
+/// Fetches the results at an address; in the first run, records that the program reads them.
 pub(super) fn fetch(library: &Library, address: usize) -> Outcome<()> {
     let in_block = in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => {
             discovery.fetch(address);
             Ok(())
         }
-        // SAFETY: the memory of the block's calls is valid until it ends, as the header asks.
+        // SAFETY: the memory of the block's calls is valid until it ends, as the header requires.
         Stage::Mapped(run) => unsafe { run.fetch(address) },
     });
     // SAFETY: as above, of what stays remote until it is fetched.
     in_block.unwrap_or_else(|| unsafe { library.staying.fetch(address) })
 }
 
-/// Has the results over these addresses brought as soon as they are made.
+/// Prefetches the results at these addresses as soon as they are made.
 pub(super) fn prefetch(addresses: &[usize]) {
     in_block(|block| {
         if let Stage::Mapped(run) = &mut block.stage {
@@ -353,7 +353,7 @@ pub(super) fn prefetch(addresses: &[usize]) {
     });
 }
 
-/// The program's next own work changes these buffers.
+/// Records that the program's next own work changes these buffers.
 pub(super) fn will_be_written(addresses: &[usize]) {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => discovery.will_be_written(addresses),
@@ -361,7 +361,7 @@ pub(super) fn will_be_written(addresses: &[usize]) {
     });
 }
 
-/// Results over these addresses stay where they are made; `None` outside of a block.
+/// Keeps the results at these addresses on their servers; returns `None` outside of a block.
 pub(super) fn stay(addresses: &[usize]) -> Option<()> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => discovery.stays.extend(addresses),
@@ -369,7 +369,7 @@ pub(super) fn stay(addresses: &[usize]) -> Option<()> {
     })
 }
 
-/// Gives up the results over an address; all that stay remote if it is 0.
+/// Drops the results at an address; if it is 0, drops all that stay remote.
 pub(super) fn forget(library: &Library, address: usize) {
     if address == 0 {
         return library.staying.clear();

@@ -1,5 +1,5 @@
-//! What memory held before calls of a block wrote there. If a call fails, it is there again when the block has ended, as with a
-//! plain call. Calls of the block that read the memory meanwhile fail too.
+//! The previous content of memory that calls of a block write. If a call fails, the content is restored at the end of
+//! the block, as with a plain call. Calls of the block that read the memory meanwhile fail too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use super::super::elsewhere::{Made, Part, Regions, put_back};
 use super::super::memory;
 use super::super::session::Limited;
 
-/// What calls were to write over that have not ended, or have failed.
+/// The memory of calls that have not ended, or that have failed.
 #[derive(Default)]
 pub(super) struct Overwritten {
     failed: Vec<Call>,
-    /// In the order of the calls.
+    /// Calls in the order in which they were made.
     open: VecDeque<Call>,
 }
 
@@ -23,20 +23,20 @@ struct Call {
     results: Vec<Former>,
 }
 
-/// What one result was to be written over.
+/// The previous content of one result's memory.
 pub(super) struct Former {
     made: Arc<Made>,
-    /// Results that were somewhere else. Elsewhere, memory has what was there.
+    /// Results that were elsewhere. All other memory still has its previous content.
     regions: Regions<Arc<Made>>,
-    /// Copies of memory, by first address, if something else is put there meanwhile.
+    /// Copies of memory by first address, if the memory is filled meanwhile.
     copies: Vec<(usize, Vec<u8>)>,
 }
 
 impl Former {
-    /// What `known` has where `made` is to be, and a copy of the rest if the debug mode fills that.
+    /// Records the regions in `known` that `made` will overwrite, and copies the rest if the debug mode fills it.
     ///
     /// # Safety
-    /// There is memory of so many bytes.
+    /// There is memory of this size.
     pub(super) unsafe fn new(
         known: &Regions<Arc<Made>>,
         start: usize,
@@ -56,12 +56,12 @@ impl Former {
 }
 
 impl Overwritten {
-    /// A call was made, with these results.
+    /// Records a call that was made, with these results.
     pub(super) fn note(&mut self, limited: &Arc<Limited>, results: Vec<Former>) {
         self.open.push_back(Call { limited: limited.clone(), results });
     }
 
-    /// Forgets what calls were to write over that have ended well, in the order of the calls.
+    /// Removes calls that have ended successfully, in the order of the calls.
     pub(super) fn forget_ended(&mut self) {
         while let Some(end) = self.open.front().and_then(|call| call.limited.call.end()) {
             let call = self.open.pop_front().expect("it was there just now");
@@ -71,13 +71,13 @@ impl Overwritten {
         }
     }
 
-    /// Puts back what failed calls were to write over, unless later calls wrote there. All calls have ended.
+    /// Restores what failed calls should have overwritten, unless later calls wrote there. All calls have ended.
     ///
     /// # Safety
     /// The memory of the block's calls is valid.
     pub(super) unsafe fn restore(mut self, regions: &mut Regions<Arc<Made>>, grid: &Grid) {
         self.failed.extend(self.open.drain(..).filter(|call| call.limited.await_end(grid).is_err()));
-        // The last first: under it may be what another has failed to make.
+        // In reverse order: the previous content of one may be the missing result of another failed call.
         for former in self.failed.iter().rev().flat_map(|call| &call.results) {
             let own = regions.iter().filter(|part| Arc::ptr_eq(&part.writer, &former.made)).cloned();
             for Part { start, end, .. } in own.collect::<Vec<_>>() {

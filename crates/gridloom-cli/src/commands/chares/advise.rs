@@ -17,12 +17,12 @@ use super::super::simulate::{Output, run_simulated};
 use super::super::{OwnFolder, absolute, count, digits, platform, print_json, print_line, read_text};
 use super::{balancer, deployment_text, site_of};
 
-/// Say how many chares a processing element are best for a program on a platform.
+/// Find the best number of chares per processing element for a program on a platform.
 ///
-/// The command simulates the program on the platform once for each number of chares an element, and again with links between sites
-/// that have no latency. Each time {chares} in the program's arguments is replaced with the number of all chares. The best is the
-/// least number with which the run takes at most 1 % longer than the shortest one. The time is that of the whole run, so let the
-/// program do enough steps. What the program prints goes to standard error.
+/// The command simulates the program on the platform once for each number of chares per element, and again with links
+/// between sites that have no latency. In each run {chares} in the program's arguments is replaced by the number of
+/// all chares. The best number is the smallest one whose run takes at most 1 % longer than the shortest run. The time
+/// is that of the whole run, so let the program do enough steps. The program's output goes to standard error.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  gridloom chares advise -p two-sites.toml -n 8 -- target/release/examples/stencil --chares {chares}"
@@ -34,10 +34,10 @@ pub struct Options {
     /// Number of processing elements [default: one for each host]
     #[arg(short, long, value_name = "NUMBER")]
     number: Option<usize>,
-    /// Deployment file with the processing elements, such as 'gridloom chares deployment' prints
+    /// Deployment file with the processing elements, as printed by 'gridloom chares deployment'
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["number", "balance"])]
     deployment: Option<PathBuf>,
-    /// Numbers of chares an element to try, separated by commas
+    /// Numbers of chares per element to try, separated by commas
     #[arg(
         long,
         value_name = "NUMBERS",
@@ -53,30 +53,30 @@ pub struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The program and its arguments, in which {chares} stands for the number of chares
+    /// The program and its arguments; {chares} is replaced by the number of chares
     #[arg(last = true, required = true)]
     program: Vec<String>,
 }
 
-/// Stands for the number of chares in the program's arguments.
+/// Placeholder for the number of chares in the program's arguments.
 const PLACEHOLDER: &str = "{chares}";
 
-/// Runs that take at most so many times the least time are as good.
+/// Runs that take at most this many times the shortest time count as equally good.
 const AS_GOOD: f64 = 1.01;
 
-/// What was simulated with one number of chares.
+/// Results of the simulations with one number of chares.
 struct Row {
     per_element: u32,
     chares: usize,
     run_s: f64,
-    /// Without latency between sites, if there are several.
+    /// Time without latency between sites, if there are several sites.
     near_s: Option<f64>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     ensure!(
         options.program.iter().skip(1).any(|word| word.contains(PLACEHOLDER)),
-        "no argument of the program has {PLACEHOLDER}, which stands for the number of chares, as in: \
+        "no argument of the program has {PLACEHOLDER}, the placeholder for the number of chares, as in: \
          -- stencil --chares {PLACEHOLDER}"
     );
     let platform = platform::read(&options.platform)?;
@@ -123,7 +123,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The host of each element.
+/// Returns the host of each element.
 fn hosts_of_elements(file: &Path, platform: &Platform) -> Result<Vec<HostId>> {
     let processes = deployment::parse(&read_text(file)?, &file.display().to_string())?;
     let elements = processes.iter().filter(|process| process.function == ELEMENT_FUNCTION);
@@ -136,14 +136,14 @@ fn hosts_of_elements(file: &Path, platform: &Platform) -> Result<Vec<HostId>> {
     Ok(hosts)
 }
 
-/// Links that only messages between sites cross.
+/// Returns the links that only messages between sites cross.
 fn links_between_sites(platform: &Platform, hosts: &[HostId]) -> BTreeSet<String> {
     let hosts: BTreeSet<HostId> = hosts.iter().copied().collect();
     let site = |host: &HostId| site_of(&platform.hosts()[host.0 as usize]);
     let (mut far, mut near) = (BTreeSet::new(), BTreeSet::new());
     for from in &hosts {
         for to in &hosts {
-            // Without a route the simulation fails, and tells it.
+            // If there is no route, the simulation fails and reports it.
             let Ok(route) = platform.route(*from, *to) else { continue };
             let kind = if site(from) == site(to) { &mut near } else { &mut far };
             kind.extend(route.links);
@@ -160,16 +160,16 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// The virtual time that it takes.
+    /// Simulates the program and returns its virtual time.
     fn simulated_s(&self, config: &SimulateConfig) -> Result<f64> {
         let Program { words, per_element, chares } = self;
         let number = chares.to_string();
         let words: Vec<String> = words.iter().map(|word| word.replace(PLACEHOLDER, &number)).collect();
         let with = format!("with {} ({per_element} an element)", count(*chares, "chare"));
         let near = if config.without_latency.is_empty() { "" } else { ", no latency between sites" };
-        say!("gridloom: simulates it {with}{near}");
+        say!("gridloom: simulating {with}{near}");
         let report = config.report.as_deref().expect("it has a report");
-        // That of the number before must not pass for this one's.
+        // The report of the previous run must not be taken for this one's.
         if report.exists() {
             std::fs::remove_file(report).with_context(|| report.display().to_string())?;
         }
@@ -187,7 +187,7 @@ impl Program<'_> {
     }
 }
 
-/// The first row that is as good as the shortest.
+/// Returns the first row that is as good as the shortest run.
 fn best(rows: &[Row]) -> (&Row, f64) {
     let least_s = rows.iter().map(|row| row.run_s).min_by(f64::total_cmp).expect("there is a number to try");
     let best = rows.iter().find(|row| row.run_s <= least_s * AS_GOOD).expect("the shortest is as good as itself");

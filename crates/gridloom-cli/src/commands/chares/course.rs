@@ -1,6 +1,7 @@
-//! What `gridloom chares run` does while a program runs: elements in the place of killed ones, and another number of elements.
+//! Changes during `gridloom chares run`: replaces killed elements, and changes the number of elements.
 //!
-//! **Invariant:** epochs rise. What the first element asks for counts only if no element was lost in the epoch of which it asks.
+//! **Invariant:** epoch numbers increase. A request of the first element counts only if no element was lost in the
+//! epoch that it names.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -23,35 +24,36 @@ use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use super::{Elements, FOLDER_NAME, deployed_of, hosts_of, text_of};
 use crate::commands::OwnFolder;
 
-/// For so long the next change waits for elements that the last one has made leave. Less than elements wait for the change.
+/// How long the next change waits for elements that the last change has removed. Shorter than the time for which
+/// elements wait for the change.
 const LEAVE_GRACE: Duration = Duration::from_secs(10);
-/// Descriptors of this command for each process that it runs: its two outputs, and some while it starts.
+/// File descriptors that this command needs for each process: its two outputs, and some while it starts.
 const OF_PROCESS: u64 = 2;
-/// Descriptors of this command beside.
+/// File descriptors that this command needs for itself.
 const OWN: u64 = 64;
 
-/// The course of a run.
+/// A run whose elements may change.
 pub(super) struct Course<'a> {
-    /// For what the command and the elements tell one another. Gone at the end.
+    /// Folder through which the command and the elements communicate. Removed at the end.
     folder: OwnFolder,
     epochs: Epochs,
     bell: File,
     elements: &'a Elements,
     program: &'a [String],
-    /// For the files that processes make when they have read which one they are.
+    /// Folder for the files by which processes report that they have read which element they are.
     asked: &'a OwnFolder,
     generation: Generation,
-    /// The numbers of elements without which the program goes on, and of which the processes have not ended.
+    /// Numbers of elements that are no longer part of the program, but whose processes have not ended yet.
     leaving: BTreeSet<usize>,
-    /// What the first element asks for, while some are still leaving, and until when these may do so.
+    /// Pending request of the first element, and the deadline for removed elements to end.
     asked_for: Option<(Request, Instant)>,
-    /// How many killed elements get a successor. The others go back to a checkpoint in memory.
+    /// How many more killed elements are replaced. The others return to a checkpoint in memory.
     left: u32,
-    /// Elements of each epoch.
+    /// Number of elements in each epoch.
     pub(super) counts: Vec<u32>,
 }
 
-/// The folder of a run, and what elements are told of it.
+/// Creates the folder of a run. Returns it, with the data about it that elements get.
 pub(super) fn prepared(elements: &Elements, is_in_memory: bool) -> Result<(OwnFolder, Changing)> {
     let folder = OwnFolder::new(FOLDER_NAME)?;
     let epochs = Epochs::new(&folder.0);
@@ -65,7 +67,8 @@ fn bounds(elements: &Elements, is_in_memory: bool) -> Result<Bounds> {
     let Elements { number, ppn, sites, binds, .. } = *elements;
     let (number, sites) = (number as u32, sites as u32);
     if ppn > 1 {
-        let why = format!("with --ppn {ppn} elements are threads of processes, which stay: leave --ppn out");
+        let why =
+            format!("with --ppn {ppn} elements are threads of processes, which cannot be replaced: leave --ppn out");
         return Ok(Bounds { least: number, most: number, why_least: why.clone(), why_most: why });
     }
     let (least, why_least) = match (sites, is_in_memory) {
@@ -79,7 +82,7 @@ fn bounds(elements: &Elements, is_in_memory: bool) -> Result<Bounds> {
     let (most, why_most) = match binds {
         true => (processors()?.len(), "with --bind each has a processor".to_string()),
         false if held < PROCESSING_ELEMENTS_MAX => {
-            (held, format!("each takes {OF_PROCESS} descriptors of the command, which may have {limit} (ulimit -Hn)"))
+            (held, format!("each needs {OF_PROCESS} descriptors of the command, whose limit is {limit} (ulimit -Hn)"))
         }
         false => (PROCESSING_ELEMENTS_MAX, "that is the limit of a run".to_string()),
     };
@@ -108,12 +111,12 @@ impl<'a> Course<'a> {
         Ok(Course { folder, epochs, bell, elements, program, asked, generation, leaving, asked_for, left, counts })
     }
 
-    /// How many elements there are.
+    /// Returns the current number of elements.
     pub(super) fn number(&self) -> usize {
         self.generation.elements.len()
     }
 
-    /// The folder, for the next start of all elements.
+    /// Returns the folder, for the next start of all elements.
     pub(super) fn into_folder(self) -> OwnFolder {
         self.folder
     }
@@ -126,7 +129,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// The first element asks for others: those that are to be started.
+    /// Applies a request for another number of elements. Returns the elements to start.
     fn resize(&mut self, request: Request) -> Result<Vec<Deployed>, Error> {
         let (before, number) = (self.generation.elements.len(), request.elements as usize);
         let epoch = self.generation.epoch + 1;
@@ -142,7 +145,7 @@ impl<'a> Course<'a> {
         if self.epochs.wanted().map_err(usage)? == Some(request.elements) {
             self.epochs.settle().map_err(usage)?;
         }
-        // That begins from these, so at worst files stay until the end.
+        // The new epoch starts from these checkpoint files, so the worst case is that files remain until the end.
         if let Err(error) = self.epochs.delete_parts_before(saved_in) {
             say!("gridloom: {error}");
         }
@@ -161,10 +164,10 @@ impl Changes for Course<'_> {
             End::Signal(_) if self.left > 0 && !self.epochs.is_over().map_err(usage)? => {
                 self.left -= 1;
                 self.begin(Generation { epoch: self.generation.epoch + 1, ..self.generation.clone() })?;
-                say!("gridloom: starts {} again, and {} elements more if they are killed", launch.label, self.left);
+                say!("gridloom: restarts {}, and {} more elements if they are killed", launch.label, self.left);
                 Ok(Then::StartsAgain)
             }
-            // The program has ended, or fails.
+            // The program has ended, or it fails.
             End::Status(_) | End::Signal(_) => {
                 self.epochs.end().map_err(usage)?;
                 Ok(Then::Counts)
@@ -180,7 +183,7 @@ impl Changes for Course<'_> {
         let epoch = self.generation.epoch;
         let is_over = self.epochs.is_over().map_err(usage)?;
         self.asked_for.take_if(|(request, _)| is_over || request.epoch != epoch);
-        // Those that stay would connect with one that is leaving, in place of the next one of its number.
+        // Otherwise remaining elements would connect to an element that is leaving, instead of to the new element with its number.
         let leaving = &self.leaving;
         match self.asked_for.take_if(|_| leaving.is_empty()) {
             Some((request, _)) => self.resize(request),
@@ -198,7 +201,7 @@ impl Changes for Course<'_> {
     }
 }
 
-/// The element's number.
+/// Returns the element's number.
 fn number_of(launch: &Launch) -> Option<usize> {
     launch.label.rsplit('@').next().and_then(|number| number.parse().ok())
 }

@@ -1,8 +1,8 @@
 //! `gridloom chares run --agent`: the elements of a program that servers offer.
 //!
-//! The command asks one server after the other for its slots, in the order of their numbers, and starts the elements when all have given
-//! theirs. Each server gives all slots that it is asked for or none. So a gang that waits has slots only of servers before the one that it
-//! waits for, and no two gangs wait for each other.
+//! The command requests slots from one server after the other, in the order of their numbers, and starts the elements
+//! when all servers have granted theirs. Each server grants all requested slots or none. So a waiting gang holds slots
+//! only of servers that precede the one it waits for, and no two gangs can wait for each other.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ use crate::commands::simulated_programs::SimulatedPrograms;
 mod gang;
 mod simulated;
 
-/// For so long servers have to say what they do.
+/// How long servers have to report their status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
@@ -66,7 +66,7 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
             break status;
         }
         run += 1;
-        telling.message(&format!("starts all elements again; {} times more if one fails", left - 1));
+        telling.message(&format!("restarts all elements; {} restarts left", left - 1));
     };
     if let Some(timeline) = &asked.timeline {
         timeline.write(&vec![options.number as u32; run as usize + 1])?;
@@ -75,7 +75,7 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
-/// The agent's address, if need be of the environment.
+/// Returns the agent's address, from the environment if none is given.
 fn address(given: &str) -> Result<String> {
     if !given.is_empty() {
         return Ok(given.to_string());
@@ -84,24 +84,24 @@ fn address(given: &str) -> Result<String> {
     std::env::var(AGENT_VARIABLE).ok().filter(|address| !address.is_empty()).with_context(remedy)
 }
 
-/// Checkpoints on servers have a name: their operators say where they are.
+/// Returns the name of the checkpoints. Checkpoints on servers have a name: the servers' operators choose the folder.
 fn name_of(option: &Option<std::path::PathBuf>) -> Result<Option<String>> {
     let Some(path) = option else { return Ok(None) };
     ensure!(
         path != Path::new("memory"),
-        "--checkpoint memory: this command would have to start lost elements again, which it can on its own machine only: with \
-         --agent give a name, and servers their folder ('gridloom serve --checkpoints DIR')"
+        "--checkpoint memory: this command would have to restart lost elements, which it can do on its own machine \
+         only: with --agent use a name, and start servers with their folder ('gridloom serve --checkpoints DIR')"
     );
     let name = path.to_str().context("a name of checkpoints is UTF-8")?;
     Ok(Some(name.to_string()))
 }
 
-/// Whether a server was lost, or its worker: others may do.
+/// True if a server or its worker was lost; other servers may still be able to run the program.
 fn is_lost(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::Task(TaskError::ServerLost { .. } | TaskError::Crashed { .. })))
 }
 
-/// The program's function.
+/// Returns the program's function.
 fn find(grid: &Grid, name: &str) -> Result<Function> {
     let functions = grid.functions();
     let module = format!("{PROGRAMS_MODULE}/");
@@ -113,7 +113,7 @@ fn find(grid: &Grid, name: &str) -> Result<Function> {
     bail!("{}", unknown(name, &programs, "gridloom serve"))
 }
 
-/// Why there is no such program, in words. That command offers some.
+/// Returns an error message for an unknown program. `offers` is the command with which a server offers one.
 fn unknown(name: &str, programs: &[&str], offers: &str) -> String {
     match programs.is_empty() {
         true => format!("no server offers a program '{name}', nor any other: '{offers} --program {name}=PATH' does"),
@@ -124,7 +124,7 @@ fn unknown(name: &str, programs: &[&str], offers: &str) -> String {
     }
 }
 
-/// The servers that offer it. Each has so much to do, and so many slots.
+/// Returns the servers that offer the program, each with its load and its number of slots.
 fn servers(name: &str, statuses: Vec<(ServerView, Option<ServerStatus>)>) -> Vec<(u64, u32, Share)> {
     let function = function_of(name);
     let offers = statuses.into_iter().filter(|(server, _)| server.functions.contains_key(&function));
@@ -136,7 +136,7 @@ fn servers(name: &str, statuses: Vec<(ServerView, Option<ServerStatus>)>) -> Vec
     offers.map(server).collect()
 }
 
-/// Which server runs which elements: those with the least to do first. The shares are in the order of the servers' numbers.
+/// Divides the elements among the servers, the least loaded first. Returns the shares in the order of the servers' numbers.
 fn divided(number: usize, name: &str, mut servers: Vec<(u64, u32, Share)>) -> Result<Vec<Share>> {
     let slots: usize = servers.iter().map(|(_, slots, _)| *slots as usize).sum();
     if number > slots {
@@ -166,7 +166,7 @@ fn divided(number: usize, name: &str, mut servers: Vec<(u64, u32, Share)>) -> Re
     Ok(shares)
 }
 
-/// A line that an element prints, which begins with its name.
+/// Prints a line of an element; the line begins with the element's name.
 fn tell(telling: Telling, is_error: bool, line: &str) {
     match line.split_once("| ") {
         Some((label, text)) => telling.line(label, is_error, text),

@@ -11,28 +11,29 @@ use gridloom::chares::{Epochs, RunFile};
 use super::FOLDER_NAME;
 use crate::commands::print_text;
 
-/// Go on with another number of elements, while a program runs.
+/// Change the number of elements of a running program.
 ///
-/// At its next checkpoint (cx.checkpoint, in Python chares.checkpoint) the program started by 'gridloom chares run' on this machine goes on with
-/// so many elements: further ones are started and join, or the last ones leave. Its chares are then where their placements put them
-/// on so many. The run needs no --checkpoint. This command ends when the program goes on. If the chares cannot be saved, it fails,
-/// and the program goes on as it is. To take back what another resize has asked, give the number of elements that there are.
-/// It finds runs of the same user with the same folder for temporary files (TMPDIR).
+/// The program must have been started by 'gridloom chares run' on this machine. At its next checkpoint (cx.checkpoint,
+/// in Python chares.checkpoint) it continues with this number of elements: more elements are started and join, or the
+/// last ones leave. Its chares are then placed as their placements say for this number. The run needs no --checkpoint.
+/// This command ends when the program has continued. If the chares cannot be saved, it fails, and the program
+/// continues unchanged. To cancel a pending resize, give the current number of elements. The command finds runs of the
+/// same user with the same folder for temporary files (TMPDIR).
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom chares resize 4")]
 pub struct Options {
-    /// The process number of the 'gridloom chares run', if there are several
+    /// Process number of the 'gridloom chares run', if there are several
     #[arg(long, value_name = "PROCESS")]
     run: Option<u32>,
-    /// Number of processing elements from then on
+    /// New number of processing elements
     #[arg(value_name = "NUMBER")]
     number: u32,
 }
 
-/// Between two looks at the run.
+/// Interval between two checks of the run.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A program that runs.
+/// A running program.
 struct Run {
     process: u32,
     epochs: Epochs,
@@ -49,7 +50,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let Options { number, .. } = *options;
     let Run { process, epochs, file } = chosen(options.run)?;
     if let Err(why) = file.bounds.check(number) {
-        bail!("run {process} cannot go on with {number} elements: {why}");
+        bail!("run {process} cannot continue with {number} elements: {why}");
     }
     let before = epochs.generation()?;
     let has = |number: u32| -> Result<bool> {
@@ -63,27 +64,27 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     if !epochs.want(number)? {
         let wanted = epochs.wanted()?.map_or("another number of".into(), |wanted| wanted.to_string());
-        bail!("run {process} is to go on with {wanted} elements at its next checkpoint already: wait for that");
+        bail!("run {process} will already continue with {wanted} elements at its next checkpoint: wait for that");
     }
     loop {
         if epochs.generation()? != before && has(number)? {
-            print_text(&format!("run {process} goes on with {number} elements\n"))?;
+            print_text(&format!("run {process} continues with {number} elements\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(why) = epochs.refused()? {
-            bail!("run {process} cannot go on with {number} elements: {why}");
+            bail!("run {process} cannot continue with {number} elements: {why}");
         }
         ensure!(epochs.ring()?, "run {process} has ended");
         ensure!(!epochs.is_over()?, "run {process} has ended");
         let is_wanted = epochs.wanted()? == Some(number);
         if !is_wanted && epochs.refused()?.is_none() && !has(number)? {
-            bail!("run {process} is not to go on with {number} elements any more: another resize has said so");
+            bail!("run {process} will no longer continue with {number} elements: another resize has replaced this one");
         }
         thread::sleep(LOOK);
     }
 }
 
-/// The run that is meant.
+/// Returns the run with that process number, or the only one.
 fn chosen(process: Option<u32>) -> Result<Run> {
     let mut runs = runs()?;
     let started = "'gridloom chares run' on this machine starts one whose number of elements can change; one on servers (--agent) keeps its slots";
@@ -107,7 +108,7 @@ fn chosen(process: Option<u32>) -> Result<Run> {
     }
 }
 
-/// All runs of this user.
+/// Returns all runs of this user.
 fn runs() -> Result<Vec<Run>> {
     let prefix = format!("gridloom-{FOLDER_NAME}-");
     let mut runs = Vec::new();
@@ -117,7 +118,7 @@ fn runs() -> Result<Vec<Run>> {
         let Some(process) = process.and_then(|process| process.trim_end_matches('x').parse().ok()) else { continue };
         let is_own = entry.metadata().is_ok_and(|of| of.is_dir() && of.uid() == rustix::process::geteuid().as_raw());
         let epochs = Epochs::new(entry.path());
-        // A killed command leaves its folder.
+        // A command that was killed leaves its folder behind.
         if !is_own || !epochs.ring()? {
             continue;
         }

@@ -11,7 +11,7 @@ use super::text_of;
 use crate::commands::OwnFolder;
 use crate::commands::simulate::claim;
 
-/// The file, and what elements leave for it.
+/// The file, and the records that elements leave for it.
 pub struct TimelineFile {
     file: PathBuf,
     folder: OwnFolder,
@@ -26,12 +26,12 @@ impl TimelineFile {
         Ok(TimelineFile { file: file.into(), folder: OwnFolder::new("timeline")?, began_ns: monotonic_ns() })
     }
 
-    /// Where the elements of the first run leave what they do.
+    /// Returns where the elements of the first run write their records.
     pub fn records(&self) -> Result<Records> {
         Ok(Records { folder: text_of(&self.folder.0)?, ..Records::default() })
     }
 
-    /// Takes what an element on a server has left of that run: nothing if it has left nothing.
+    /// Stores the record that an element on a server has left of that run; an empty record is ignored.
     pub fn keep(&self, run: u32, element: usize, record: &[u8]) -> Result<()> {
         if record.is_empty() {
             return Ok(());
@@ -39,7 +39,7 @@ impl TimelineFile {
         Ok(keep_record(&self.folder.0, run, element as u32, record)?)
     }
 
-    /// Writes what elements have left: so many of each run.
+    /// Writes the records of the elements into the file; `elements` has the number of elements of each run.
     pub fn write(&self, elements: &[u32]) -> Result<()> {
         let lacks = write_elements(&self.file, &self.folder.0, elements, self.began_ns)?;
         let file = self.file.display();
@@ -51,7 +51,10 @@ impl TimelineFile {
         }
         let elements: Vec<String> = lacks.elements.iter().map(|(_, element)| element.to_string()).collect();
         if !elements.is_empty() {
-            say!("gridloom: {file} lacks what elements did that left no record, as if killed: {}", elements.join(", "));
+            say!(
+                "gridloom: {file} lacks elements that left no record, for example because they were killed: {}",
+                elements.join(", ")
+            );
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::commands::{GridOption, print_json, print_line};
 
-/// Give up names. Their bytes go when no program reads them any more.
+/// Delete names. Their bytes are freed when no program reads them any more.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom data delete run/1 run/2")]
 pub struct Options {

@@ -75,7 +75,7 @@ fn source_json(explained: &SharedExplained, source: &CandidateReport) -> Value {
         "sends": source.hops,
         "sends_to_others": source.sends,
         "latency_seconds": source.link.latency_s,
-        // JSON has no infinity: within a host there is no bandwidth.
+        // JSON has no infinity, and within a host the bandwidth is infinite.
         "bandwidth_bytes_per_second": source.link.bandwidth,
         "link": basis(source.basis),
         "verdict": match source.verdict {
@@ -143,7 +143,7 @@ fn version_lines(explained: &SharedExplained, version: &VersionReport) -> String
     let mut text = format!("version {number}, {standing}{durable}{method}: {meta}, {size}\n");
     let wanted = version.named.replicas;
     let kept = if version.keepers.is_empty() { "none".to_string() } else { names(&mut version.keepers.iter()) };
-    text += &format!("  kept by {kept}{}\n", if wanted > 1 { format!(" ({wanted} are to)") } else { String::new() });
+    text += &format!("  kept by {kept}{}\n", if wanted > 1 { format!(" ({wanted} required)") } else { String::new() });
     if !version.coming_to.is_empty() {
         text += &format!("  to be kept by {}\n", names(&mut version.coming_to.iter()));
     }
@@ -176,12 +176,12 @@ fn link_text(link: LinkEstimate, of: Basis) -> String {
     }
 }
 
-/// Why the first source is taken: what speaks against the next one.
+/// Explains why the first source is chosen: the disadvantage of the second one.
 fn why(explained: &SharedExplained, copy: &CopyReport) -> String {
     let best = &copy.candidates[0];
     let mut text = match (copy.is_coming, copy.candidates.get(1)) {
-        (true, None) => "it is on its way".to_string(),
-        (true, Some(next)) => format!("it is on its way in slices, also from {}", explained.name_of(next.from)),
+        (true, None) => "it is being sent".to_string(),
+        (true, Some(next)) => format!("it is being sent in slices, also from {}", explained.name_of(next.from)),
         (false, None) => "the only source".to_string(),
         (false, Some(next)) => {
             let name = explained.name_of(next.from);

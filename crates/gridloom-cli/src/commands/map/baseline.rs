@@ -1,8 +1,8 @@
-//! The table over a folder of workflows and their platforms.
+//! The table for a folder of workflows and their platforms.
 //!
-//! The folder has `baseline.json`: `{"workflows": [{"workflow": NAME, "platforms": [PLATFORM, ...]}]}`, and `NAME.json` for each.
-//! If it has `best_known.json` too, `{"model": MODEL, "cases": [{"workflow": NAME, "k": PLATFORM, "best_known_seconds": …}]}`, `auto` is
-//! compared with those.
+//! The folder has `baseline.json`: `{"workflows": [{"workflow": NAME, "platforms": [PLATFORM, ...]}]}`, and
+//! `NAME.json` for each. If it also has `best_known.json`, `{"model": MODEL, "cases": [{"workflow": NAME, "k":
+//! PLATFORM, "best_known_seconds": …}]}`, `auto` is compared with these makespans.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::super::{print_json, print_line, read_text};
 
-/// The heuristics to compare by their best plan.
+/// The heuristics whose best plan is compared.
 const FOUR: [&str; 4] = ["heft", "cpop", "min-min", "max-min"];
-/// The mean gain of this many best cases is shown for model m2.
+/// For model m2 the mean gain of this many best cases is shown.
 const MOST: usize = 10;
 
 /// Makespans of one case.
@@ -31,7 +31,7 @@ struct Row {
     mct_s: f64,
     auto_s: f64,
     map_s: f64,
-    /// The best known makespan, for the model that has one.
+    /// The best known makespan, for the model for which one is known.
     best_known_s: Option<f64>,
 }
 

@@ -7,11 +7,11 @@ use gridloom_map::recorded::{Case, Evaluated, WorkflowTask};
 
 use super::super::count;
 
-/// Servers over time, and by model m2 the links on which files are copied.
+/// Draws servers over time and, for model m2, the links on which files are copied.
 pub fn svg(case: &Case<'_>, found: &Evaluated, by: &str) -> String {
     let workflow = case.workflow;
     let digits = case.servers.len().saturating_sub(1).to_string().len();
-    // Padded, so that ten servers and more are sorted by number.
+    // Padded, so that ten or more servers are sorted by number.
     let place = |place: u32| match place as usize {
         client if client == case.servers.len() => "client".to_string(),
         server => format!("server {server:0digits$}"),
@@ -43,7 +43,8 @@ pub fn svg(case: &Case<'_>, found: &Evaluated, by: &str) -> String {
     gantt_svg(&title, &tasks, &copies.collect::<Vec<_>>(), &BTreeSet::new())
 }
 
-/// The name that decides the colour: without the number that tells like tasks apart, as in `mProject_ID0000001`.
+/// Returns the name that decides the colour: without the number that distinguishes tasks of the same kind, as in
+/// `mProject_ID0000001`.
 fn kind(task: &WorkflowTask) -> &str {
     let name = if task.name.is_empty() { &task.id } else { &task.name };
     let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -14,12 +14,12 @@ use serde_json::json;
 
 use super::{count, parse_svg, print_json, print_line, print_text, read_text, write_svg};
 
-/// Map a recorded workflow onto described servers, and print when it ends and what each server does
+/// Map a recorded workflow onto described servers, and print its makespan and the work of each server
 ///
 /// Model m0 has no contention, and inputs are everywhere. In m1 inputs and final outputs are at the client. In m2
 /// copies share links and network cards, and files stay where they were copied. In m2, heuristics that do not model
 /// contention map as in m0. There, mct is plain GridRPC: the client sends each input for each task and gets each
-/// output, and servers keep nothing.
+/// output, and servers store nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom map --workflow montage.json --platform grid.json --model m2\n  \
 gridloom map --workflow montage.json --platform grid.json --model m0 --heuristic heft --json\n  \
@@ -30,20 +30,20 @@ pub struct Options {
     /// Tasks and files: {"tasks": [{"id", "work_seconds", "inputs", "outputs"}], "files": {NAME: BYTES}}
     #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
     workflow: Option<PathBuf>,
-    /// Servers: {"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": BYTES}}, perhaps with
+    /// Servers: {"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": BYTES}}, optionally with
     /// "program_start_seconds": [...]
     #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
     platform: Option<PathBuf>,
     /// Model of transfers: m0, m1 or m2
     #[arg(long, default_value = "m2")]
     model: Model,
-    /// Heuristic that maps, as NAME or NAME[PARAMETER=VALUE,...]
+    /// Mapping heuristic, as NAME or NAME[PARAMETER=VALUE,...]
     #[arg(long, value_name = "SPEC", default_value = "auto")]
     heuristic: String,
-    /// Evaluate this plan instead of mapping; a file as --json prints
+    /// Evaluate this plan instead of mapping; a file as printed by --json
     #[arg(long, value_name = "FILE", conflicts_with = "heuristic")]
     plan: Option<PathBuf>,
-    /// Map all workflows of a folder by all models, and print a table of heft, the best of four heuristics, mct and auto
+    /// Map all workflows of a folder with all models, and print a table of heft, the best of four heuristics, mct and auto
     #[arg(long, conflicts_with_all = ["workflow", "platform", "plan", "heuristic", "model", "svg"])]
     baseline: bool,
     /// The folder of --baseline: baseline.json with the platforms, and the workflows
@@ -60,9 +60,9 @@ pub struct Options {
     json: bool,
 }
 
-/// A workflow of more tasks is listed with --all only.
+/// A workflow with more tasks than this is listed with --all only.
 const TASKS_SHOWN: usize = 40;
-/// More servers are not listed.
+/// Maximum number of servers that are listed.
 const SERVERS_SHOWN: usize = 40;
 
 pub fn run(options: &Options) -> Result<ExitCode> {

@@ -1,6 +1,6 @@
-//! What a platform holds, line by line: hosts, links, zones and routes, the first word of a line saying which.
+//! Lists a platform line by line: hosts, links, zones and routes. The first word of a line is its kind.
 //!
-//! Of a large platform, hosts or links that are alike are one line with their count, unless all are asked for.
+//! In a large platform, hosts or links that are alike share one line with their count, unless all are requested.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,9 +11,9 @@ use gridloom_platform::{Host, LOOPBACK, LinkId, Platform, Sharing};
 use crate::drawing::words::{cables, counted, from_to, roles, scaled};
 use crate::drawing::{self, route_rows};
 
-/// Hosts, links or routes that are listed one by one.
+/// Maximum number of hosts, links or routes that are listed one by one.
 const LISTED_MAX: usize = 48;
-/// Members of a zone that are named.
+/// Maximum number of members of a zone that are named.
 const NAMED_MAX: usize = 8;
 
 pub fn text(platform: &Platform, is_all: bool) -> String {
@@ -28,7 +28,7 @@ pub fn text(platform: &Platform, is_all: bool) -> String {
     out
 }
 
-/// Items that are alike together, by the first of them; each by itself, if there are few.
+/// Groups similar items, each group in the place of its first item. If there are few items, each is a group of its own.
 fn groups<'a, T, K: Ord>(items: &'a [T], most: usize, key: impl Fn(&'a T) -> K) -> Vec<Vec<&'a T>> {
     if items.len() <= most {
         return items.iter().map(|item| vec![item]).collect();
@@ -45,7 +45,7 @@ fn groups<'a, T, K: Ord>(items: &'a [T], most: usize, key: impl Fn(&'a T) -> K) 
     groups
 }
 
-/// A name without its digits: hosts of a cluster have the same.
+/// Returns a name without its digits: hosts of a cluster have the same.
 fn stem(name: &str) -> String {
     name.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
@@ -72,7 +72,7 @@ fn links(out: &mut String, platform: &Platform, ids: &[LinkId], most: usize) {
         };
         (link.bandwidth, link.latency_s, sharing)
     };
-    // The direction is left out where both are alike.
+    // The direction is left out if both directions are alike.
     let name = |id: &LinkId| {
         let (cable, link) = (platform.cable_name(*id), &platform.links()[id.0 as usize]);
         let other = |end: &str| platform.link(&format!("{cable}_{end}"));
@@ -118,7 +118,7 @@ fn name_of<'a>(platform: &'a Platform, member: &'a Member) -> &'a str {
     }
 }
 
-/// Between each two hosts, if these are few; otherwise as the zones of the file say.
+/// Lists routes between all pairs of hosts, if these are few; otherwise those of the zones in the file.
 fn routes(out: &mut String, platform: &Platform, outline: &Outline, most: usize) {
     if let Some(rows) = route_rows(platform) {
         for [ends, figures, links] in rows {

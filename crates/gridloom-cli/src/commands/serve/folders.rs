@@ -1,4 +1,4 @@
-//! Folders in which a server keeps data.
+//! Folders in which a server stores data.
 
 use anyhow::{Context, Result, bail};
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
@@ -10,7 +10,7 @@ use gridloom_net::storage::Storage;
 use super::Options;
 use crate::commands::absolute;
 
-/// How many bytes of data the server takes, and the folder for those without room in memory.
+/// Returns how many bytes of data the server accepts, and the folder for those that do not fit into memory.
 pub(super) fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
     let memory_bytes = options.server.memory.unwrap_or(STORE_BYTES_DEFAULT);
     let Some(folder) = &options.server.disk else { return Ok((memory_bytes, None)) };
@@ -28,7 +28,7 @@ pub(super) fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
     Ok((memory_bytes.saturating_add(disk_bytes), Some(disk)))
 }
 
-/// The folder for durable data, if there is one.
+/// Opens the folder for durable data, if there is one.
 pub(super) fn open_durable(options: &Options, memory_bytes: u64) -> Result<Option<Durable>> {
     let Some(folder) = &options.server.durable else { return Ok(None) };
     let folder = absolute(folder)?;
@@ -46,7 +46,7 @@ pub(super) fn open_durable(options: &Options, memory_bytes: u64) -> Result<Optio
     Ok(Some(durable))
 }
 
-/// The folder that servers share, if there is one.
+/// Opens the folder that servers share, if there is one.
 pub(super) fn open_storage(options: &Options) -> Result<Option<Storage>> {
     let Some(folder) = &options.server.storage else { return Ok(None) };
     let folder = absolute(folder)?;

@@ -16,22 +16,22 @@ use serde_json::json;
 use super::keeper;
 use crate::commands::{absolute, print_json, print_line};
 
-/// Measure how exact a testbed of a platform is on this machine.
+/// Measure how accurately this machine emulates a platform.
 ///
 /// The command measures round trips and the rate of one TCP connection, pair by pair. Then all hosts send at once,
-/// each to the next. It prints what it measured beside the values of the platform file. All rates are of payload: a
-/// packet of 1500 bytes carries 1448 bytes of it. The aim is rates within 5 %, and round trips within 1 ms or 5 %.
-/// The command ends with status 1 if a pair is less exact.
+/// each to the next. It prints each measurement beside the value in the platform file. All rates are of payload: a
+/// packet of 1500 bytes carries 1448 bytes of it. The target is rates within 5 %, and round trips within 1 ms or 5 %.
+/// The command ends with status 1 if a pair misses the target.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed check -p two-sites.toml --pairs 4")]
 pub struct Check {
     /// Platform file: TOML, or SimGrid's XML
     #[arg(short, long, value_name = "FILE")]
     platform: PathBuf,
-    /// Pairs of hosts to measure, spread over all
+    /// Number of pairs of hosts to measure, spread over all
     #[arg(long, default_value_t = 12)]
     pairs: usize,
-    /// Seconds for each rate
+    /// Duration of each rate measurement in seconds
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Print JSON
@@ -89,11 +89,7 @@ pub fn run(options: &Check) -> Result<ExitCode> {
         print_together(&together, forwarder)?;
         let (packets, mean, late) = (after.delivered, after.late_us_mean, after.late);
         print_line(&format!("{packets} packets, {mean:.1} us late on average, {late} by more than 1 ms"))?;
-        print_line(if is_exact {
-            "all pairs as exact as aimed at"
-        } else {
-            "some pairs are not as exact as aimed at"
-        })?;
+        print_line(if is_exact { "all pairs are within the target" } else { "some pairs miss the target" })?;
     }
     Ok(if is_exact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -101,7 +97,7 @@ pub fn run(options: &Check) -> Result<ExitCode> {
 fn report(testbed: &Testbed) -> Result<Report> {
     match control::ask(testbed.folder(), &Request::Show)?.0 {
         Answer::Report(report) => Ok(*report),
-        _ => anyhow::bail!("the testbed gave no report"),
+        _ => anyhow::bail!("the testbed sent no report"),
     }
 }
 

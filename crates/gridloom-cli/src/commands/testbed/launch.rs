@@ -1,4 +1,4 @@
-//! `gridloom testbed run` and `up`: from a platform file to processes on hosts.
+//! `gridloom testbed run` and `up`: start processes on the hosts of a platform file.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -29,27 +29,28 @@ const AGENT_PORT: u16 = 7711;
 
 /// Start a testbed with agent and servers, run a program on the client's host, and take everything down again.
 ///
-/// Any grid that the program starts or connects to is the testbed's. The command ends with the program's exit status. It
-/// prints the traffic of each link, and whether this machine was fast enough for the platform.
+/// Any grid that the program starts or connects to is the testbed's. The command ends with the program's exit status.
+/// It prints the traffic of each link, and whether this machine was fast enough for the platform.
 ///
-/// An interrupt (SIGINT) at the terminal goes to the program; a second one ends the program at once. An interrupt that only
-/// this command gets is passed on. If the program still runs 5 s later, it gets SIGTERM, and is killed after 5 s more. SIGTERM
-/// is passed on, too, and the program is killed after 5 s. The exit status is then 128 plus the signal's number.
+/// An interrupt (SIGINT) at the terminal goes to the program; a second one ends the program at once. An interrupt that
+/// only this command gets is forwarded to the program. If the program still runs 5 s later, it gets SIGTERM, and is
+/// killed after 5 s more. SIGTERM is forwarded, too, and the program is killed after 5 s. The exit status is then 128
+/// plus the signal's number.
 ///
-/// With a deployment of processes, the program starts once for each process, on its host, as 'gridloom deploy' does
-/// on one machine. A process runs from its start time to its kill time. Each line of its output stands behind its
-/// name. The run ends when all processes have ended, with the first exit status that is not 0. Processes called agent
-/// or server are parts of the grid, which the other processes may open. With --no-grid, or if such a process has an
-/// argument that is not KEY=VALUE, all processes are the program's. If neither the deployment nor a host's role names
-/// agent or server, there is no grid. A grid measures its links, which costs traffic: run processes that only
-/// exchange messages with --no-grid.
+/// With a deployment of processes, the program starts once for each process, on its host, as 'gridloom deploy' does on
+/// one machine. A process runs from its start time to its kill time. Each line of its output follows its name. The run
+/// ends when all processes have ended, with the first exit status that is not 0. Processes called agent or server are
+/// parts of the grid, which the other processes may open. With --no-grid, or if such a process has an argument that is
+/// not KEY=VALUE, all processes are the program's. If neither the deployment nor a host's role names agent or server,
+/// there is no grid. A grid measures its links, which costs traffic: run processes that only exchange messages with
+/// --no-grid.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
 gridloom testbed run -p two-sites.toml -d processes.toml -- python program.py")]
 pub struct Run {
     #[command(flatten)]
     common: Common,
-    /// Print no report of the testbed
+    /// Do not print the report of the testbed
     #[arg(long)]
     quiet: bool,
     /// Print the report of the testbed as JSON
@@ -60,7 +61,7 @@ pub struct Run {
     program: Vec<String>,
 }
 
-/// Start a testbed and keep it up until 'gridloom testbed down' or an interrupt.
+/// Start a testbed and keep it running until 'gridloom testbed down' or an interrupt.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed up -p two-sites.toml")]
 pub struct Up {
@@ -73,33 +74,33 @@ struct Common {
     /// Platform file: TOML, or SimGrid's XML
     #[arg(short, long, value_name = "FILE")]
     platform: PathBuf,
-    /// Deployment file: which parts of the grid, and which processes of the program, run on which host
+    /// Deployment file: the parts of the grid and the processes of the program that run on each host
     #[arg(short, long, value_name = "FILE")]
     deployment: Option<PathBuf>,
     /// Name of the testbed [default: its process identifier]
     #[arg(long)]
     name: Option<String>,
-    /// Hosts and links only, without agent and servers: all deployed processes are the program's
+    /// Start hosts and links only, without agent and servers: all deployed processes are the program's
     #[arg(long)]
     no_grid: bool,
     #[command(flatten)]
     offering: OfferingOptions,
-    /// Servers run any Python function that the program sends, as those of gridloom.local do
+    /// Let servers run any Python function that the program sends, as those of gridloom.local do
     #[arg(long)]
     run_code: bool,
-    /// Let delays of links vary by up to this part of their latency, up and down
+    /// Let delays of links vary by up to this fraction of their latency, up and down
     #[arg(long, default_value_t = 0.0, value_parser = parse_part, value_name = "PART")]
     jitter: f64,
-    /// Make a platform that is too fast for this machine this many times slower. Bandwidths and emulated speeds are
-    /// divided; latencies and dates of profiles and deployments are multiplied. Programs themselves sleep and compute
-    /// as fast as before
+    /// Slow down by this factor a platform that is too fast for this machine. Bandwidths and emulated speeds are
+    /// divided by it; latencies and dates of profiles and deployments are multiplied. Programs themselves sleep and
+    /// compute as fast as before
     #[arg(long, default_value_t = 1.0, value_parser = parse_slower, value_name = "TIMES")]
     slower: f64,
-    /// Run a platform whose routes are much wider than this machine can carry, with a warning instead of an error
+    /// Run a platform whose routes exceed by far what this machine can carry, with a warning instead of an error
     #[arg(long)]
     overload: bool,
-    /// How processor speeds are emulated. auto: by quota where permitted, else by slowing calls down; quota or slowdown: in
-    /// this way, or the testbed is refused; none: not at all
+    /// How processor speeds are emulated. auto: by quota where permitted, else by slowing calls down; quota or
+    /// slowdown: by this method, or the testbed is refused; none: not at all
     #[arg(long, value_enum, default_value_t = Speeds::Auto)]
     speeds: Speeds,
     /// Seed of the jitter
@@ -122,8 +123,8 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let is_with_processes = !parts.processes.is_empty() && parts.grid.is_some();
     if is_with_processes && !options.quiet {
         gridloom_base::say!(
-            "gridloom: testbed: an agent and {} run beside the processes, measure the links and cost traffic; --no-grid leaves \
-             them out",
+            "gridloom: testbed: an agent and {} run in addition to the processes, measure the links and cost \
+             traffic; --no-grid leaves them out",
             count(spec.services.len() - 1, "server")
         );
     }
@@ -193,7 +194,7 @@ impl Common {
         self.name.clone().unwrap_or_else(|| std::process::id().to_string())
     }
 
-    /// What each server offers, in words of 'gridloom serve'. The BLAS that `python` brings is `blas`.
+    /// Returns what each server offers, as arguments of 'gridloom serve'. `blas` is the BLAS that comes with `python`.
     fn offered(&self, blas: Option<&str>, quiet: bool) -> Result<Vec<String>> {
         let mut offered = self.offering.functions()?.iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
         let libraries = self.offering.libraries()?;
@@ -221,7 +222,8 @@ impl Common {
         Ok(offered)
     }
 
-    /// The variable by which a server on that host finds the modules of the program's folder. It needs no copy here.
+    /// Returns the variable by which a server on that host finds the modules in the program's folder. They need not be
+    /// copied on this machine.
     fn code(&self, platform: &Platform, host: HostId) -> Result<Option<(String, String)>> {
         let host = &platform.hosts()[host.0 as usize];
         let folder = |code| code_folder(&self.platform, code).and_then(|folder| python_path(&folder));
@@ -254,14 +256,14 @@ impl Common {
         }
         ensure!(
             parts.iter().all(|part| part.function != "client"),
-            "{name}: 'client' beside processes of the program, which are the grid's clients themselves: leave it out, or \
-             say --no-grid if it is a function of the program"
+            "{name}: 'client' together with processes of the program, which are the grid's clients themselves: \
+             leave it out, or use --no-grid if it is a function of the program"
         );
         let grid = if self.no_grid { None } else { Roles::beside_processes(platform, &parts, &name)? };
         Ok(Parts { grid, processes })
     }
 
-    /// The testbed, without a program yet.
+    /// Returns the specification of the testbed, without a program yet.
     fn spec(&self, platform: &Platform, parts: &Parts, program: &[String], quiet: bool) -> Result<Spec> {
         let tuning = Tuning { slower: self.slower, jitter: self.jitter, seed: self.seed };
         let mut spec = Spec {
@@ -305,7 +307,7 @@ impl Common {
             words.extend(["--memory".into(), server.memory_bytes.to_string()]);
             words.extend(["--listen".into(), format!("{}:0", address(host)), "--agent".into(), agent.clone()]);
             words.extend(["--python".into(), python.display().to_string()]);
-            // Times on an emulated processor are of no use to another run.
+            // Times on an emulated processor are useless for another run.
             words.extend(["--models", "none"].map(String::from));
             // The functions are the program's own, and so is its environment.
             words.extend(["--env", "*"].map(String::from));
@@ -323,7 +325,7 @@ impl Common {
     }
 }
 
-/// The BLAS library that comes with the Python package, unless one is named or there is no such package.
+/// Returns the BLAS library that comes with the Python package, unless another one is set or the package does not exist.
 fn blas(python: &Path) -> Option<String> {
     if std::env::var_os("GRIDLOOM_BLAS").is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! A testbed's report in words.
+//! Prints a testbed's report.
 
 use anyhow::Result;
 use gridloom_testbed::report::Report;
@@ -26,8 +26,8 @@ pub fn print(report: &Report) -> Result<()> {
     ))?;
     if traffic.is_late() {
         print_line(&format!(
-            "warning: {} packets late by more than 1 ms and {} lost for lack of processor time: this run says more of \
-             this machine than of the platform",
+            "warning: {} packets late by more than 1 ms and {} lost because processor time was missing: the results \
+             reflect this machine rather than the platform",
             traffic.late, traffic.lost
         ))?;
     }
@@ -37,8 +37,8 @@ pub fn print(report: &Report) -> Result<()> {
             Some(format!("; host '{}' had less than its quota for {missed_s:.1} s", report.hosts.get(*host)?.name))
         });
         print_line(&format!(
-            "warning: all processors of this machine were busy for {:.1} s of {:.1} s{}: this run says more of this machine \
-             than of the platform",
+            "warning: all processors of this machine were busy for {:.1} s of {:.1} s{}: the results reflect this \
+             machine rather than the platform",
             processors.full_s,
             processors.watched_s,
             missed.collect::<String>()

@@ -1,4 +1,4 @@
-//! Whether and how a testbed's hosts get the speeds of the platform.
+//! Decides whether and how a testbed's hosts get the speeds of the platform.
 
 use std::io;
 use std::path::Path;
@@ -15,11 +15,11 @@ use gridloom_testbed::spec::{Launch, Quota, Spec};
 /// How processor speeds are emulated.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub enum Speeds {
-    /// By quota where that is permitted, else by slowing calls down, if the machine is fast enough.
+    /// By quota if that is permitted, else by slowing calls down if the machine is fast enough.
     Auto,
     /// By quota, or the testbed is refused.
     Quota,
-    /// By letting calls of servers take as long as they would, or the testbed is refused.
+    /// By slowing down the servers' calls, or the testbed is refused.
     Slowdown,
     /// Not at all.
     None,
@@ -28,7 +28,7 @@ pub enum Speeds {
 /// Options of the command that starts a testbed.
 pub struct Asked<'a> {
     pub speeds: Speeds,
-    /// Whether to run a platform that this machine cannot carry.
+    /// True to run a platform even if this machine cannot carry it.
     pub overload: bool,
     pub name: &'a str,
     pub quiet: bool,
@@ -42,11 +42,11 @@ impl Asked<'_> {
     }
 }
 
-/// Gives the processes their hosts' speeds, and prints how, and what this machine cannot carry. Each control group is
-/// noted before it is made.
+/// Applies the hosts' speeds to the processes, and prints how, and what this machine cannot carry. Each control group
+/// is recorded before it is created.
 ///
 /// # Errors
-/// If the platform is beyond what this machine can carry, or quotas are wanted and cannot be had.
+/// If the platform exceeds what this machine can carry, or if quotas are required but not available.
 pub fn apply(
     asked: &Asked<'_>,
     spec: &mut Spec,
@@ -70,30 +70,30 @@ pub fn apply(
     let dropped = profiles::not_followed(platform, |host| quotas.iter().any(|quota| quota.host == host));
     if !dropped.is_empty() {
         asked.say(&format!(
-            "warning: these profiles of the platform are not followed: {}; only links' are, and speeds of hosts with servers \
-             where they are emulated by quota",
+            "warning: these profiles of the platform are not followed: {}; only those of links are, and speeds of \
+             hosts with servers if they are emulated by quota",
             dropped.join(", ")
         ));
     }
     Ok(())
 }
 
-/// Refuses a platform that the network cannot carry, or warns of it.
+/// Refuses a platform that the network cannot carry, or warns about it.
 fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: f64) -> Result<()> {
     let times = machine.slower_for_rate(needed);
     if times <= 1.0 {
         return Ok(());
     }
     let both = format!(
-        "the widest way between two hosts carries {:.0} MB/s, this machine about {:.0} MB/s in all",
+        "the widest route between two hosts carries {:.0} MB/s, this machine about {:.0} MB/s in all",
         needed.rate / 1e6,
         machine.rate / 1e6
     );
     let fits = capacity::with_margin(times * slower);
     if times > capacity::OVERLOAD_MAX && !asked.overload {
         bail!(
-            "{both}, which is less than 1/{} of that: make the platform slower in proportion with --slower {fits}, simulate it \
-             ('gridloom simulate'), or run it all the same with --overload",
+            "{both}, which is less than 1/{} of that: slow the platform down with --slower {fits}, simulate it \
+             ('gridloom simulate'), or run it nevertheless with --overload",
             capacity::OVERLOAD_MAX
         );
     }
@@ -103,7 +103,7 @@ fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: 
     Ok(())
 }
 
-/// Speeds of the hosts that compute.
+/// Sets the speeds of the hosts that compute.
 fn emulate(
     asked: &Asked<'_>,
     spec: &mut Spec,
@@ -164,14 +164,15 @@ fn emulate(
 fn slow_down(spec: &mut Spec, platform: &Platform, core_speed: f64) {
     for launch in spec.services.iter_mut().filter(|launch| launch.computes) {
         let speed = platform.hosts()[launch.host].speed_flops;
-        // The speed that was measured may be a little below another measurement's.
+        // The measured speed may be slightly below that of another measurement.
         let times = (core_speed / speed).max(1.0);
         launch.command.extend(["--slowdown".into(), times.to_string(), "--speed".into(), speed.to_string()]);
     }
 }
 
-/// Makes a control group for each host with the workers of its servers. Servers themselves, agents and programs run at full
-/// speed, as in simulation: the time of data is the links'. `core_speed` is the speed of a whole core here.
+/// Creates a control group for each host with the workers of its servers. Servers themselves, agents and programs run
+/// at full speed, as in simulation: the time for data is determined by the links. `core_speed` is the speed of a whole
+/// core here.
 fn limit(
     spec: &mut Spec,
     platform: &Platform,

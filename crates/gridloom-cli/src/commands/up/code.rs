@@ -1,11 +1,13 @@
-//! The folder of a program's Python modules that goes to hosts: which files, and the hash that names them.
+//! The folder of a program's Python modules that is sent to hosts: which files it contains, and its hash.
 //!
-//! The files are packed into an archive of the format tar, as each Python and each system reads it. Order, times and owners are always the
-//! same, so the BLAKE3 hash of the archive is one of the content: names, bytes, and which files can be executed.
+//! The files are packed into a tar archive, which each Python and each system can read. Order, times and owners are
+//! always the same, so the BLAKE3 hash of the archive depends only on the content: names, bytes, and which files are
+//! executable.
 //!
-//! **Invariant:** what begins with a dot is never sent: `.git` and `.venv`, and files such as `.env`, which hold passwords.
+//! **Invariant:** names that begin with a dot are never sent: `.git` and `.venv`, and files such as `.env`, which hold passwords.
 //!
-//! What the folder's files `.gitignore` and `.gridloomignore` name is left out, by the rules of git (crate `ignore`, that of ripgrep).
+//! Files that match the folder's `.gitignore` and `.gridloomignore` files are left out, by the rules of git (crate
+//! `ignore`, from ripgrep).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,32 +25,32 @@ use serde_json::{Value, json};
 
 use crate::commands::{count, print_line};
 
-/// More is hardly a program: it goes to each host, and both sides have it in memory.
+/// Maximum size. A larger folder is hardly a program: it is sent to each host, and both sides hold it in memory.
 pub const CODE_BYTES_MAX: u64 = 100 << 20;
-/// Each takes some milliseconds on a file system that nodes share.
+/// Maximum number of files. Each takes some milliseconds on a file system that nodes share.
 const CODE_FILES_MAX: usize = 10_000;
-/// Files that are shown of what was sent, the largest first.
+/// Number of sent files that are shown, the largest first.
 const SHOWN: usize = 10;
 
-/// A folder as it is sent.
+/// A folder in the form in which it is sent.
 pub struct Code {
     pub folder: PathBuf,
-    /// Of the archive, in hexadecimal digits: the name of its copies.
+    /// Hash of the archive in hexadecimal digits, which names its copies.
     pub hash: String,
     pub archive: Vec<u8>,
-    /// Paths in the folder, and sizes.
+    /// Paths in the folder, with sizes.
     files: Vec<(PathBuf, u64)>,
     left_out: Vec<LeftOut>,
-    /// Files and folders that a file of [`IGNORE_FILES`] names.
+    /// Files and folders that match a file of [`IGNORE_FILES`].
     ignored: Vec<PathBuf>,
 }
 
-/// What is not sent although nothing says so.
+/// A file or folder that is not sent although no ignore file excludes it.
 #[derive(Debug, PartialEq, Eq)]
 struct LeftOut {
     path: PathBuf,
     why: String,
-    /// Reading it failed.
+    /// True if reading it failed.
     is_unread: bool,
 }
 
@@ -58,14 +60,14 @@ impl LeftOut {
     }
 }
 
-/// Files that say what is not sent; what a later one says counts more.
+/// Files with patterns of what is not sent; a later file takes precedence.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".gridloomignore"];
 
 impl Code {
     /// Reads the folder.
     ///
     /// # Errors
-    /// If it has no files, too many, or too large ones.
+    /// If it has no files, too many files, or if they are too large.
     pub fn pack(folder: &Path) -> Result<Code> {
         let mut found = Walk::of(folder)?;
         found.check()?;
@@ -107,7 +109,7 @@ impl Code {
                 "left_out": left_out, "ignored": ignored, "sent_to": sent, "held_by": held })
     }
 
-    /// For people.
+    /// Prints a summary: what was sent to which hosts, and what was left out.
     pub fn tell(&self, sent: &[String], held: &[String]) -> Result<()> {
         let (files, bytes) = (count(self.files.len(), "file"), size_text(self.bytes()));
         let mut line = format!("code '{}': {files}, {bytes}, hash {}", self.folder.display(), self.hash);
@@ -144,35 +146,36 @@ impl Code {
     }
 }
 
-/// Whether a copy is as it was sent. What is never sent of any folder counts for nothing: `__pycache__`, say, which Python leaves there.
+/// True if a copy still has the content that was sent. Files that are never sent are ignored, such as `__pycache__`,
+/// which Python creates there.
 ///
 /// # Errors
-/// If something in it cannot be read, now at least.
+/// If something in it cannot be read, at least at the moment.
 pub fn is_whole(copy: &Path, hash: &str) -> Result<bool> {
     if !fs::metadata(copy)?.is_dir() {
         return Ok(false);
     }
     let found = match Code::pack(copy) {
-        // It has too much, or nothing.
+        // The copy has too many files, or none.
         Err(error) if !error.root_cause().is::<io::Error>() => return Ok(false),
         found => found?,
     };
     if let Some(LeftOut { path, why, .. }) = found.left_out.iter().find(|left| left.is_unread) {
         bail!("'{}' {why}", path.display());
     }
-    // What is left out of a folder is not in a copy: it has come later.
+    // A copy has no excluded files when it is created, so such files were added later.
     Ok(found.hash == hash && found.left_out.is_empty() && found.ignored.is_empty())
 }
 
-/// What would be sent of folders, each of which is looked through once.
+/// Contents of folders that would be sent; each folder is scanned once.
 #[derive(Default)]
 pub struct Sent(RefCell<BTreeMap<PathBuf, BTreeSet<PathBuf>>>);
 
 impl Sent {
-    /// Whether a word is a file of that folder that is sent.
+    /// True if an argument is a file of that folder that is sent.
     ///
     /// # Errors
-    /// If it is one that is not.
+    /// If it is a file of the folder that is not sent.
     pub fn has(&self, folder: &Path, word: &str) -> Result<bool> {
         if !is_inside(folder, word) {
             return Ok(false);
@@ -185,17 +188,17 @@ impl Sent {
         ensure!(
             known[folder].contains(&inner),
             "serve names '{word}', which is in the folder of 'code' but is not sent: its name or that of a folder of it begins with a dot, or \
-             .gitignore or .gridloomignore leaves it out; '!{}' in .gridloomignore brings back what these leave out",
+             .gitignore or .gridloomignore excludes it; '!{}' in .gridloomignore includes it again",
             inner.display()
         );
         Ok(true)
     }
 }
 
-/// Enough digits that no two folders have the same.
+/// Enough digits that no two folders have the same hash.
 const HASH_DIGITS: usize = 32;
 
-/// Whether that can be the name of a copy, which becomes part of a path: a hash, and a number if there are several.
+/// True if the name can be that of a copy, which becomes part of a path: a hash, with a number if there are several copies.
 pub fn is_copy(name: &str) -> bool {
     let hash = hash_in(name);
     let number = name[hash.len()..].strip_prefix('.').map(str::parse::<u32>);
@@ -204,17 +207,17 @@ pub fn is_copy(name: &str) -> bool {
         && (hash == name || matches!(number, Some(Ok(number)) if name == format!("{hash}.{number}")))
 }
 
-/// The hash in the name of a copy.
+/// Returns the hash in the name of a copy.
 pub fn hash_in(name: &str) -> &str {
     name.split_once('.').map_or(name, |(hash, _)| hash)
 }
 
-/// The hash of an archive.
+/// Returns the hash of an archive.
 pub fn hash_of(archive: &[u8]) -> String {
     blake3::hash(archive).to_hex()[..HASH_DIGITS].to_string()
 }
 
-/// The folder that the property `code` of that file names, from the file's own folder on.
+/// Returns the folder that the property `code` of that platform file names, relative to the folder of the file.
 pub fn code_folder(file: &Path, code: &str) -> Result<PathBuf> {
     ensure!(!code.is_empty(), "code is empty: name a folder, such as \".\" for that of this file");
     let folder = match code.strip_prefix("~/") {
@@ -222,34 +225,34 @@ pub fn code_folder(file: &Path, code: &str) -> Result<PathBuf> {
         None => file.parent().unwrap_or(Path::new("")).join(code),
     };
     let folder = folder.canonicalize().with_context(|| format!("code: '{}'", folder.display()))?;
-    ensure!(folder.is_dir(), "code: '{}' is no folder", folder.display());
+    ensure!(folder.is_dir(), "code: '{}' is not a folder", folder.display());
     Ok(folder)
 }
 
-/// Whether a word is a file of that folder.
+/// True if an argument is a file inside that folder.
 fn is_inside(folder: &Path, word: &str) -> bool {
     Path::new(word).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
         && folder.join(word).is_file()
 }
 
-/// Where Python looks for modules: in that folder first.
+/// Returns Python's search path for modules, with that folder first.
 pub fn python_path(code: &Path) -> Result<OsString> {
     let before = std::env::var_os(PYTHON_PATH).filter(|path| !path.is_empty());
     let folders = before.iter().flat_map(std::env::split_paths);
     std::env::join_paths(std::iter::once(code.to_path_buf()).chain(folders)).context("the path of Python's modules")
 }
 
-/// Variable with folders of Python's modules.
+/// Environment variable with folders of Python's modules.
 pub const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// A folder that is looked through.
+/// A scan of a folder.
 struct Walk<'a> {
     root: &'a Path,
-    /// By their paths in the folder.
+    /// The files, by their paths in the folder.
     files: BTreeMap<PathBuf, Found>,
     left_out: Vec<LeftOut>,
     ignored: Vec<PathBuf>,
-    /// What files of [`IGNORE_FILES`] say, of the folders from the root to the one that is looked through.
+    /// The rules in [`IGNORE_FILES`] of all folders from the root to the current one.
     rules: Vec<Gitignore>,
 }
 
@@ -271,7 +274,7 @@ impl Walk<'_> {
         let folder = self.root.join(inner);
         let at = || format!("code: {}", folder.display());
         let entries = match fs::read_dir(&folder) {
-            // Without that of the root there is nothing to send.
+            // If the root itself cannot be read, there is nothing to send.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !inner.as_os_str().is_empty() => {
                 self.left_out.push(LeftOut::unreadable(inner.into(), &error));
                 return Ok(());
@@ -290,11 +293,7 @@ impl Walk<'_> {
             let metadata = match fs::metadata(entry.path()) {
                 Ok(metadata) => metadata,
                 Err(error) => {
-                    let dead = |path| LeftOut {
-                        path,
-                        why: format!("is a link that leads nowhere ({error})"),
-                        is_unread: false,
-                    };
+                    let dead = |path| LeftOut { path, why: format!("is a broken link ({error})"), is_unread: false };
                     self.left_out.push(if is_link { dead(path) } else { LeftOut::unreadable(path, &error) });
                     continue;
                 }
@@ -310,7 +309,7 @@ impl Walk<'_> {
                 self.files.insert(path, Found { bytes: metadata.len(), is_executable });
                 ensure!(
                     self.files.len() <= CODE_FILES_MAX,
-                    "code: '{}' has more than {CODE_FILES_MAX} files: name the folder with the modules alone",
+                    "code: '{}' has more than {CODE_FILES_MAX} files: name a folder that contains only the modules",
                     self.root.display()
                 );
             }
@@ -319,7 +318,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The rules of the innermost folder that say something of a path count.
+    /// True if the path is ignored. The innermost folder whose rules match the path decides.
     fn is_ignored(&self, path: &Path, is_folder: bool) -> bool {
         let whole = self.root.join(path);
         let matches = self.rules.iter().rev().map(|rules| rules.matched(&whole, is_folder));
@@ -332,8 +331,8 @@ impl Walk<'_> {
         if bytes > CODE_BYTES_MAX {
             let (path, largest) = self.files.iter().max_by_key(|(_, file)| file.bytes).context("no file")?;
             bail!(
-                "code: '{}' has {}, and at most {} are sent; the largest file is '{}' with {}: keep data elsewhere, in a folder whose \
-                 name begins with a dot, say, or name the folder with the modules alone",
+                "code: '{}' has {}, and at most {} are sent; the largest file is '{}' with {}: keep data elsewhere, \
+                 for example in a folder whose name begins with a dot, or name a folder that contains only the modules",
                 self.root.display(),
                 size_text(bytes),
                 size_text(CODE_BYTES_MAX),
@@ -345,23 +344,23 @@ impl Walk<'_> {
     }
 }
 
-/// What the files of a folder say that are not sent.
+/// Reads the ignore rules of a folder.
 fn rules_of(folder: &Path) -> Result<Gitignore> {
     let mut rules = GitignoreBuilder::new(folder);
     for file in IGNORE_FILES.map(|name| folder.join(name)).iter().filter(|file| file.is_file()) {
-        // A line that means nothing to git is left out, as by git.
+        // Lines that git cannot interpret are skipped, as git does.
         if let Some(error) = rules.add(file).and_then(ignore::Error::into_io_error) {
             return Err(error).with_context(|| format!("code: {}", file.display()));
         }
     }
-    rules.build().with_context(|| format!("code: what {} leaves out", folder.display()))
+    rules.build().with_context(|| format!("code: the rules in {}", folder.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A folder with these files, removed with the guard.
+    /// Runs a function with a folder that contains these files; the folder is removed afterwards.
     fn with_folder<T>(name: &str, files: &[&str], run: impl FnOnce(&Path) -> T) -> T {
         let folder = std::env::temp_dir().join(format!("gridloom-code-{}-{name}", std::process::id()));
         for file in files {
@@ -389,7 +388,7 @@ mod tests {
                 code.left_out.iter().map(|left| (left.path.to_str().unwrap(), &left.why[..])).collect();
             left.sort_unstable();
             let [("broken", broken), ("link", "is a link to a folder")] = left[..] else { panic!("{left:?}") };
-            assert!(broken.starts_with("is a link that leads nowhere (No such file"), "{broken}");
+            assert!(broken.starts_with("is a broken link (No such file"), "{broken}");
             assert!(!is_whole(folder, &code.hash).unwrap());
             for link in ["link", "broken"] {
                 fs::remove_file(folder.join(link)).unwrap();
@@ -402,7 +401,7 @@ mod tests {
             fs::remove_file(folder.join(".gitignore")).unwrap();
             assert!(!is_whole(&folder.join("more.py"), &code.hash).unwrap());
             assert!(!is_whole(&folder.join("__pycache__"), &code.hash).unwrap());
-            // A file that cannot be read, also by root.
+            // A file that even root cannot read.
             std::os::unix::fs::symlink("/proc/self/mem", folder.join("unread.py")).unwrap();
             assert!(is_whole(folder, &code.hash).is_err());
             fs::remove_file(folder.join("unread.py")).unwrap();
@@ -447,7 +446,7 @@ mod tests {
             let code = Code::pack(folder);
             set(0o700);
             if can_read {
-                // Of root.
+                // Root can read everything.
                 return;
             }
             let code = code.unwrap();
@@ -487,7 +486,7 @@ mod tests {
     fn a_folder_that_is_too_large_names_its_largest_file() {
         let why = with_folder("large", &["a.py", "data/field.bin"], |folder| {
             let large = fs::File::options().write(true).open(folder.join("data/field.bin")).unwrap();
-            // A file without blocks.
+            // A sparse file.
             large.set_len(CODE_BYTES_MAX).unwrap();
             Code::pack(folder).err().unwrap().to_string()
         });

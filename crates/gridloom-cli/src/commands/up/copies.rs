@@ -1,18 +1,20 @@
-//! Copies of programs' folders on a host, named by the hash of their content; and which copies of Gridloom itself are kept.
+//! Copies of programs' folders on a host, named by the hash of their content. Also decides which copies of Gridloom
+//! itself are kept.
 //!
 //! ```text
 //!  $XDG_CACHE_HOME/gridloom/code/   ~/.cache without the variable; for this user only
-//!    HASH/                          a folder that was sent: whole, and never changed by Gridloom
-//!    HASH.2/                        another copy of the same folder: the first one was changed while a server used it, say
-//!    .lock                          held while one gets its place: hosts may share this folder
-//!    .part                          one that is being unpacked
-//!    .used-HASH  .used-HASH.2       locked by each server that uses the copy, also by one on another host
+//!    HASH/                          a folder that was sent: complete, and never changed by Gridloom
+//!    HASH.2/                        another copy of the same folder, if the first one was changed while a server used it
+//!    .lock                          locked while a copy is moved into place: hosts may share this folder
+//!    .part                          a copy that is being unpacked
+//!    .used-HASH  .used-HASH.2       locked by each server that uses the copy, also by servers on other hosts
 //! ```
 //!
-//! **Invariants:** a copy gets its name when it is whole, and when its bytes have the hash that it is named by. A server that starts gets no copy
-//! with another content. Such a copy is replaced. While a server uses it, or if it cannot be read or removed, it stays as it is, and the whole one
-//! gets the next name. A copy that a server uses is not removed. Of the others, the last few stay. No lock is held while the content of a copy is
-//! looked through: the copy may be removed meanwhile. It is given to a server if it is still there, under the lock.
+//! **Invariants:** a copy gets its name once it is complete and its bytes have the hash in its name. A server that
+//! starts gets no copy with other content. A copy with other content is replaced. While a server uses such a copy, or
+//! if it cannot be read or removed, it is kept, and the good copy gets the next name. A copy that a server uses is not
+//! removed. Of the others, the last few are kept. No lock is held while the content of a copy is checked, so the copy
+//! may be removed meanwhile. It is handed to a server only if, under the lock, it still exists.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -26,16 +28,16 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::code::{CODE_BYTES_MAX, hash_in, hash_of, is_copy, is_whole};
 
-/// Copies that stay though no server uses them: the next grid may have the same folder.
+/// Number of copies that are kept although no server uses them: the next grid may have the same folder.
 const KEPT: usize = 4;
-/// The same for copies of the program: another version may be tried, and left again.
+/// The same for copies of the program: a user may try another version and then return to the old one.
 const PROGRAMS_KEPT: usize = 2;
-/// Of the archive beside its files: headers, and what fills up blocks.
+/// Maximum size of the archive, including headers and padding of blocks.
 const ARCHIVE_BYTES_MAX: u64 = 2 * CODE_BYTES_MAX;
 
-/// The copy of that name, whether or not it is there.
+/// Returns the path of the copy of that name, which may not exist.
 pub fn path(copy: &str) -> Result<PathBuf> {
-    ensure!(is_copy(copy), "'{copy}' is no name of a copy of a folder");
+    ensure!(is_copy(copy), "'{copy}' is not the name of a copy of a folder");
     Ok(folder()?.join(copy))
 }
 
@@ -45,7 +47,8 @@ pub struct Received {
     pub was_there: bool,
 }
 
-/// Takes the folder of that hash, unless a whole copy is there. `bytes` of an archive are in `input`. `used` are copies that servers use.
+/// Receives the folder of that hash, unless a complete copy exists. `input` has an archive of `bytes` bytes. `used`
+/// returns the copies that servers use.
 pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> Vec<String>) -> Result<Received> {
     receive_in(&folder()?, hash, bytes, input, used, |copy| is_whole(copy, hash))
 }
@@ -60,7 +63,7 @@ fn receive_in(
 ) -> Result<Received> {
     let at = || format!("copies of programs in '{}'", folder.display());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(at)?;
-    // A copy that is on its way is waited for.
+    // Waits for a copy that is being received.
     let shared = lock(folder, FlockOperation::LockShared).with_context(at)?;
     let known = Copy::find(folder, hash).with_context(at)?;
     drop(shared);
@@ -72,20 +75,20 @@ fn receive_in(
                     return Ok(Received { copy: copy.name.clone(), was_there: true });
                 }
             }
-            // By a disk or a function.
+            // Changed by a disk fault or by a function.
             Ok(false) => damaged.push(copy),
-            // It may be whole: another command can be about to start a server with it.
+            // It may be complete: another command may be about to start a server with it.
             Err(_) => {}
         }
     }
     ensure!(bytes <= ARCHIVE_BYTES_MAX, "a folder of {bytes} bytes is too large: at most {ARCHIVE_BYTES_MAX}");
     let mut archive = Vec::new();
     input.take(bytes).read_to_end(&mut archive).context("standard input")?;
-    ensure!(hash_of(&archive) == hash, "the folder has not come whole: {} of {bytes} bytes", archive.len());
-    // Not while it comes: a client that has gone would keep all others waiting.
+    ensure!(hash_of(&archive) == hash, "the folder was not received completely: {} of {bytes} bytes", archive.len());
+    // The lock is not held while the data arrive: a client that has died would block all others.
     let _lock = lock(folder, FlockOperation::LockExclusive).with_context(at)?;
     let now = Copy::find(folder, hash).with_context(at)?;
-    // Another may have brought it meanwhile.
+    // Another client may have sent it meanwhile.
     if let Some(brought) = now.into_iter().find(|copy| known.iter().all(|known| known.made != copy.made)) {
         touch(&folder.join(&brought.name)).with_context(at)?;
         return Ok(Received { copy: brought.name, was_there: true });
@@ -96,7 +99,7 @@ fn receive_in(
     let mut used = used();
     let placed = unpack(&archive, &part).and_then(|()| place(&part, hash, &damaged, &used));
     if placed.is_err() {
-        // A disk that is full gets its room back.
+        // Frees the space on a full disk.
         let _ = remove(&part);
     }
     let copy = placed.with_context(at)?;
@@ -110,8 +113,9 @@ struct Copy {
     made: Made,
 }
 
-/// Tells a copy from a later one of the same name. One that takes its place has another inode, as both are there for a while. A file system may
-/// use the inode of one that was removed again: then the time when the folder was made differs, if the file system knows it.
+/// Distinguishes a copy from a later one of the same name. A replacement has another inode, because both exist for a
+/// while. After a copy was removed, a file system may reuse its inode: then the creation time of the folder differs,
+/// if the file system records it.
 #[derive(PartialEq, Eq)]
 struct Made(u64, Option<SystemTime>);
 
@@ -122,7 +126,7 @@ impl Made {
 }
 
 impl Copy {
-    /// Those of one folder, the last one that was used first.
+    /// Returns the copies of one folder, the most recently used first.
     fn find(folder: &Path, hash: &str) -> io::Result<Vec<Copy>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder)? {
@@ -139,7 +143,7 @@ impl Copy {
     }
 }
 
-/// Has a copy count as the last one that was used, so that nobody removes it, if it is still there.
+/// Marks a copy as most recently used, so that nobody removes it. Returns whether it still exists.
 fn take(folder: &Path, copy: &Copy) -> io::Result<bool> {
     let _lock = lock(folder, FlockOperation::LockShared)?;
     let path = folder.join(&copy.name);
@@ -150,11 +154,12 @@ fn take(folder: &Path, copy: &Copy) -> io::Result<bool> {
     Ok(is_there)
 }
 
-/// Gives the unpacked folder the first name that is free, and gives that. `damaged` copies go, but for those that servers use.
+/// Renames the unpacked folder to the first free name, and returns this name. Removes `damaged` copies, except those
+/// that servers use.
 fn place(part: &Path, hash: &str, damaged: &[&Copy], used: &[String]) -> io::Result<String> {
     let free = |copy: &&&Copy| !used.contains(&copy.name) && !is_held(&part.with_file_name(&copy.name));
     for copy in damaged.iter().filter(free) {
-        // If that fails, its name is not free.
+        // If this fails, the name is not free.
         let _ = remove(&part.with_file_name(&copy.name));
     }
     let names = std::iter::once(hash.to_string()).chain((2..).map(|number: u32| format!("{hash}.{number}")));
@@ -170,8 +175,9 @@ fn lock(folder: &Path, how: FlockOperation) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Marks a copy of a folder or of the program as used until the process that inherits this has ended, for all hosts that share it. `None` if
-/// its file system knows no locks: then only what is written down of the process says so.
+/// Marks a copy of a folder or of the program as used until the process that inherits the returned file has ended, for
+/// all hosts that share it. Returns `None` if the file system does not support locks: then only the record of the
+/// process shows the use.
 pub fn hold(copy: &Path) -> Option<File> {
     let file = lock_file(&used_file(copy)?).ok()?;
     flock(&file, FlockOperation::LockShared).ok()?;
@@ -179,7 +185,7 @@ pub fn hold(copy: &Path) -> Option<File> {
     Some(file)
 }
 
-/// Whether a process holds it.
+/// True if a process holds it.
 fn is_held(copy: &Path) -> bool {
     let Some(file) = used_file(copy).filter(|file| file.exists()) else { return false };
     let free = lock_file(&file).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
@@ -190,7 +196,7 @@ fn used_file(copy: &Path) -> Option<PathBuf> {
     Some(copy.with_file_name(format!(".used-{}", copy.file_name()?.to_str()?)))
 }
 
-/// Open for both kinds of lock, which NFS wants to be.
+/// Opens the file for reading and writing, because NFS requires this for the two kinds of lock.
 fn lock_file(file: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(file)
 }
@@ -201,7 +207,7 @@ fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
     archive.unpack(folder)
 }
 
-/// Removes copies of the program that no part uses, but for the last, if this program is such a copy. `used` are files.
+/// Removes copies of the program that no part uses, except the last few, if this program is such a copy. `used` lists files.
 pub fn remove_old_programs(used: &[PathBuf]) -> io::Result<()> {
     let own = std::env::current_exe()?;
     let Some(folder) = program_copy(&own).and_then(|own| own.parent()) else { return Ok(()) };
@@ -211,12 +217,12 @@ pub fn remove_old_programs(used: &[PathBuf]) -> io::Result<()> {
     remove_old(folder, |name| name.starts_with("gridloom-"), &names, PROGRAMS_KEPT)
 }
 
-/// The program's file, if it is a copy that was sent.
+/// Returns the program's file if it is a copy that was sent.
 pub fn program_copy(program: &PathBuf) -> Option<&PathBuf> {
     Some(program).filter(|program| program.parent().is_some_and(|folder| folder.ends_with(".cache/gridloom/bin")))
 }
 
-/// Removes those that nothing uses, but for the last.
+/// Removes copies that nothing uses, except the last `kept`.
 fn remove_old(folder: &Path, is_copy: impl Fn(&str) -> bool, used: &[String], kept: usize) -> io::Result<()> {
     let mut unused: Vec<(SystemTime, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -232,7 +238,7 @@ fn remove_old(folder: &Path, is_copy: impl Fn(&str) -> bool, used: &[String], ke
     unused.sort();
     let old = unused.len().saturating_sub(kept);
     for (_, copy) in unused[..old].iter().filter(|(_, copy)| !is_held(copy)) {
-        // One that cannot be removed keeps no server from its start.
+        // A copy that cannot be removed does not prevent a server from starting.
         let _ = remove(copy).and_then(|()| used_file(copy).iter().try_for_each(|file| remove(file)));
     }
     Ok(())
@@ -245,7 +251,7 @@ fn remove(copy: &Path) -> io::Result<()> {
     }
 }
 
-/// It is the last one that was used.
+/// Marks it as most recently used.
 fn touch(copy: &Path) -> io::Result<()> {
     File::open(copy)?.set_modified(SystemTime::now())
 }
@@ -265,7 +271,7 @@ mod tests {
     use super::super::code::Code;
     use super::*;
 
-    /// A place for copies that has one, removed with the guard.
+    /// A temporary folder for copies that contains one copy; it is removed with the guard.
     struct Place {
         folder: PathBuf,
         code: Code,
@@ -281,7 +287,7 @@ mod tests {
             place
         }
 
-        /// The name of the copy, and whether it was there.
+        /// Returns the name of the copy, and whether it existed.
         fn receive(&self, is_whole: impl Fn(&Path) -> Result<bool>) -> (String, bool) {
             let archive = &self.code.archive[..];
             let received =
@@ -289,7 +295,7 @@ mod tests {
             (received.copy, received.was_there)
         }
 
-        /// The first copy, and the name of the second.
+        /// Returns the path of the first copy, and the name of the second.
         fn names(&self) -> (PathBuf, String) {
             (self.folder.join(&self.code.hash), format!("{}.2", self.code.hash))
         }
@@ -331,7 +337,7 @@ mod tests {
         let can_remove = fs::write(first.join("b.py"), "").is_ok();
         let received = place.receive(|_| Ok(false));
         if can_remove {
-            // Of root.
+            // Root can read everything.
             return;
         }
         set(0o700);
@@ -350,7 +356,7 @@ mod tests {
         }
         fs::create_dir_all(folder.join("another")).unwrap();
         touch(&folder.join(name(1))).unwrap();
-        // As by a process of another host.
+        // As a process of another host would.
         let held = hold(&folder.join(name(2))).unwrap();
         let left = || {
             remove_old(&folder, is_copy, &[name(0), name(7)], KEPT).unwrap();

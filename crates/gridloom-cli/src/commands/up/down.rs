@@ -1,4 +1,4 @@
-//! `gridloom down`: ends what `gridloom up` has started.
+//! `gridloom down`: ends the processes that `gridloom up` has started.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use crate::commands::{print_json, print_line};
 
 /// End the agent and the servers that 'gridloom up' has started, and nothing else.
 ///
-/// Calls that run are lost. A process that has not ended after --grace seconds is killed. If a host does not answer, the command says
-/// so and the grid stays known: run it again when the host is back, or with --forget if it has gone for good. The exit status is then 3.
+/// Running calls are lost. A process that has not ended after --grace seconds is killed. If a host does not answer,
+/// the command reports it and keeps the record of the grid: run it again when the host is back, or with --forget if
+/// the host has gone for good. The exit status is then 3.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom down")]
 pub struct Options {
     /// Name of the grid, if several were started
     name: Option<String>,
-    /// Do not ask this host, which never answers again, and forget it; may be repeated
+    /// Do not contact this host, which will never answer again, and forget it; may be repeated
     #[arg(long, value_name = "HOST")]
     forget: Vec<String>,
     /// Seconds that agent and servers have to end
@@ -46,7 +47,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let limit = Duration::from_secs_f64(options.grace + 30.0);
     let end = |labels: Vec<String>| Action::End { labels, grace_s: options.grace };
     let mut left = Vec::new();
-    // A server would log that the agent is gone: the agent's host, which is the first, ends with the others.
+    // If the agent ended first, servers would log that it is lost: its host, which is the first, is asked at the same
+    // time as the others.
     for (host, result) in grid.hosts.iter().zip(ask_all(&grid, limit, end)) {
         match result {
             Err(trouble) => {

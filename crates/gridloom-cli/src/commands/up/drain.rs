@@ -1,4 +1,4 @@
-//! `gridloom drain`: servers that `gridloom up` has started end without loss.
+//! `gridloom drain`: ends servers that `gridloom up` has started, without losing calls or data.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::commands::{print_json, print_line};
 
 /// Drain the servers on some hosts of a grid that 'gridloom up' has started.
 ///
-/// A server that is drained takes no new calls, unless no other server offers the function. It finishes the calls that it has, keeps results
-/// until no program needs them, and ends. Shared data hold it back, unless they are durable. If a server has not ended after --wait
-/// seconds, the command says so with status 3, and the server drains on. With --now it is ended then, as by 'gridloom down':
-/// other servers compute again what is lost.
+/// A drained server accepts no new calls, unless no other server offers the function. It finishes its calls, keeps
+/// results until no program needs them, and ends. Shared data delay its end, unless they are durable. If a server has
+/// not ended after --wait seconds, the command reports this with status 3, and the server continues to drain. With
+/// --now it is ended then, as by 'gridloom down': other servers recompute what is lost.
 ///
 /// 'gridloom up' starts it again.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom drain node-3")]
 pub struct Options {
-    /// Hosts, as the file of hosts names them
+    /// Names of the hosts in the file of hosts
     #[arg(required = true, value_name = "HOST")]
     hosts: Vec<String>,
     /// Name of the grid, if several were started
@@ -77,8 +77,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                     true => print_json(&json!({ "host": host.name, "parts": host.labels, "ended": has_ended }))?,
                     false if has_ended => print_line(&format!("{}: ended {labels}", host.name))?,
                     false => gridloom_base::say!(
-                        "gridloom: {}: {labels} still drains after {} s: it has calls, results that programs hold, or shared data \
-                         ('gridloom calls', 'gridloom data'); --now ends it",
+                        "gridloom: {}: {labels} still drains after {} s: it has calls, results that programs use, \
+                         or shared data ('gridloom calls', 'gridloom data'); --now ends it",
                         host.name,
                         options.wait
                     ),
@@ -94,7 +94,7 @@ fn have_ended(parts: &[super::request::PartState]) -> bool {
     parts.iter().all(|part| part.state == State::Ended)
 }
 
-/// Takes servers that have ended from what is written down of the grid. Another command may have started them again while others drained.
+/// Removes ended servers from the record of the grid. Another command may have restarted them while others drained.
 fn forget(name: &str, ended: &[&state::Host]) -> Result<()> {
     let _lock = state::lock(name)?;
     let Some(mut grid) = Grid::read(name)? else { return Ok(()) };

@@ -1,17 +1,17 @@
-//! What a command on a host has said, and what is wrong with a host.
+//! Output of commands on hosts, and errors of hosts.
 
-/// Why a host does not do its part.
+/// Why a host did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub host: String,
-    /// What is wrong.
+    /// The error.
     pub why: String,
     /// The command that was run.
     pub tried: String,
     pub remedy: String,
-    /// A part may run there all the same: the connection was lost, or the host is silent.
+    /// True if a part may run on the host nevertheless: the connection was lost, or the host does not answer.
     pub may_run: bool,
-    /// There is no such program.
+    /// True if the program does not exist on the host.
     pub is_missing: bool,
 }
 
@@ -21,7 +21,7 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// What the other side of a connection has said.
+/// The output and exit status of a command on the other side of a connection.
 pub struct Said {
     /// The exit status; `None` after a signal.
     pub code: Option<i32>,
@@ -29,7 +29,7 @@ pub struct Said {
     pub errors: String,
 }
 
-/// What is wrong, and what to do about it.
+/// An error and its remedy.
 pub struct Fault {
     pub why: String,
     pub remedy: String,
@@ -53,7 +53,7 @@ impl Fault {
     }
 }
 
-/// The last line that says something.
+/// Returns the last line that is not empty.
 pub fn last(text: &str) -> String {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_string()
 }

@@ -1,4 +1,4 @@
-//! Where the user's files of grids are.
+//! Paths of the user's files about grids.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// Refuses a name that is no plain file name.
+/// Refuses a name that is not a plain file name.
 pub fn check_name(name: &str) -> Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(is_plain) {
@@ -15,27 +15,27 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file of that grid.
+/// Returns the path of a file of that grid.
 pub fn path(name: &str, kind: &str) -> Result<PathBuf> {
     check_name(name)?;
     Ok(folder()?.join(format!("{name}.{kind}")))
 }
 
-/// The folder of what this user's grids are.
+/// Returns the folder with the records of this user's grids.
 pub fn folder() -> Result<PathBuf> {
     let folder = state_folder()?.join("up");
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
     Ok(folder)
 }
 
-/// Gridloom's folder among the user's states.
+/// Returns Gridloom's folder in the user's state folder.
 pub fn state_folder() -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let state = set("XDG_STATE_HOME").or_else(|| Some(std::env::home_dir()?.join(".local/state")));
     Ok(state.context("this user has no home folder: set XDG_STATE_HOME")?.join("gridloom"))
 }
 
-/// A file for what the step that holds parts on a host says.
+/// Returns the path of a file for the output of the Slurm step that runs parts on a host.
 pub fn step_log(grid: &str, host: &str) -> Result<PathBuf> {
     let folder = path(grid, "steps")?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;

@@ -1,21 +1,21 @@
-//! What a command says, while it runs.
+//! Reads the output of a command while it runs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a pipe gives, until it is closed, or until its last line.
+/// The output of a pipe, until the pipe is closed or its last line has been read.
 pub struct Heard {
     so_far: Arc<Mutex<SoFar>>,
-    /// Nothing is ever sent: it is closed with the pipe.
+    /// Nothing is ever sent on it; it is closed when reading ends.
     is_closed: Receiver<()>,
 }
 
 #[derive(Default)]
 struct SoFar {
     bytes: Vec<u8>,
-    /// The last line came, and the pipe is open.
+    /// The last line has been read, and the pipe is still open.
     has_last: bool,
 }
 
@@ -27,7 +27,7 @@ impl Heard {
         std::thread::spawn(move || {
             let _closes: Sender<()> = closes;
             let (mut pipe, mut line) = (BufReader::new(pipe), Vec::new());
-            // What came before an error is what there is.
+            // After a read error, the output read so far is kept.
             while let Ok(1..) = pipe.read_until(b'\n', &mut line) {
                 let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
                 heard.bytes.extend_from_slice(&line);
@@ -41,7 +41,7 @@ impl Heard {
         Heard { so_far, is_closed }
     }
 
-    /// Until the pipe is closed or has given its last line, or for so long.
+    /// Waits until the pipe is closed or its last line has been read, but at most `limit`.
     pub fn wait(&self, limit: Option<Duration>) {
         match limit {
             None => _ = self.is_closed.recv(),

@@ -1,16 +1,17 @@
-//! `gridloom host`: what `gridloom up`, `status` and `down` run on each host by ssh. It starts parts of the grid, looks at them
-//! and ends them.
+//! `gridloom host`: the command that `gridloom up`, `status` and `down` run on each host by ssh. It starts parts of
+//! the grid, checks them and ends them.
 //!
 //! ```text
 //!  $XDG_STATE_HOME/gridloom/host/GRID/      for this user only
-//!    LABEL.lock                             held while the part is started, asked to drain or ended
+//!    LABEL.lock                             locked while the part is started, asked to drain or ended
 //!    LABEL.json                             process, and the grid's id
 //!    LABEL.out  LABEL.log                   standard output and error
 //! ```
 //!
-//! **Invariants:** only a process that was started here for the same grid is ended: its number, start time and the boot of the
-//! machine are those that were written down. The secret passes from standard input to the environment of the parts; it stands in
-//! no file and in no command line. In an allocation of Slurm the command stays until the parts that it has started have ended.
+//! **Invariants:** only a process that was started here for the same grid is ended: its number, start time and the
+//! boot of the machine must match the record. The secret is passed from standard input to the environment of the
+//! parts; it is in no file and in no command line. In an allocation of Slurm the command keeps running until the parts
+//! that it has started have ended.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -42,16 +43,16 @@ use super::slurm::CPUS_VARIABLE;
 use super::stay::stay;
 use crate::commands::{hide_memory, print_line};
 
-/// Room that a log must find when a part starts.
+/// Free space that a log needs when a part starts.
 const LOG_BYTES_MIN: usize = 64 << 10;
-/// How often the output of a part is looked at, which nothing else tells of.
+/// How often the output of a part is checked; there is no notification of it.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A process on another host with the same home folder, or before this one started anew, is taken to run for so long.
+/// A process on another host with the same home folder, or from before this host was rebooted, is assumed to run for this long.
 const ELSEWHERE_AT_MOST: Duration = Duration::from_secs(30 * 86400);
-/// A process that was killed has ended within.
+/// A process that was killed ends within this time.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Start, look at or end parts of a grid on this host, as a line on standard input asks
+/// Start, check or end parts of a grid on this host, as requested by a line on standard input
 #[derive(clap::Args)]
 pub struct Options {}
 
@@ -68,7 +69,7 @@ pub fn run(_: Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Parts that this command has started, and has to stay for.
+/// Parts that this command has started and has to outlive.
 struct Staying {
     host: Host,
     labels: Vec<String>,
@@ -82,13 +83,13 @@ fn of_error(error: &anyhow::Error) -> Refusal {
     }
 }
 
-/// `rest` is what follows the line.
+/// `rest` is the input after the line.
 fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<Reply, Refusal> {
     let other = |error: anyhow::Error| match error.downcast::<Unfit>() {
         Ok(Unfit { why, remedy }) => Refusal::Unfit { why, remedy },
         Err(error) => of_error(&error),
     };
-    // Only the version has the same place in all versions.
+    // Only the version is in the same place in all versions.
     let whole: Value = serde_json::from_str(line).map_err(|error| other(anyhow!("no request: {error}")))?;
     if whole["version"] != VERSION {
         return Err(Refusal::Version(VERSION.into()));
@@ -125,16 +126,16 @@ struct Host {
     grid_id: String,
 }
 
-/// What is written down of a part.
+/// The record of a part.
 #[derive(Clone, Serialize, Deserialize)]
 struct Record {
     grid_id: String,
     process: Process,
-    /// It was asked to drain.
+    /// True if it was asked to drain.
     drains: bool,
     /// The copy of the program's folder that it uses.
     code: Option<String>,
-    /// Its program, in records of this release.
+    /// Its program; only in records of this release.
     program: Option<PathBuf>,
 }
 
@@ -149,16 +150,16 @@ impl Host {
     fn carry_out(&self, action: Action) -> Result<Vec<PartState>> {
         match action {
             Action::Start(start) => {
-                // A part without this was started by an older release.
+                // A record without it belongs to a part that an older release started.
                 if let Some(used) = used().into_iter().map(|used| used.program).collect::<Option<Vec<PathBuf>>>() {
                     copies::remove_old_programs(&used).context("old copies of Gridloom")?;
                 }
                 let labels: Vec<String> = start.parts.iter().map(|part| part.label.clone()).collect();
-                // It may take a while: other commands look at these parts meanwhile.
+                // This may take a while: other commands may check these parts meanwhile.
                 let pythons = start.parts.iter().map(|launch| python_of(launch, &start)).collect();
                 self.lock(&labels).and_then(|_held| self.start(&start, pythons))
             }
-            Action::Receive { .. } | Action::Python(_) => unreachable!("it is about no part"),
+            Action::Receive { .. } | Action::Python(_) => unreachable!("the request names no part"),
             Action::Look { labels } => labels.iter().map(|label| self.look(label)).collect(),
             Action::Drain { labels, wait_s } => self.drain(&labels, Duration::from_secs_f64(wait_s)),
             Action::End { labels, grace_s } => {
@@ -167,8 +168,8 @@ impl Host {
         }
     }
 
-    /// Keeps other commands from these parts, until it is dropped. Each has a lock of its own: hosts with one home folder start their
-    /// servers at the same time.
+    /// Locks out other commands from these parts until the result is dropped. Each part has a lock of its own: hosts
+    /// with the same home folder start their servers at the same time.
     fn lock(&self, labels: &[String]) -> Result<Vec<File>> {
         let lock = |label: &String| -> Result<File> {
             let lock = File::create(self.file(label, "lock")).with_context(|| format!("the lock of '{label}'"))?;
@@ -182,13 +183,13 @@ impl Host {
         self.folder.join(format!("{label}.{kind}"))
     }
 
-    /// Starts the parts one after the other, as the agent must run before a server. Stops at the first that fails.
+    /// Starts the parts one after the other, because the agent must run before a server. Stops at the first failure.
     fn start(&self, start: &Start, pythons: Vec<Result<Option<Found>>>) -> Result<Vec<PartState>> {
         let mut states = Vec::new();
         for (launch, python) in start.parts.iter().zip(pythons) {
             let state = match self.running(&launch.label)? {
                 Some(running) if running.drains => bail!("'{}' drains: start it again when it has ended", launch.label),
-                // Its Python was good enough for it: it is told what that lacks.
+                // The part runs although its Python lacks something; the reply reports what.
                 Some(_) => {
                     let python = python.ok().flatten().map(|(_, found)| found);
                     PartState { python, ..self.look(&launch.label)? }
@@ -212,7 +213,11 @@ impl Host {
         let mut command = Command::new(&program);
         let code = launch.code.as_deref().map(copies::path).transpose()?;
         if let Some(code) = &code {
-            ensure!(code.is_dir(), "the copy '{}' of the program's folder has gone: start again", code.display());
+            ensure!(
+                code.is_dir(),
+                "the copy '{}' of the program's folder no longer exists: start again",
+                code.display()
+            );
             command.env(PYTHON_PATH, python_path(code)?);
         }
         let words = launch.words.iter().map(|word| match (word.split_once(CODE), &code) {
@@ -232,9 +237,9 @@ impl Host {
         command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).stdout(out).stderr(log);
         let folder = working_folder(start.folder.as_deref())?;
         command.current_dir(&folder).env("PWD", &folder);
-        // Signals to this command's group are not for it.
+        // Signals to this command's process group must not reach the part.
         command.process_group(0);
-        // The part inherits them.
+        // The part inherits these locks.
         let _held: Vec<File> =
             code.iter().chain(copies::program_copy(&program)).filter_map(|copy| copies::hold(copy)).collect();
         let mut child = command.spawn().with_context(|| format!("'{}' in '{}'", launch.label, folder.display()))?;
@@ -253,7 +258,7 @@ impl Host {
                 return Ok(PartState { python: python.map(|(_, found)| found), ..self.look(&launch.label)? });
             }
             if child.try_wait()?.is_some() {
-                break self.last_line(&launch.label).unwrap_or_else(|| "it ended at once, without a word".into());
+                break self.last_line(&launch.label).unwrap_or_else(|| "it ended at once, without a message".into());
             }
             if Instant::now() > until {
                 let said = self.last_line(&launch.label).map(|line| format!("; its log: {line}")).unwrap_or_default();
@@ -265,7 +270,7 @@ impl Host {
         Ok(PartState { state: State::Failed, why: Some(why), pid: None, ..self.look(&launch.label)? })
     }
 
-    /// A log with room: a part that cannot say what is wrong would fail in silence.
+    /// Creates a log that has free space: a part that cannot log an error would fail silently.
     fn new_log(&self, label: &str) -> Result<File> {
         let path = self.file(label, "log");
         let trial = || -> io::Result<File> {
@@ -280,13 +285,13 @@ impl Host {
     }
 
     fn write(&self, label: &str, record: &Record) -> Result<()> {
-        // Whole or not at all: a process of which nothing is written down would never be ended.
+        // The record is written atomically: a process without a record would never be ended.
         let (path, part) = (self.file(label, "json"), self.file(label, "part"));
         let written = fs::write(&part, serde_json::to_string(record)?).and_then(|()| fs::rename(&part, &path));
         written.with_context(|| path.display().to_string())
     }
 
-    /// What is written down of the part, if it runs.
+    /// Returns the record of the part, if it runs.
     fn running(&self, label: &str) -> Result<Option<Record>> {
         let path = self.file(label, "json");
         let text = match fs::read_to_string(&path) {
@@ -309,7 +314,7 @@ impl Host {
         Ok(Some(record))
     }
 
-    /// Until these parts have ended. The servers among them drain before the allocation ends.
+    /// Waits until these parts have ended. The servers among them drain before the allocation ends.
     fn stay(&self, labels: &[String], until: &Stay) -> Result<()> {
         let mut left = Vec::new();
         for label in labels {
@@ -337,7 +342,7 @@ impl Host {
         })
     }
 
-    /// Its address, once it has registered.
+    /// Returns its address, once it has registered.
     fn ready(&self, label: &str) -> Option<String> {
         let text = fs::read_to_string(self.file(label, "out")).ok()?;
         let line: Value = serde_json::from_str(text.lines().next()?).ok()?;
@@ -350,10 +355,10 @@ impl Host {
         text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_string)
     }
 
-    /// Asks each to drain, then waits for all, but not longer than `wait`.
+    /// Asks each part to drain, then waits for all of them, at most `wait`.
     fn drain(&self, labels: &[String], wait: Duration) -> Result<Vec<PartState>> {
         let mut left = Vec::new();
-        // One that is being started does not know the signal yet, and would die of it.
+        // A part that is being started does not handle the signal yet, and would be killed by it.
         let held = self.lock(labels)?;
         for label in labels {
             let Some(record) = self.running(label)? else { continue };
@@ -361,7 +366,7 @@ impl Host {
                 self.write(label, &Record { drains: true, ..record.clone() })?;
             }
             let process = record.process;
-            // Also one that was asked before: that command may have ended before its signal.
+            // A part that was asked before is signalled again: that command may have ended before it sent the signal.
             process.signal(Signal::USR1)?;
             left.push(process);
         }
@@ -370,7 +375,7 @@ impl Host {
         labels.iter().map(|label| self.look(label)).collect()
     }
 
-    /// Signals all, then waits for all.
+    /// Signals all parts, then waits for all of them.
     fn end(&self, labels: &[String], grace: Duration) -> Result<Vec<PartState>> {
         let mut left = Vec::new();
         for label in labels {
@@ -397,10 +402,10 @@ impl Host {
     }
 }
 
-/// An interpreter, and what it has.
+/// An interpreter and its packages.
 type Found = (PathBuf, Environment);
 
-/// The Python that runs the functions of a part.
+/// Returns the Python that runs the functions of a part.
 fn python_of(launch: &Launch, start: &Start) -> Result<Option<Found>> {
     let asked = launch.python.as_ref();
     asked.map(|asked| look(asked, launch.code.as_deref(), start.folder.as_deref())).transpose()
@@ -418,7 +423,7 @@ fn working_folder(folder: Option<&str>) -> Result<PathBuf> {
     Ok(folder.map_or(home.clone(), |folder| home.join(folder)))
 }
 
-/// What parts of this user's grids use that run, also on other hosts that have the same home folder.
+/// Returns the records of running parts of this user's grids, also on other hosts with the same home folder.
 fn used() -> Vec<Record> {
     let read = |file: &Path| -> Option<Record> { serde_json::from_str(&fs::read_to_string(file).ok()?).ok() };
     let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -432,7 +437,7 @@ fn used() -> Vec<Record> {
     files.filter_map(|file| read(&file).filter(|record| runs(&file, record))).collect()
 }
 
-/// How many processors the allocation has here.
+/// Returns the number of processors that the allocation has on this node.
 fn own_cpus() -> String {
     let of_job = std::env::var(CPUS_VARIABLE).ok().filter(|text| text.parse::<u32>().is_ok_and(|cpus| cpus > 0));
     of_job.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).to_string())
@@ -448,7 +453,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let host = Host { folder: folder.clone(), grid_id: "1".into() };
         let _held = host.lock(&["server-a".into()]).unwrap();
-        // It would wait for ever.
+        // Without the check for duplicates this would deadlock.
         let _other = host.lock(&["server-b".into(), "server-b".into()]).unwrap();
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,6 +1,6 @@
-//! `gridloom up`: from a file of hosts to a running grid.
+//! `gridloom up`: starts a grid from a file of hosts.
 //!
-//! The agent starts first, then all servers at the same time. A host that fails is named, and the others go on.
+//! The agent starts first, then all servers at the same time. If a host fails, the command names it and continues with the others.
 
 mod allocate;
 mod code;
@@ -58,17 +58,17 @@ use state::{Grid, Host};
 
 /// Start the agent and the servers of a file of hosts, by ssh or in an allocation of Slurm.
 ///
-/// FILE is a platform file. Properties of its hosts say how ssh reaches a host, and what runs there: see the page "From a file of
-/// hosts to a running grid". Each host needs 'gridloom' of this version on its path, or its file in the property 'gridloom', or
-/// 'send = true': then this program is copied there. The agent starts first, then all servers at the same time. The grid's secret
-/// goes along through ssh's standard input.
+/// FILE is a platform file. Properties of its hosts define how ssh reaches a host, and what runs there: see the page
+/// "From a file of hosts to a running grid". Each host needs 'gridloom' of this version on its path, or its file in
+/// the property 'gridloom', or 'send = true': then this program is copied there. The agent starts first, then all
+/// servers at the same time. The grid's secret is sent through ssh's standard input.
 ///
-/// With --slurm or --pbs the hosts are the nodes of a job: see the page "In a job of Slurm or PBS". Then the number of the job is part of the
-/// grid's name, unless the command asks for the job itself, as the property 'sbatch' says.
+/// With --slurm or --pbs the hosts are the nodes of a job: see the page "In a job of Slurm or PBS". Then the number of
+/// the job is part of the grid's name, unless the command requests the job itself, as the property 'sbatch' defines.
 ///
-/// What runs already stays as it is, so that you can run the command again after you have corrected a host. 'gridloom status' and
-/// 'gridloom down' find the grid by its name. The exit status is 0 if everything runs, 3 if some hosts failed, and 1 if there is no
-/// grid.
+/// Parts that run already are left as they are, so you can run the command again after you have corrected a host.
+/// 'gridloom status' and 'gridloom down' find the grid by its name. The exit status is 0 if everything runs, 3 if some
+/// hosts failed, and 1 if there is no grid.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom up grid.toml\n  gridloom up grid.toml --slurm")]
 pub struct Options {
@@ -77,7 +77,7 @@ pub struct Options {
     /// Name of the grid [default: that of the file]
     #[arg(long)]
     name: Option<String>,
-    /// Agent and servers listen beyond their hosts although nothing is encrypted: see 'gridloom serve'
+    /// Let agent and servers listen beyond their hosts although nothing is encrypted: see 'gridloom serve'
     #[arg(long)]
     trust_this_network: bool,
     #[command(flatten)]
@@ -88,13 +88,13 @@ pub struct Options {
     /// Seconds that agent and servers have to start and register
     #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = super::simulate::seconds)]
     wait: f64,
-    /// Start servers that run anew, one host after the other: each is drained first. The agent stays
+    /// Restart running servers, one host after the other: each is drained first. The agent keeps running
     #[arg(long)]
     restart: bool,
     /// Seconds that a server has to drain, with --restart
     #[arg(long, default_value = "600", value_name = "SECONDS", value_parser = super::simulate::seconds, requires = "restart")]
     drain_wait: f64,
-    /// The command ssh, with its first arguments
+    /// The ssh command, with its first arguments
     #[arg(long, default_value = "ssh", value_name = "COMMAND", value_parser = parse_words)]
     ssh: Words,
     /// Print JSON, a line for each host, and one for the grid
@@ -102,7 +102,7 @@ pub struct Options {
     json: bool,
 }
 
-/// Words of a command.
+/// A command and its arguments.
 #[derive(Clone)]
 struct Words(Vec<String>);
 
@@ -110,14 +110,14 @@ fn parse_words(text: &str) -> Result<Words, String> {
     let Some(mut words) = shlex::split(text).filter(|words| !words.is_empty()) else {
         return Err("expected a command".into());
     };
-    // 'down' finds it from another folder.
+    // Made absolute so that 'down' finds it from another folder.
     if words[0].contains('/') {
         words[0] = absolute(words[0].as_ref()).map_err(|error| error.to_string())?.display().to_string();
     }
     Ok(Words(words))
 }
 
-/// Seconds beyond --wait for what a host does besides waiting.
+/// Seconds in addition to --wait for work of a host other than waiting.
 const SLACK_S: f64 = 20.0;
 /// Exit status if some hosts failed.
 const SOME_FAILED: u8 = 3;
@@ -140,7 +140,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     match options.source.allocate(&mut grid, check).and_then(|()| start(options, grid.clone(), &known)) {
         Err(error) if known.is_empty() => {
-            // What has failed before anything was started leaves no job behind.
+            // If an error occurs before anything was started, no job is left behind.
             match Grid::read(&name)?.filter(|grid| grid.hosts.is_empty()) {
                 Some(grid) => grid.remove().and(Err(error)),
                 None => Err(error),
@@ -150,7 +150,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// Starts what the file has. `known` are hosts that the grid had before.
+/// Starts the parts in the file. `known` are hosts that the grid had before.
 fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCode> {
     let name = before.name.clone();
     let found = options.source.find(&options.file, &before, &options.reach(), options.trust_this_network)?;
@@ -196,7 +196,7 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
             count(servers, "server")
         ))?,
         false if options.restart => gridloom_base::say!(
-            "gridloom: the servers of the hosts behind it stay as they are; correct that and run the same command again"
+            "gridloom: the servers of the following hosts are unchanged; correct the error and run the same command again"
         ),
         false => gridloom_base::say!(
             "gridloom: {failed} of {} failed; correct that and run the same command again, or 'gridloom down {name}'",
@@ -212,19 +212,19 @@ impl Options {
     }
 }
 
-/// The folders that go to these hosts.
+/// Packs the folders that are sent to these hosts.
 fn packed(hosts: &[Planned]) -> Result<Vec<Code>> {
     let codes: BTreeSet<&Path> = hosts.iter().filter_map(|host| host.code.as_deref()).collect();
     codes.into_iter().map(Code::pack).collect()
 }
 
-/// The grid as it was, or a new one.
+/// Returns the existing grid, or a new one.
 fn grid_of(name: &str, before: Option<Grid>, options: &Options) -> Result<Grid> {
     let file = absolute(&options.file)?;
     std::fs::metadata(&file).with_context(|| options.file.display().to_string())?;
     match before {
         Some(before) if before.file != file => bail!(
-            "a grid '{name}' was started from '{}': give this one another --name, or run 'gridloom down {name}' first",
+            "a grid '{name}' was started from '{}': choose another --name for this one, or run 'gridloom down {name}' first",
             before.file.display()
         ),
         Some(before) => Ok(before),
@@ -232,7 +232,7 @@ fn grid_of(name: &str, before: Option<Grid>, options: &Options) -> Result<Grid> 
     }
 }
 
-/// The grid as it stands in the user's folder from now on. Hosts that an earlier file had stay, as their parts may run.
+/// Returns the grid as it is recorded from now on. Hosts from an earlier file are kept, because their parts may run.
 fn recorded(mut grid: Grid, hosts: &[Planned]) -> Grid {
     for host in hosts {
         let new = Host { name: host.name.clone(), target: host.target.clone(), labels: host.labels() };
@@ -248,31 +248,32 @@ fn recorded(mut grid: Grid, hosts: &[Planned]) -> Grid {
     grid
 }
 
-/// Writes down the grid without hosts on which nothing can run: they were not `known` before, and `may_run` says no.
+/// Records the grid without hosts on which nothing can run: those that were not `known` before, and for which
+/// `may_run` returns false.
 fn forget(mut grid: Grid, known: &[String], hosts: &[Planned], may_run: impl Fn(&str) -> bool) -> Result<()> {
     let is_new = |name: &String| hosts.iter().any(|host| host.name == *name) && !known.contains(name);
     grid.hosts.retain(|host| !is_new(&host.name) || may_run(&host.name));
     if grid.hosts.is_empty() { grid.remove() } else { grid.write() }
 }
 
-/// A grid that comes up.
+/// A grid that is being started.
 struct Up<'a> {
     grid: Grid,
     secret: String,
-    /// Folders of programs that go to hosts.
+    /// Folders of programs that are sent to hosts.
     codes: Vec<Code>,
-    /// Hosts that have one, and their copies.
+    /// Hosts that have received a folder, and their copies.
     given: Mutex<Vec<(String, Received)>>,
-    /// What the Python of each host has.
+    /// The Python environment of each host.
     pythons: Mutex<BTreeMap<String, Environment>>,
     options: &'a Options,
 }
 
 impl Up<'_> {
-    /// Drains and starts one server after the other. Stops at the first that fails: the next ones might fail as well.
+    /// Drains and restarts one server after the other. Stops at the first failure, because the next ones might fail as well.
     fn restart_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
         for host in hosts.iter().filter(|host| host.server.is_some()) {
-            // Where the new folder finds no room, or Python lacks something, the server goes on as it is.
+            // If there is no room for the new folder, or if Python lacks something, the server keeps running unchanged.
             let ready = self.give(host).and_then(|code| self.check_python(host, code));
             let troubles = match ready.and_then(|()| self.drain(host)) {
                 Ok(()) => self.start_servers(std::slice::from_ref(host), agent)?,
@@ -319,7 +320,7 @@ impl Up<'_> {
         }
     }
 
-    /// Starts all servers at the same time, and tells of each as soon as it is known. Gives what went wrong.
+    /// Starts all servers at the same time, and reports each result as soon as it is known. Returns the failures.
     fn start_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
         std::thread::scope(|scope| {
             let (done, results) = std::sync::mpsc::channel();
@@ -332,7 +333,7 @@ impl Up<'_> {
                         self.start(host, Some(server))
                     });
                     let started = started.and_then(|states| address_of(&states, host));
-                    // If nothing can be printed, nobody hears of it.
+                    // If printing fails, nobody receives the results.
                     let _ = done.send((host, started));
                 });
             }
@@ -346,7 +347,7 @@ impl Up<'_> {
         })
     }
 
-    /// Gives the host the folder of the program that its server uses. Gives the name of the copy there.
+    /// Sends the program's folder that the host's server uses. Returns the name of the copy there.
     fn give(&self, host: &Planned) -> Result<Option<String>, Trouble> {
         let is_of_host = |code: &&Code| host.code.as_ref().is_some_and(|folder| *folder == code.folder);
         let Some(code) = self.codes.iter().find(is_of_host) else { return Ok(None) };
@@ -361,7 +362,7 @@ impl Up<'_> {
         Ok(Some(copy))
     }
 
-    /// What was sent of the program.
+    /// Reports which folders of programs were sent.
     fn tell_codes(&self) -> Result<()> {
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         for code in &self.codes {
@@ -380,7 +381,7 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// In which versions of Python and its packages hosts differ from this machine.
+    /// Reports the versions of Python and its packages in which hosts differ from this machine.
     fn tell_skews(&self, hosts: &[Planned]) -> Result<()> {
         let pythons = self.pythons.lock().unwrap_or_else(PoisonError::into_inner);
         if pythons.is_empty() {
@@ -389,7 +390,7 @@ impl Up<'_> {
         let asked = hosts.iter().filter_map(|host| host.server.as_ref()?.python.as_ref());
         let packages = asked.flat_map(|asked| asked.packages.clone()).collect::<BTreeSet<String>>();
         let asked = Asked { interpreter: None, packages: packages.into_iter().collect() };
-        // Without a Python here, hosts are compared with one another.
+        // Without a Python here, hosts are compared with each other.
         let here = asked.look(&usual(), None).ok();
         for skew in skews(here.as_ref(), &pythons) {
             match self.options.json {
@@ -418,11 +419,11 @@ impl Up<'_> {
                     let is_same = old.code.as_deref().map(hash_in) == code.as_deref().map(hash_in);
                     let with = match is_same {
                         true => {
-                            "another copy of the folder of code, which may be damaged: --restart brings a whole one"
+                            "another copy of the folder of code, which may be damaged: --restart sends a complete one"
                         }
-                        false => "the folder of code as it was when it started: --restart brings the new one",
+                        false => "the folder of code as it was when it started: --restart sends the new one",
                     };
-                    gridloom_base::say!("gridloom: {}: '{}' runs on with {with}", host.name, old.label);
+                    gridloom_base::say!("gridloom: {}: '{}' still runs with {with}", host.name, old.label);
                 }
                 let found = states.iter().filter_map(|state| state.python.clone());
                 let found = found.map(|found| (host.name.clone(), found));
@@ -444,7 +445,7 @@ impl Up<'_> {
         }
     }
 
-    /// What became of a host, as soon as it is known.
+    /// Reports the result of a host as soon as it is known.
     fn tell(&self, host: &Planned, result: Result<&str, &Trouble>) -> Result<()> {
         match (result, self.options.json) {
             (Ok(address), true) => {
@@ -472,7 +473,7 @@ impl Planned {
 fn address_of(states: &[PartState], host: &Planned) -> Result<String, Trouble> {
     states.first().and_then(|state| state.address.clone()).ok_or_else(|| Trouble {
         host: host.name.clone(),
-        why: "it says that nothing was started".into(),
+        why: "it reports that nothing was started".into(),
         tried: format!("{} host", host.target.gridloom),
         remedy: "install the same version of Gridloom there".into(),
         may_run: true,

@@ -1,14 +1,14 @@
-//! What is on its way to a host: says how far it has come, if it takes long.
+//! Input that is being sent to a host; reports the progress if it takes long.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 use gridloom_base::size::size_text;
 
-/// How often it is said.
+/// Interval between progress reports.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
-/// Input of a command on a host.
+/// The input of a command on a host.
 pub struct Passing<'a, R> {
     input: R,
     host: &'a str,
@@ -19,7 +19,7 @@ pub struct Passing<'a, R> {
 }
 
 impl<'a, R: Read> Passing<'a, R> {
-    /// `what` goes to `host`, and is so long.
+    /// `what` names the input, which is sent to `host` and has `bytes` bytes.
     pub fn new(input: R, host: &'a str, what: &'a str, bytes: u64) -> Passing<'a, R> {
         Passing { input, host, what, bytes, passed: 0, said: Instant::now() }
     }

@@ -1,4 +1,4 @@
-//! From a platform file to what is to be started on which host, and how the host is reached.
+//! Determines from a platform file what to start on which host, and how to reach the host.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,46 +19,46 @@ use crate::commands::serve::check_words;
 
 /// Label of the agent among the parts of a host.
 pub const AGENT: &str = "agent";
-/// Port of the agent, if the file does not say.
+/// Default port of the agent.
 const AGENT_PORT: u16 = 7711;
-/// Word of a launch that stands for the number of processors that the job has on the node.
+/// Placeholder in an argument of a launch for the number of processors that the job has on the node.
 pub const CPUS: &str = "{cpus}";
 
-/// How all hosts are reached, unless the file says otherwise.
+/// How all hosts are reached, unless the file defines otherwise.
 pub struct Reach {
     pub ssh: Vec<String>,
     pub connect_s: u32,
 }
 
-/// A node of an allocation. The file of hosts says what runs there.
+/// A node of an allocation. The file of hosts defines what runs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
-    /// Where other nodes reach it.
+    /// Address at which other nodes reach it.
     pub address: String,
-    /// How a step reaches it; by ssh without one.
+    /// The Slurm step that reaches it; `None` for ssh.
     pub step: Option<Step>,
 }
 
 impl Node {
-    /// Its name in its allocation.
+    /// Returns its name in its allocation.
     fn own_name(&self) -> &str {
         self.step.as_ref().map_or(&self.name, |step| &step.node)
     }
 }
 
-/// What is to be started on a host.
+/// The parts to start on a host.
 #[derive(Debug)]
 pub struct Planned {
     pub name: String,
     pub target: Target,
-    /// Working directory there.
+    /// Working directory on the host.
     pub folder: Option<String>,
-    /// Folder of the program here, which goes there with its server.
+    /// Local folder of the program, which is sent to the host with its server.
     pub code: Option<PathBuf>,
     /// The agent, if this host has it.
     pub agent: Option<Launch>,
-    /// The server, if this host has one. The agent's address is not yet among its words.
+    /// The server, if this host has one. The agent's address is not yet among its arguments.
     pub server: Option<Launch>,
 }
 
@@ -68,24 +68,24 @@ impl Planned {
     }
 }
 
-/// The host that has the agent already, and the agent's address.
+/// The host that already runs the agent, and the agent's address.
 pub struct AgentAt<'a> {
     pub host: &'a str,
     pub address: Option<&'a str>,
 }
 
-/// A host of the file, and the node that stands for it in an allocation.
+/// A host of the file, and its node in an allocation.
 struct Site<'a> {
     id: HostId,
     node: Option<&'a Node>,
     is_agent: bool,
-    /// Where the agent has been: servers that run know it by that.
+    /// Previous address of the agent, which running servers use.
     agent_address: Option<&'a str>,
     server: Option<&'a ServerRole>,
 }
 
-/// The hosts that have a part; the agent's host comes first. `before` is where the agent has been. `trusts` is the option
-/// --trust-this-network.
+/// Returns the hosts that have a part; the agent's host is the first. `before` is the previous place of the agent.
+/// `trusts` is the option --trust-this-network.
 pub fn plan(file: &Path, before: Option<AgentAt>, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
@@ -98,8 +98,9 @@ pub fn plan(file: &Path, before: Option<AgentAt>, reach: &Reach, trusts: bool) -
     planned_all(file, &platform, sites.collect(), reach, trusts)
 }
 
-/// The same for nodes of an allocation: each is as the host of the file with its name, or else as the file's first server. The agent is on
-/// the node of that name; without one, on the node that the file names for it, or else on the first.
+/// Does the same for nodes of an allocation. Each node is configured like the host of the file with its name, or else
+/// like the file's first server. The agent runs on the node of that name; without a name, on the node that the file
+/// names for it, or else on the first.
 pub fn plan_nodes(
     file: &Path,
     nodes: &[Node],
@@ -124,7 +125,7 @@ pub fn plan_nodes(
     planned_all(file, &platform, sites.collect(), reach, trusts)
 }
 
-/// The same for a file before there is an allocation: its hosts stand for the nodes.
+/// Does the same for a file before there is an allocation: its hosts take the place of the nodes.
 pub fn plan_file(file: &Path, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
     let names = read_platform(file)?.hosts().iter().map(|host| host.name.clone()).collect::<Vec<String>>();
     let node = |name: &String| Node {
@@ -187,7 +188,7 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
         };
         let common = |words: &mut Vec<String>, listen: &str| {
             words.extend(["--listen".into(), listen.to_string()]);
-            // Where others dial it cannot be told from 0.0.0.0.
+            // 0.0.0.0 does not show at which address others can connect.
             if let Some(port) = listen.strip_prefix("0.0.0.0:") {
                 words.extend(["--advertise".into(), format!("{address}:{port}")]);
             }
@@ -198,7 +199,7 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
         let agent = site.is_agent.then(|| {
             let mut words = vec!["agent".to_string()];
             let of_file = properties.get("agent_listen").map_or(format!("{address}:{agent_port}"), str::to_string);
-            // Servers and programs that run look for the agent where it was.
+            // Running servers and programs look for the agent at its previous address.
             let is_free = of_file.ends_with(":0") && !of_file.starts_with("0.0.0.0:");
             let listen = site.agent_address.filter(|_| is_free).map_or(of_file, str::to_string);
             common(&mut words, &listen);
@@ -218,7 +219,7 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
             let python = properties.python(&served);
             let is_sent = |word: &str| code.as_ref().map_or(Ok(false), |code| sent.has(code, word));
             for word in served {
-                // A program: NAME=PATH.
+                // The argument is a program: NAME=PATH.
                 let (name, file) = word.rfind('=').map_or(("", &word[..]), |at| word.split_at(at + 1));
                 words.push(match is_sent(&word)? {
                     true => format!("{CODE}{word}"),
@@ -244,7 +245,7 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
     read().map_err(at)
 }
 
-/// Properties of a host.
+/// The properties of a host.
 struct Properties<'a> {
     of: &'a BTreeMap<String, String>,
 }
@@ -262,26 +263,26 @@ impl Properties<'_> {
         }
     }
 
-    /// Refuses what ssh would take for an option, or a shell for a command.
+    /// Refuses values that ssh would take for an option, or a shell for a command.
     fn check(&self) -> Result<()> {
         for key in ["address", "ssh", "user", "jump"] {
             let is_odd = |text: &str| text.is_empty() || text.starts_with('-') || text.contains(char::is_whitespace);
             if let Some(text) = self.get(key).filter(|text| is_odd(text)) {
-                bail!("{key} = '{text}' is no such name");
+                bail!("{key} = '{text}' is not a valid name");
             }
         }
         let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         for name in self.get("packages").unwrap_or_default().split([',', ' ']) {
             ensure!(
                 is_name(name) && !name.starts_with('-'),
-                "packages: '{name}' is no name of a package; separate names by commas"
+                "packages: '{name}' is not the name of a package; separate names by commas"
             );
         }
         ensure!(self.get("port") != Some("0"), "port: expected 1 to 65535");
         Ok(())
     }
 
-    /// The Python of a server that has functions of Python, or names its Python.
+    /// Returns the Python of a server that has Python functions, or that names its Python.
     fn python(&self, served: &[String]) -> Option<Asked> {
         let interpreter = self.get("python").map(str::to_string);
         let packages = self.get("packages").unwrap_or_default().split([',', ' ']).filter(|name| !name.is_empty());
@@ -291,12 +292,12 @@ impl Properties<'_> {
         is_needed.then_some(Asked { interpreter, packages })
     }
 
-    /// Words of 'gridloom serve': what is offered, and further options.
+    /// Returns the arguments of 'gridloom serve': what it offers, and further options.
     fn served(&self) -> Result<Vec<String>> {
         let Some(text) = self.get("serve") else {
             bail!(
-                "nothing says which functions its server offers: serve = \"builtin:linalg\", \"functions.py\", \"--run-code\", \
-                 or other words of 'gridloom serve'"
+                "the functions of its server are not given: serve = \"builtin:linalg\", \"functions.py\", \
+                 \"--run-code\", or other arguments of 'gridloom serve'"
             );
         };
         let words = shlex::split(text).with_context(|| format!("serve = '{text}': a quotation mark is not closed"))?;
@@ -306,7 +307,7 @@ impl Properties<'_> {
         let is_own = |word: &&String| own.contains(&word.split('=').next().unwrap_or(word));
         match words.iter().find(is_own) {
             Some(word) if ["--agent", "--no-agent", "--json"].iter().any(|own| word.starts_with(own)) => {
-                bail!("serve has {word}, which 'gridloom up' says itself: leave it out")
+                bail!("serve has {word}, which 'gridloom up' sets itself: leave it out")
             }
             Some(word) => bail!("serve has {word}: it is a property of the host, '{}'", word.trim_start_matches('-')),
             None => {
@@ -423,12 +424,17 @@ mod tests {
             assert!(error.contains(".toml:1:") && error.contains("host 'a'"), "{error}");
             error
         };
-        assert!(refused("none", "slots = 1").contains("nothing says which functions"));
+        assert!(refused("none", "slots = 1").contains("the functions of its server are not given"));
         assert!(refused("own", r#"serve = "--run-code --slots 2""#).contains("property of the host, 'slots'"));
         assert!(refused("agent", r#"serve = "--run-code --agent=b:1""#).contains("leave it out"));
-        assert!(refused("option", r#"address = "-oProxyCommand=x", serve = "--run-code""#).contains("no such name"));
+        assert!(
+            refused("option", r#"address = "-oProxyCommand=x", serve = "--run-code""#).contains("is not a valid name")
+        );
         assert!(refused("send", r#"send = "perhaps", serve = "--run-code""#).contains("true or false"));
-        assert!(refused("packages", r#"packages = "numpy>=2", serve = "--run-code""#).contains("no name of a package"));
+        assert!(
+            refused("packages", r#"packages = "numpy>=2", serve = "--run-code""#)
+                .contains("is not the name of a package")
+        );
         assert!(refused("port", r#"port = 70000, serve = "--run-code""#).contains("65535"));
         let missing = refused("code", r#"code = "missing", serve = "--run-code""#);
         assert!(missing.contains("missing': No such file"), "{missing}");

@@ -1,4 +1,4 @@
-//! Processes of other commands, told apart from all others: by number, start time, and boot of the machine.
+//! Processes of other commands, identified by number, start time, and boot of the machine.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -12,18 +12,18 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use serde::{Deserialize, Serialize};
 
-/// A process, so that no other one is taken for it.
+/// A process, identified such that no other process can be mistaken for it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: u32,
-    /// Clock ticks between the boot and its start.
+    /// Clock ticks from the boot to its start.
     started: u64,
     boot: String,
 }
 
 impl Process {
     pub fn of(pid: u32) -> Result<Process> {
-        // One that has ended already says why elsewhere.
+        // A process that has ended already reports the reason elsewhere.
         let (started, _) = stat(pid).with_context(|| format!("process {pid}"))?;
         Ok(Process { pid, started, boot: boot()? })
     }
@@ -32,7 +32,7 @@ impl Process {
         boot().is_ok_and(|boot| boot == self.boot) && stat(self.pid) == Some((self.started, true))
     }
 
-    /// It was started on another machine, or before this one started.
+    /// True if it was started on another machine, or before this machine was rebooted.
     pub fn is_elsewhere(&self) -> bool {
         boot().is_ok_and(|boot| boot != self.boot)
     }
@@ -41,7 +41,7 @@ impl Process {
         i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }
 
-    /// What becomes readable at its end; `None` if it has ended.
+    /// Returns a descriptor that becomes readable when it ends; `None` if it has ended.
     fn end(&self) -> Result<Option<OwnedFd>> {
         match self.id().map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Some(Ok(end)) => Ok(self.runs().then_some(end)),
@@ -57,7 +57,7 @@ impl Process {
         }
     }
 
-    /// With its workers, which are in its group.
+    /// Kills it with its workers, which are in its process group.
     pub fn kill(&self) -> Result<()> {
         match self.id().map(|pid| kill_process_group(pid, Signal::KILL)) {
             Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
@@ -66,14 +66,14 @@ impl Process {
     }
 }
 
-/// Waits until none of these runs, or until that time. Those that run stay.
+/// Waits until all of these have ended, or until that time. Those that still run remain in `left`.
 pub fn wait_for(left: &mut Vec<Process>, until: Instant) -> Result<()> {
     loop {
         let mut ends = Vec::new();
         for process in left.iter() {
             ends.extend(process.end()?);
         }
-        // One that has ended since was looked at after its number had been taken hold of.
+        // Checked after the descriptors were opened: a number that was reused before that is not waited for.
         left.retain(Process::runs);
         let limit = until.saturating_duration_since(Instant::now());
         if left.is_empty() || limit.is_zero() {
@@ -82,12 +82,12 @@ pub fn wait_for(left: &mut Vec<Process>, until: Instant) -> Result<()> {
         let mut polled: Vec<PollFd<'_>> = ends.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
         match poll(&mut polled, Some(&Timespec::try_from(limit)?)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error).context("processes that are to end"),
+            Err(error) => return Err(error).context("processes that have to end"),
         }
     }
 }
 
-/// With its workers, which are in its group.
+/// Kills it with its workers, which are in its process group.
 pub fn stop(child: &mut Child) {
     // They may have ended by themselves.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
@@ -98,11 +98,11 @@ fn boot() -> Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
 }
 
-/// When a process started, in clock ticks since the boot, and whether it runs: it may have ended without its parent having asked.
-/// `None` if there is no such process.
+/// Returns when a process started, in clock ticks since the boot, and whether it runs: it may have ended without its
+/// parent having waited for it. Returns `None` if there is no such process.
 fn stat(pid: u32) -> Option<(u64, bool)> {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    // The name stands in parentheses and may hold anything. What follows begins with field 3.
+    // The name is in parentheses and may contain anything. The rest begins with field 3.
     let mut rest = text[text.rfind(')')? + 1..].split_ascii_whitespace();
     let is_running = rest.next()? != "Z";
     Some((rest.nth(18)?.parse().ok()?, is_running))
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_has_a_start_and_does_not_run() {
         let mut child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
-        // Its end closes the pipe.
+        // The end of the process closes the pipe.
         let mut stdout = child.stdout.take().unwrap();
         io::copy(&mut stdout, &mut io::sink()).unwrap();
         let process = Process::of(child.id()).unwrap();

@@ -1,4 +1,4 @@
-//! The Python of a host: its version and those of packages, and in which of them hosts and this machine differ.
+//! The Python of a host: its version and those of packages, and where hosts differ from this machine.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -15,37 +15,37 @@ use super::fault::last;
 use super::heard::Heard;
 use super::process::{Process, stop, wait_for};
 
-/// Which Python a server uses.
+/// The Python that a server uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// An interpreter, or the folder of a virtual environment; `None` for the usual one of the host.
+    /// An interpreter, or the folder of a virtual environment; `None` for the default one of the host.
     pub interpreter: Option<String>,
     /// Packages that functions need, as pip names them.
     pub packages: Vec<String>,
 }
 
-/// What an interpreter has.
+/// The environment of an interpreter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
-    /// Its file.
+    /// Path of its file.
     pub executable: String,
-    /// Such as `3.12.4`.
+    /// Version, such as `3.12.4`.
     pub python: String,
-    /// Versions of packages: empty where a module has none, and `None` where there is no such package.
+    /// Versions of packages: empty if a module has none, and `None` if there is no such package.
     pub packages: BTreeMap<String, Option<String>>,
 }
 
-/// This program's version, which the package has to have.
+/// This program's version, which the package must have.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The package without which no function of Python runs.
+/// The package that all Python functions need.
 const OWN: &str = "gridloom";
 
-/// A Python has answered within. On a file system that many nodes share, the first start takes a while.
+/// Time limit for an answer of a Python. On a file system that many nodes share, the first start takes a while.
 pub const LOOK_WITHIN: Duration = Duration::from_secs(60);
-/// When it has ended, its last words are there within: a process that it has left may hold its output open.
+/// Time limit for its last output after it has ended: a process that it has started may hold the output open.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Python of the year 2015 prints it, too.
+/// Python versions since 2015 can run it.
 const SCRIPT: &str = r#"
 import json, sys
 def version(name):
@@ -62,20 +62,20 @@ print(json.dumps({"executable": sys.executable, "python": "%d.%d.%d" % sys.versi
 "#;
 
 impl Asked {
-    /// The interpreter's file, on this machine. Paths count from `folder`.
+    /// Returns the interpreter's file on this machine. Paths are relative to `folder`.
     pub fn file(&self, folder: &Path) -> Result<PathBuf> {
         let Some(named) = &self.interpreter else { return Ok(usual()) };
         let path = match named.strip_prefix("~/") {
             Some(rest) => std::env::home_dir().context("this user has no home folder")?.join(rest),
             None if named.contains('/') => folder.join(named),
-            // A program on the path.
+            // A program on the search path.
             None if !folder.join(named).is_dir() => return Ok(named.into()),
             None => folder.join(named),
         };
         Ok(if path.is_dir() { path.join("bin/python") } else { path })
     }
 
-    /// What that interpreter has of the packages. It looks in the folder of the program first.
+    /// Returns which of the packages that interpreter has. It looks in the folder of the program first.
     ///
     /// # Errors
     /// [`Unfit`] if there is no such interpreter, or if it does not run or answer.
@@ -86,7 +86,7 @@ impl Asked {
     fn look_within(&self, file: &Path, code: Option<&Path>, within: Duration) -> Result<Environment> {
         let names = std::iter::once(OWN).chain(self.packages.iter().map(String::as_str));
         let mut command = Command::new(file);
-        // The folder in which this runs has no part in it.
+        // The current folder must not affect the result.
         command.args(["-c", SCRIPT]).args(names).current_dir("/").stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         if let Some(code) = code {
@@ -115,12 +115,12 @@ impl Asked {
     }
 }
 
-/// The interpreter of servers that name none.
+/// Returns the interpreter of servers that name none.
 pub fn usual() -> PathBuf {
     std::env::var_os("GRIDLOOM_PYTHON").filter(|file| !file.is_empty()).map_or("python3".into(), PathBuf::from)
 }
 
-/// A Python with which a server is not started.
+/// A Python that cannot run a server.
 #[derive(Debug)]
 pub struct Unfit {
     pub why: String,
@@ -136,7 +136,7 @@ impl std::fmt::Display for Unfit {
 }
 
 impl Environment {
-    /// Refuses an environment without a package that functions need.
+    /// Refuses an environment that lacks a package that functions need.
     pub fn check(&self) -> Result<(), Unfit> {
         let missing: Vec<&str> =
             self.packages.iter().filter(|(_, version)| version.is_none()).map(|(name, _)| name.as_str()).collect();
@@ -156,7 +156,7 @@ impl Environment {
         json!({ "executable": self.executable, "version": self.python, "packages": self.packages })
     }
 
-    /// The version as far as code depends on it: `3.12`.
+    /// Returns the part of the version on which code depends: `3.12`.
     fn minor(&self) -> &str {
         self.python.rsplit_once('.').map_or(&self.python, |(minor, _)| minor)
     }
@@ -173,7 +173,7 @@ pub struct Skew {
     /// `Python`, or a package.
     pub of: String,
     pub there: String,
-    /// The version that is expected, and where it is: `here`, or a host.
+    /// The expected version, and where it is: `here`, or a host.
     pub expected: (String, String),
     pub remedy: String,
 }
@@ -200,7 +200,8 @@ impl std::fmt::Display for Skew {
     }
 }
 
-/// In which versions `hosts` differ from this machine. What this machine does not have is compared with the first host.
+/// Returns the versions in which `hosts` differ from this machine. Packages that this machine lacks are compared with
+/// the first host.
 pub fn skews(here: Option<&Environment>, hosts: &BTreeMap<String, Environment>) -> Vec<Skew> {
     let mut skews: Vec<Skew> = Vec::new();
     let mut tell = |host: &str, of: &str, there: &str, expected: (String, String), remedy: String| {
@@ -220,7 +221,8 @@ pub fn skews(here: Option<&Environment>, hosts: &BTreeMap<String, Environment>) 
             reference(&|one| Some(one.minor().to_string())).filter(|(minor, _)| minor != there.minor())
         {
             let remedy = format!(
-                "name a Python {} of that host with the property 'python': code that a program sends runs on its own version alone",
+                "name a Python {} of that host with the property 'python': code that a program sends runs only on \
+                 the program's own version",
                 expected.0
             );
             tell(host, "Python", &there.python, expected, remedy);
@@ -228,7 +230,7 @@ pub fn skews(here: Option<&Environment>, hosts: &BTreeMap<String, Environment>) 
         for package in there.packages.keys() {
             let Some(version) = there.version(package) else { continue };
             let expected = match package == OWN {
-                // The program there is of this version, too.
+                // The program there has this version, too.
                 true => Some((VERSION.to_string(), "for this program".to_string())),
                 false => reference(&|one| one.version(package).map(str::to_string)),
             };

@@ -1,6 +1,7 @@
-//! A host that is asked something: what is sent, what it says, what a failure means, and what to do about it.
+//! Requests to a host: sends them, reads the answer, and explains failures and their remedies.
 //!
-//! What is sent goes through the standard input of a command that reaches the host. The ways to reach one are `ssh` and `slurm`.
+//! Requests are sent through the standard input of a command that reaches the host. The modules `ssh` and `slurm`
+//! define such commands.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,16 +25,16 @@ use super::request::{Action, Answer, PartState, Refusal, Reply, Request, VERSION
 use super::slurm::Step;
 use super::ssh::Ssh;
 
-/// When ssh has ended, its last words are there within.
+/// Time limit for ssh's last output after it has ended.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A host, and the program there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     pub way: Way,
-    /// The program there, in words of its shell.
+    /// Command of the program there, quoted for its shell.
     pub gridloom: String,
-    /// It is a copy of the program that asks, and comes there when it is missing.
+    /// True if it is a copy of the local program, which is sent when it is missing.
     #[serde(default)]
     pub is_sent: bool,
 }
@@ -46,7 +47,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// The words before those of the command on the host.
+    /// Returns the command and arguments that precede the command on the host.
     fn words(&self) -> Vec<String> {
         match self {
             Way::Ssh(ssh) => ssh.words(),
@@ -54,7 +55,7 @@ impl Way {
         }
     }
 
-    /// Why the host was not reached; `None` if it was, and the command has failed.
+    /// Returns why the host was not reached; `None` if it was reached and the command failed.
     fn failure(&self, said: &Said) -> Option<Fault> {
         match self {
             Way::Ssh(ssh) => ssh.failure(said),
@@ -62,7 +63,7 @@ impl Way {
         }
     }
 
-    /// Why nothing can run there any more, if that is so.
+    /// Returns why nothing can run there any more, if that is so.
     fn lost(&self) -> Option<String> {
         match self {
             Way::Ssh(_) => None,
@@ -70,12 +71,12 @@ impl Way {
         }
     }
 
-    /// Whether what a command has started ends with the command.
+    /// True if the processes that a command has started end with the command.
     pub fn ends_with_command(&self) -> bool {
         matches!(self, Way::Slurm(_))
     }
 
-    /// Seconds until the host must have answered, beside what it does.
+    /// Returns the seconds within which the host must connect, in addition to the time for the request.
     fn connect_s(&self) -> u32 {
         match self {
             Way::Ssh(ssh) => ssh.connect_s,
@@ -84,12 +85,12 @@ impl Way {
     }
 }
 
-/// Exit status of a shell that finds no such program.
+/// Exit status of a shell that does not find the program.
 const NOT_FOUND: i32 = 127;
-/// So much is written at once.
+/// Number of bytes written at once.
 const PART_BYTES: usize = 64 << 10;
-/// Of a host that gets this program: nothing passes for so long, or no answer comes after the last byte. ssh and the network hold some of
-/// what has passed.
+/// Limit for a host that receives data: it is reported if it accepts nothing for this long, or does not answer this
+/// long after the last byte. ssh and the network buffer some of the data.
 const SILENT_AT_MOST: Duration = Duration::from_secs(120);
 /// Seconds until a step of Slurm runs.
 const STEP_S: u32 = 60;
@@ -97,29 +98,29 @@ const STEP_S: u32 = 60;
 /// A copy of this program, for hosts.
 struct Copy {
     file: PathBuf,
-    /// Name of the copy, by its content.
+    /// Name of the copy, derived from its content.
     name: String,
     bytes: usize,
 }
 
 impl Copy {
-    /// The program there, in words of a shell.
+    /// Returns the path of the program there, quoted for a shell.
     fn path(&self) -> String {
         format!("~/.cache/gridloom/bin/{}", self.name)
     }
 }
 
 impl Target {
-    /// For people: what was run.
+    /// Returns the command that was run, for messages.
     fn tried(&self, command: &str) -> String {
         let words = self.way.words();
         let words = words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
         format!("{} {command}", words.collect::<Vec<_>>().join(" "))
     }
 
-    /// Asks the host. It has `limit` for its answer, beside the time to connect.
+    /// Sends a request to the host. It has `limit` for its answer, in addition to the time to connect.
     ///
-    /// Where parts end with the command that has started them, the command stays, and says to a file what it has to say later.
+    /// If parts end with the command that has started them, the command keeps running, and writes later messages to a file.
     pub fn ask(&self, host: &str, request: &Request, limit: Duration) -> Result<Vec<PartState>, Trouble> {
         match self.ask_with(host, request, &[], limit)? {
             Reply::Parts(states) => Ok(states),
@@ -129,7 +130,7 @@ impl Target {
         }
     }
 
-    /// Gives the host the folder of a program, unless it has a copy.
+    /// Sends the folder of a program to the host, unless the host has a copy.
     pub fn give(&self, host: &str, request: &Request, archive: &[u8]) -> Result<Received, Trouble> {
         match self.ask_with(host, request, archive, SILENT_AT_MOST)? {
             Reply::Received { copy, was_there } => Ok(Received { copy, was_there }),
@@ -139,7 +140,7 @@ impl Target {
         }
     }
 
-    /// What the Python of a server has.
+    /// Returns the Python environment of a server.
     pub fn python(&self, host: &str, request: &Request, limit: Duration) -> Result<Environment, Trouble> {
         match self.ask_with(host, request, &[], limit)? {
             Reply::Python(found) => Ok(found),
@@ -149,7 +150,7 @@ impl Target {
         }
     }
 
-    /// A program that was sent may have another version than the one that asks, or may be gone: then this one is sent.
+    /// A copy of the program may have another version than this one, or may have been removed: then this program is sent.
     fn ask_with(&self, host: &str, request: &Request, more: &[u8], limit: Duration) -> Result<Reply, Trouble> {
         if !self.is_sent {
             return self.ask_program(&self.gridloom, host, request, more, limit);
@@ -199,13 +200,13 @@ impl Target {
         }
     }
 
-    /// Puts a copy of this program on the host, unless it is there.
+    /// Puts a copy of this program on the host, unless it exists.
     fn send(&self, host: &str, copy: &Copy) -> Result<(), Trouble> {
         let path = copy.path();
         let folder = "~/.cache/gridloom/bin";
         let (part, bytes) = (format!("{folder}/.{}.$$", copy.name), copy.bytes);
-        // The copy gets its name when it is whole: a connection that is lost looks like the end of the input. Hosts may share the folder:
-        // a copy that another has put there meanwhile may run already.
+        // The copy gets its name when it is complete, because a lost connection looks like the end of the input. Hosts
+        // may share the folder: a copy that another host has put there meanwhile may already run.
         let script = format!(
             "umask 077; test -x {path} && exit 0; mkdir -p {folder} && cat > {part} && test $(wc -c < {part}) -eq {bytes} && \
              chmod 700 {part} && {{ test -x {path} || mv {part} {path}; }} && rm -f {part} || {{ rm -f {part}; exit 73; }}"
@@ -228,8 +229,9 @@ impl Target {
         }
     }
 
-    /// Runs a command there, with that input. It is ended if for `limit`, beside the time to connect, it has taken nothing of its input and
-    /// has not answered. If it is to stay, it is left to itself after its answer, and `stays` is the file of its standard error.
+    /// Runs a command there with that input. It is killed if for `limit`, in addition to the time to connect, it has
+    /// neither accepted input nor answered. If `stays` is given, the command keeps running after its answer, and
+    /// `stays` is the file of its standard error.
     fn run(&self, command: &str, input: &mut dyn Read, limit: Duration, stays: Option<&Path>) -> Result<Said, Fault> {
         let words = self.way.words();
         let cannot_run = |error: std::io::Error| {
@@ -243,7 +245,7 @@ impl Target {
         let mut run = Command::new(&words[0]);
         run.args(&words[1..]).arg(command).env_remove(SECRET_VARIABLE);
         if stays.is_some() {
-            // What ends this command by its terminal does not end it.
+            // Terminal signals that end this command must not end it.
             run.process_group(0);
         }
         let run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
@@ -264,14 +266,14 @@ impl Target {
                 }
             };
             if is_late {
-                // Its parent waits for it only after this thread: the number is still its own.
+                // Its parent waits for it only after this thread has ended, so the number is still valid.
                 let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
                 let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
             }
             is_late
         });
         let mut part = vec![0; PART_BYTES];
-        // A host that refuses closes the pipe: its status and its words say why.
+        // A host that refuses closes the pipe: the exit status and the output explain why.
         while let (Some(stdin), Ok(bytes @ 1..)) = (&mut stdin, input.read(&mut part)) {
             if stdin.write_all(&part[..bytes]).is_err() {
                 break;
@@ -287,7 +289,7 @@ impl Target {
             false => child.wait().map_err(cannot_run)?.code(),
         };
         let errors = match (errors, stays) {
-            // A connection to a host on the way, or one that ssh keeps for later, may hold standard error open.
+            // A connection to a jump host, or one that ssh keeps for later, may hold standard error open.
             (Some(errors), _) => {
                 errors.wait(Some(LAST_WORDS_WITHIN));
                 errors.text()
@@ -297,8 +299,8 @@ impl Target {
         };
         let output = output.text();
         if is_late {
-            let why = format!("does not answer: nothing has passed for {} s", limit.as_secs());
-            return Err(Fault { may_run: true, ..Fault::new(why, "look after that host, or raise --wait") });
+            let why = format!("does not answer: nothing was transferred for {} s", limit.as_secs());
+            return Err(Fault { may_run: true, ..Fault::new(why, "check that host, or raise --wait") });
         }
         Ok(Said { code, output, errors })
     }
@@ -310,7 +312,7 @@ const FULL: &str =
 fn refused(refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Version(there) => Fault::new(
-            format!("gridloom there is of version {there}, and here of {VERSION}"),
+            format!("gridloom has version {there} there, and {VERSION} here"),
             "install the same version there, or let 'up' copy this program: send = true",
         ),
         Refusal::Full(why) => Fault::new(format!("no room: {why}"), FULL),
@@ -323,17 +325,17 @@ fn read_answer(line: &str) -> Option<Answer> {
     serde_json::from_str(line).ok()
 }
 
-/// Whether a login shell has found no such program. csh and tcsh exit with status 1 then.
+/// True if a login shell did not find the program. csh and tcsh exit with status 1 in this case.
 fn is_not_found(said: &Said) -> bool {
     said.code == Some(NOT_FOUND) || said.code == Some(1) && last(&said.errors).ends_with(": Command not found.")
 }
 
-/// Why there is no answer of `gridloom host`.
+/// Returns why there is no answer of `gridloom host`.
 fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
     if let Some(fault) = way.failure(said) {
         return fault;
     }
-    // What srun says of a command that failed says less than the command.
+    // srun's message about a failed command is less specific than the command's own.
     let own: Vec<&str> = said.errors.lines().filter(|line| !line.starts_with("srun: ")).collect();
     let line = last(&own.join("\n"));
     let has = |text: &str| said.errors.contains(text);
@@ -346,11 +348,11 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
             ("the program is for another kind of machine", "build Gridloom for that machine and install it there")
         }
         Some(126) => ("its program cannot be run", install),
-        Some(2) if has("unrecognized subcommand") => ("its gridloom is of another version", install),
+        Some(2) if has("unrecognized subcommand") => ("its gridloom has another version", install),
         Some(_) if has("GLIBC_") => {
             ("its system is older than the program", "install the wheel of 'make wheel-portable'")
         }
-        _ => ("it gave no answer", "try the same command by hand: it should print a line of JSON"),
+        _ => ("it did not answer", "try the same command by hand: it should print a line of JSON"),
     };
     let code = said.code.map_or("a signal".to_string(), |code| format!("exit status {code}"));
     let program = if is_missing && program != "gridloom" { format!(" ('{program}')") } else { String::new() };
@@ -359,7 +361,7 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
     Fault { may_run, ..Fault::new(format!("{what}{program}: {said}"), remedy) }
 }
 
-/// This program, to be copied.
+/// Returns this program, to be copied.
 fn own_copy() -> &'static std::io::Result<Copy> {
     static OWN: OnceLock<std::io::Result<Copy>> = OnceLock::new();
     OWN.get_or_init(read_own)
@@ -382,7 +384,7 @@ mod tests {
         Target { way: Way::Ssh(ssh), gridloom: "gridloom".into(), is_sent: false }
     }
 
-    /// As of `ssh -W` to a host on the way, or a connection that is kept for later.
+    /// Like `ssh -W` to a jump host, or a connection that is kept for later.
     #[test]
     fn a_process_that_ssh_leaves_keeps_nobody() {
         let left = "echo refused >&2; sleep 60 >/dev/null & echo $!; exit 255";
@@ -402,7 +404,7 @@ mod tests {
         ssh.connect_s = 0;
         let mut input = std::io::repeat(b'x').take(1 << 20);
         let fault = target.run("command", &mut input, Duration::from_millis(200), None).err().unwrap();
-        assert!(fault.may_run && fault.why.contains("nothing has passed for"), "{}", fault.why);
+        assert!(fault.may_run && fault.why.contains("nothing was transferred for"), "{}", fault.why);
     }
 
     #[test]
@@ -419,7 +421,7 @@ mod tests {
             (127, "sh: 1: gridloom: not found", "no program 'gridloom'", "send = true"),
             (1, "gridloom: Command not found.", "no program 'gridloom'", "send = true"),
             (2, "gridloom: unrecognized subcommand 'host'", "another version", "install"),
-            (0, "", "gave no answer", "by hand"),
+            (0, "", "did not answer", "by hand"),
         ];
         for (code, errors, what, remedy) in cases {
             let fault = meaning(code, errors);

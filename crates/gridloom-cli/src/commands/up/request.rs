@@ -1,6 +1,8 @@
-//! What `gridloom up` and its like ask of `gridloom host` on another machine, and the answers: a line of JSON each way.
+//! Requests of `gridloom up` and related commands to `gridloom host` on another machine, and the answers: one line of
+//! JSON in each direction.
 //!
-//! The request passes by standard input, since it holds the grid's secret. A command line or a log never does.
+//! The request is sent through standard input because it contains the grid's secret, which never appears in a command
+//! line or a log.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,38 +11,38 @@ use super::python::{Asked, Environment};
 /// This program's version: both sides must have the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A request. The version comes first and is looked at before the rest is read.
+/// A request. The version is the first field and is checked before the rest is parsed.
 #[derive(Serialize, Deserialize)]
 pub struct Request {
     pub version: String,
     /// The grid's name.
     pub grid: String,
-    /// Drawn when the grid first started: two users of one account may both have a grid of that name.
+    /// Random number drawn when the grid first started: two users of one account may both have a grid of that name.
     pub grid_id: String,
     pub action: Action,
 }
 
-/// What is to be done.
+/// The requested action.
 #[derive(Serialize, Deserialize)]
 pub enum Action {
     Start(Start),
-    /// Take a folder of a program, unless a copy of that hash is there. An archive of so many bytes follows the line.
+    /// Receive a folder of a program, unless a copy of that hash exists. An archive of `bytes` bytes follows the line.
     Receive {
         hash: String,
         bytes: u64,
     },
-    /// Say what the Python of a part has, and refuse one that lacks something.
+    /// Report the Python environment of a part, and refuse one that lacks something.
     Python(Python),
-    /// Look at these parts.
+    /// Check these parts.
     Look {
         labels: Vec<String>,
     },
-    /// Drain these servers, and wait so many seconds for their end.
+    /// Drain these servers, and wait this many seconds for their end.
     Drain {
         labels: Vec<String>,
         wait_s: f64,
     },
-    /// End these parts: ask them by a signal, and kill those that run after `grace_s` seconds.
+    /// End these parts: signal them, and kill those that still run after `grace_s` seconds.
     End {
         labels: Vec<String>,
         grace_s: f64,
@@ -48,7 +50,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The parts that are looked at or ended; `None` if it is something else.
+    /// Returns the parts to check or end; `None` for other requests.
     pub fn labels(&self) -> Option<&[String]> {
         match self {
             Action::Start(_) | Action::Receive { .. } | Action::Python(_) => None,
@@ -62,30 +64,30 @@ impl Action {
 pub struct Start {
     pub secret: String,
     pub parts: Vec<Launch>,
-    /// Working directory; the user's home without it.
+    /// Working directory; `None` for the user's home.
     pub folder: Option<String>,
     /// Seconds until each part must have registered.
     pub wait_s: f64,
-    /// Stay until the parts have ended, which would end with this command.
+    /// Keep running until the parts have ended, because they would end with this command.
     pub stay: Option<Stay>,
 }
 
-/// A Python that is looked at before a part is started with it.
+/// A Python that is checked before a part is started with it.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Python {
     pub asked: Asked,
     /// The copy of the program's folder.
     pub code: Option<String>,
-    /// Working directory; the user's home without it.
+    /// Working directory; `None` for the user's home.
     pub folder: Option<String>,
 }
 
-/// The allocation that parts run in.
+/// The allocation in which parts run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stay {
-    /// Number of its job in Slurm.
+    /// Number of its Slurm job.
     pub job: String,
-    /// Servers drain so many seconds before its end.
+    /// Servers drain this many seconds before its end.
     pub drain_s: f64,
 }
 
@@ -94,36 +96,36 @@ pub struct Stay {
 pub struct Launch {
     /// `agent` or `server-NAME`: unique in the grid, and the name of its files.
     pub label: String,
-    /// The command line behind `gridloom`.
+    /// Arguments after `gridloom`.
     pub words: Vec<String>,
-    /// The copy of the program's folder, in which Python finds its modules. Words may have it: see [`CODE`].
+    /// The copy of the program's folder, in which Python finds its modules. Arguments may contain it: see [`CODE`].
     pub code: Option<String>,
-    /// The Python that runs its functions, if it has any of Python.
+    /// The Python that runs its functions, if it has Python functions.
     pub python: Option<Asked>,
 }
 
-/// The part of a word of a launch that stands for the copy of the program's folder.
+/// Placeholder in an argument of a launch for the copy of the program's folder.
 pub const CODE: &str = "{code}/";
 
 /// The answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
-    /// Marks the line among what a login shell may print.
+    /// Distinguishes the line from other output of a login shell.
     pub gridloom_host: String,
     pub result: Result<Reply, Refusal>,
 }
 
-/// What was done.
+/// The result of a request.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     Parts(Vec<PartState>),
     Received {
         /// Name of the copy.
         copy: String,
-        /// It was there, and whole.
+        /// True if it existed and was complete.
         was_there: bool,
     },
-    /// What it has.
+    /// The Python environment.
     Python(Environment),
 }
 
@@ -133,35 +135,35 @@ pub struct PartState {
     pub label: String,
     pub state: State,
     pub pid: Option<u32>,
-    /// Where other nodes dial it.
+    /// Address at which other nodes connect.
     pub address: Option<String>,
-    /// The file of its log, on its host.
+    /// Path of its log on its host.
     pub log: String,
-    /// Why it could not be started, or the last line of the log of one that has ended.
+    /// Why it could not be started; if it has ended, the last line of its log.
     pub why: Option<String>,
     /// The copy of the program's folder with which it runs.
     pub code: Option<String>,
-    /// What its Python has, if that was asked.
+    /// Its Python environment, if the request asked for it.
     pub python: Option<Environment>,
 }
 
 impl PartState {
-    /// A part that was ended from outside, with all that ran on its host.
+    /// Returns the state of a part that was ended from outside, with everything that ran on its host.
     pub fn lost(label: &str, why: &str) -> PartState {
         let (label, log, why) = (label.into(), String::new(), Some(why.into()));
         PartState { label, state: State::Ended, pid: None, address: None, log, why, code: None, python: None }
     }
 }
 
-/// Whether a part runs.
+/// The state of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Runs,
-    /// It takes no new calls, and ends when no program needs anything of it.
+    /// It accepts no new calls, and ends when no program needs it any more.
     Drains,
     Ended,
-    /// It was started and has not come up: it was ended again.
+    /// It was started but did not register: it was ended again.
     Failed,
 }
 
@@ -176,12 +178,12 @@ impl State {
     }
 }
 
-/// Why a host did nothing.
+/// Why a host refused a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// Its program has that version.
+    /// The host's program has that version.
     Version(String),
-    /// The folder for logs takes nothing more.
+    /// There is no room in the folder for logs or copies.
     Full(String),
     /// Its Python lacks something.
     Unfit { why: String, remedy: String },

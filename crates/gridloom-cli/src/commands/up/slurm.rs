@@ -1,8 +1,8 @@
 //! Slurm: the nodes of an allocation, and how `srun` reaches one of them.
 //!
-//! All that a step of Slurm has started ends with the step. So the step that starts a part stays until the part has ended, and its `srun`
-//! stays on the machine where 'gridloom up' runs. Each later question is a short step of its own. All steps overlap: they take nothing
-//! from the steps of the user's programs.
+//! All processes that a step of Slurm has started end with the step. So the step that starts a part keeps running
+//! until the part has ended, and its `srun` keeps running on the machine where 'gridloom up' runs. Each later request
+//! is a short step of its own. All steps overlap: they take no resources from the steps of the user's programs.
 //!
 //! Source: the manual pages of srun, squeue and scontrol, Slurm 22.05.
 
@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Said, last};
 
-/// The variable that names the allocation inside 'sbatch', 'salloc' and 'srun'.
+/// The environment variable that names the allocation inside 'sbatch', 'salloc' and 'srun'.
 pub const JOB_VARIABLE: &str = "SLURM_JOB_ID";
-/// How many processors the job has on the node, in a step.
+/// Environment variable of a step with the number of processors that the job has on the node.
 pub const CPUS_VARIABLE: &str = "SLURM_CPUS_ON_NODE";
 
-/// A node that a step of an allocation reaches.
+/// A node that is reached by a step of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Number of the allocation's job.
@@ -28,16 +28,16 @@ pub struct Step {
     pub node: String,
 }
 
-/// An allocation that runs.
+/// A running allocation.
 #[derive(Debug)]
 pub struct Allocation {
     /// Names and addresses of its nodes.
     pub nodes: Vec<(String, String)>,
-    /// Seconds until it ends; `None` if it has no end.
+    /// Seconds until it ends; `None` if it has no time limit.
     pub left_s: Option<f64>,
 }
 
-/// One of Slurm's commands, which variables of the user do not make say something else.
+/// Returns one of Slurm's commands, without the user's environment variables that would change its output.
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(name);
     let is_setting = |name: &OsString| {
@@ -49,7 +49,7 @@ pub fn command(name: &str) -> Command {
 }
 
 impl Step {
-    /// The words before those of the command on the node. One task gets all that the job has on the node.
+    /// Returns the arguments that precede the command on the node. A single task gets everything that the job has on the node.
     pub fn words(&self) -> Vec<String> {
         let job = format!("--jobid={}", self.job);
         let node = format!("--nodelist={}", self.node);
@@ -58,9 +58,9 @@ impl Step {
         words.map(str::to_string).to_vec()
     }
 
-    /// Why there was no step; `None` if there was one, and the command has failed.
+    /// Returns why there was no step; `None` if there was one and the command failed.
     pub fn failure(&self, said: &Said) -> Option<Fault> {
-        // "n1: task 0: Exited with exit code 127" is of the command.
+        // "n1: task 0: Exited with exit code 127" is about the command.
         let is_own = |line: &&str| line.starts_with("srun: error: ") && !line.contains(": task ");
         let own = said.errors.lines().rfind(is_own)?;
         if let Some(why) = self.lost() {
@@ -74,7 +74,8 @@ impl Step {
         })
     }
 
-    /// Why nothing can run there any more, if that is so: Slurm has ended all processes of the allocation, or those on that node.
+    /// Returns why nothing can run there any more, if that is so: Slurm has ended all processes of the allocation, or
+    /// those on that node.
     pub fn lost(&self) -> Option<String> {
         let Ok(found) = Found::of(&self.job) else { return None };
         let job = &self.job;
@@ -92,12 +93,12 @@ impl Step {
 }
 
 impl Allocation {
-    /// Looks at a job. `None` if it has ended.
+    /// Looks up a job. Returns `None` if it has ended.
     ///
     /// # Errors
-    /// If Slurm does not answer, or the job has not begun.
+    /// If Slurm does not answer, or if the job has not started.
     pub fn find(job: &str) -> Result<Option<Allocation>> {
-        ensure!(!job.is_empty() && job.chars().all(|c| c.is_ascii_digit()), "'{job}' is no number of a job of Slurm");
+        ensure!(!job.is_empty() && job.chars().all(|c| c.is_ascii_digit()), "'{job}' is not the number of a Slurm job");
         let Some(found) = Found::of(job)? else { return Ok(None) };
         if ["PENDING", "CONFIGURING"].contains(&found.state.as_str()) {
             bail!("the allocation {job} has not begun: {}; run this in its script, or when it runs", found.state);
@@ -110,12 +111,12 @@ impl Allocation {
     }
 }
 
-/// What squeue says of a job.
+/// squeue's answer about a job.
 struct Found {
     state: String,
     /// Seconds since 1970.
     end_s: Option<f64>,
-    /// A list as `node[1-3,7]`.
+    /// A list such as `node[1-3,7]`.
     nodes: String,
 }
 
@@ -128,10 +129,10 @@ impl Found {
             .context("cannot run Slurm's command 'squeue'")?;
         let errors = String::from_utf8_lossy(&output.stderr);
         match String::from_utf8_lossy(&output.stdout).lines().next() {
-            Some(line) => Ok(Some(Found::read(line).with_context(|| format!("squeue said '{line}'"))?)),
+            Some(line) => Ok(Some(Found::read(line).with_context(|| format!("squeue printed '{line}'"))?)),
             // Slurm forgets a job some minutes after its end.
             None if output.status.success() || errors.contains("Invalid job id") => Ok(None),
-            None => bail!("Slurm does not say what became of job {job}: {}", last(&errors)),
+            None => bail!("Slurm does not report what happened to job {job}: {}", last(&errors)),
         }
     }
 
@@ -146,7 +147,7 @@ impl Found {
     }
 }
 
-/// Names and addresses of the nodes of a list.
+/// Returns the names and addresses of the nodes in a list.
 fn nodes(list: &str) -> Result<Vec<(String, String)>> {
     let output = command("scontrol").args(["--oneliner", "show", "node", list]).output();
     let output = output.context("cannot run Slurm's command 'scontrol'")?;

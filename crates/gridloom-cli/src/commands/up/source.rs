@@ -1,4 +1,4 @@
-//! Where the hosts of a grid come from: the file of hosts itself, an allocation of Slurm, or a job of PBS.
+//! Sources of a grid's hosts: the file of hosts itself, an allocation of Slurm, or a job of PBS.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,36 +13,36 @@ use super::request::Stay;
 use super::slurm::{Allocation, JOB_VARIABLE, Step};
 use super::state::Grid;
 
-/// Hosts of an allocation.
+/// Options for the hosts of an allocation.
 #[derive(clap::Args)]
 pub struct Source {
-    /// The hosts are the nodes of an allocation of Slurm: that of --job, the one that this command runs in, or else one that is asked for
-    /// as the property 'sbatch' of the file says
+    /// Use the nodes of a Slurm allocation as hosts: that of --job, the one that this command runs in, or else a new
+    /// one that is requested as the property 'sbatch' of the file defines
     #[arg(long)]
     slurm: bool,
-    /// Number of the allocation's job. If the grid is in another allocation already, it grows by this one
+    /// Number of the allocation's job. If the grid already uses another allocation, this one is added
     #[arg(long, value_name = "NUMBER", requires = "slurm")]
     job: Option<String>,
-    /// Seconds that Slurm has to start the job that the file asks for; it is given back then [default: no limit]
+    /// Seconds that Slurm has to start the requested job; after that it is cancelled [default: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = crate::commands::simulate::seconds, requires = "slurm")]
     queue_wait: Option<f64>,
-    /// Servers drain so many seconds before their allocation ends
+    /// Drain servers this many seconds before their allocation ends
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = crate::commands::simulate::seconds, requires = "slurm")]
     drain_before: f64,
-    /// The hosts are those of the node file of the PBS job that this command runs in, reached by ssh
+    /// Use the hosts in the node file of the PBS job that this command runs in, reached by ssh
     #[arg(long, conflicts_with = "slurm")]
     pbs: bool,
 }
 
-/// What is to be started, and what has gone.
+/// The hosts to start, and those that no longer exist.
 pub struct Found {
     pub hosts: Vec<Planned>,
-    /// Hosts that the grid had, and its allocations have no more.
+    /// Hosts of the grid that are no longer in its allocations.
     pub gone: Vec<String>,
 }
 
 impl Source {
-    /// Number of the job, which is part of the grid's name: the same script may run in several jobs at the same time.
+    /// Returns the number of the job, which is part of the grid's name: the same script may run in several jobs at the same time.
     pub fn job(&self) -> Result<Option<String>> {
         match (self.slurm, self.pbs) {
             (true, _) => Ok(self.given_job()),
@@ -51,13 +51,13 @@ impl Source {
         }
     }
 
-    /// Number of the job that is there without this command.
+    /// Returns the number of a job that exists independently of this command.
     fn given_job(&self) -> Option<String> {
         self.job.clone().or_else(|| std::env::var(JOB_VARIABLE).ok())
     }
 
-    /// Asks for an allocation, unless there is one. `grid` is written down as soon as the job has a number: 'down' gives it back. `check`
-    /// looks for mistakes in the file, which are not to be found after a long wait.
+    /// Requests an allocation, unless there is one. `grid` is recorded as soon as the job has a number, so that 'down'
+    /// can release it. `check` finds mistakes in the file before a possibly long wait.
     pub fn allocate(&self, grid: &mut Grid, check: impl Fn() -> Result<()>) -> Result<()> {
         if !self.slurm || self.given_job().is_some() {
             return Ok(());
@@ -67,7 +67,8 @@ impl Source {
             None => {
                 ensure!(
                     grid.hosts.is_empty(),
-                    "the grid '{0}' runs on hosts of no allocation that it has asked for: name a job with --job, or run 'gridloom down {0}' first",
+                    "the grid '{0}' runs on hosts outside of an allocation that it requested: name a job with \
+                     --job, or run 'gridloom down {0}' first",
                     grid.name
                 );
                 let words = allocate::words(&grid.file)?;
@@ -75,12 +76,12 @@ impl Source {
                 let job = allocate::submit(&words)?;
                 grid.job = Some(job.clone());
                 if let Err(error) = grid.write() {
-                    // Nobody would find it again.
+                    // Without a record nobody would find the job again.
                     let left = allocate::release(&job).err().map(|left| format!("; {left:#}"));
-                    return Err(error.context(format!("the job {job} is not kept{}", left.unwrap_or_default())));
+                    return Err(error.context(format!("the job {job} was not recorded{}", left.unwrap_or_default())));
                 }
                 gridloom_base::say!(
-                    "gridloom: Slurm has taken the job {job}; to give it back, end this command, then run 'gridloom down {}'",
+                    "gridloom: Slurm has accepted the job {job}; to release it, end this command, then run 'gridloom down {}'",
                     grid.name
                 );
                 job
@@ -92,7 +93,7 @@ impl Source {
         Ok(())
     }
 
-    /// What is to be started of a file on which hosts. `before` is the grid as it was.
+    /// Returns what to start on which hosts of a file. `before` is the recorded grid.
     pub fn find(&self, file: &Path, before: &Grid, reach: &Reach, trusts: bool) -> Result<Found> {
         if !self.slurm && !self.pbs {
             let address = before.agent.as_deref();
@@ -109,7 +110,7 @@ impl Source {
         let agent = before.agent_host();
         if let Some(agent) = agent.filter(|agent| gone.contains(&agent.name)) {
             bail!(
-                "the allocation of the agent's host '{}' has ended: run 'gridloom down {}', then start the grid anew",
+                "the allocation of the agent's host '{}' has ended: run 'gridloom down {}', then start the grid again",
                 agent.name,
                 before.name
             );
@@ -119,7 +120,7 @@ impl Source {
         Ok(Found { hosts: plan_nodes(file, &nodes, agent, reach, trusts)?, gone })
     }
 
-    /// Nodes of the allocations that the grid is in, and of the one that is given.
+    /// Returns the nodes of the grid's allocations, and of the given one.
     fn nodes_of_slurm(&self, before: &Grid) -> Result<Vec<Node>> {
         let own = before.job.clone();
         let given = self.given_job().or(own).context("there is no allocation of Slurm here")?;
@@ -132,15 +133,15 @@ impl Source {
             let Some(allocation) = Allocation::find(job)? else {
                 ensure!(
                     job != given,
-                    "the allocation {job} has ended: run 'gridloom down {}', then start the grid anew",
+                    "the allocation {job} has ended: run 'gridloom down {}', then start the grid again",
                     before.name
                 );
                 continue;
             };
             if let Some(left_s) = allocation.left_s.filter(|left_s| *left_s < self.drain_before && job == given) {
                 bail!(
-                    "the allocation {job} ends in {left_s:.0} s, and its servers would drain {} s before: ask for a longer one, or give \
-                     a lower --drain-before",
+                    "the allocation {job} ends in {left_s:.0} s, and its servers would drain {} s before: request a \
+                     longer one, or lower --drain-before",
                     self.drain_before
                 );
             }
@@ -159,7 +160,7 @@ impl Source {
         Ok(nodes)
     }
 
-    /// How long the command that starts parts on a host is to stay there.
+    /// Returns how long the command that starts parts on a host has to keep running there.
     pub fn stay(&self, host: &Planned) -> Option<Stay> {
         match &host.target.way {
             Way::Slurm(step) => Some(Stay { job: step.job.clone(), drain_s: self.drain_before }),

@@ -1,28 +1,28 @@
-//! The system's `ssh`: how it reaches a host, and what a failed connection means.
+//! The system's `ssh`: how it reaches a host, and how to interpret a failed connection.
 //!
-//! The command never asks for anything (BatchMode).
+//! ssh never prompts (BatchMode).
 
 use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Said, last};
 
-/// A host that `ssh` reaches.
+/// A host that is reached by `ssh`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ssh {
     /// The command and its first arguments: `ssh`.
     pub ssh: Vec<String>,
-    /// A host as ssh knows it: a name, an address, or an entry of `~/.ssh/config`.
+    /// The host's name for ssh: a host name, an address, or an entry of `~/.ssh/config`.
     pub destination: String,
     pub user: Option<String>,
     pub port: Option<u16>,
-    /// Hosts on the way, in words of ProxyJump.
+    /// Jump hosts, in the syntax of ProxyJump.
     pub jump: Option<String>,
     /// Seconds until a host must have answered.
     pub connect_s: u32,
 }
 
 impl Ssh {
-    /// The words before those of the command on the host.
+    /// Returns the arguments that precede the command on the host.
     pub fn words(&self) -> Vec<String> {
         let mut words = self.ssh.clone();
         let timeout = format!("ConnectTimeout={}", self.connect_s);
@@ -42,7 +42,7 @@ impl Ssh {
         words
     }
 
-    /// Why there is no connection; `None` if there was one, and the command has failed.
+    /// Returns why there is no connection; `None` if there was one and the command failed.
     pub fn failure(&self, said: &Said) -> Option<Fault> {
         if said.code != Some(FAILED) {
             return None;
@@ -60,10 +60,10 @@ impl Ssh {
     }
 }
 
-/// Exit status of ssh when it has failed itself.
+/// Exit status of ssh after an error of its own.
 const FAILED: i32 = 255;
 
-/// What ssh says, what that means, and the remedy. The first that fits counts.
+/// Messages of ssh, their meaning, and the remedy. The first match counts.
 const ERRORS: [(&[&str], &str, &str); 5] = [
     (
         &["REMOTE HOST IDENTIFICATION HAS CHANGED", "Host key verification failed", "No ED25519 host key is known"],
@@ -91,7 +91,7 @@ const ERRORS: [(&[&str], &str, &str); 5] = [
             "Connection reset",
         ],
         "it does not answer",
-        "check that it runs and that ssh is let through; then correct the properties 'address', 'port' and 'jump'",
+        "check that it runs and that no firewall blocks ssh; then correct the properties 'address', 'port' and 'jump'",
     ),
     (&["Bad configuration option", "Bad owner"], "ssh refuses its settings", "correct ~/.ssh/config"),
 ];

@@ -1,14 +1,14 @@
-//! What `gridloom up` has started, written down so that `status`, `drain` and `down` find it from another shell.
+//! Records of the grids that `gridloom up` has started, by which `status`, `drain` and `down` find them from another shell.
 //!
 //! ```text
 //!  $XDG_STATE_HOME/gridloom/up/     ~/.local/state without the variable
 //!    GRID.json                      hosts, how they are reached, their parts
-//!    GRID.lock                      held by 'up' and 'down' of that grid
-//!    GRID.steps/HOST.log            what 'srun' has said of the step that holds its parts, in an allocation of Slurm
+//!    GRID.lock                      locked by 'up' and 'down' of that grid
+//!    GRID.steps/HOST.log            output of 'srun' for the step that runs its parts, in an allocation of Slurm
 //! ```
 //!
-//! **Invariants:** a part stands here before it is started, so that none is lost when 'up' is interrupted. The secret does not
-//! stand here.
+//! **Invariants:** a part is recorded before it is started, so that none is lost when 'up' is interrupted. The secret
+//! is not recorded.
 
 use std::fs::{self, File};
 use std::io;
@@ -35,15 +35,15 @@ pub struct Grid {
     pub id: String,
     /// The file of hosts.
     pub file: PathBuf,
-    /// Where the agent is reached, once it runs.
+    /// Address of the agent, once it runs.
     pub agent: Option<String>,
-    /// Number of the job of Slurm that was asked for it, and ends with it.
+    /// Number of the Slurm job that was requested for the grid, and that ends with it.
     #[serde(default)]
     pub job: Option<String>,
     pub hosts: Vec<Host>,
 }
 
-/// A host of it.
+/// A host of the grid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     pub name: String,
@@ -53,14 +53,14 @@ pub struct Host {
 }
 
 impl Grid {
-    /// One of which nothing runs yet.
+    /// Returns a grid of which nothing runs yet.
     pub fn new(name: &str, file: PathBuf) -> Result<Grid> {
         let id: [u8; 8] = random()?;
         let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Grid { name: name.into(), id, file, agent: None, job: None, hosts: Vec::new() })
     }
 
-    /// The grid of that name; without a name, that of the job that this command runs in, or the only one.
+    /// Returns the grid of that name; without a name, that of the job that this command runs in, or the only one.
     pub fn find(name: Option<&str>) -> Result<Grid> {
         let names = names()?;
         let known = || names.join(", ");
@@ -75,7 +75,7 @@ impl Grid {
         Grid::read(name)?.with_context(|| format!("the grid '{name}' was just taken down"))
     }
 
-    /// The grid of that name, if there is one.
+    /// Returns the grid of that name, if there is one.
     pub fn read(name: &str) -> Result<Option<Grid>> {
         let path = path(name, "json")?;
         match fs::read_to_string(&path) {
@@ -87,19 +87,19 @@ impl Grid {
         }
     }
 
-    /// What a host of it is asked.
+    /// Returns a request to a host of the grid.
     pub fn request(&self, action: Action) -> Request {
         Request { version: VERSION.into(), grid: self.name.clone(), grid_id: self.id.clone(), action }
     }
 
-    /// Writes it whole, or not at all.
+    /// Writes the record atomically.
     pub fn write(&self) -> Result<()> {
         let (whole, part) = (path(&self.name, "json")?, path(&self.name, "part")?);
         let write = || fs::write(&part, serde_json::to_string_pretty(self)?).and_then(|()| fs::rename(&part, &whole));
         write().with_context(|| whole.display().to_string())
     }
 
-    /// Forgets it: nothing of it is left. A job that was asked for it ends.
+    /// Removes the record: nothing of the grid is left. Ends a job that was requested for it.
     pub fn remove(&self) -> Result<()> {
         if let Some(job) = &self.job {
             allocate::release(job)?;
@@ -116,17 +116,17 @@ impl Grid {
         fs::remove_file(&path).with_context(|| path.display().to_string())
     }
 
-    /// The host that has the agent.
+    /// Returns the host that runs the agent.
     pub fn agent_host(&self) -> Option<&Host> {
         self.hosts.iter().find(|host| host.labels.iter().any(|label| label == AGENT))
     }
 
-    /// The host that is reached that way.
+    /// Returns the host with that connection.
     pub fn host_of(&self, way: &Way) -> Option<&Host> {
         self.hosts.iter().find(|host| host.target.way == *way)
     }
 
-    /// Numbers of the allocations of Slurm that it is in, the first one first.
+    /// Returns the numbers of the Slurm allocations that it uses, the first one first.
     pub fn jobs(&self) -> Vec<&str> {
         let mut jobs = Vec::new();
         jobs.extend(self.job.as_deref());
@@ -141,7 +141,7 @@ impl Grid {
     }
 }
 
-/// Keeps other commands from changing that grid, until it is dropped.
+/// Locks that grid until the result is dropped, so that no other command changes it.
 pub fn lock(name: &str) -> Result<File> {
     let path = path(name, "lock")?;
     let file = File::create(&path).with_context(|| path.display().to_string())?;
@@ -164,7 +164,7 @@ fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether a grid of that name was started in the job that this command runs in.
+/// True if a grid of that name was started in the job that this command runs in.
 fn is_of_own_job(name: &str) -> bool {
     let of_slurm = std::env::var(JOB_VARIABLE).ok();
     let mut jobs = of_slurm.into_iter().chain(pbs::job().ok());

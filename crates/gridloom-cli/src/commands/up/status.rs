@@ -1,4 +1,4 @@
-//! `gridloom status`: what runs of a grid that `gridloom up` has started.
+//! `gridloom status`: shows which parts of a grid that `gridloom up` has started run.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -16,16 +16,16 @@ use super::state::Grid;
 use super::{SOME_FAILED, trouble_json};
 use crate::commands::{print_json, print_line};
 
-/// Show which parts of a grid run, of one that 'gridloom up' has started.
+/// Show which parts of a grid that 'gridloom up' has started run.
 ///
-/// Each host is asked by ssh which of its processes run, and the agent which servers are registered. The exit status is 0 if all run
-/// and are registered, else 3.
+/// The command asks each host by ssh which of its processes run, and the agent which servers are registered. The exit
+/// status is 0 if all run and are registered, else 3.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom status")]
 pub struct Options {
     /// Name of the grid, if several were started
     name: Option<String>,
-    /// Print only the agent's address, as for GRIDLOOM_AGENT, and ask no host
+    /// Print only the agent's address, as for GRIDLOOM_AGENT, and contact no host
     #[arg(long, conflicts_with = "json")]
     agent: bool,
     /// Print JSON
@@ -128,7 +128,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })
 }
 
-/// Asks all hosts at the same time; the answers in the order of the hosts.
+/// Sends a request to all hosts at the same time. Returns the answers in the order of the hosts.
 pub fn ask_all(
     grid: &Grid,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! The command that has started parts inside an allocation of Slurm stays until they have ended: they would end with it.
+//! Keeps a command running that has started parts inside an allocation of Slurm, until they have ended: they would end with it.
 //!
 //! It drains the servers before the allocation ends.
 
@@ -10,12 +10,12 @@ use super::process::{Process, wait_for};
 use super::request::Stay;
 use super::slurm::Allocation;
 
-/// How often the end of the allocation is asked for: it may be moved.
+/// Interval between requests for the end of the allocation, which may be changed.
 const ASKED_EVERY: Duration = Duration::from_secs(3600);
-/// If Slurm does not answer, it is asked again after.
+/// Interval before the next request if Slurm does not answer.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
 
-/// Until these parts have ended.
+/// Waits until these parts have ended. Drains the servers before the allocation ends.
 pub fn stay(mut left: Vec<Process>, until: &Stay, drain: impl Fn() -> Result<()>) -> Result<()> {
     let mut drains = false;
     while !left.is_empty() {
@@ -35,10 +35,10 @@ pub fn stay(mut left: Vec<Process>, until: &Stay, drain: impl Fn() -> Result<()>
     Ok(())
 }
 
-/// Until the servers are to drain; `None` if Slurm does not say.
+/// Returns the time until the servers have to drain; `None` if Slurm does not report it.
 fn time_left(until: &Stay) -> Option<Duration> {
     let allocation = Allocation::find(&until.job).ok()??;
-    // One without an end has long to go.
+    // An allocation without a time limit is checked again later.
     let left_s = allocation.left_s.map_or(ASKED_EVERY.as_secs_f64(), |left_s| left_s - until.drain_s);
     Some(Duration::from_secs_f64(left_s.max(0.0)))
 }

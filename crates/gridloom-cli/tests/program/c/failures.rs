@@ -1,4 +1,4 @@
-//! C processes that end otherwise than they should, faults, and declarations that cannot be.
+//! C processes that end abnormally, faults, and invalid declarations.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ fn faults_start_no_grid_unless_they_strike_it() {
     let ring = example("ring.toml").display().to_string();
     let simulate = |faults: Option<&str>| {
         let mut command = gridloom(&["simulate", "-p", &two_sites(), "-d", &ring]);
-        // A grid would not start.
+        // A grid could not start with this library.
         command.env("GRIDLOOM_BLAS", "/no/such/library");
         if let Some(faults) = faults {
             command.args(["--faults", &file("c-ring.faults", faults)]);
@@ -55,7 +55,7 @@ fn processes_that_are_told_to_end_do() {
 #[test]
 fn a_deadlock_names_types_and_peers() {
     let Some(program) = compiled(&fixture("debugged.c"), "deadlock", &[]) else { return };
-    // With a second argument the client asks nothing.
+    // With a second argument the client sends no request.
     let text = "[[process]]\nhost = 'desk'\nfunction = 'server'\n
         [[process]]\nhost = 'laptop'\nfunction = 'client'\narguments = ['desk', 'quiet']\n";
     let (output, _, error) = simulated(&platform(), &file("c-deadlock-named.toml", text), &[&program]);
@@ -73,7 +73,7 @@ fn a_process_that_runs_over_its_stack_is_named() {
     let deep = deployment("c-deep", &[("laptop", "sleeps", ""), ("desk", "recurses", "10000")]);
     let (output, _, error) = simulated(&platform(), &deep, &[&program]);
     assert_eq!(output.status.code(), Some(128 + 11), "{error}");
-    assert!(error.contains("process 'recurses@desk' at 0.001000 s ran over its stack of 1 MiB"), "{error}");
+    assert!(error.contains("process 'recurses@desk' at 0.001000 s overflowed its stack of 1 MiB"), "{error}");
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn failures_are_told_with_their_text() {
     assert_eq!(output.status.code(), Some(17));
     assert!(error.contains("it returned 17: as it was told by 17"), "{error}");
     for (options, expected) in [
-        (&["--verbose"][..], "'--verbose' is no option of this program; options are --set"),
-        (&["--log", "loud"], "'loud' is no level"),
+        (&["--verbose"][..], "'--verbose' is not an option of this program; options are --set"),
+        (&["--log", "loud"], "'loud' is not a log level"),
         (&["--set", "gridloom.globals=some"], "it may be 'own' or 'shared'"),
         (&["--config", "/nowhere.toml"], "/nowhere.toml: No such file"),
     ] {

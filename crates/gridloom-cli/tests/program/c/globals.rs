@@ -1,4 +1,4 @@
-//! Global variables of simulated C processes: a copy for each, or shared.
+//! Global variables of simulated C processes: one copy for each process, or shared.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ fn each_process_has_its_own_globals() {
 fn shared_globals_are_seen_to_be_shared() {
     let Some(program) = compiled(&fixture("globals.c"), "globals-shared", &[]) else { return };
     let deployment = deployment("c-shared", &[("laptop", "counter", "1"), ("laptop", "counter", "2")]);
-    // The program's own check fails, as it must if nothing keeps the processes apart.
+    // The program's own check fails, as it must if the processes share their variables.
     let (output, out, error) = simulated(&platform(), &deployment, &[&program, "--set", "gridloom.globals=shared"]);
     assert!(!output.status.success() && error.contains("Assertion"), "{out}{error}");
 }

@@ -1,4 +1,4 @@
-//! What C programs say to one another, in both worlds and on a testbed.
+//! Messages between C programs, in both worlds and on a testbed.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn messages_on_a_testbed_take_the_time_of_its_links() {
     }
     assert!(output.status.success(), "{out}{error}");
     assert_eq!(out, "member@laptop| the token went 40 steps\n");
-    // Ten rounds, in each of which the token crosses the link of 20 ms there and back.
+    // In each of the ten rounds the token crosses the link of 20 ms in both directions.
     assert!(began.elapsed().as_secs_f64() > 10.0 * 2.0 * 0.02, "{:?}", began.elapsed());
 }
 
@@ -120,7 +120,7 @@ fn a_debugger_stops_in_processes_and_steps_over_calls_that_block() {
     let text = "[[process]]\nhost = 'desk'\nfunction = 'server'\n
         [[process]]\nhost = 'laptop'\nfunction = 'client'\narguments = ['desk']\n";
     let deployment = file("c-debugged.toml", text);
-    // From the client's first line over connecting, sending and waiting: the server runs meanwhile.
+    // From the client's first line through connecting, sending and waiting, while the server runs.
     let words = "set pagination off|break gridloom_process_client|run|next|next|next|next|next|print answers|\
         print ((struct Hello *)got->data)->n|next|continue";
     let mut command = vec!["gdb", "-q", "-nx", "-batch"];

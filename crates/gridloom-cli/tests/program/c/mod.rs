@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use crate::support::{file, folder, gridloom, skipped};
 
-/// Two hosts, each of 1e9 operations a second.
+/// Two hosts with 1e9 operations per second each.
 const PLATFORM: &str = "
 [[host]]
 name = 'laptop'
@@ -35,20 +35,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The folder with the library under the name that programs know it by; `None` if there is no C compiler.
+/// Returns the folder with the library under the name that programs use; `None` if there is no C compiler.
 fn libraries() -> Option<&'static PathBuf> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = FOLDER.get_or_init(|| {
         if Command::new("cc").arg("--version").output().is_err() {
             return None;
         }
-        // Cargo builds the library for these tests, beside their own program.
+        // Cargo builds the library for these tests, in the folder of their own program.
         let built = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
         let made = folder("c-library");
         for kind in ["so", "a"] {
             let own = made.join(format!("libgridloom.{kind}"));
             let from = built.join(format!("libgridloom_capi.{kind}"));
-            // Another test's program may be at it: they run side by side, under one name each.
+            // Another test may be creating the same file: tests run concurrently and use the same name.
             let new = made.join(format!("new-{}.{kind}", std::process::id()));
             let _ = std::fs::remove_file(&new);
             std::os::unix::fs::symlink(&from, &new).unwrap();
@@ -59,7 +59,7 @@ fn libraries() -> Option<&'static PathBuf> {
     made.as_ref()
 }
 
-/// Compiles a program; `None` if there is no compiler.
+/// Compiles a program; returns `None` if there is no compiler.
 fn compiled(source: &Path, name: &str, flags: &[&str]) -> Option<String> {
     let Some(libraries) = libraries() else {
         skipped("there is no C compiler 'cc' here");
@@ -88,7 +88,7 @@ fn example(name: &str) -> PathBuf {
     root().join("examples/processes").join(name)
 }
 
-/// A deployment: host, function, arguments.
+/// Returns a deployment of these processes: host, function, arguments.
 fn deployment(name: &str, processes: &[(&str, &str, &str)]) -> String {
     let mut text = String::new();
     for (host, function, arguments) in processes {
@@ -109,17 +109,17 @@ fn run(mut command: Command) -> (Output, String, String) {
     (output, out, error)
 }
 
-/// Runs it in simulation.
+/// Runs the program in simulation.
 fn simulated(platform: &str, deployment: &str, program: &[&str]) -> (Output, String, String) {
     run(gridloom(&[&["simulate", "-p", platform, "-d", deployment, "--"], program].concat()))
 }
 
-/// Runs it for real.
+/// Runs the program as real processes.
 fn deployed(deployment: &str, program: &[&str]) -> (Output, String, String) {
     run(gridloom(&[&["deploy", "-d", deployment, "--"], program].concat()))
 }
 
-/// Both worlds; what the program printed in each, without names of processes and the simulation's report.
+/// Runs the program in both worlds. Returns what it printed in each, without process names and the simulation's report.
 fn in_both_worlds(platform: &str, deployment: &str, program: &[&str]) -> [String; 2] {
     let (output, out, error) = simulated(platform, deployment, program);
     assert!(output.status.success(), "simulated: {out}{error}");

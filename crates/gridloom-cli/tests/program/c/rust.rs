@@ -9,7 +9,7 @@ use crate::support::file;
 
 use super::{compiled, deployed, example};
 
-/// As `struct Multiply` of the example.
+/// Like `struct Multiply` in the example.
 #[derive(Message)]
 struct Multiply {
     m: usize,
@@ -32,7 +32,7 @@ struct Product {
 #[derive(Message)]
 struct Done;
 
-/// Declarations that are not the C program's.
+/// Declarations that differ from the C program's.
 mod other {
     use gridloom::Message;
 
@@ -64,7 +64,7 @@ fn rust_client(mut process: Process) -> Result<(), gridloom::Error> {
     Ok(())
 }
 
-/// Started by the next test, as a process of a deployment.
+/// Run by the next test as a process of a deployment.
 #[test]
 #[ignore = "a process of another test"]
 fn the_client_in_rust() {

@@ -1,21 +1,22 @@
-//! A call puts a name more than once: it runs again after its server was lost, perhaps while the first run goes on, or it begins two
-//! puts itself.
+//! Repeated puts of one name by the same call: the call runs again after its server was lost, perhaps while the first
+//! run continues, or it starts two puts itself.
 //!
-//! What is equal counts as one put. Of two that differ while the first comes, the call's later run holds; within one run the first.
+//! Equal puts count as one. If two puts differ while the first is in progress, the put of the call's later run wins;
+//! within one run the first wins.
 
 use gridloom_base::{DatumId, Maker, NameError, Named};
 
 use super::version::Version;
 use super::{Catalog, Content, News, Question};
 
-/// Puts of one call that wait for its first put of a name: each is a question of a client.
+/// Puts of one call that may wait for its first put of a name. Each is a request of a client.
 const JOINED_MAX: usize = 1024;
 
 impl Catalog {
-    /// Whether a call that runs again has put that name before, with the same content, and as safe.
+    /// True if an earlier run of the call has put that name with the same content and at least as many replicas.
     ///
     /// # Errors
-    /// [`NameError::Differs`] if the content is another one.
+    /// [`NameError::Differs`] if the content differs.
     pub fn has_put(&self, name: &str, content: &Content, replicas: u16) -> Result<bool, NameError> {
         let current = self.current.get(name).map(|datum| &self.versions[datum]);
         let current = current.filter(|version| !version.holders.is_empty()).map(|version| &version.named);
@@ -30,7 +31,8 @@ impl Catalog {
         }
     }
 
-    /// Whether a call is putting the same under that name already, and as safe: its new put ends with that one.
+    /// Joins the request to a put in progress of the same call, name and content, if that is at least as safe. Returns
+    /// true if it joined: the request then ends with that put.
     ///
     /// # Errors
     /// [`NameError::Differs`] if the same run of the call puts something else.
@@ -52,14 +54,14 @@ impl Catalog {
         if is_one_run && !is_same { Err(NameError::Differs { name: name.into() }) } else { Ok(false) }
     }
 
-    /// A version that an earlier run of a call is putting by another client.
+    /// Returns a version that an earlier run of the call is still putting through another client.
     pub fn broken_off(&self, question: Question, name: &str, made_by: Option<Maker>) -> Option<DatumId> {
         let is_earlier =
             |datum: &DatumId| self.versions[datum].coming().is_some_and(|first| first.client != question.client);
         self.coming_of(name, made_by).filter(is_earlier)
     }
 
-    /// What a call is putting under a name.
+    /// Returns the version that a call is putting under a name.
     fn coming_of(&self, name: &str, made_by: Option<Maker>) -> Option<DatumId> {
         let task = made_by?.task;
         let is_its = |version: &&Version| version.named.made_by.is_some_and(|maker| maker.task == task);
@@ -68,7 +70,7 @@ impl Catalog {
 }
 
 impl Version {
-    /// What puts that have joined it are to hear, once it is there or will not be.
+    /// Returns the update for the puts that joined this one, once it has succeeded or failed.
     pub(super) fn joined_news(&self, is_put: bool) -> Option<News> {
         let (name, place, joined) = (self.named.name.clone(), self.place, self.joined.clone());
         (!joined.is_empty()).then_some(News::Joined { name, place, joined, is_put })
@@ -137,7 +139,7 @@ mod tests {
     fn of_puts_that_differ_one_holds() {
         let (mut catalog, datum) = coming();
         assert_eq!(catalog.join_put(AGAIN, "mesh", &content(2), 1), Err(NameError::Differs { name: "mesh".into() }));
-        assert_eq!(catalog.broken_off(AGAIN, "mesh", content(2).made_by), None, "it goes on");
+        assert_eq!(catalog.broken_off(AGAIN, "mesh", content(2).made_by), None, "the first put continues");
         assert_eq!(catalog.join_put(LATER_RUN, "mesh", &content(2), 1), Ok(false));
         assert_eq!(catalog.broken_off(LATER_RUN, "mesh", content(2).made_by), Some(datum));
         assert_eq!(catalog.broken_off(LATER_RUN, "mesh", None), None);

@@ -1,6 +1,8 @@
-//! Readers whose client was lost a moment ago: it may come back, as after a short break of its connection, and reads them still.
+//! Readers whose client was lost recently. The client may return, for example after a short interruption of its
+//! connection, and still read its versions.
 //!
-//! A client that comes back says what it reads ([`Catalog::reads`]). What it does not name it has released meanwhile.
+//! A client that returns reports what it reads ([`Catalog::reads`]). Versions that it does not report were released
+//! meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +11,13 @@ use gridloom_base::{DatumId, NodeId, Time};
 
 use super::Catalog;
 
-/// How often lost clients had found versions, and when they were lost.
+/// For each lost client and version: when the client was lost, and how many finds of the version it held then.
 #[derive(Debug, Default)]
 pub(super) struct Away(BTreeMap<(NodeId, DatumId), (Time, u64)>);
 
 impl Away {
-    /// A client is lost that has found a version so often. What it was to confirm after an earlier loss has waited since then.
+    /// Records a lost client that held `times` finds of a version. Finds not confirmed since an earlier loss keep the
+    /// time of that loss.
     fn add(&mut self, now: Time, client: NodeId, datum: DatumId, times: u64) {
         let place = self.0.entry((client, datum)).or_insert((now, 0));
         if times > place.1 {
@@ -22,7 +25,7 @@ impl Away {
         }
     }
 
-    /// A client says that it reads a version, or releases it. Gives how often it had found it when it was lost.
+    /// Removes the entry when a client reports or releases a version. Returns how many finds it held when it was lost.
     pub(super) fn take(&mut self, client: NodeId, datum: DatumId) -> u64 {
         self.0.remove(&(client, datum)).map_or(0, |(_, times)| times)
     }
@@ -39,7 +42,7 @@ impl Away {
 }
 
 impl Catalog {
-    /// A client is gone, for a while or for ever: it waits and puts no longer.
+    /// Handles a lost client, which may or may not return: cancels its waits and puts.
     pub fn client_lost(&mut self, now: Time, client: NodeId) {
         self.waits.client_lost(client);
         self.early_readers.retain(|(_, reader), _| *reader != client);
@@ -54,7 +57,7 @@ impl Catalog {
         }
     }
 
-    /// Clients that were lost and have not come back read no longer.
+    /// Releases the versions read by lost clients that have not returned in time.
     pub fn forget_away(&mut self, now: Time) {
         for (client, datum, times) in self.away.take_old(now) {
             self.release(client, datum, times);

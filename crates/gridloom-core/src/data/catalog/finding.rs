@@ -1,4 +1,4 @@
-//! Finding: which version a name has, and who reads it from then on.
+//! Lookup: which version a name has, and who reads it from then on.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -10,14 +10,15 @@ use gridloom_base::{DatumId, NameError, Named, NodeId, check_name};
 use super::version::Stage;
 use super::{Catalog, Question};
 
-/// On each side of an unknown name, so many in order of name are looked at for similar ones.
+/// Number of names on each side of an unknown one, in alphabetical order, that are searched for similar ones.
 const LOOKED_AT: usize = 256;
 
 impl Catalog {
-    /// The current version of a name, which the client reads from then on; or the client waits for it.
+    /// Returns the current version of a name, which the client reads from then on. Returns `None` if the client waits
+    /// for it.
     ///
     /// # Errors
-    /// If there is none, and the client does not wait; or if it is lost.
+    /// If the name does not exist and the client does not wait, or if its data are lost.
     pub fn find(&mut self, question: Question, name: &str, waits: bool) -> Result<Option<&Named>, NameError> {
         check_name(name)?;
         let found = self.current.get(name).copied();
@@ -32,7 +33,7 @@ impl Catalog {
         Err(self.not_found(name))
     }
 
-    /// The error of a name of which nothing is there.
+    /// Returns the error for a name without any copy.
     pub fn not_found(&self, name: &str) -> NameError {
         match self.current.get(name).map(|datum| &self.versions[datum]) {
             Some(version) => {
@@ -43,7 +44,8 @@ impl Catalog {
         }
     }
 
-    /// The error of a name that nobody has put. Of many names, those next to it are looked at for similar ones.
+    /// Returns the error for a name that does not exist. In a large catalog only the neighbouring names are searched
+    /// for similar ones.
     pub fn unknown(&self, name: &str) -> NameError {
         let before = self.current.range::<str, _>((Bound::Unbounded, Bound::Excluded(name))).rev().take(LOOKED_AT);
         let after = self.current.range::<str, _>((Bound::Excluded(name), Bound::Unbounded)).take(LOOKED_AT);
@@ -51,18 +53,18 @@ impl Catalog {
         NameError::Unknown { name: name.into(), near }
     }
 
-    /// A client waits for a name no longer. True if it did.
+    /// Ends a client's wait for a name. Returns true if it was waiting.
     pub fn forget_wait(&mut self, question: Question) -> bool {
         self.waits.remove(question)
     }
 
-    /// A client that is new here, or back, says how often it has found a version, and not released it.
+    /// Handles the report of a new or returned client of how often it has found a version without releasing it.
     pub fn reads(&mut self, client: NodeId, datum: DatumId, times: u64) {
         match self.versions.get(&datum) {
             Some(version) if version.is_coming() || times == 0 => {}
             Some(version) => {
                 let known = version.readers.get(&client).copied().unwrap_or(0);
-                // What it had found before it was lost it says again.
+                // A client that reconnects reports its earlier finds again.
                 let left = self.away.take(client, datum).min(known);
                 self.add_reader(datum, client, times.saturating_sub(known - left));
                 self.release(client, datum, left);
@@ -81,7 +83,7 @@ impl Catalog {
         self.by_client.insert((client, datum));
     }
 
-    /// A client releases what it has found so often.
+    /// Releases `times` finds of a version by a client.
     pub fn release(&mut self, client: NodeId, datum: DatumId, times: u64) {
         let Some(version) = self.versions.get_mut(&datum) else {
             self.early_readers.remove(&(datum, client));
@@ -96,7 +98,8 @@ impl Catalog {
         }
     }
 
-    /// Those that waited for the name of a datum, if it is current. They read it from now on.
+    /// Removes and returns the requests that waited for the name of a datum, if it is current. Their clients read it
+    /// from now on.
     pub fn take_waiting(&mut self, datum: DatumId) -> Vec<Question> {
         let Some(version) = self.versions.get(&datum).filter(|version| version.stage == Stage::Current) else {
             return Vec::new();
@@ -106,7 +109,7 @@ impl Catalog {
         waiting.into_iter().collect()
     }
 
-    /// The current versions of names that begin so, after `after`, with their holders.
+    /// Returns the current versions of names with that prefix, after `after`, with their holders.
     pub fn list<'a>(&'a self, prefix: &'a str, after: &str) -> impl Iterator<Item = (&'a Named, &'a BTreeSet<NodeId>)> {
         let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
         let names = self.current.range::<str, _>((from, Bound::Unbounded));

@@ -1,6 +1,7 @@
-//! Keeping: which servers keep each version, and which are still to be found.
+//! Keepers: which servers keep each version, and how many more are needed.
 //!
-//! A version that is being put is whole once all its replicas are there. Later a server that is lost is replaced by another.
+//! A version that is being put is complete once all its replicas are stored. Later, a lost server is replaced by
+//! another one.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::version::Stage;
 use super::{Catalog, News, Stored};
 
 impl Catalog {
-    /// A server is to keep a version.
+    /// Assigns a version to a server, which is to keep it.
     pub fn keep_at(&mut self, datum: DatumId, server: NodeId) {
         let Some(version) = self.versions.get_mut(&datum) else { return };
         if !version.keepers.contains(&server) && version.coming_to.insert(server) {
@@ -19,7 +20,7 @@ impl Catalog {
         self.note_lack(datum);
     }
 
-    /// A server has a version that a client has put there, or that the catalog had it keep.
+    /// Handles a server's report that it stores a version that a client put there or that the catalog assigned to it.
     pub fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId) -> Stored {
         let Some(version) = self.versions.get_mut(&datum) else { return Stored::Unknown };
         let is_awaited = version.coming_to.contains(&server);
@@ -46,7 +47,7 @@ impl Catalog {
             }
             Some(_) => Stored::Unknown,
             None if version.keepers.contains(&server) => Stored::Copy,
-            // Another has come back with it meanwhile.
+            // A former keeper has returned with its copy meanwhile.
             None if version.is_kept_by_all() => {
                 self.not_kept(datum, server);
                 Stored::Unknown
@@ -58,7 +59,7 @@ impl Catalog {
         }
     }
 
-    /// A server keeps a version from now on.
+    /// Records that a server keeps a version from now on.
     pub(super) fn kept(&mut self, datum: DatumId, server: NodeId) {
         let version = self.versions.get_mut(&datum).expect("the caller has it");
         version.holders.insert(server);
@@ -69,7 +70,7 @@ impl Catalog {
         self.note_lack(datum);
     }
 
-    /// A server does not keep a version, or not any more.
+    /// Records that a server does not keep a version, or no longer.
     pub fn not_kept(&mut self, datum: DatumId, server: NodeId) {
         let Some(version) = self.versions.get_mut(&datum) else { return };
         let (was_keeper, was_to) = (version.keepers.remove(&server), version.coming_to.remove(&server));
@@ -83,7 +84,7 @@ impl Catalog {
         self.note_lack(datum);
     }
 
-    /// A server could not take a version that it was to keep. While it is put, that server is not asked again.
+    /// Records that a server could not store a version assigned to it. It is not tried again during this put.
     pub fn refused(&mut self, datum: DatumId, server: NodeId, why: String) {
         if let Some(version) = self.versions.get_mut(&datum).filter(|version| version.is_coming()) {
             version.refused.insert(server, why);
@@ -91,34 +92,35 @@ impl Catalog {
         self.not_kept(datum, server);
     }
 
-    /// Servers that could not take a version which is put, and why not.
+    /// Returns the servers that could not store a version that is being put, with the reasons.
     pub fn refusals(&self, datum: DatumId) -> BTreeMap<NodeId, String> {
         self.versions.get(&datum).map(|version| version.refused.clone()).unwrap_or_default()
     }
 
-    /// How many servers are still to be found that keep a version.
+    /// Returns how many more keepers a version needs.
     pub fn lacks(&self, datum: DatumId) -> usize {
         self.versions.get(&datum).map_or(0, |version| version.lacks())
     }
 
-    /// Servers that keep a version, or are to keep it.
+    /// Returns the servers that keep a version or are assigned to keep it.
     pub fn keepers(&self, datum: DatumId) -> impl Iterator<Item = NodeId> {
         let version = self.versions.get(&datum).into_iter();
         version.flat_map(|version| version.keepers.iter().chain(&version.coming_to).copied())
     }
 
-    /// Whether a server could not take a version which is put.
+    /// True if a server could not store a version that is being put.
     pub fn has_refused(&self, datum: DatumId, server: NodeId) -> bool {
         self.versions.get(&datum).is_some_and(|version| version.refused.contains_key(&server))
     }
 
-    /// Current versions that too few servers keep, after one of them.
+    /// Returns the current versions with too few keepers, after a given one.
     pub fn lacking(&self, after: Option<DatumId>) -> impl Iterator<Item = DatumId> {
         let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         self.lacking.range((from, std::ops::Bound::Unbounded)).copied()
     }
 
-    /// Lists a version among those that lack keepers, or not any more. One without any copy cannot get more.
+    /// Updates whether a version is listed as lacking keepers. A version without any copy is not listed, because it
+    /// cannot get more.
     pub(super) fn note_lack(&mut self, datum: DatumId) {
         let Some(version) = self.versions.get(&datum) else { return };
         let may_come_back = !version.is_own && !self.is_settled;
@@ -144,7 +146,9 @@ impl Catalog {
             let places = version.keepers.iter().chain(&version.coming_to);
             places.for_each(|server| *placed.entry(*server).or_default() += bytes);
             if !version.keepers.is_subset(&version.holders) || !version.keepers.is_disjoint(&version.coming_to) {
-                return Err(format!("{datum} is kept where it is not, or is still to come"));
+                return Err(format!(
+                    "{datum} is listed as kept by a server that has no copy, or is still to receive it"
+                ));
             }
         }
         placed.retain(|_, bytes| *bytes > 0);

@@ -1,15 +1,17 @@
-//! The catalog: data with shared names, their versions, where copies are, and the clients that read or wait for them.
+//! The catalog: data with shared names, their versions, the locations of copies, and the clients that read or wait
+//! for them.
 //!
 //! **Invariants**
-//! - A version is immutable. A name that is put again gets a new version, and requests see the old one until the new one is whole.
-//! - A version that is not current any more is given up once no client reads it.
-//! - Every current version is named once; a version that is still to come is not found.
-//! - A version is whole once as many servers keep it as it is to have replicas.
+//! - A version is immutable. A name that is put again gets a new version, and requests find the old one until the new
+//!   one is complete.
+//! - A version that is no longer current is dropped once no client reads it.
+//! - Every current version has exactly one name. A version that is still being put is not found.
+//! - A version is complete once as many servers keep it as its number of replicas.
 //!
-//! It is soft: servers tell a new agent what they hold, and clients what they read. Until all have had the time to
-//! ([`Catalog::settle`]), nothing of which an earlier agent knew is given up.
+//! Its state is soft: servers report to a new agent what they hold, and clients what they read. Until all have had
+//! time to do so ([`Catalog::settle`]), nothing that an earlier agent knew is dropped.
 //!
-//! What it does not do: move or keep bytes, or choose servers. What servers are to hear it leaves as [`News`].
+//! What it does not do: move or store bytes, or choose servers. It queues updates for servers and clients as [`News`].
 
 mod again;
 mod away;
@@ -30,7 +32,7 @@ pub use reports::{Standing, VersionReport};
 use version::{Stage, Version};
 use waits::Waits;
 
-/// What is put under a name.
+/// The contents of a put.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Content {
     pub meta: Meta,
@@ -39,10 +41,10 @@ pub struct Content {
     pub made_by: Option<Maker>,
 }
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct Catalog {
-    /// Makes numbers of data differ from those of an earlier agent.
+    /// Makes the identifiers of its data differ from those of an earlier agent.
     seed: u64,
     serial: u64,
     versions: BTreeMap<DatumId, Version>,
@@ -51,26 +53,26 @@ pub struct Catalog {
     by_name: BTreeMap<String, BTreeSet<DatumId>>,
     /// Versions that each client reads or puts.
     by_client: BTreeSet<(NodeId, DatumId)>,
-    /// Bytes that each server keeps, or is to keep.
+    /// Bytes that each server keeps or is assigned to keep.
     placed: BTreeMap<NodeId, u64>,
     /// Current versions that too few servers keep.
     lacking: BTreeSet<DatumId>,
     waits: Waits,
-    /// All that knew an earlier agent have had the time to tell this one.
+    /// True once every node that knew an earlier agent has had time to report to this one.
     is_settled: bool,
-    /// Copies of data of which no server has told the name yet.
+    /// Copies of data whose name no server has reported yet.
     strays: BTreeSet<(DatumId, NodeId)>,
-    /// Readers of data of which no server has told yet.
+    /// Readers of data that no server has reported yet.
     early_readers: BTreeMap<(DatumId, NodeId), u64>,
     away: Away,
-    /// Data that were given up, the last ones: a server that was away, or does not hear of it, may come back with a copy.
+    /// The most recently dropped data: a server that was away, or missed the update, may return with a copy.
     tombstones: BTreeSet<DatumId>,
     tombstones_in_order: VecDeque<DatumId>,
     news: Vec<News>,
 }
 
 impl Catalog {
-    /// An empty one of that agent.
+    /// Creates the empty catalog of an agent.
     pub fn new(agent: NodeId) -> Catalog {
         Catalog {
             seed: agent.0,
@@ -92,63 +94,63 @@ impl Catalog {
         }
     }
 
-    /// Number of versions, those to come included.
+    /// Returns the number of versions, including those being put.
     pub fn len(&self) -> usize {
         self.versions.len()
     }
 
-    /// Whether it has none.
+    /// True if it has no versions.
     pub fn is_empty(&self) -> bool {
         self.versions.is_empty()
     }
 
-    /// Requests that wait for a name.
+    /// Returns the number of requests that wait for a name.
     pub fn waits(&self) -> usize {
         self.waits.len()
     }
 
-    /// Bytes that a server keeps, or is to keep.
+    /// Returns the bytes that a server keeps or is assigned to keep.
     pub fn placed_bytes(&self, server: NodeId) -> u64 {
         self.placed.get(&server).copied().unwrap_or(0)
     }
 
-    /// What that datum is.
+    /// Returns the name and description of a datum.
     pub fn named(&self, datum: DatumId) -> Option<&Named> {
         self.versions.get(&datum).map(|version| &version.named)
     }
 
-    /// Whether that version has been put, whatever became of its name.
+    /// True if that version has been put completely and has a copy, even if its name was deleted or put again since.
     pub fn is_whole(&self, datum: DatumId) -> bool {
         self.versions.get(&datum).is_some_and(|version| !version.is_coming() && !version.holders.is_empty())
     }
 
-    /// Whether that version is being put.
+    /// True if that version is being put.
     pub fn is_coming(&self, datum: DatumId) -> bool {
         self.versions.get(&datum).is_some_and(Version::is_coming)
     }
 
-    /// Servers with a copy.
+    /// Returns the servers with a copy.
     pub fn holders(&self, datum: DatumId) -> impl Iterator<Item = NodeId> {
         self.versions.get(&datum).into_iter().flat_map(|version| version.holders.iter().copied())
     }
 
-    /// The current version of a name, if a server that is there has it.
+    /// Returns the current version of a name, if a connected server has it.
     pub fn current(&self, name: &str) -> Option<&Named> {
         let version = &self.versions[self.current.get(name)?];
         (!version.holders.is_empty()).then_some(&version.named)
     }
 
-    /// What servers are to hear since the last time that this was asked.
+    /// Removes and returns the queued updates.
     pub fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
     // ---- putting
 
-    /// Whether that name can be put; with `replaces` also one that exists.
+    /// Checks that the name can be put. With `replaces` it may exist already.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why it cannot be put.
     pub fn check_put(&self, name: &str, replaces: bool) -> Result<(), NameError> {
         check_name(name)?;
         if self.versions.len() >= SHARED_DATA_MAX {
@@ -165,8 +167,8 @@ impl Catalog {
         }
     }
 
-    /// A new version of a name is to come to servers: a client takes it to the first, and the others get it from there. The name was
-    /// checked.
+    /// Begins a new version of a checked name at these servers: the client sends it to the first, and the others fetch
+    /// it from there.
     pub fn begin(&mut self, question: Question, name: &str, content: Content, places: &[NodeId]) -> &Named {
         self.serial += 1;
         let mut hash = Fnv::default();
@@ -219,7 +221,7 @@ impl Catalog {
         Some(version)
     }
 
-    /// A version that was to come will not.
+    /// Withdraws a version that the client was putting.
     pub fn withdraw(&mut self, client: NodeId, datum: DatumId) {
         let coming = self.versions.get(&datum).and_then(Version::coming);
         if coming.is_some_and(|question| question.client == client) {
@@ -227,7 +229,7 @@ impl Catalog {
         }
     }
 
-    /// A version is put no longer. Gives the question that put it.
+    /// Removes a version whose put failed. Returns the request that put it.
     pub fn not_put(&mut self, datum: DatumId) -> Option<(Question, Named)> {
         let question = self.versions.get(&datum)?.coming()?;
         let version = self.remove(datum)?;
@@ -237,7 +239,8 @@ impl Catalog {
         Some((question, version.named))
     }
 
-    /// A server that registers has a version, which was current as far as it knows. Gives who waited for it, if it is.
+    /// Handles the report of a registering server about a version, and whether it was current as far as the server
+    /// knows. Returns the requests that waited for the version, if it is current.
     pub fn told(&mut self, server: NodeId, mut named: Named, is_current: bool) -> Vec<Question> {
         let datum = named.datum;
         named.replicas = named.replicas.clamp(1, REPLICAS_MAX);
@@ -259,10 +262,10 @@ impl Catalog {
         if version.is_coming() {
             return Vec::new();
         }
-        // One of its keepers may be this very server, as it was before it started again.
+        // One of its keepers may be this same server before it restarted.
         let may_be_its = version.named.is_durable;
         if !version.keepers.contains(&server) && version.is_kept_by_all() && !may_be_its {
-            // Others have taken its place while it was away.
+            // Other servers have replaced it while it was away.
             self.news.push(News::GivenUp { datum, holders: vec![server] });
             return Vec::new();
         }
@@ -277,7 +280,7 @@ impl Catalog {
         self.take_waiting(datum)
     }
 
-    /// A whole version becomes the current one of its name, unless the current one is of higher rank.
+    /// Makes a complete version the current one of its name, unless the current one ranks higher.
     fn supersede(&mut self, datum: DatumId) {
         let version = &self.versions[&datum];
         let name = version.named.name.clone();
@@ -293,7 +296,7 @@ impl Catalog {
         }
     }
 
-    /// Another version has its place, or its name is deleted.
+    /// Handles a version that was replaced or whose name was deleted.
     fn not_current(&mut self, datum: DatumId) {
         let version = self.versions.get_mut(&datum).expect("the caller has it");
         version.stage = Stage::Former;
@@ -307,10 +310,10 @@ impl Catalog {
 
     // ---- deleting
 
-    /// A name is nobody's any more.
+    /// Deletes a name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the name does not exist.
     pub fn delete(&mut self, name: &str) -> Result<(), NameError> {
         check_name(name)?;
         let datum = self.current.remove(name).ok_or_else(|| self.unknown(name))?;
@@ -318,13 +321,14 @@ impl Catalog {
         Ok(())
     }
 
-    /// Whether nobody needs a version. Of one that an earlier agent knew that is not certain at first.
+    /// True if nobody needs a version. Versions known to an earlier agent are assumed to be needed until the catalog
+    /// is settled.
     fn is_unread(&self, datum: DatumId) -> bool {
         let version = &self.versions[&datum];
         version.stage == Stage::Former && version.readers.is_empty() && (version.is_own || self.is_settled)
     }
 
-    /// Takes a version out that nobody needs. True if it was.
+    /// Removes a version if nobody needs it. Returns true if it was removed.
     fn give_up_if_unread(&mut self, datum: DatumId) -> bool {
         let is_unread = self.is_unread(datum);
         if is_unread {
@@ -335,7 +339,7 @@ impl Catalog {
         is_unread
     }
 
-    /// A server that comes back with a copy is to drop it.
+    /// Remembers a dropped datum, so that a server that returns with a copy is told to drop it.
     fn add_tombstone(&mut self, datum: DatumId) {
         if self.tombstones.len() >= SHARED_DATA_MAX {
             self.tombstones_in_order.pop_front().map(|oldest| self.tombstones.remove(&oldest));
@@ -345,7 +349,8 @@ impl Catalog {
         }
     }
 
-    /// Servers and clients that knew an earlier agent have had the time to tell this one. Gives copies of what none has named.
+    /// Ends the time in which servers and clients report what an earlier agent knew. Returns the copies whose names no
+    /// server reported.
     #[must_use]
     pub fn settle(&mut self) -> BTreeSet<(DatumId, NodeId)> {
         if !std::mem::replace(&mut self.is_settled, true) {
@@ -359,7 +364,7 @@ impl Catalog {
 
     // ---- nodes
 
-    /// A server has a copy. False if it is of no use.
+    /// Records that a server has a copy. Returns false if the copy is useless.
     #[must_use]
     pub fn copied(&mut self, datum: DatumId, server: NodeId) -> bool {
         if let Some(version) = self.versions.get_mut(&datum) {
@@ -370,7 +375,7 @@ impl Catalog {
             }
             return true;
         }
-        // Another server may tell its name.
+        // Another server may report its name.
         let is_kept = !self.is_settled && datum.is_shared() && self.strays.len() < SHARED_DATA_MAX;
         is_kept && !self.tombstones.contains(&datum) && {
             self.strays.insert((datum, server));
@@ -378,7 +383,7 @@ impl Catalog {
         }
     }
 
-    /// A server has no copy any more.
+    /// Records that a server no longer has a copy.
     pub fn dropped(&mut self, datum: DatumId, server: NodeId, why: &str) {
         let Some(version) = self.versions.get_mut(&datum) else { return };
         if version.holders.remove(&server) && version.holders.is_empty() {
@@ -387,7 +392,7 @@ impl Catalog {
         self.not_kept(datum, server);
     }
 
-    /// A server is gone. Gives who was about to put something there.
+    /// Handles a lost server. Returns the requests that were putting data there.
     pub fn server_lost(&mut self, server: NodeId, why: &str) -> Vec<(Question, Named)> {
         let mut not_put = Vec::new();
         for datum in self.versions.keys().copied().collect::<Vec<_>>() {
@@ -412,10 +417,10 @@ impl Catalog {
         self.by_name.get(name).into_iter().flatten().map(|datum| &self.versions[datum])
     }
 
-    /// What must hold between handlings.
+    /// Checks the invariants that hold between inputs.
     ///
     /// # Errors
-    /// The sentence that does not hold.
+    /// The invariant that is violated.
     pub fn check(&self) -> Result<(), String> {
         for (name, datum) in &self.current {
             match self.versions.get(datum) {

@@ -1,36 +1,36 @@
-//! What clients and servers are to hear of shared data.
+//! Updates about shared data for clients and servers.
 
 use gridloom_base::{DatumId, NodeId};
 
-/// A client, and its number for something that it asked for.
+/// A client's request, by the client's number for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Question {
     pub client: NodeId,
     pub ask: u64,
 }
 
-/// What a server's report of a datum means.
+/// The meaning of a server's report that it stores a datum.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stored {
-    /// The version is whole. `by` put it, and these have waited for it.
+    /// The version is complete. `by` put it, and `waiting` waited for it.
     Whole { by: Question, waiting: Vec<Question> },
-    /// One more copy, or others are still to come.
+    /// One more copy, or other replicas are still missing.
     Copy,
-    /// Nobody needs it: the server is to drop it.
+    /// Nobody needs the datum: the server must drop it.
     Unknown,
 }
 
-/// What servers with copies are to hear.
+/// An update to send.
 #[derive(Clone, PartialEq, Debug)]
 pub enum News {
     /// Nobody needs the version any more.
     GivenUp { datum: DatumId, holders: Vec<NodeId> },
-    /// It is not the current one of its name any more, and still read.
+    /// The version is no longer the current one of its name, but is still read.
     Former { datum: DatumId, holders: Vec<NodeId> },
-    /// These are to keep it, too.
+    /// These servers are to keep it too.
     Keep { datum: DatumId, at: Vec<NodeId> },
-    /// Puts of the call that has put it end with it; or they are to be tried again, as it will not be put.
+    /// The joined puts of the same call end with this put if `is_put`. Otherwise it failed, and they must be retried.
     Joined { name: String, place: NodeId, joined: Vec<Question>, is_put: bool },
-    /// It is being put, and a server that was to keep it will not.
+    /// The version is being put, and a server assigned to it will not keep it.
     Short { datum: DatumId },
 }

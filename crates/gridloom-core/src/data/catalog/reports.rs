@@ -1,4 +1,4 @@
-//! What the catalog says of a name to people.
+//! The catalog's reports on a name, for display.
 
 use gridloom_base::{Named, NodeId};
 use serde::{Deserialize, Serialize};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use super::Catalog;
 use super::version::{Stage, Version};
 
-/// Versions of one name that are told: more are there only if many programs keep old ones.
+/// Versions of one name that are reported. There are more only if many programs keep old ones.
 const VERSIONS_TOLD_MAX: usize = 16;
 
-/// What a version is to those that ask for its name.
+/// The state of a version as seen by requests for its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Standing {
     /// It is being put.
     Coming,
-    /// They find it.
+    /// Requests find it.
     Current,
-    /// They do not find it any more.
+    /// Requests no longer find it.
     Former,
 }
 
@@ -27,13 +27,13 @@ pub struct VersionReport {
     pub standing: Standing,
     /// Servers with a copy.
     pub holders: Vec<NodeId>,
-    /// Those of them that keep it.
+    /// The holders that keep it.
     pub keepers: Vec<NodeId>,
-    /// Servers that are to keep it, and have it not yet.
+    /// Servers assigned to keep it that do not have it yet.
     pub coming_to: Vec<NodeId>,
-    /// Programs that read it.
+    /// Number of programs that read it.
     pub readers: u64,
-    /// How its last copy was lost, if none is there.
+    /// How its last copy was lost, if there is none.
     pub lost: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl VersionReport {
 }
 
 impl Catalog {
-    /// The versions of a name, the last one first. None of an unknown name.
+    /// Returns the versions of a name, the latest first. Empty for an unknown name.
     pub fn reports(&self, name: &str) -> Vec<VersionReport> {
         let mut versions: Vec<&Version> = self.versions_of(name).collect();
         versions.sort_by_key(|version| (version.stage == Stage::Former, std::cmp::Reverse(version.rank())));

@@ -1,4 +1,4 @@
-//! Versions of names: put, found, waited for, lost, listed, and told to a new agent.
+//! Versions of names: put, found, waited for, lost, listed, and reported to a new agent.
 
 use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::{Dtype, TaskId, Time};
@@ -24,7 +24,7 @@ fn put(catalog: &mut Catalog, name: &str) -> DatumId {
     datum
 }
 
-/// A catalog of an agent that began anew, whose servers and clients have not all told it of theirs.
+/// Returns the catalog of an agent that restarted and has not received all reports of its servers and clients.
 fn restarted() -> Catalog {
     Catalog::new(NodeId(2))
 }
@@ -101,7 +101,7 @@ fn a_client_that_comes_back_reads_what_it_says() {
     let [kept, released, found_again] = ["a", "b", "c"].map(|name| put(&mut catalog, name));
     ["a", "a", "b", "c"].into_iter().for_each(|name| _ = found(&mut catalog, name));
     catalog.client_lost(Time(0), READER.client);
-    // It has released one of two while it was away.
+    // It released one of its two finds while it was away.
     catalog.reads(READER.client, kept, 1);
     found(&mut catalog, "c");
     ["a", "b", "c"].into_iter().for_each(|name| catalog.delete(name).unwrap());
@@ -126,7 +126,7 @@ fn a_new_agent_learns_names_from_servers() {
     restarted.find(READER, "mesh", true).unwrap();
     assert_eq!(restarted.told(SERVER, new.clone(), true), [READER]);
     assert_eq!(restarted.told(SERVER, old.clone(), true), []);
-    assert_eq!(restarted.take_news(), [former(old.datum)], "a client may tell that it reads it");
+    assert_eq!(restarted.take_news(), [former(old.datum)], "a client may report that it reads it");
     let third = put(&mut restarted, "mesh");
     assert_eq!(restarted.named(third).unwrap().version, 3);
     restarted.check().unwrap();
@@ -178,7 +178,7 @@ fn readers_of_a_deleted_name_keep_it_when_the_agent_begins_anew() {
         restarted.release(READER.client, mesh.datum, 1);
         assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])]);
         assert_eq!(restarted.told(SERVER, mesh.clone(), false), []);
-        assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])], "who comes later is too late");
+        assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])], "later reports are too late");
         restarted.check().unwrap();
     }
 }
@@ -301,7 +301,7 @@ fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
     catalog.delete("a").unwrap();
     catalog.withdraw(WRITER.client, withdrawn.datum);
     catalog.take_news();
-    // What it was told was on its way when its connection broke.
+    // The updates were in transit when its connection broke.
     catalog.server_lost(SERVER, "gone");
     for named in [deleted, withdrawn] {
         assert_eq!(catalog.told(SERVER, named.clone(), true), []);
@@ -336,7 +336,7 @@ fn a_call_that_runs_again_may_put_the_same_again() {
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(false), "it is not there yet");
     let broken_off = |catalog: &Catalog, question, made_by| catalog.broken_off(question, "mesh", made_by);
     assert_eq!(broken_off(&catalog, READER, maker(1, 2)), Some(coming));
-    assert_eq!(broken_off(&catalog, WRITER, maker(1, 2)), None, "it goes on");
+    assert_eq!(broken_off(&catalog, WRITER, maker(1, 2)), None, "the first put continues");
     assert_eq!((broken_off(&catalog, READER, maker(2, 1)), broken_off(&catalog, READER, None)), (None, None));
     catalog.stored(SERVER, WRITER.client, coming);
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(true));

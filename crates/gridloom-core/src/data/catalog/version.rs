@@ -6,14 +6,14 @@ use gridloom_base::{DatumId, Named, NodeId};
 
 use super::Question;
 
-/// How far a version is.
+/// The stage of a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// It is being put, as that client asked.
+    /// It is being put by that request.
     Coming(Question),
     /// Requests for its name find it.
     Current,
-    /// Another has its place, or the name was deleted. It is there for those that have found it before.
+    /// It was replaced, or its name was deleted. It is kept for clients that found it before.
     Former,
 }
 
@@ -21,33 +21,35 @@ pub(super) enum Stage {
 pub(super) struct Version {
     pub(super) named: Named,
     pub(super) stage: Stage,
-    /// It was put at this agent. Of those that servers told a new agent of, some readers may not have told theirs yet.
+    /// True if it was put at this agent. For a version that servers reported to a new agent, some readers may not have
+    /// reported yet.
     pub(super) is_own: bool,
     /// Servers with a copy.
     pub(super) holders: BTreeSet<NodeId>,
-    /// Those of them that keep it.
+    /// The holders that keep it.
     pub(super) keepers: BTreeSet<NodeId>,
-    /// Servers that are to keep it, and have it not yet.
+    /// Servers assigned to keep it that do not have it yet.
     pub(super) coming_to: BTreeSet<NodeId>,
-    /// Servers that were to keep it while it was put, and why they could not.
+    /// Servers that could not store it while it was being put, with the reasons.
     pub(super) refused: BTreeMap<NodeId, String>,
     /// Other puts of the call that puts it, which end with it.
     pub(super) joined: Vec<Question>,
-    /// The server to which the client that puts it takes it.
+    /// The server to which the putting client sends it.
     pub(super) place: NodeId,
-    /// Clients that read it, and how often each has found it and not released it.
+    /// Clients that read it, with the number of finds that each has not released.
     pub(super) readers: BTreeMap<NodeId, u64>,
     /// How its last copy was lost.
     pub(super) lost: Option<String>,
 }
 
 impl Version {
-    /// Of two versions of a name the greater one is current: what was put at this agent replaces what servers tell it of.
+    /// Returns its rank: the version with the highest rank is the current one of its name. Versions put at this agent
+    /// replace those that servers reported.
     pub(super) fn rank(&self) -> (bool, u64, DatumId) {
         (self.is_own, self.named.version, self.named.datum)
     }
 
-    /// How many servers are still to be found that keep it.
+    /// Returns how many more keepers it needs.
     pub(super) fn lacks(&self) -> usize {
         usize::from(self.named.replicas).saturating_sub(self.keepers.len() + self.coming_to.len())
     }
@@ -56,7 +58,7 @@ impl Version {
         self.keepers.len() >= usize::from(self.named.replicas)
     }
 
-    /// Servers that have it, or are to have it.
+    /// Returns the servers that have it or are assigned to keep it.
     pub(super) fn places(&self) -> Vec<NodeId> {
         self.holders.union(&self.coming_to).copied().collect()
     }
@@ -65,7 +67,7 @@ impl Version {
         matches!(self.stage, Stage::Coming(_))
     }
 
-    /// Who puts it, until it is there.
+    /// Returns the request that puts it, until the put is complete.
     pub(super) fn coming(&self) -> Option<Question> {
         match self.stage {
             Stage::Coming(question) => Some(question),
@@ -73,7 +75,7 @@ impl Version {
         }
     }
 
-    /// Clients that read or put it.
+    /// Returns the clients that read or put it.
     pub(super) fn clients(&self) -> impl Iterator<Item = NodeId> {
         self.readers.keys().copied().chain(self.coming().map(|question| question.client))
     }

@@ -19,19 +19,19 @@ impl Waits {
     }
 
     /// # Errors
-    /// If too many wait.
+    /// If too many requests wait.
     pub(super) fn add(&mut self, question: Question, name: &str) -> Result<(), NameError> {
         if self.len() >= NAME_WAITS_MAX {
-            return Err(NameError::TooMany { what: "requests for names that wait".into(), limit: NAME_WAITS_MAX });
+            return Err(NameError::TooMany { what: "waiting requests for names".into(), limit: NAME_WAITS_MAX });
         }
-        // A client gives each of its questions a number of its own; one that does not waits for the last name.
+        // Clients number their requests uniquely. If one reuses a number, only its last request waits.
         self.remove(question);
         self.names.insert(question, name.into());
         self.by_name.entry(name.into()).or_default().insert(question);
         Ok(())
     }
 
-    /// It waits no longer. True if it did.
+    /// Ends a wait. Returns true if the request was waiting.
     pub(super) fn remove(&mut self, question: Question) -> bool {
         let Some(name) = self.names.remove(&question) else { return false };
         let questions = self.by_name.get_mut(&name).expect("it waits for that name");
@@ -42,7 +42,7 @@ impl Waits {
         true
     }
 
-    /// Takes out all that wait for a name.
+    /// Removes and returns all requests that wait for a name.
     pub(super) fn take(&mut self, name: &str) -> BTreeSet<Question> {
         let questions = self.by_name.remove(name).unwrap_or_default();
         questions.iter().for_each(|question| _ = self.names.remove(question));

@@ -1,9 +1,9 @@
-//! `direct`: a server gets a datum from one that has it, and from no others: of those, from where it is whole there earliest, by the
-//! formula of [`super::tree`].
+//! `direct`: a server fetches a datum only from servers that have the complete datum: from the one with the earliest
+//! end by the formula of [`super::tree`].
 
 use super::{Candidate, Reader, Spread, tree};
 
-/// Holders.
+/// Returns the holders.
 pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate> {
     let mut candidates = tree::candidates(spread, reader);
     candidates.retain(|candidate| reader.holders.contains(&candidate.source.node));

@@ -1,22 +1,24 @@
-//! Methods of transfer: from whom each server gets a shared datum, when several want it.
+//! Transfer methods: from whom each server fetches a shared datum when several need it.
 //!
-//! One file each. A method is arithmetic: bytes, holders, readers and ways go in, and sources come out. Nothing moves here, and nothing
-//! is known of time but what is given.
+//! Each method has a file. A method is pure arithmetic: it computes sources from sizes, holders, readers and links. It
+//! moves nothing and knows no time except its inputs.
 //!
-//! | method | file | servers get it |
+//! | method | file | servers fetch the datum |
 //! |---|---|---|
 //! | `direct` | [`direct`] | from servers that have it |
-//! | `tree` | [`tree`] | also from servers that it comes to |
+//! | `tree` | [`tree`] | also from servers that are still receiving it |
 //! | `swarm` | [`swarm`] | in two slices, each along a tree of its own |
-//! | `storage` | [`storage`] | from a folder that they share with one that has it |
-//! | `auto` | here | by `swarm` where that ends earlier for all that want it at about the same time, else by `tree` |
+//! | `storage` | [`storage`] | from a folder that they share with a server that has it |
+//! | `auto` | here | by `swarm` if that ends earlier for all servers that request it at about the same time, else by `tree` |
 //!
-//! Predictions are no better than what is known of links. So sources that are much farther than others are left out, unless they end
-//! in less than a third of the time ([`NEAR_CLOSE`]): a long way, as between two sites, is shared by more than is known here. What is known of
-//! bandwidths cannot tell a site, as a link that was measured beside other data looks narrow; its latency stays. Of the others
-//! that end nearly as early ([`NEAR_EARLIEST`]), those with narrow ways are left out likewise ([`NEAR_WIDEST`]).
+//! Predictions are only as good as the knowledge of the links. So sources that are much farther away than others are
+//! excluded, unless they end in less than a third of the time ([`NEAR_CLOSE`]): a long link, such as one between two
+//! sites, is shared by more traffic than is known here. Bandwidth cannot identify a site, because a link that was
+//! measured during other transfers looks narrow; its latency does not change. Of the remaining sources that end nearly
+//! as early as the earliest ([`NEAR_EARLIEST`]), those with narrow links are excluded likewise ([`NEAR_WIDEST`]).
 //!
-//! **Invariant:** no server gets a datum, or a slice of it, from one that gets that from this one, however far behind.
+//! **Invariant:** no server fetches a datum or slice from a server that gets it from the first one, directly or
+//! indirectly.
 
 mod direct;
 mod storage;
@@ -30,124 +32,127 @@ use gridloom_perf::LinkEstimate;
 use serde::{Deserialize, Serialize};
 pub use swarm::{Batch, SLICED_BYTES_MIN};
 
-/// Times as long as the earliest source takes.
+/// Largest time of an acceptable source, as a multiple of that of the earliest.
 const NEAR_EARLIEST: f64 = 1.25;
-/// A closer source may take so many times as long.
+/// Largest time of a closer source, as a multiple of that of the earliest.
 const NEAR_CLOSE: f64 = 3.0;
-/// Latencies that differ by less than that are of one site, or by less than this factor.
+/// Latencies that differ by less than this, in seconds, or by less than the factor below are attributed to the same
+/// site.
 const CLOSE_S: f64 = 3e-3;
 const CLOSE: f64 = 4.0;
-/// Part of the widest way's bandwidth. Above a half: the way between two sites often has half the width of cards, or a third, and what is
-/// known of both is off by a tenth.
+/// Smallest acceptable fraction of the widest link's bandwidth. It is above a half because the link between two sites
+/// often has half or a third of the bandwidth of network interfaces, and both are known to within a tenth.
 const NEAR_WIDEST: f64 = 0.7;
 
-/// The node from which a server gets a datum.
+/// The node from which a server fetches a datum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Source {
     pub node: NodeId,
-    /// Sends from a server that has it to this one.
+    /// Number of sends from a server that has the datum to this one.
     pub hops: u16,
-    /// When it will be whole, seconds.
+    /// Predicted time at which it has the complete datum, in seconds.
     pub end_s: f64,
 }
 
-/// A source that a server may take.
+/// A possible source for a server.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Candidate {
     pub source: Source,
-    /// The way from there.
+    /// The link from there.
     pub way: LinkEstimate,
-    /// To how many others it sends it already.
+    /// Number of other servers to which it already sends the datum.
     pub sends: u32,
-    /// How many other data it sends.
+    /// Number of other data that it sends.
     pub sends_others: u32,
     pub verdict: Verdict,
 }
 
-/// Why a source is taken, or is not.
+/// Why a source is taken or not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Verdict {
     Taken,
-    /// The one that is taken ends earlier, or has fewer hops, or a lesser number.
+    /// The taken source ends earlier, has fewer hops, or has a lower number.
     Behind,
-    /// It sends it to more others, or more other data.
+    /// It sends the datum to more other servers, or sends more other data.
     Busier,
-    /// Its way is much narrower.
+    /// Its link is much narrower.
     Narrower,
-    /// Its way is much longer.
+    /// Its link is much longer.
     Farther,
     /// It ends much later.
     Later,
 }
 
-/// A server that wants a datum, or a slice of one.
+/// A server that needs a datum or a slice of one.
 pub struct Reader<'a> {
     pub now_s: f64,
     pub server: NodeId,
     pub size_bytes: u64,
     /// Servers that have it.
     pub holders: &'a [NodeId],
-    /// Other slices of it on their way, which take the same cards.
+    /// Other slices of it in transfer, which use the same network interfaces.
     pub beside: &'a [&'a Spread],
-    /// How many transfers of other data leave a server.
+    /// Returns the number of transfers of other data that a server sends.
     pub sends_others: &'a dyn Fn(NodeId) -> u32,
     pub is_usable: &'a dyn Fn(NodeId) -> bool,
-    /// Whether it shares a storage with that one.
+    /// True if it shares a storage with that node.
     pub shares_storage: &'a dyn Fn(NodeId) -> bool,
     pub way: &'a dyn Fn(NodeId, NodeId) -> LinkEstimate,
 }
 
 impl Reader<'_> {
-    /// Whether it gets the datum from that one by a storage, if its method is that.
+    /// True if it can fetch the datum from that node through a storage, if that is its method.
     fn serves_by_storage(&self, node: NodeId) -> bool {
         self.holders.contains(&node) && (self.shares_storage)(node)
     }
 }
 
-/// One datum, or a slice of one, on its way to servers.
+/// The transfers of one datum, or of a slice of one, to servers.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Spread {
     coming: BTreeMap<NodeId, Source>,
 }
 
 impl Spread {
-    /// Whether it is on its way to nobody.
+    /// True if there are no transfers.
     pub fn is_empty(&self) -> bool {
         self.coming.is_empty()
     }
 
-    /// It is whole at a server, or does not come there any more.
+    /// Removes the transfer to a server, which has completed or was cancelled.
     pub fn ended(&mut self, server: NodeId) {
         self.coming.remove(&server);
     }
 
-    /// The senders and receivers of what is on its way.
+    /// Returns the sender and receiver of each transfer.
     pub fn moving(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
         self.coming.iter().map(|(server, source)| (source.node, *server))
     }
 
-    /// The node from which it is on its way to a server.
+    /// Returns the source of the transfer to a server.
     pub fn coming(&self, server: NodeId) -> Option<Source> {
         self.coming.get(&server).copied()
     }
 
-    /// A server gets it from there from now on.
+    /// Records that a server fetches it from that source from now on.
     pub fn begin(&mut self, server: NodeId, source: Source) {
         self.coming.insert(server, source);
     }
 
-    /// From whom a server that it is not on its way to may get it by a method. The one to take is first; none, if there is none.
+    /// Returns the possible sources for a server that has no transfer yet, by a method. The one to take is first.
+    /// Empty if there is none.
     pub fn candidates(&self, method: Method, reader: &Reader<'_>) -> Vec<Candidate> {
         let candidates = match method {
             Method::Direct => direct::candidates(self, reader),
             Method::Storage => storage::candidates(self, reader),
-            // What comes in slices comes by the method's own plan; a server that has to be named another source takes the best there is.
+            // Transfers in slices follow the method's own plan. A server that needs a replacement source takes the
+            // best one there is.
             Method::Auto | Method::Tree | Method::Swarm => tree::candidates(self, reader),
         };
         judged(reader.now_s, candidates)
     }
 
-    /// To how many others each source sends it, or a slice beside it.
+    /// Returns the number of servers to which each source sends it, or another slice.
     fn sends(&self, now_s: f64, beside: &[&Spread]) -> BTreeMap<NodeId, u32> {
         let mut sends = BTreeMap::new();
         let all = beside.iter().flat_map(|spread| spread.coming.values()).chain(self.coming.values());
@@ -157,7 +162,7 @@ impl Spread {
         sends
     }
 
-    /// Whether a server gets it from another, perhaps through more.
+    /// True if a server gets it from `other`, directly or indirectly.
     fn is_behind(&self, server: NodeId, other: NodeId) -> bool {
         let mut at = server;
         for _ in 0..=self.coming.len() {
@@ -171,14 +176,15 @@ impl Spread {
     }
 }
 
-/// Gives each candidate its verdict. The best is first.
+/// Sets the verdict of each candidate and puts the best first.
 fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let weighed = Weighed::new(candidates.iter().map(|one| (one.source.end_s - now_s, one.way)));
     for one in &mut candidates {
         one.verdict = weighed.verdict(one.source.end_s - now_s, one.way);
     }
     candidates.sort_by(|a, b| {
-        // Servers that all want the same data share the work evenly, though each datum by itself could come from the first.
+        // Servers that all need the same data share the work evenly, though the first would be the best source for
+        // each datum alone.
         let by_sends = (a.sends, a.sends_others).cmp(&(b.sends, b.sends_others));
         let by_end = by_sends.then(a.source.end_s.total_cmp(&b.source.end_s));
         let by_source = by_end.then((a.source.hops, a.source.node).cmp(&(b.source.hops, b.source.node)));
@@ -191,18 +197,18 @@ fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
-/// What sources are held against.
+/// The thresholds for sources.
 struct Weighed {
-    /// Least latency of those that are not much too late.
+    /// Lowest latency among the sources that are not much too late.
     closest_s: f64,
-    /// When the first of the close ones ends.
+    /// Earliest end among the close sources.
     earliest_s: f64,
-    /// The widest way of those that are close and end about then, bytes per second.
+    /// Highest bandwidth among the close sources that end nearly as early, in bytes per second.
     widest: f64,
 }
 
 impl Weighed {
-    /// By their ends, seconds from now, and their ways.
+    /// Computes the thresholds from the sources' ends, in seconds from now, and links.
     fn new(sources: impl Iterator<Item = (f64, LinkEstimate)> + Clone) -> Weighed {
         let least = |values: &mut dyn Iterator<Item = f64>| values.min_by(f64::total_cmp).unwrap_or(0.0);
         let limit_s = NEAR_CLOSE * least(&mut sources.clone().map(|(end_s, _)| end_s));

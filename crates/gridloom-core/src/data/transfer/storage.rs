@@ -1,15 +1,16 @@
-//! `storage`: a holder writes a datum once into a folder that it shares with other servers, such as one of a cluster's file system, and
-//! they read it there. However many they are, the holder's card sends it once.
+//! `storage`: a holder writes a datum once into a folder that it shares with other servers, such as a cluster file
+//! system, and they read it there. However many readers there are, the holder's network interface sends the datum
+//! once.
 //!
-//! Of those with which a reader shares a storage it is the holder of the least number, so that one file serves all. A server that shares
-//! none, or for which that has failed, gets the datum by [`super::tree`].
+//! Of the holders that share a storage with a reader, the one with the lowest number is taken, so that one file serves
+//! all readers. A server that shares none, or for which this method failed, fetches the datum by [`super::tree`].
 //!
-//! How fast a storage is nobody knows before it is used. So `auto` never takes this method, and its time is told as that of the way
-//! between the two servers.
+//! The speed of a storage is unknown before it is used. So `auto` never takes this method, and the predicted time is
+//! that of the link between the two servers.
 
 use super::{Candidate, Reader, Spread, tree};
 
-/// One holder, or those of `tree`.
+/// Returns one holder, or the candidates of `tree`.
 pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate> {
     let mut candidates = tree::candidates(spread, reader);
     let is_sharing = |one: &Candidate| reader.serves_by_storage(one.source.node);

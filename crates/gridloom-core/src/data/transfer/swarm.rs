@@ -1,18 +1,19 @@
-//! `swarm`: a datum comes to each server in two slices, at the same time, each along a tree of its own.
+//! `swarm`: each server receives a datum in two slices at the same time, each along a tree of its own.
 //!
-//! In a chain each server passes on all that it gets, and the last is as many parts behind as there are servers. In a tree
-//! that is only as deep as the logarithm, but a server that passes all on to two others has half its bandwidth for each. With two trees
-//! each server passes on one slice, to two others, and is a leaf of the other tree. So each card sends and receives the datum once.
+//! In a chain each server forwards everything it receives, and the last one is as many parts behind as there are
+//! servers. A tree is only as deep as the logarithm, but a server that forwards everything to two others has half its
+//! bandwidth for each. With two trees each server forwards one slice, to two others, and is a leaf of the other tree.
+//! So each network interface sends and receives the datum once.
 //!
-//! With `s` bytes, a part of `p` bytes, ways of bandwidth `b` and latency `l`, and `d` sends to the last server:
+//! With `s` bytes, a part of `p` bytes, links of bandwidth `b` and latency `l`, and `d` sends to the last server:
 //!
 //! ```text
 //! end = s / b + d (l + 2 p / b)       d is about the logarithm of the number of servers to the base 2
 //! ```
-//! For this the readers have to be known together: of those that come one after another each can only be put behind the one before.
-//! So the catalog waits for a moment.
+//! This requires that the readers are known together: readers that request it one after another can only be appended
+//! to a chain. So the catalog waits a moment to collect them.
 //!
-//! Source: SplitStream (Castro et al., SOSP 2003): trees of which the inner nodes are disjoint.
+//! Source: SplitStream (Castro et al., SOSP 2003): trees whose inner nodes are disjoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,10 +25,11 @@ use super::{NEAR_EARLIEST, NEAR_WIDEST, Reader, Source, Spread, Verdict, Weighed
 
 /// Smaller data are not sliced.
 pub const SLICED_BYTES_MIN: u64 = 3 * EAGER_BYTES_MAX;
-/// `swarm` is taken for `tree` only if it saves that part of the time: it has more messages, and more that can fail.
+/// Smallest fraction of the time that `swarm` must save to be preferred to `tree`: it has more messages and more that
+/// can fail.
 const SAVES_MIN: f64 = 0.05;
 
-/// Servers that want a datum at about the same time.
+/// Servers that need a datum at about the same time.
 pub struct Batch<'a> {
     pub now_s: f64,
     pub size_bytes: u64,
@@ -37,10 +39,11 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// From whom each reader gets each slice, if that is the way to go by that method; else each reader gets the whole.
+    /// Returns the sources of each slice for each reader, or `None` if each reader should fetch the whole datum by
+    /// that method.
     pub fn in_slices(&self, method: Method) -> Option<[Spread; SLICES]> {
         let is_sliced = self.size_bytes >= SLICED_BYTES_MIN && matches!(method, Method::Auto | Method::Swarm);
-        // One reader gains from a second source alone.
+        // A single reader gains only if there is a second source.
         if !is_sliced || self.holders.is_empty() || self.readers.len() + self.holders.len() < 3 {
             return None;
         }
@@ -55,7 +58,7 @@ impl Batch<'_> {
         Some(slices)
     }
 
-    /// The readers by `tree`, in their order.
+    /// Returns the sources by `tree`, for the readers in their order.
     fn whole(&self) -> Spread {
         let mut spread = Spread::default();
         for server in self.readers {
@@ -79,9 +82,9 @@ impl Batch<'_> {
         spread
     }
 
-    /// Seconds until all of it is everywhere, with all that each server sends.
+    /// Returns the seconds until all servers have all of it, given everything that each server sends.
     fn takes_s<'s>(&self, spreads: impl IntoIterator<Item = (&'s Spread, u64)> + Clone) -> f64 {
-        // Bytes by source, and its widest way.
+        // For each source, its bytes and the bandwidth of its widest link.
         let mut cards: BTreeMap<NodeId, (f64, f64)> = BTreeMap::new();
         for (spread, bytes) in spreads.clone() {
             for (from, to) in spread.moving() {
@@ -116,8 +119,8 @@ impl Batch<'_> {
         std::array::from_fn(|number| self.slice(number, &mut sent))
     }
 
-    /// Servers that pass the slice on come first, so that the tree is as flat as it can be. `sent` is what each server sends of slices
-    /// before this one: see [`Growing::load`].
+    /// Builds the tree of a slice. Servers that forward the slice are added first, so that the tree is as flat as
+    /// possible. `sent` is the load of each server by the slices before this one: see [`Growing::load`].
     fn slice(&self, number: usize, sent: &mut BTreeMap<NodeId, f64>) -> Spread {
         let readers = |of_it: bool| {
             let of = self.readers.iter().enumerate().filter(move |(at, _)| (at % SLICES == number) == of_it);
@@ -139,28 +142,28 @@ impl Batch<'_> {
     }
 }
 
-/// The tree of a slice, while readers are added.
+/// The tree of a slice while readers are added to it.
 struct Growing<'a> {
     batch: &'a Batch<'a>,
     size_bytes: u64,
     spread: Spread,
-    /// Readers that pass it on. Others do so only where these have narrow ways.
+    /// Readers that forward it. Others forward it only where these have narrow links.
     inner: BTreeSet<NodeId>,
-    /// Those that have bandwidth left.
+    /// Nodes with spare bandwidth.
     open: BTreeSet<NodeId>,
-    /// Bandwidth of the widest way that was looked at.
+    /// Bandwidth of the widest link used so far.
     widest: f64,
     sent_by_holders: BTreeMap<NodeId, f64>,
     sent: &'a mut BTreeMap<NodeId, f64>,
 }
 
-/// A source of a slice, and its way.
+/// A source of a slice, and its link.
 type Sender = (Source, LinkEstimate);
 
 impl Growing<'_> {
     fn add(&mut self, server: NodeId) {
         let open = self.best(server, &mut self.open.iter().copied());
-        // Rather one that sends much already than one behind a narrow or a long way.
+        // A busy source is preferred to one behind a narrow or long link.
         let is_wide = |(_, way): &Sender| way.bandwidth >= self.widest * NEAR_WIDEST;
         let is_near = |sender: &Sender| is_wide(sender) && self.is_near(server, sender.1.latency_s);
         let Some((source, way)) = open.filter(is_near).or_else(|| self.best(server, &mut self.placed().into_iter()))
@@ -168,7 +171,7 @@ impl Growing<'_> {
             return;
         };
         self.spread.begin(server, source);
-        // Within a host it takes no card.
+        // A transfer within a host does not use a network interface.
         let bandwidth = if way.bandwidth.is_finite() { way.bandwidth } else { 0.0 };
         self.widest = self.widest.max(bandwidth);
         let load = if bandwidth > 0.0 { bandwidth / self.widest } else { 0.0 };
@@ -182,10 +185,10 @@ impl Growing<'_> {
         }
     }
 
-    /// Whether none has a much shorter way to a server.
+    /// True if no other node has a much shorter link to the server.
     fn is_near(&self, server: NodeId, latency_s: f64) -> bool {
         let mut others = self.batch.holders.iter().chain(self.spread.coming.keys()).filter(|node| **node != server);
-        // Most ways are short, and need no look at all others.
+        // Most links are short, which makes the check of all other nodes unnecessary.
         is_close(latency_s, 0.0) || others.all(|node| is_close(latency_s, (self.batch.way)(*node, server).latency_s))
     }
 
@@ -193,8 +196,9 @@ impl Growing<'_> {
         self.batch.holders.iter().chain(self.spread.coming.keys()).copied().collect()
     }
 
-    /// What shares a server's card, of the widest way: 1 for each slice that it sends over such a way, less for one over a narrow way. A
-    /// holder has one send of each slice, as others have two of one.
+    /// Returns the load of a server's network interface relative to the widest link: 1 for each slice that it sends
+    /// over such a link, less for a slice over a narrow one. A holder sends each slice once, while others send one
+    /// slice twice.
     fn load(&self, node: NodeId) -> f64 {
         match self.sent_by_holders.get(&node) {
             Some(sent) => SLICES as f64 * sent,
@@ -202,7 +206,8 @@ impl Growing<'_> {
         }
     }
 
-    /// Whether one more send would end about when the datum is whole there. Behind a slow way there is time for many.
+    /// True if one more send would end about when the node has the complete datum. A node behind a slow link has time
+    /// for many.
     fn has_bandwidth(&self, node: NodeId) -> bool {
         if self.widest == 0.0 {
             return true;
@@ -212,7 +217,8 @@ impl Growing<'_> {
         takes_s <= NEAR_EARLIEST * comes_s.unwrap_or(self.batch.size_bytes as f64 / self.widest)
     }
 
-    /// The source with the fewest hops, of those that are close, have wide ways and end nearly as early as the earliest.
+    /// Returns the source with the fewest hops among those that are close, have wide links and end nearly as early as
+    /// the earliest.
     fn best(&self, server: NodeId, nodes: &mut dyn Iterator<Item = NodeId>) -> Option<Sender> {
         let all: Vec<Sender> = nodes.filter(|node| *node != server).map(|node| self.sender(node, server)).collect();
         let takes_s = |(source, _): &Sender| source.end_s - self.batch.now_s;
@@ -236,7 +242,7 @@ impl Growing<'_> {
         let (source_end_s, hops) = coming.map_or((now_s, 0), |source| (source.end_s, source.hops));
         let sends = self.load(node).round() as u32;
         let end_s = tree::end_s(now_s, self.size_bytes, (sends, source_end_s), way);
-        // The other slices come by the same card.
+        // The other slices use the same network interface.
         let end_s = end_s.max(now_s + way.seconds(whole_bytes));
         (Source { node, hops: hops + 1, end_s }, way)
     }

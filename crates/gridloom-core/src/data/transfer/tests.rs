@@ -3,7 +3,6 @@ use gridloom_base::SLICES;
 
 const SIZE: u64 = 64 << 20;
 
-/// All sources are usable.
 fn all(_: NodeId) -> bool {
     true
 }
@@ -17,7 +16,8 @@ fn reader<'a>(server: NodeId, holders: &'a [NodeId], shares_storage: &'a dyn Fn(
     Reader { now_s, server, size_bytes, holders, beside, sends_others, is_usable: &all, shares_storage, way: &equal }
 }
 
-/// Hosts of two sites: those of even numbers and the others. One link between them is ten times as slow.
+/// Hosts at two sites: those with even numbers and those with odd ones. The link between the sites is ten times as
+/// slow.
 fn sites(a: NodeId, b: NodeId) -> LinkEstimate {
     let bandwidth = if a.0 % 2 == b.0 % 2 { 12.5e6 } else { 1.25e6 };
     LinkEstimate { bandwidth, latency_s: 1e-4 }
@@ -46,7 +46,7 @@ fn candidates(
 }
 
 impl Spread {
-    /// Has a server get it.
+    /// Has a server fetch it.
     fn choose(
         &mut self,
         now_s: f64,
@@ -74,7 +74,7 @@ fn of_sources_alike_the_one_is_taken_that_sends_the_fewest_other_data() {
     use Verdict::*;
     assert_eq!(taken(&|_| 0), [(1, Taken), (2, Behind), (3, Behind)]);
     assert_eq!(taken(&|node| u32::from(node.0 != 2)), [(2, Taken), (1, Busier), (3, Busier)]);
-    // What it sends of this datum counts first: that delays it for sure.
+    // Sends of this datum count first, because they certainly delay it.
     let mut spread = Spread::default();
     spread.begin(NodeId(8), Source { node: NodeId(2), hops: 1, end_s: 9.0 });
     let busy =
@@ -91,7 +91,8 @@ fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate
 
 #[test]
 fn each_source_has_a_verdict() {
-    // 2 sends it to 8 and 4 to 6, the way from 1 is narrow, those from 9 and 11 are longer, and that from 12 is the longest.
+    // 2 sends it to 8 and 4 to 6. The link from 1 is narrow, those from 9 and 11 are longer, and that from 12 is the
+    // longest.
     let mut spread = Spread::default();
     let holders = [1, 2, 4, 9, 11, 12].map(NodeId);
     for (server, node, end_s) in [(6, 4, 100.0), (8, 2, 5.0)] {
@@ -151,7 +152,7 @@ fn a_link_of_about_half_the_width_is_crossed_once() {
     assert_eq!(crossings, 1);
 }
 
-/// As measured beside other data: links within a site look narrower than the one between sites.
+/// As measured during other transfers: links within a site look narrower than the one between sites.
 fn disturbed(a: NodeId, b: NodeId) -> LinkEstimate {
     let is_one_site = a.0 % 2 == b.0 % 2;
     LinkEstimate {
@@ -188,7 +189,7 @@ fn no_circle_closes_when_a_source_fails() {
     for reader in 2..5 {
         spread.choose(0.0, NodeId(reader), SIZE, &[NodeId(1)], all, equal);
     }
-    // 2 had it from 1, 3 from 2, 4 from 3.
+    // 2 got it from 1, 3 from 2, 4 from 3.
     let again = spread.choose(1.0, NodeId(2), SIZE, &[NodeId(1)], |node| node != NodeId(1), equal);
     assert_eq!(again, None, "all others are behind it");
     spread.choose(1.0, NodeId(2), SIZE, &[NodeId(1)], all, equal).unwrap();
@@ -219,7 +220,7 @@ fn one_file_of_a_storage_serves_all_that_share_it() {
         assert_eq!(candidates.iter().map(|one| one.source.node.0).collect::<Vec<_>>(), [2]);
         spread.begin(server, candidates[0].source);
     }
-    // It shares none: from any, also from those that it comes to.
+    // A server without a shared storage fetches it from any server, including those that are still receiving it.
     let candidates = spread.candidates(Method::Storage, &reader(NodeId(7), &holders, &|_| false));
     assert_eq!(candidates.len(), 6);
 }
@@ -236,12 +237,12 @@ fn slices(
     Batch { now_s: 0.0, size_bytes: SIZE, holders, readers: &readers, way: &way }.in_slices(method)
 }
 
-/// When it is whole everywhere.
+/// Returns the time at which all servers have it.
 fn end_s(spread: &Spread) -> f64 {
     spread.coming.values().map(|source| source.end_s).fold(0.0, f64::max)
 }
 
-/// Sends of each slice by each node.
+/// Returns the number of sends of each slice by each node.
 fn sends(slices: &[Spread; SLICES]) -> BTreeMap<NodeId, [u32; SLICES]> {
     let mut sends: BTreeMap<NodeId, [u32; SLICES]> = BTreeMap::new();
     for (number, slice) in slices.iter().enumerate() {
@@ -263,7 +264,7 @@ fn in_a_swarm_each_card_sends_no_more_than_the_datum() {
             assert!(end_s(slice) < 1.1 * alone_s, "{readers}: {}", end_s(slice) / alone_s);
             let deepest = slice.coming.values().map(|source| source.hops).max().unwrap();
             assert!(f64::from(deepest) <= (readers as f64).log2() + 2.0, "{readers}: {deepest} sends");
-            // No circle.
+            // There is no cycle.
             slice.coming.keys().for_each(|node| assert!(!slice.is_behind(*node, *node)));
         }
     }
@@ -289,7 +290,8 @@ fn a_slow_link_is_crossed_by_each_slice_once() {
 fn auto_takes_a_swarm_for_many_readers_alone() {
     let is_sliced = |readers| slices(Method::Auto, readers, &[NodeId(1)], WIDE).is_some();
     assert_eq!([2, 8, 64, 256].map(is_sliced), [false, false, true, true]);
-    // What is not passed on while it comes goes in rounds: two of halves are shorter.
+    // Data that are too small to be forwarded while they are received go in rounds, and two rounds of halves are
+    // shorter.
     let readers: Vec<NodeId> = (100..116).map(NodeId).collect();
     let small = Batch { now_s: 0.0, size_bytes: 1 << 20, holders: &[NodeId(1)], readers: &readers, way: &WIDE };
     assert!(small.in_slices(Method::Auto).is_some());

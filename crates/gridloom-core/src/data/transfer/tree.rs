@@ -1,21 +1,23 @@
-//! `tree`: a server gets a datum from where it is whole there earliest, also from servers that it is only on its way to.
+//! `tree`: a server fetches a datum from the source with the earliest end, including servers that are still receiving
+//! it.
 //!
-//! With `s` bytes, a part of `p` bytes, a way of bandwidth `b` (bytes a second) and latency `l` (seconds), and a source that sends it to
-//! `u` others already:
+//! With `s` bytes, a part of `p` bytes, a link of bandwidth `b` (bytes per second) and latency `l` (seconds), and a
+//! source that already sends it to `u` others:
 //!
 //! ```text
-//! alone   = l + s (u + 1) / b          the source has it, and shares its card among those it sends to
+//! alone   = l + s (u + 1) / b          the source has it, and shares its network interface among its receivers
 //! behind  = end of the source + l + p / b
-//! end     = max(now + alone, behind)   from 4 MiB on: what still comes is passed on part by part
+//! end     = max(now + alone, behind)   from 4 MiB on: parts are forwarded while others are still being received
 //!         = max(now, end of the source) + alone       below
 //! ```
-//! Of sources that end nearly as early, the one is taken that sends it to the fewest others, and of those the one that sends the
-//! fewest other data.
+//! Of the sources that end nearly as early, the one that sends it to the fewest others is taken, and of those the one
+//! that sends the fewest other data.
 //!
-//! On links of equal bandwidth this makes a chain, which takes `s / b` and a part for each server; behind a slow link only the first
-//! server of a site gets it over that link, and the others from one another.
+//! On links of equal bandwidth this forms a chain, which takes `s / b` plus one part for each server. Behind a slow
+//! link only the first server of a site fetches it over that link, and the others fetch it from one another.
 //!
-//! Where it is wrong: ends are reckoned without other data on the way, and a source that is slower than predicted keeps those behind it.
+//! Known errors: ends are computed without other concurrent data, and a source that is slower than predicted delays
+//! those behind it.
 
 use gridloom_base::NodeId;
 use gridloom_base::limits::{HOPS_MAX, PARTS};
@@ -23,7 +25,7 @@ use gridloom_perf::LinkEstimate;
 
 use super::{Candidate, Reader, Source, Spread, Verdict};
 
-/// Holders, and servers that it is on its way to.
+/// Returns the holders and the servers that are still receiving it.
 pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate> {
     let Reader { now_s, server, size_bytes, holders, .. } = *reader;
     let whole = holders.iter().map(|node| (*node, now_s, 0));
@@ -43,7 +45,7 @@ pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate>
     whole.chain(coming).filter(usable).map(candidate).collect()
 }
 
-/// The formula of the module, for a source that sends it to so many others, and has it whole at that time.
+/// Computes the module's formula for a source that sends it to `sends` others and has it complete at `source_end_s`.
 pub(super) fn end_s(now_s: f64, size_bytes: u64, (sends, source_end_s): (u32, f64), way: LinkEstimate) -> f64 {
     let alone_s = way.seconds(size_bytes.saturating_mul(u64::from(sends) + 1));
     match PARTS.passes_on(size_bytes) {

@@ -1,13 +1,15 @@
-//! Servers that ask for the same large datum at about the same time: from whom each gets it is decided for all of them together.
+//! Batches: servers that request the same large datum at about the same time are assigned their sources together.
 //!
-//! A server that asks first waits whether others ask, too: for a small part of the time that the datum takes
-//! ([`PART_OF_TIME`]), if that is about as long as messages are on their way. Each that comes has all wait a little longer, up to a limit.
-//! What is decided then is [`Batch::in_slices`]: they get it in slices, or each the whole, one after the other. What takes less time is not
-//! waited for, as most data have one reader at a time.
+//! The first server that requests a datum waits for further requests, for a small part of the time that the transfer
+//! takes ([`PART_OF_TIME`]), provided that this is about as long as messages take. Each further request extends the
+//! wait of all a little, up to a limit. At the end, [`Batch::in_slices`] decides: the servers get the datum in slices,
+//! or each of them gets the complete datum, one after the other. Shorter transfers do not wait, as most data have one
+//! reader at a time.
 //!
-//! A server that asks while it comes to others in that way does not wait: it gets each slice, or the whole, also from these.
+//! A server that requests the datum while others are receiving it in slices does not wait: it gets each slice, or the
+//! complete datum, also from these servers.
 //!
-//! **Invariant:** a server is in one batch of a datum at most, and is named a source when it ends.
+//! **Invariant:** a server is in at most one batch of a datum, and is assigned a source when the batch ends.
 
 use std::collections::BTreeMap;
 
@@ -19,25 +21,27 @@ use crate::node::protocol::Effect;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{DatumId, Meta, Method, NodeId, Time};
 
-/// The first one waits for that part of the time that one transfer takes.
+/// The part of the duration of one transfer for which the first server waits.
 const PART_OF_TIME: f64 = 0.05;
-/// It does not wait for less, unless the method is `swarm`; and not for more after the last one that came.
+/// Limits of the wait after the last request, in seconds. If the wait would be shorter than the minimum, there is
+/// none, unless the method is `swarm`.
 const WAITS_S_MIN: f64 = 0.000_1;
 const WAITS_S_MAX: f64 = 0.01;
-/// As others have come, it waits for that part of the time in all, and not for more after the first.
+/// Limits of the total wait when further requests arrive: the part of the duration of one transfer, and seconds after
+/// the first request.
 const PART_IN_ALL: f64 = 0.25;
 const WAITS_IN_ALL_S_MAX: f64 = 0.1;
-/// Servers of one batch. A further one is answered at once.
+/// Maximum number of servers in one batch. Further servers are answered at once.
 const SERVERS_MAX: usize = 4096;
 
-/// Those that wait.
+/// The servers that wait, by datum.
 #[derive(Debug, Default)]
 pub(super) struct Batches(BTreeMap<DatumId, Waiting>);
 
 #[derive(Debug)]
 struct Waiting {
     until: Time,
-    /// Not later, and not so long after the last one.
+    /// Latest end of the wait.
     latest: Time,
     gap_ns: u64,
     servers: Vec<NodeId>,
@@ -48,7 +52,7 @@ impl Batches {
         self.0.len()
     }
 
-    /// A server does not wait any more.
+    /// Removes a server that no longer waits.
     pub(super) fn forget(&mut self, datum: DatumId, server: NodeId) {
         if let Some(waiting) = self.0.get_mut(&datum) {
             waiting.servers.retain(|one| *one != server);
@@ -63,7 +67,7 @@ impl Batches {
         self.0.remove(&datum);
     }
 
-    /// One timer serves all: it fires for the batch that ends first.
+    /// Sets the timer for the batch that ends first. All batches share one timer.
     fn set_timer(&self, out: &mut Vec<Effect>) {
         let next = self.0.values().map(|waiting| waiting.until).min();
         out.extend(next.map(|at| Effect::SetTimer { timer: AgentTimer::Batches.into(), at }));
@@ -77,7 +81,7 @@ impl Batches {
 }
 
 impl Agent {
-    /// Whether a server that asks for a datum waits for others that do.
+    /// Adds a server to the batch of a datum, or starts a batch. Returns true if the server waits for others.
     pub(super) fn waits_for_others(
         &mut self,
         now: Time,
@@ -103,7 +107,7 @@ impl Agent {
         true
     }
 
-    /// How long a server may wait that is the first to ask; `None` if it does not.
+    /// Returns the seconds for which the first server that requests a datum may wait; `None` if it does not wait.
     fn waits_s(&mut self, now: Time, datum: DatumId, server: NodeId) -> Option<f64> {
         let named = self.names.catalog.named(datum).filter(|_| datum.slice().is_none())?;
         let (size_bytes, method) = (named.meta.size_bytes(), named.method);
@@ -119,7 +123,7 @@ impl Agent {
         (part_s >= WAITS_S_MIN || method == Method::Swarm).then(|| part_s.max(WAITS_S_MIN))
     }
 
-    /// Time has passed: those that have waited are named sources.
+    /// Assigns sources to the servers of batches that are due.
     pub(super) fn answer_batches(&mut self, now: Time, out: &mut Vec<Effect>) {
         for (datum, servers) in self.names.searches.batches.take_due(now) {
             if !self.answer_in_slices(now, datum, &servers, out) {
@@ -129,7 +133,7 @@ impl Agent {
         self.names.searches.batches.set_timer(out);
     }
 
-    /// False if they are to get the whole.
+    /// Assigns sources of slices to the servers of a batch. Returns false if they must get the complete datum instead.
     fn answer_in_slices(&mut self, now: Time, datum: DatumId, servers: &[NodeId], out: &mut Vec<Effect>) -> bool {
         let Some(named) = self.names.catalog.named(datum).cloned() else { return false };
         self.refresh_ways(now);
@@ -162,7 +166,8 @@ impl Agent {
         send(out, server, TaskToServer::Resupply { supplies: sources.iter().map(supply).collect() });
     }
 
-    /// Has a server get a datum in slices, too, if it comes to others so. False if it does not.
+    /// Assigns sources of slices to a server, if other servers are receiving the datum in slices. Returns false if it
+    /// does not get slices.
     pub(super) fn joins_slices(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) -> bool {
         let slices = datum.slices();
         if datum.slice().is_some() || slices.iter().all(|slice| self.spread_of(*slice).is_none()) {
@@ -194,7 +199,7 @@ mod tests {
     const HOLDER: NodeId = NodeId(2);
     const WAITS_NS_MAX: u64 = 10_000_000;
 
-    /// Some servers, of which one has a datum.
+    /// Returns an agent with this many servers, one of which has the datum.
     fn with_holder(servers: u64, method: Method) -> Agent {
         with_holder_of(64 << 20, servers, method)
     }
@@ -221,7 +226,7 @@ mod tests {
         agent.handle(Time(10), Input::Received { from: HOLDER, message }, &mut Vec::new());
     }
 
-    /// What servers are named in answer to an input: the datum or its slice, and the source.
+    /// Returns the assignments that servers receive in response to an input: the datum or slice, and its source.
     fn named(agent: &mut Agent, at: u64, input: Input) -> BTreeMap<NodeId, Vec<(DatumId, NodeId)>> {
         let mut out = Vec::new();
         agent.handle(Time(SECOND_NS + at), input, &mut out);
@@ -255,7 +260,7 @@ mod tests {
         assert!(told.len() == 3 && told.values().all(|of| of.len() == 2), "{told:?}");
         assert_eq!(told[&NodeId(3)], [(first, HOLDER), (second, NodeId(4))]);
         assert_eq!(told[&NodeId(4)], [(first, NodeId(3)), (second, HOLDER)]);
-        // One that a source has failed: the whole, from one that has it or gets it.
+        // A server whose source has failed gets the complete datum, from a server that has it or is receiving it.
         assert!(named(&mut agent, 2 * WAITS_NS_MAX, asks(DATUM, 5, NodeId(3))).values().all(|of| of[0].0 == DATUM));
     }
 
@@ -269,10 +274,10 @@ mod tests {
             let told = named(&mut agent, 2 * WAITS_NS_MAX, asks(DATUM, server, NodeId(server)));
             let of = &told[&NodeId(server)];
             assert_eq!(of.iter().map(|(slice, _)| *slice).collect::<Vec<_>>(), [first, second]);
-            // It sends both slices already.
+            // The holder is already sending both slices.
             assert!(of.iter().all(|(_, from)| *from != HOLDER), "{told:?}");
         }
-        // All have it whole: it comes to nobody.
+        // All servers have the complete datum, so no transfer is in progress.
         for server in 3..=7 {
             let named = Named {
                 datum: DATUM,
@@ -296,7 +301,7 @@ mod tests {
         for number in 0..10 {
             let at = number * WAITS_NS_MAX / 2;
             assert!(named(&mut agent, at, asks(DATUM, 3 + number, NodeId(3 + number))).is_empty());
-            assert!(named(&mut agent, at, fire()).is_empty(), "it has just come");
+            assert!(named(&mut agent, at, fire()).is_empty(), "it has just made its request");
         }
         assert_eq!(named(&mut agent, 10 * WAITS_NS_MAX, fire()).len(), 10);
     }
@@ -335,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_begins_later_does_not_hold_up_one_before_it() {
-        // 6 MiB: 5 % of the time that they take is less than 10 ms.
+        // 6 MiB: 5 % of the transfer time is less than 10 ms.
         let mut agent = with_holder_of(6 << 20, 4, Method::Auto);
         let other = DatumId { serial: 2, ..DATUM };
         hold(&mut agent, other, 256 << 20, Method::Auto);
@@ -355,14 +360,15 @@ mod tests {
         assert_eq!(named(&mut agent, WAITS_NS_MAX, fire())[&NodeId(3)], [(other, HOLDER)]);
     }
 
-    /// Found by the soak (seed 3107): a server that could not reach the holder of a slice was to pass it on to all others.
+    /// Found by the soak test (seed 3107): a server that could not reach the holder of a slice had been assigned to forward the
+    /// slice to all others.
     #[test]
     fn a_server_that_reaches_no_source_gets_it_from_those_that_were_behind_it() {
         let mut agent = with_holder(4, Method::Swarm);
         (3..=5).for_each(|server| _ = named(&mut agent, 0, asks(DATUM, server, NodeId(server))));
         named(&mut agent, WAITS_NS_MAX, fire());
         let [first, _] = DATUM.slices();
-        // 3 has the first slice from the holder, 4 from 3.
+        // Server 3 gets the first slice from the holder, and server 4 gets it from server 3.
         let told = named(&mut agent, 2 * WAITS_NS_MAX, asks(first, 3, HOLDER));
         assert!(matches!(told[&NodeId(4)][..], [(datum, from)] if datum == first && from != NodeId(3)), "{told:?}");
         let beat = Input::Timer(Timer::Agent(AgentTimer::Heartbeat));

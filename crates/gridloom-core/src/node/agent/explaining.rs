@@ -1,6 +1,8 @@
-//! Explains shared data: where the versions of a name are, and from whom each server without a copy gets one, or would get one.
+//! Explanations of shared data: where the versions of a name are stored, and from which sources each server without a
+//! copy gets one, or would get one.
 //!
-//! The sources are those that servers are named: see [`crate::data::Spread`]. One to which the datum comes in slices has a source of each. An explanation begins no transfer.
+//! The sources are the same that servers are assigned: see [`crate::data::Spread`]. A server that receives the datum
+//! in slices has one source for each slice. An explanation starts no transfer.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -10,13 +12,13 @@ use crate::data::{Source, Spread, Standing, Verdict};
 use crate::node::message::{CandidateReport, CatalogAnswer, CopyReport};
 use gridloom_base::{DatumId, NameError, NodeId, Time, check_name};
 
-/// Servers in one answer: the agent does nothing else while it weighs their sources.
+/// Maximum number of servers in one answer, because the agent does nothing else while it rates their sources.
 const SERVERS_TOLD_MAX: usize = 64;
-/// Sources that are told of one server.
+/// Maximum number of sources reported for one server.
 const SOURCES_TOLD_MAX: usize = 8;
 
 impl Agent {
-    /// The versions of a name, and what servers after `after` without a copy of the current one would do to get one.
+    /// Returns the versions of a name, and how servers after `after` without a copy of the current version would get one.
     pub(super) fn explain(&mut self, now: Time, name: &str, after: Option<NodeId>) -> Result<CatalogAnswer, NameError> {
         check_name(name)?;
         let versions = self.names.catalog.reports(name);
@@ -47,7 +49,7 @@ impl Agent {
             return CopyReport { server, is_coming: true, count: candidates.len() as u32, candidates };
         }
         let failed = self.failed_for(datum, server).unwrap_or(&none_failed);
-        // Where it comes to others in slices, a further server joins them.
+        // If other servers are receiving the datum in slices, a further server joins them.
         let slices = datum.slices();
         if slices.iter().any(|slice| self.spread_of(*slice).is_some()) {
             let best = |slice: DatumId| {
@@ -100,7 +102,7 @@ mod tests {
         agent.handle(Time(SECOND_NS), Input::Received { from, message: message.into() }, &mut Vec::new());
     }
 
-    /// Many servers, of which that one has a datum.
+    /// Returns an agent with this many servers, one of which has the datum.
     fn with_one_holder(servers: u64, holder: NodeId) -> Agent {
         let mut agent = agent();
         (2..servers + 2).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
@@ -126,7 +128,7 @@ mod tests {
         let fault = SupplyFault::Unreachable;
         let asks = TaskToClient::SupplyFailed { datum: DATUM, from: NodeId::CATALOG, fault, why: String::new() };
         heard(&mut agent, NodeId(3), asks);
-        // It has waited for others.
+        // The wait for other servers ends.
         let fired = Input::Timer(AgentTimer::Batches.into());
         agent.handle(Time(SECOND_NS + SECOND_NS / 10), fired, &mut Vec::new());
         let (told, has_more) = copies(&mut agent, None);
@@ -137,7 +139,7 @@ mod tests {
         assert!(!told[1].is_coming && told[1].count == 2, "{told:?}");
         assert_eq!((would.verdict, would.hops + other.hops, would.basis), (Verdict::Taken, 3, Basis::Unknown));
         let _ = copies(&mut agent, None);
-        assert_eq!(format!("{agent:?}"), before, "nothing has begun to move");
+        assert_eq!(format!("{agent:?}"), before, "no transfer has started");
         let unknown = agent.explain(Time(2 * SECOND_NS), "mehs", None).unwrap_err();
         assert_eq!(unknown, NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] });
     }
@@ -153,7 +155,7 @@ mod tests {
         let of = |server| told.iter().find(|one| one.server == NodeId(server)).unwrap();
         assert!(of(3).is_coming && of(3).count == 2, "{told:?}");
         assert!(!of(5).is_coming && of(5).count == 2 && of(5).candidates.len() == 2, "{told:?}");
-        // Of one slice and of the other: the same server may be the best for both.
+        // One candidate for each slice: the same server may be the best for both.
         assert!(of(5).candidates.iter().all(|one| one.verdict == Verdict::Taken), "{told:?}");
     }
 

@@ -1,7 +1,7 @@
-//! Which servers keep shared data: those with most room, on hosts of their own where there are as many. Servers that are
-//! about to end come last.
+//! Placement of shared data: the agent chooses the servers with the most free memory, on different hosts if possible.
+//! Servers that are draining are chosen last.
 //!
-//! To have a datum kept, the agent sends the server a task, as a client does that puts one. A server that is lost is replaced.
+//! To have a datum kept, the agent sends the server a task, like a client that puts a datum. A lost server is replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use crate::node::{Category, LogLine};
 use gridloom_base::limits::{KEEPERS_TRIED_MAX, REFUSAL_BYTES_MAX};
 use gridloom_base::{DatumId, Fnv, Level, Meta, NameError, NodeId, TaskError, TaskId, Time};
 
-/// The part of a server's store that shared data may take: the rest is for calls, which could not run otherwise.
+/// Divisor for the part of a server's store that shared data may take. The rest is for calls, which could not run otherwise.
 const SHARED_PART: u64 = 2;
-/// Versions that get another keeper at a time: they share the links with what programs send.
+/// Maximum number of versions that get another keeper at a time, because they share the links with the programs' transfers.
 const KEPT_AT_A_TIME_MAX: usize = 16;
 
-/// Tasks that take data to servers which are to keep them.
+/// Tasks that bring data to the servers that keep them.
 #[derive(Debug, Default)]
 pub(super) struct Keeping {
     tasks: BTreeMap<TaskId, (DatumId, NodeId)>,
     places: BTreeMap<(DatumId, NodeId), TaskId>,
-    /// The last version that was looked after.
+    /// The last version that was checked for missing keepers.
     looked_at: Option<DatumId>,
     pub(super) resting: Resting,
 }
@@ -36,7 +36,7 @@ impl Keeping {
     }
 
     fn begin(&mut self, datum: DatumId, server: NodeId) -> TaskId {
-        // Tasks of an earlier agent may still be there.
+        // Servers may still have tasks of a previous agent.
         let mut hash = Fnv::default();
         [datum.serial, server.0].into_iter().for_each(|number| hash.number(number));
         let task = TaskId { client: NodeId::CATALOG, serial: hash.0 };
@@ -58,27 +58,27 @@ impl Keeping {
     }
 }
 
-/// A version that is to be put.
+/// A version that a client wants to put.
 pub(super) struct Wanted {
     pub(super) content: Content,
     pub(super) replaces: bool,
     pub(super) replicas: u16,
     /// Servers with a copy.
     pub(super) at: BTreeSet<NodeId>,
-    /// Servers that could not take it, and why not.
+    /// Servers that could not take it, and the reasons.
     pub(super) refused: BTreeMap<NodeId, String>,
 }
 
-/// What a server or a client says of a server that could not keep a datum, within bounds.
+/// Returns a server's or client's reason why a server could not keep a datum, truncated to [`REFUSAL_BYTES_MAX`].
 pub(super) fn refusal(why: &str) -> String {
     let end = (0..=why.len().min(REFUSAL_BYTES_MAX)).rev().find(|end| why.is_char_boundary(*end));
     why[..end.unwrap_or(0)].to_string()
 }
 
-/// A server that may keep a version, best last.
+/// A server that may keep a version. Better servers compare greater.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    /// It is not about to end.
+    /// It is not draining.
     stays: bool,
     has_a_disk: bool,
     is_on_other_host: bool,
@@ -88,7 +88,7 @@ struct Place {
 }
 
 impl Agent {
-    /// The servers for a new version: as many as it is to have replicas. The client takes it to the first.
+    /// Returns the servers for a new version, one for each replica. The client sends the datum to the first one.
     pub(super) fn places_for(&self, name: &str, wanted: &Wanted) -> Result<Vec<NodeId>, NameError> {
         let (content, at, replicas) = (&wanted.content, &wanted.at, usize::from(wanted.replicas));
         let mut places = Vec::new();
@@ -106,7 +106,7 @@ impl Agent {
         Ok(places)
     }
 
-    /// The best server to keep a version that some keep already.
+    /// Returns the best server to keep a version in addition to `keepers`.
     fn best_place(
         &self,
         (meta, is_durable): (&Meta, bool),
@@ -128,8 +128,8 @@ impl Agent {
         fitting.max().map(|place| place.server.0)
     }
 
-    /// Servers that talk to others, and what each has left for shared data, bytes. If they are to be durable: servers that have a
-    /// folder for such.
+    /// Returns the servers that can keep shared data, with the bytes that each has left for them. For durable data,
+    /// only servers with a directory for durable data are returned.
     fn rooms(&self, is_durable: bool) -> impl Iterator<Item = (NodeId, u64)> {
         let may = move |registration: &Registration| !registration.plain && (registration.is_durable || !is_durable);
         let servers = self.servers.iter().filter(move |(_, server)| may(&server.registration));
@@ -149,23 +149,23 @@ impl Agent {
         let remedy = "delete some, or start servers with more --memory, or --disk";
         let why = match most {
             None if *is_durable => "no server keeps durable data; start some with --durable DIR".into(),
-            None => "all servers are plain (--plain), and those keep no data; start one that is not".into(),
+            None => "all servers are stateless (--plain) and keep no data; start one without --plain".into(),
             Some(_) if found > 0 => {
                 let servers = if found == 1 { "1 server has" } else { &format!("{found} servers have") };
                 format!(
-                    "{replicas} are to keep it, and {servers} room for it; ask for fewer replicas, or start servers"
+                    "{replicas} replicas were requested, but only {servers} room for it; request fewer, or start more servers"
                 )
             }
             Some(most) => {
                 format!(
-                    "the most that one has left for shared data is {most} bytes (half of its store is for them); {remedy}"
+                    "no server has more than {most} bytes left for shared data (half of its store is reserved for them); {remedy}"
                 )
             }
         };
         NameError::NoRoom { name: name.into(), size_bytes, why }
     }
 
-    /// The error of a datum that servers with room for it could not keep.
+    /// Returns the error for a datum that all servers with enough memory failed to keep.
     fn all_refused(
         &self,
         (name, size_bytes, is_durable): (&str, u64, bool),
@@ -183,7 +183,7 @@ impl Agent {
         NameError::NoRoom { name: name.into(), size_bytes, why: format!("{}; {remedy}", servers.join("; ")) }
     }
 
-    /// Has a server get and keep a version.
+    /// Has a server fetch and keep a version.
     pub(super) fn have_kept(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         let (Some(named), Some(source)) =
             (self.names.catalog.named(datum).cloned(), self.source_for(now, datum, server, &BTreeMap::new()))
@@ -191,7 +191,7 @@ impl Agent {
             if self.names.catalog.named(datum).is_some() {
                 self.names.keeping.resting.begin(now, server, Some(datum));
             }
-            return self.names.catalog.refused(datum, server, "it can have it from nowhere".into());
+            return self.names.catalog.refused(datum, server, "it has no source for the datum".into());
         };
         let task = Task {
             id: self.names.keeping.begin(datum, server),
@@ -207,7 +207,7 @@ impl Agent {
         send(out, server, TaskToServer::RunTasks { tasks: vec![task], supplies });
     }
 
-    /// A version is given up: a server that is to keep it is not to wait for it.
+    /// Cancels the task of a server that was to keep a version that is dropped.
     pub(super) fn call_off(&mut self, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         self.names.searches.coming_no_more(datum, server);
         if let Some(task) = self.names.keeping.places.get(&(datum, server)).copied() {
@@ -216,7 +216,7 @@ impl Agent {
         }
     }
 
-    /// A server has taken what it is to keep, or could not. What it has it tells beside.
+    /// Handles the end of a task that brings a datum to a keeper. The server's holdings are reported separately.
     pub(super) fn keeping_ended(&mut self, now: Time, server: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
         let is_its = self.names.keeping.tasks.get(&report.task).is_some_and(|(_, at)| *at == server);
         if let Some((datum, _)) = is_its.then(|| self.names.keeping.end(report.task)).flatten() {
@@ -232,27 +232,28 @@ impl Agent {
         }
     }
 
-    /// A server could not keep a datum, or nothing durable: it rests.
+    /// Starts a pause for a server that could not keep a datum, or any durable data.
     fn cannot_keep(&mut self, now: Time, server: NodeId, of: Option<DatumId>, why: &str, out: &mut Vec<Effect>) {
         let is_new = self.names.keeping.resting.begin(now, server, of);
         if let Some(server) = self.servers.get(&server).filter(|_| is_new && of.is_none()) {
-            let text = "a server cannot keep durable data; others are asked first, and this one at growing pauses";
+            let text =
+                "a server cannot keep durable data; others are asked first, and this one again after increasing pauses";
             let line = LogLine::new(Level::Warning, Category::Agent, text);
             out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
         }
     }
 
-    /// A client says of servers that they could not take what it puts.
+    /// Records a client's report of servers that could not take the datum that it puts.
     pub(super) fn note_refused(&mut self, now: Time, wanted: &Wanted, out: &mut Vec<Effect>) {
         for (server, why) in wanted.refused.iter().filter(|_| wanted.content.is_durable) {
-            // Of others it has told before.
+            // The others were recorded before.
             if !self.names.keeping.resting.has_no_disk(*server) {
                 self.cannot_keep(now, *server, None, why, out);
             }
         }
     }
 
-    /// A version is being put, and lacks servers that keep it: others take their place, or it is not put.
+    /// Assigns further servers to a version that is being put and lacks keepers. If there are too few servers, the put fails.
     pub(super) fn complete_put(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         while self.names.catalog.lacks(datum) > 0 {
             if self.one_more(now, datum, out) {
@@ -262,7 +263,7 @@ impl Agent {
             let Some((question, named)) = self.names.catalog.not_put(datum) else { return };
             let (servers, replicas) = (self.rooms(named.is_durable).count(), named.replicas);
             let (name, size_bytes) = (named.name, named.meta.size_bytes());
-            let why = format!("{replicas} servers are to keep it, and of {servers} that are there too few can");
+            let why = format!("{replicas} replicas were requested, but too few of the {servers} servers can keep it");
             let error = match refused.is_empty() {
                 true => NameError::NoRoom { name, size_bytes, why },
                 false => self.all_refused((&name, size_bytes, named.is_durable), &refused),
@@ -271,14 +272,14 @@ impl Agent {
         }
     }
 
-    /// One more server keeps a version. False if there is none.
+    /// Assigns one more keeper to a version. Returns false if no server is available.
     fn one_more(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) -> bool {
         let catalog = &self.names.catalog;
         let Some(named) = catalog.named(datum) else { return false };
         let keepers: Vec<NodeId> = catalog.keepers(datum).collect();
         let holders: BTreeSet<NodeId> = catalog.holders(datum).collect();
         let (is_coming, resting) = (catalog.is_coming(datum), &self.names.keeping.resting);
-        // While it is put, each server is asked once. Later they are asked again and again.
+        // During a put, each server is asked once. Later, servers are asked repeatedly.
         let has_refused = |server| match is_coming {
             true => catalog.has_refused(datum, server),
             false => resting.is_resting(now, server, datum, named.is_durable),
@@ -288,14 +289,14 @@ impl Agent {
             return false;
         };
         self.names.catalog.keep_at(datum, server);
-        // Else it is told once the first has it.
+        // If there is no holder yet, the server is notified once the first one has the datum.
         if !holders.is_empty() {
             self.have_kept(now, datum, server, out);
         }
         true
     }
 
-    /// Current versions that too few servers keep get more, some at a time.
+    /// Assigns further keepers to current versions with too few of them, a limited number at a time.
     pub(super) fn keep_more(&mut self, now: Time, out: &mut Vec<Effect>) {
         let free = KEPT_AT_A_TIME_MAX.saturating_sub(self.names.keeping.len());
         let after = self.names.keeping.looked_at;

@@ -1,7 +1,9 @@
-//! Links between hosts: learned from what servers saw, probed where nothing moves, and told of when plans rest on them.
+//! Links between hosts: learned from transfers that servers report, probed where there are none, and reported to
+//! clients when they affect their plans.
 //!
-//! Servers tell what came to them and the agent learns, since only here is it known what shared the card of a transfer's
-//! sender meanwhile. Servers of one host have one card: what one learns of a link holds for all.
+//! Servers report the transfers that they received, and the agent learns from them, because only the agent knows which
+//! other transfers shared the sender's network interface. Servers of one host share a network interface, so a link
+//! measured by one of them applies to all.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -21,20 +23,20 @@ use std::sync::Arc;
 /// An ordered pair of hosts.
 pub(super) type Pair = (String, String);
 
-/// What the plan of a group rests on.
+/// The assumptions behind the plan of a group.
 #[derive(Debug)]
 pub(super) struct Planned {
     makespan_s: f64,
-    /// Bytes that it moves between hosts, by pair; what goes to and from the client is the client's part.
+    /// Bytes that the plan transfers between hosts, by pair. The client handles transfers to and from itself.
     moves: BTreeMap<Pair, u64>,
-    /// Bandwidths that were known when it was made; one map for all plans made of the same.
+    /// Bandwidths that were known when the plan was made. Plans made from the same bandwidths share one map.
     known: Arc<BTreeMap<Pair, f64>>,
-    /// Bandwidths that it was made with though they were not known, or of which its client was told since.
+    /// Bandwidths that the plan assumed without a measurement, or of which the client was notified since.
     told: BTreeMap<Pair, f64>,
 }
 
 impl Agent {
-    /// The host of a server; other nodes are places of their own.
+    /// Returns the location of a node for the link models: the host of a server, and a location of its own for any other node.
     pub(super) fn place(&self, node: NodeId) -> String {
         let server = self.servers.get(&node);
         server.map_or_else(|| node.to_string(), |server| host_of(&server.registration.address).to_string())
@@ -51,7 +53,7 @@ impl Agent {
         let pair = (self.place(from), self.place(to));
         let Some(server) = self.servers.get_mut(&from).filter(|_| link.is_sane()) else { return };
         let was_measured = matches!(server.links.insert(to, Some(link)), Some(Some(_)));
-        // Of hosts with several servers others may have had the first probe.
+        // On hosts with several servers, another pair of servers may have sent the first probe.
         let is_first = !was_measured && !self.links.is_awaited(&pair);
         self.turn_measured(from, to);
         let moving = self.moving();
@@ -64,7 +66,7 @@ impl Agent {
         self.ways_told(now, &pair, out);
     }
 
-    /// Pairs of hosts between which data may move: by plans under way, and shared data on their way to servers.
+    /// Returns the pairs of hosts between which transfers may be in progress: those of current plans, and of shared data.
     fn moving(&self) -> BTreeSet<Pair> {
         let planned = self.plans.values().flat_map(|plan| plan.moves.keys().cloned());
         let shared = self.names.searches.moving().map(|(from, to)| (self.place(from), self.place(to)));
@@ -83,7 +85,7 @@ impl Agent {
             return;
         }
         let at = self.place(to);
-        // A node that is gone is not remembered again.
+        // Do not store a node that is gone.
         let transfers = transfers.iter().take(SEEN_PER_REPORT).filter(|one| is_known(one.from));
         for one in transfers.copied().collect::<Vec<_>>() {
             let from = self.place(one.from);
@@ -110,7 +112,7 @@ impl Agent {
         }
     }
 
-    /// Takes in what a client knows of its links: the way to it and from it is learned of here by what moves over it.
+    /// Records a client's estimates of its links. The agent learns the path to and from the client from its transfers.
     pub(super) fn client_links_told<'a>(
         &mut self,
         now: Time,
@@ -124,7 +126,8 @@ impl Agent {
         }
     }
 
-    /// What links between these servers and to and from that client share, by their indices; the client's is one past the last.
+    /// Returns the bottlenecks that links between these servers and to and from the client share, by index. The
+    /// client's index is one past the last server.
     pub(super) fn bottlenecks(&self, servers: &[NodeId], client: NodeId) -> Vec<Bottleneck<usize>> {
         let mut at: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, node) in servers.iter().chain([&client]).enumerate() {
@@ -144,7 +147,8 @@ impl Agent {
         numbered.filter(|one| one.pairs.len() > 1).collect()
     }
 
-    /// Cards of hosts that have several servers, out and in: as wide as the widest link of them.
+    /// Returns the network interfaces of hosts with several servers, outgoing and incoming. Each is assumed to be as
+    /// fast as its fastest link.
     fn cards_of_several(&self, at: &BTreeMap<String, Vec<usize>>) -> Vec<Bottleneck<String>> {
         let several = at.iter().filter(|(_, servers)| (2..=SHARED_CARD_SERVERS_MAX).contains(&servers.len()));
         let cards = several.flat_map(|(host, _)| {
@@ -161,7 +165,7 @@ impl Agent {
         cards.collect()
     }
 
-    /// A plan was made on that grid; its client is to be told when it rests on what is no longer so.
+    /// Records a plan made for this grid. Its client is notified when the plan's assumptions no longer hold.
     pub(super) fn planned(&mut self, group: GroupId, plan: &Plan, grid: &GridView) {
         let mut moves: BTreeMap<Pair, u64> = BTreeMap::new();
         let mut supposed: BTreeMap<Pair, f64> = BTreeMap::new();
@@ -181,18 +185,18 @@ impl Agent {
         self.plans.insert(group, Planned { makespan_s: plan.makespan_s, moves, known, told: supposed });
     }
 
-    /// Tells clients whose plans move by that link what would take so much longer now that it may pay to map again; or move
-    /// by others what could go over it again.
+    /// Notifies the clients of plans that use a link that has become much slower, or of plans that could now use a
+    /// link that has become much faster, if mapping again may pay off.
     fn link_changed(&mut self, pair: &Pair, out: &mut Vec<Effect>) {
         let is_host = |place: &str| self.servers.values().any(|s| host_of(&s.registration.address) == place);
         let Some(model) = self.links.of(&pair.0, &pair.1) else { return };
-        // What goes to and from clients is theirs to tell.
+        // Clients measure the links to and from themselves.
         if !is_host(&pair.0) || !is_host(&pair.1) {
             return;
         }
         let back = (pair.1.clone(), pair.0.clone());
         for (group, plan) in &mut self.plans {
-            // As it was mapped: a pair that was measured one way only is taken to be alike both ways.
+            // As in the mapping, a pair that was measured in one direction only is assumed to be symmetric.
             let known = plan.known.get(pair).or_else(|| plan.known.get(&back));
             let before = plan.told.get(pair).or(known).copied().unwrap_or(LinkEstimate::UNMEASURED.bandwidth);
             let Some(change) = model.change_from(before) else { continue };
@@ -204,20 +208,21 @@ impl Agent {
             }
             plan.told.insert(pair.clone(), before * change);
             let (from, to) = (&pair.0, &pair.1);
-            let why = format!("the link from '{from}' to '{to}' is {change:.2} times as fast as when it was mapped");
+            let why =
+                format!("the link from '{from}' to '{to}' is {change:.2} times as fast as when the group was mapped");
             send(out, group.client, MapToClient::Stale { group: *group, why });
         }
     }
 
-    /// Has one link measured that was not for long, those in doubt first, in turn: one at a time, so that probes do not disturb one
-    /// another. Servers take turns.
+    /// Requests a measurement of one link that was not measured for long, doubtful links first. Only one link is
+    /// measured at a time, so that probes do not disturb one another, and servers take turns.
     pub(super) fn probe_one(&mut self, now: Time, out: &mut Vec<Effect>) {
         let on = |host: &str| self.servers.iter().find(|(_, server)| host_of(&server.registration.address) == host);
         let suspects = self.links.suspects().filter(|pair| self.links.is_due(now, pair)).cloned();
         let narrow = self.links.narrow().into_iter().filter(|pair| now.since(self.links.last(pair)) >= HEARTBEAT_NS);
         let mut suspects: Vec<Pair> = suspects.chain(narrow).collect();
         suspects.sort_by_key(|pair| self.links.last(pair));
-        // Those to and from clients are theirs to probe.
+        // Clients probe the links to and from themselves.
         let suspect = suspects.into_iter().find_map(|(from, to)| Some((*on(&from)?.0, *on(&to)?.0)));
         let Some((from, to)) = suspect.or_else(|| self.oldest_of_next(now)) else { return };
         self.links.ask(now, (self.place(from), self.place(to)));
@@ -226,7 +231,7 @@ impl Agent {
         send(out, from, DirectoryToServer::MeasureLink { to, address });
     }
 
-    /// The server whose turn it is, and of those to which its link is due for a probe the one not measured for longest.
+    /// Returns the server whose turn it is, and the server whose link from it is due for a probe and was not measured for longest.
     fn oldest_of_next(&mut self, now: Time) -> Option<(NodeId, NodeId)> {
         let usable = |server: &Registered| !server.registration.plain && server.links_done;
         let after = self.servers.range((Excluded(self.probe_turn), Unbounded)).chain(&self.servers);
@@ -243,7 +248,7 @@ impl Agent {
         oldest.map(|(_, to)| (from, to))
     }
 
-    /// A node is gone; its host is forgotten with its last server.
+    /// Forgets the links of a node that is gone. A host is forgotten with its last server.
     pub(super) fn forget_links(&mut self, place: &str) {
         if !self.servers.values().any(|server| host_of(&server.registration.address) == place) {
             self.links.forget(&place.to_string());

@@ -1,4 +1,4 @@
-//! Mapping: the grid as a client sees it, and the plans that are asked for.
+//! Mapping: views of the grid, and the plans that clients request.
 
 use super::requests::{Stopped, UnderWay};
 use super::{Agent, Promise, Registered, send};
@@ -17,13 +17,14 @@ use gridloom_perf::{LinkEstimate, ServerView, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Bytes per second within a host, at the least, whatever a probe says that was disturbed: memory, shared or through the
-/// loopback device.
+/// Minimum bandwidth within a host, in bytes per second: memory, shared or through the loopback device. It applies
+/// whatever a disturbed probe measured.
 const SAME_HOST_BANDWIDTH_MIN: f64 = 1e9;
 
 impl Agent {
-    /// The grid as known, for whoever asks for a plan, leaving out what its group itself was promised, with that knowledge of
-    /// links. Without a request, without links and without promises: it holds until something changes.
+    /// Returns the agent's view of the grid for a request, using `tree` for links. Reservations of the request's own
+    /// group are ignored. Without a request, the view has no links and no reservations, and remains valid until
+    /// something changes.
     pub(super) fn grid_view(&self, now: Time, request: Option<(&MapRequest, &Tree<&str>)>) -> GridView {
         let group = request.map(|(request, _)| request.group);
         let without = request.map_or(&[][..], |(request, _)| &request.without);
@@ -84,7 +85,7 @@ impl Agent {
             if from == to || a.1.registration.plain || b.1.registration.plain {
                 return None;
             }
-            // A pair that was measured one way only is taken to be alike both ways.
+            // A pair that was measured in one direction only is assumed to be symmetric.
             match (a.1.links.get(b.0), b.1.links.get(a.0)) {
                 (Some(None), _) | (None, Some(None)) => None,
                 (Some(Some(_)) | None, Some(Some(_)) | None) | (Some(Some(_)), Some(None)) => {
@@ -112,7 +113,7 @@ impl Agent {
         grid.bottlenecks = self.bottlenecks(&nodes, request.group.client);
     }
 
-    /// What is known of links, for whoever asks for a plan; `client` is its name as a place.
+    /// Returns the estimates of all links for a request. `client` is the client's location.
     fn tree<'a>(&'a self, client: &'a str, request: &MapRequest) -> Tree<&'a str> {
         let known = self.links.estimates().map(|((from, to), link)| ((from.as_str(), to.as_str()), link));
         let guessed = request.client_links.iter().filter_map(|(node, link)| {
@@ -122,7 +123,7 @@ impl Agent {
         Tree::new(known, guessed)
     }
 
-    /// What a plan's times rest on that was not measured.
+    /// Returns the links and functions that a plan uses without a measurement.
     fn guesses(&self, plan: &Plan, grid: &GridView, request: &MapRequest, tree: &Tree<&str>) -> Vec<Guess> {
         let client = request.group.client;
         let number = |node: NodeId| tree.number(&self.place(node).as_str());
@@ -147,13 +148,13 @@ impl Agent {
         guesses
     }
 
-    /// Mean speed of the servers with the same processors.
+    /// Returns the mean speed of the servers with the same processors, by processors.
     pub(super) fn speeds(&self) -> BTreeMap<&str, f64> {
         let known = self.servers.values().filter_map(|s| Some((s.processors.as_str(), s.speed_flops?)));
         means(known)
     }
 
-    /// Maps the groups that wait, unless servers that came a moment ago, or ways between them, are still being measured.
+    /// Maps the waiting groups, unless new servers, or paths between servers, are still being measured.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         if !self.requests.has_waiting() {
             return;
@@ -180,7 +181,7 @@ impl Agent {
 
     pub(super) fn on_request(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
         if let Err(MapRequest { group, round, .. }) = self.requests.add(request, out) {
-            let why = format!("{MAP_REQUESTS_MAX} groups of this client wait for plans already; start fewer at a time");
+            let why = format!("{MAP_REQUESTS_MAX} groups of this client already wait for plans; start fewer at a time");
             send(out, group.client, MapToClient::GroupNotMapped { group, round, why });
         }
         self.map_waiting(now, out);
@@ -194,7 +195,7 @@ impl Agent {
         let mut grid = self.grid_view(now, Some((&request, &self.tree(&name, &request))));
         occupy(&mut grid, &request.busy);
         self.place_shared(&mut request.outline);
-        // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.
+        // Holders that are unknown here are removed: the client can obtain their data, or has them made again.
         for datum in request.outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
             datum.at.retain(|node| *node == client || grid.server(*node).is_some());
             if datum.at.is_empty() {
@@ -207,8 +208,8 @@ impl Agent {
         out.push(Effect::Map { number, job });
     }
 
-    /// Where shared data are that functions get, and how large. A name that nobody has put is left out: no plan says how long a call
-    /// waits for it.
+    /// Sets the locations and sizes of shared data that functions read. Names that do not exist yet are left out,
+    /// because no plan predicts how long a call waits for one.
     fn place_shared(&self, outline: &mut Outline) {
         let mut unknown = BTreeSet::new();
         for (index, datum) in outline.data.iter_mut().enumerate().filter(|(_, datum)| datum.producer.is_none()) {
@@ -227,7 +228,7 @@ impl Agent {
         }
     }
 
-    /// What would come by a storage comes by `tree` where not all servers share that of its holders.
+    /// Replaces the method `storage` by `tree` unless all servers share one storage.
     fn check_storages(&self, outline: &mut Outline) {
         let storages: BTreeSet<_> = self.servers.values().map(|server| server.registration.storage).collect();
         let is_shared = storages.len() == 1 && storages.iter().all(Option::is_some);
@@ -241,7 +242,7 @@ impl Agent {
         let is_known = |plan: &Plan| plan.tasks.iter().all(|task| self.servers.contains_key(&task.server));
         match (outcome, stopped) {
             (_, Some(Stopped::Unwanted)) => {}
-            // A server has gone meanwhile.
+            // A server was lost meanwhile.
             (Ok(plan), _) if !is_known(&plan) => self.on_request(now, job.request.clone(), out),
             (Ok(plan), _) => self.hand_out(now, plan, &job, out),
             (Err(error), _) => {
@@ -253,7 +254,7 @@ impl Agent {
         self.map_waiting(now, out);
     }
 
-    /// Tells a client its plan, and remembers what that promises.
+    /// Sends a client its plan, and records the reservations.
     fn hand_out(&mut self, now: Time, plan: Plan, job: &MapJob, out: &mut Vec<Effect>) {
         let MapJob { request, grid } = job;
         let MapRequest { group, round, purpose, .. } = *request;
@@ -268,7 +269,7 @@ impl Agent {
         }
         for (node, end_s) in ends.iter().filter(|_| purpose != Purpose::Look) {
             let end = now + seconds_to_ns(*end_s);
-            let server = self.servers.get_mut(node).expect("the caller has looked");
+            let server = self.servers.get_mut(node).expect("checked by the caller");
             server.promised.insert(group, Promise { end, pace: server.pace });
         }
         if purpose != Purpose::Look {
@@ -278,7 +279,7 @@ impl Agent {
         let addresses = addresses.collect();
         let seen =
             (purpose != Purpose::Run).then(|| Box::new(Seen::new(client, request.outline.clone(), grid.clone())));
-        // A plan names no server that its client has not heard of: it has to know which are plain.
+        // The client must know every server of its plan, and whether it is stateless.
         if self.telling.has_news() {
             self.tell_now(now, out);
         }
@@ -286,18 +287,18 @@ impl Agent {
     }
 }
 
-/// Why a group has no plan that was stopped.
+/// Returns the error text for a mapping that was stopped.
 fn took_too_long(request: &MapRequest) -> String {
     format!(
-        "'{}' has no plan of {} tasks after {:.0} s, and an agent spends no longer on a group; ask for 'heft' or 'mct', or map \
-         it on a machine of your own ('gridloom map') and give its plan",
+        "'{}' found no plan for {} tasks within {:.0} s, the limit of an agent; use 'heft' or 'mct', or map the group on \
+         your own machine ('gridloom map') and pass its plan",
         request.heuristic,
         request.outline.tasks.len(),
         ns_to_seconds(MAP_NS_MAX)
     )
 }
 
-/// Puts tasks that are under way on the slots that are free first.
+/// Assigns the times of running tasks to the slots that become free first.
 fn occupy(grid: &mut GridView, busy: &[(NodeId, f64)]) {
     for (node, seconds) in busy.iter().filter(|(_, seconds)| seconds.is_finite() && *seconds > 0.0) {
         if let Some(at) = grid.server(*node) {
@@ -319,8 +320,8 @@ fn means<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> BTreeMap<&'a str, 
     sums.into_iter().map(|(key, (sum, count))| (key, sum / f64::from(count))).collect()
 }
 
-/// The best latency and bandwidth seen between two hosts: whatever else goes on while a link is measured makes it look
-/// worse, never better.
+/// Returns the best latency and bandwidth measured between two hosts. Other activity during a measurement makes a link
+/// look worse, never better.
 fn best_link(links: &[LinkEstimate]) -> LinkEstimate {
     LinkEstimate {
         latency_s: links.iter().map(|link| link.latency_s).fold(f64::INFINITY, f64::min),
@@ -371,7 +372,7 @@ mod tests {
                 Effect::Map { number, job } => Some((*number, job.clone())),
                 _ => None,
             });
-            let (number, job) = map.expect("nothing else is mapped");
+            let (number, job) = map.expect("no other mapping runs");
             agent.on_mapped(later, number, job.map(Stop::NEVER), &mut out);
             let Some(Effect::Send { message: Message::Map(MapMessage::ToClient(told)), .. }) = out.pop() else {
                 panic!("{out:?}")

@@ -1,7 +1,6 @@
-//! The agent: who is alive, which function is where, how fast, and the mapping of groups.
+//! The agent: tracks live nodes, the functions that servers offer and their speeds, and maps groups.
 //!
-//! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
-//! nor of a running plan.
+//! Its knowledge is soft state: servers register again with a restarted agent. Neither data nor running plans depend on the agent.
 
 mod batches;
 mod explaining;
@@ -41,71 +40,71 @@ use telling::{DIRECTORY_PAUSE_NS, Telling};
 use turns::Turns;
 use ways::Ways;
 
-/// How it is set up.
+/// The configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     pub id: NodeId,
     pub name: String,
-    /// Several clients share it, and with it the names of data.
+    /// Several clients share the agent, and through it the names of data.
     pub is_shared: bool,
 }
 
-/// What is remembered of a peer.
+/// The data stored for each peer.
 #[derive(Clone, Copy, Debug)]
 struct About {
     role: Role,
-    /// Of the protocol.
+    /// Version of the protocol.
     version: u16,
 }
 
 #[derive(Debug)]
 struct Registered {
     registration: Registration,
-    /// Version of the protocol that it speaks with this agent.
+    /// Version of the protocol that the server uses with this agent.
     protocol: u16,
-    /// Whose models it shares: see [`Registration::processors`].
+    /// Label of the servers that share models with this one. See [`Registration::processors`].
     processors: String,
     since: Time,
-    /// Servers that came later have higher ones.
+    /// Increases with each registration: servers that registered later have higher numbers.
     number: u64,
     speed_flops: Option<f64>,
     links_done: bool,
     links: BTreeMap<NodeId, Option<LinkEstimate>>,
     pace: f64,
-    /// Functions that it offers and could not run. It gets calls of them only while no other server can run them.
+    /// Functions that it offers but failed to run. It receives calls of them only while no other server can run them.
     unable: BTreeSet<String>,
-    /// It is about to end.
+    /// It is draining and will exit.
     drains: bool,
-    /// Work promised to groups.
+    /// Work reserved for groups.
     promised: BTreeMap<GroupId, Promise>,
 }
 
-/// What a plan rests on.
+/// A group's reservation of a server, with the assumptions of its plan.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
-    /// When its tasks are predicted to be done here.
+    /// Predicted end of the group's tasks on this server.
     end: Time,
-    /// The server's pace when it was made.
+    /// The server's pace at the time of the plan.
     pace: f64,
 }
 
-/// The machine.
+/// The state machine of an agent.
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
     members: Members<About>,
     servers: BTreeMap<NodeId, Registered>,
-    /// The registered functions: signature and number of servers that offer it.
+    /// The registered functions: signature, and number of servers that offer the function.
     functions: BTreeMap<String, (Signature, u32)>,
     telling: Telling,
     models: Models,
-    /// By host; clients are places of their own.
+    /// Models of links by host. Each client counts as a host of its own.
     links: Links<String>,
-    /// Transfers wait to be learned from.
+    /// Reported transfers wait until the link models are updated from them.
     settling: bool,
-    /// The server that was last asked to probe because it was its turn.
+    /// The server whose turn it was last to be asked for a probe.
     probe_turn: NodeId,
-    /// Plans under way.
+    /// Plans of groups that have not ended.
     plans: BTreeMap<GroupId, Planned>,
     requests: Requests,
     /// Turns to measure links.
@@ -115,7 +114,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// A machine that has not started.
+    /// Returns a machine that has not started.
     pub fn new(config: AgentConfig) -> Agent {
         Agent {
             names: Names::new(config.id, config.is_shared),
@@ -135,7 +134,7 @@ impl Agent {
         }
     }
 
-    /// A peer has been heard of in another way than by what it sends here: it lives.
+    /// Records that a peer is alive although it sent nothing here.
     pub(in crate::node) fn heard(&mut self, now: Time, peer: NodeId) {
         let _ = self.members.heard(now, peer);
     }
@@ -148,13 +147,13 @@ impl Agent {
         &self.config.name
     }
 
-    /// What it remembers of groups and shared data, by kind: all 0 once every group has ended, or its client is gone, and once all
-    /// names are deleted and not read.
+    /// Returns the number of entries about groups and shared data, by kind: all 0 once every group has ended or its
+    /// client is gone, and all names are deleted and no longer read.
     pub fn leftovers(&self) -> [(&'static str, usize); 6] {
         let promised = self.servers.values().map(|server| server.promised.len()).sum();
         let [versions, waits, searches] = self.names.counts();
         [
-            ("promises to groups", promised),
+            ("reservations of groups", promised),
             ("requests for plans", self.requests.len()),
             ("plans", self.plans.len()),
             ("versions of shared data", versions),
@@ -222,7 +221,7 @@ impl Agent {
                 }
             }
             DirectoryToAgent::Model { function, model } => self.on_model(now, from, &function, model, out),
-            // The client that asked may be another agent's, or may have gone.
+            // The requesting client may be connected to another agent, or may be gone.
             DirectoryToAgent::ModelsTold { client } if self.telling.is_told(client) => {
                 self.tell_now(now, out);
                 send(out, client, DirectoryToClient::ModelsKnown { server: from });
@@ -248,7 +247,7 @@ impl Agent {
                 let line = LogLine::new(
                     Level::Warning,
                     Category::Agent,
-                    format!("a client asked for a plan of {group}, which is another client's"),
+                    format!("a client requested a plan for {group}, which belongs to another client"),
                 );
                 out.push(line.peer(from).into());
             }
@@ -300,7 +299,7 @@ impl Agent {
         debug_assert_eq!(self.names.catalog().check(), Ok(()), "agent '{}'", self.config.name);
     }
 
-    /// Whether a peer is a server, registered or not.
+    /// True if a peer is a server, registered or not.
     fn is_server(&self, peer: NodeId) -> bool {
         self.members.get(peer).is_some_and(|peer| peer.about.role == Role::Server)
     }
@@ -384,6 +383,8 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
 
 fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
     out.push(
-        LogLine::new(Level::Warning, Category::Agent, "a peer sent an agent what no agent takes").peer(from).into(),
+        LogLine::new(Level::Warning, Category::Agent, "ignored a message that an agent does not accept")
+            .peer(from)
+            .into(),
     );
 }

@@ -1,16 +1,16 @@
-//! What the servers have told of the times of their functions.
+//! Run time models of functions, as reported by the servers.
 
 use std::collections::BTreeMap;
 
 use gridloom_base::limits::SPEED_FLOPS_DEFAULT;
 use gridloom_perf::FunctionModel;
 
-/// All models, by function. Servers of one host have the same processors, unless one is slowed down: what one learns
-/// holds for all, and noise does not make equals unequal.
+/// All models, by function. Servers of one host have the same processors, unless one is slowed down: a model of one
+/// applies to all, so noise does not make equal servers look different.
 #[derive(Debug, Default)]
 pub(super) struct Models {
     by_function: BTreeMap<String, BTreeMap<String, OfHost>>,
-    /// The hash of the signature that a function has.
+    /// Hash of the current signature of each function.
     signatures: BTreeMap<String, u64>,
 }
 
@@ -21,28 +21,28 @@ struct OfHost {
 }
 
 impl Models {
-    /// A function is offered with that signature: what was known of one of another signature does not hold for it.
+    /// Records that a function is offered with this signature. Models of the function with another signature are discarded.
     pub(super) fn offered(&mut self, function: &str, signature: u64) {
         if self.signatures.insert(function.into(), signature).is_some_and(|known| known != signature) {
             self.by_function.remove(function);
         }
     }
 
-    /// A server's model is now this.
+    /// Updates a server's model.
     pub(super) fn take(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) {
         let of_host = self.by_function.entry(function.into()).or_default().entry(host.into()).or_default();
         let calls = model.calls();
         let before = of_host.by_server.insert(server.into(), model);
         if let Some(before) = before.filter(|before| before.calls() > calls) {
-            // It was started again: what it knew still holds, until calls say otherwise.
+            // The server was restarted: its previous model still applies until calls show otherwise.
             of_host.by_server.insert(format!("{server}, before"), before.as_one_call());
         }
         of_host.merged = FunctionModel::merge(of_host.by_server.values().map(|model| (model, 1.0)));
     }
 
-    /// What is known of a function on a host: measured there, or else (for calls larger by far, too) on the others, by the ratio of
-    /// their speeds. A tuned
-    /// library runs far above the yardstick of speeds everywhere, an interpreter below it.
+    /// Returns the model of a function on a host: the one measured there, or otherwise (also for much larger calls)
+    /// the one of the other hosts, scaled by the ratio of their speeds. Relative to the speed benchmark, a tuned
+    /// library is much faster on every host, and an interpreter is slower.
     pub(super) fn of(&self, host: &str, function: &str, speeds: &BTreeMap<&str, f64>) -> FunctionModel {
         let Some(hosts) = self.by_function.get(function) else { return FunctionModel::default() };
         let known = hosts.get(host).map(|known| known.merged.clone()).unwrap_or_default();
@@ -52,8 +52,8 @@ impl Models {
         let speed = |host: &str| speeds.get(host).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
         let others = hosts.iter().filter(|(other, _)| *other != host);
         let guessed = others.map(|(other, known)| (&known.merged, speed(other) / speed(host)));
-        // Nothing was measured here: only the shape of the curve is taken. How much tasks disturb one another goes with the
-        // number of processors.
+        // Nothing was measured on this host, so only the shape of the curve is used. How much tasks slow one another
+        // down depends on the number of processors.
         let mut model = FunctionModel::merge(guessed);
         model.accuracy = Default::default();
         model.perturbation = Default::default();
@@ -75,7 +75,7 @@ pub(super) mod tests {
         Agent::new(AgentConfig { id: NodeId(1), name: "agent".into(), is_shared: true })
     }
 
-    /// A server at that address whose call of 1 Gflop takes so long.
+    /// Registers a server at this address whose call of 1 Gflop takes `seconds`.
     pub(in super::super) fn register(agent: &mut Agent, node: u64, address: &str, slowdown: f64, seconds: f64) {
         let mut handle = |input: Input| agent.handle(Time(node), input, &mut Vec::new());
         let (peer, name) = (NodeId(node), format!("server-{node}"));

@@ -1,6 +1,6 @@
-//! Shared names: the catalog, what clients ask it for, and what servers tell it.
+//! Shared names: the catalog, requests from clients, and reports from servers.
 //!
-//! To servers the catalog is the owner of shared data. It has copies given up that nobody needs.
+//! To servers, the catalog is the owner of shared data. It has servers drop copies that nobody needs.
 
 use super::keeping::{Keeping, Wanted, refusal};
 use super::searches::Searches;
@@ -17,9 +17,9 @@ use gridloom_base::{DatumId, NameError, Named, NodeId, Time};
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) catalog: Catalog,
-    /// Whether clients share this agent. One that maps for a single client has no names to share.
+    /// True if clients share this agent. An agent that maps for a single client has no names to share.
     is_kept: bool,
-    /// Since when it is there.
+    /// Start time of the agent.
     since: Time,
     pub(super) searches: Searches,
     pub(super) keeping: Keeping,
@@ -35,7 +35,7 @@ impl Names {
         self.since = now;
     }
 
-    /// Versions, requests that wait, and searches.
+    /// Returns the numbers of versions, of waiting requests, and of searches.
     pub(super) fn counts(&self) -> [usize; 3] {
         [self.catalog.len(), self.catalog.waits(), self.searches.len() + self.keeping.len()]
     }
@@ -59,7 +59,7 @@ impl Agent {
             return not_taken(client, out);
         }
         if let Some(ask) = message.ask().filter(|_| !self.names.is_kept) {
-            let why = "this session was given servers and maps by itself".into();
+            let why = "this session uses a list of servers and maps by itself".into();
             let answer = CatalogToClient::Answer { ask, answer: Err(NameError::NoAgent { why }) };
             return send(out, client, answer);
         }
@@ -109,7 +109,7 @@ impl Agent {
         self.tell_news(now, out);
     }
 
-    /// A client asks where to put a datum.
+    /// Handles a client's request where to put a datum.
     fn on_put(
         &mut self,
         now: Time,
@@ -146,7 +146,7 @@ impl Agent {
         self.begin_put(now, Question { client, ask }, &name, wanted, out)
     }
 
-    /// Chooses the servers that keep a new version of a name. Nothing, if the call that puts it has put it before.
+    /// Chooses the servers that keep a new version of a name. No servers are chosen if the call has already put it before.
     fn begin_put(
         &mut self,
         now: Time,
@@ -167,7 +167,7 @@ impl Agent {
         }
         let broken_off = self.names.catalog.broken_off(question, name, wanted.content.made_by);
         if let Some((former, _)) = broken_off.and_then(|datum| self.names.catalog.not_put(datum)) {
-            // If that run goes on after all, this one has taken its place.
+            // If that run of the call still continues, this one has replaced it.
             let answer = Err(NameError::Differs { name: name.into() });
             send(out, former.client, CatalogToClient::Answer { ask: former.ask, answer });
             self.tell_news(now, out);
@@ -180,7 +180,7 @@ impl Agent {
         for (server, why) in wanted.refused {
             self.names.catalog.refused(named.datum, server, why);
         }
-        // It is there before the client's copy, which takes another way.
+        // This message arrives before the client's copy, which is sent over a different connection.
         send(out, server, CatalogToServer::Expect { named: named.clone(), client: question.client });
         send(out, question.client, CatalogToClient::Place { ask: question.ask, named, server, address });
         Ok(None)
@@ -205,7 +205,7 @@ impl Agent {
         CatalogAnswer::Listed { names, has_more: listed.next().is_some() }
     }
 
-    /// Servers with copies that can be reached.
+    /// Returns the servers with copies, and their addresses.
     pub(super) fn holders_of(&self, datum: DatumId) -> Vec<(NodeId, String)> {
         let holders = self.names.catalog.holders(datum.whole());
         let known = holders.filter_map(|node| Some((node, self.servers.get(&node)?.registration.address.clone())));
@@ -219,9 +219,9 @@ impl Agent {
         }
     }
 
-    /// Tells servers what has become of versions.
+    /// Sends the catalog's pending updates to servers and clients.
     pub(super) fn tell_news(&mut self, now: Time, out: &mut Vec<Effect>) {
-        // What is done for one may bring about another.
+        // Handling one update may cause another.
         while let Some(news) = Some(self.names.catalog.take_news()).filter(|news| !news.is_empty()) {
             news.into_iter().for_each(|news| self.tell_one(now, news, out));
         }
@@ -244,7 +244,7 @@ impl Agent {
             News::Keep { datum, at } => at.into_iter().for_each(|server| self.have_kept(now, datum, server, out)),
             News::Joined { name, place, joined, is_put } => {
                 let server = self.servers.get(&place).map(|server| server.registration.name.clone());
-                let why = "an equal put of the same call, which was under way, has ended without it".into();
+                let why = "a concurrent put of the same value by the same call failed".into();
                 let failed = NameError::NotStored { name, server: server.unwrap_or_default(), why };
                 for Question { client, ask } in joined {
                     let answer = if is_put { Ok(CatalogAnswer::Put) } else { Err(failed.clone()) };
@@ -276,7 +276,7 @@ impl Agent {
                 for Held { named, is_current } in data {
                     let datum = named.datum;
                     if self.names.catalog.is_coming(datum) {
-                        // It has taken it while this agent was not there for it, perhaps in vain.
+                        // The server took the datum while this agent was not connected. Its report may have been lost.
                         self.stored(server, NodeId::CATALOG, datum, out);
                         continue;
                     }
@@ -289,7 +289,8 @@ impl Agent {
         self.tell_news(now, out);
     }
 
-    /// A server has a version that it was to take, or that others have taken in its place.
+    /// Handles a server's report that it has stored a version, which it was assigned to store or another server has
+    /// stored in its place.
     fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         let is_durable = self.names.catalog.named(datum).is_some_and(|named| named.is_durable);
         self.names.keeping.resting.kept(server, datum, is_durable);
@@ -304,7 +305,7 @@ impl Agent {
         }
     }
 
-    /// A server has a copy. Of what is of no use it drops it.
+    /// Handles a server's report of a copy. The server drops a copy that is not needed.
     fn copy_at(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         if !datum.is_shared() {
             return;
@@ -317,7 +318,7 @@ impl Agent {
         self.seek_again(now, datum, out);
     }
 
-    /// Once servers and clients have had the time to tell what they have, what none of them needs is dropped.
+    /// Drops the data that nobody needs, once servers and clients have had time to report what they have.
     pub(super) fn settle_names(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.names.catalog.forget_away(now);
         self.tell_news(now, out);
@@ -336,7 +337,7 @@ impl Agent {
         }
     }
 
-    /// What a server tells the owner of data, of shared ones.
+    /// Handles messages that a server sends to the owner of data, for shared data.
     pub(super) fn on_owner_message(&mut self, now: Time, server: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
         if !self.servers.contains_key(&server) {
             return not_taken(server, out);
@@ -368,7 +369,7 @@ impl Agent {
         self.tell_news(now, out);
     }
 
-    // ---- nodes that are gone
+    // ---- lost nodes
 
     pub(super) fn names_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
         self.names.searches.server_lost(node);
@@ -406,7 +407,7 @@ mod tests {
         out
     }
 
-    /// An agent with servers 2, 3 and 4, and a client.
+    /// Returns an agent with servers 2, 3 and 4, and a client.
     fn with_three() -> Agent {
         let mut agent = agent();
         (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
@@ -416,7 +417,7 @@ mod tests {
         agent
     }
 
-    /// The client puts ten numbers: what the catalog makes of them, and the server that it is told.
+    /// Puts ten numbers. Returns the version in the catalog, and the server that the client is assigned.
     fn put(agent: &mut Agent, name: &str, replicas: u16) -> (Named, NodeId) {
         let put = ClientToCatalog::Put {
             ask: 1,
@@ -438,7 +439,7 @@ mod tests {
             } => Some((named, server)),
             _ => None,
         });
-        placed.expect("the client is told a place")
+        placed.expect("the client is assigned a server")
     }
 
     #[test]
@@ -453,8 +454,8 @@ mod tests {
         assert_eq!(keepers("three", 3), [2, 3, 4].map(NodeId).into());
     }
 
-    /// Found by the soak (seed 445): a server slept while it was to take a replica, and another was taken in its place. It took the
-    /// datum when it woke, and kept it for ever.
+    /// Found by the soak test (seed 445): a server was suspended when it was to store a replica, and another server
+    /// was assigned in its place. When it resumed, it stored the datum and kept it forever.
     #[test]
     fn a_server_that_takes_what_others_have_taken_in_its_place_is_to_drop_it() {
         let mut agent = with_three();
@@ -471,7 +472,7 @@ mod tests {
         let told = hears(&mut agent, second, holds(named.clone()));
         let release = Effect::Send { to: second, message: TaskToServer::Release { data: vec![datum] }.into() };
         assert_eq!(told, [release]);
-        // What another was to take counts, also if it tells it so.
+        // A report by `Holds` also counts for a server that was assigned a replica.
         let told = hears(&mut agent, third, holds(named));
         let answer = CatalogToClient::Answer { ask: 1, answer: Ok(CatalogAnswer::Put) };
         assert_eq!(told, [Effect::Send { to: CLIENT, message: answer.into() }]);

@@ -1,4 +1,4 @@
-//! Servers that register: which are taken, and what they offer.
+//! Registration of servers: which servers are accepted, and the functions that they offer.
 
 use super::telling::DIRECTORY_PAUSE_NS;
 use super::{Agent, Registered, send};
@@ -13,12 +13,13 @@ use gridloom_base::{Level, NodeId, Time};
 use gridloom_idl::method::is_listed;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Servers with other code that are named to a new one, at most.
+/// Maximum number of servers with different code that are reported to a new server.
 const DIFFERENCES_MAX: usize = 4;
 
 impl Agent {
     pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
-        // Two cannot listen at one address: the one that is silent there is gone, though its connection has not broken yet.
+        // Two servers cannot listen at one address: if the previous one is silent, it is gone, although its connection
+        // has not broken yet.
         let same =
             |s: &Registered| !s.registration.address.is_empty() && s.registration.address == registration.address;
         let before: Vec<NodeId> =
@@ -51,7 +52,7 @@ impl Agent {
         let protocol = self.members.get(from).map_or(0, |peer| peer.about.version);
         if protocol < VERSIONS.1 {
             let text = format!(
-                "a server speaks protocol version {protocol} at most, and this agent speaks {} too; update the server",
+                "a server supports protocol versions up to {protocol}, but this agent also supports {}; update the server",
                 VERSIONS.1
             );
             let line = LogLine::new(Level::Info, Category::Agent, text);
@@ -79,7 +80,7 @@ impl Agent {
         self.changed(now, out);
     }
 
-    /// Functions that have other code on servers that were there before, a line for each such server.
+    /// Returns the functions with different code on other servers, one line for each such server.
     fn differences_of_code(&self, registration: &Registration) -> Vec<String> {
         let others = self.servers.values().map(|server| &server.registration);
         let lines = others.filter(|other| other.name != registration.name).filter_map(|other| {
@@ -89,12 +90,12 @@ impl Agent {
             let (more, have) =
                 if names.len() > 1 { (format!(" and {} more", names.len() - 1), "have") } else { ("".into(), "has") };
             let (here, there) = (&registration.name, &other.name);
-            Some(format!("'{first}'{more} {have} other code on server '{here}' than on '{there}': results may differ"))
+            Some(format!("'{first}'{more} {have} different code on servers '{here}' and '{there}': results may differ"))
         });
         lines.take(DIFFERENCES_MAX).collect()
     }
 
-    /// A server cannot run a function that it offers: calls go to others from now on.
+    /// Handles a server that cannot run a function that it offers: calls are sent to other servers from now on.
     pub(super) fn on_cannot_run(
         &mut self,
         now: Time,
@@ -108,24 +109,25 @@ impl Agent {
         if !is_offered || !server.unable.insert(function.clone()) {
             return;
         }
-        let text = format!("a server cannot run '{function}'; it gets no calls of it while another server offers it");
+        let text =
+            format!("a server cannot run '{function}'; it receives no calls of it while another server offers it");
         let line = LogLine::new(Level::Warning, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
         self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    /// A server is about to end: calls and new shared data go to others from now on.
+    /// Handles a server that is draining: calls and new shared data are sent to other servers from now on.
     pub(super) fn on_drains(&mut self, now: Time, from: NodeId, out: &mut Vec<Effect>) {
         let Some(server) = self.servers.get_mut(&from) else { return };
         server.unable = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
         server.drains = true;
-        let text = "a server is drained; it gets no calls of functions that another server offers";
+        let text = "a server is draining; it receives no calls of functions that another server offers";
         let line = LogLine::new(Level::Info, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).into());
         self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    /// Functions that some servers are unable to run and others are not.
+    /// Returns the functions that some servers cannot run and others can.
     pub(super) fn better_elsewhere(&self) -> BTreeSet<&str> {
         let unable = self.servers.values().flat_map(|server| server.unable.iter().map(String::as_str));
         let is_able = |server: &Registered, name: &str| {
@@ -135,7 +137,8 @@ impl Agent {
         unable.into_iter().filter(|name| self.servers.values().any(|server| is_able(server, name))).collect()
     }
 
-    /// The servers that a new one is to measure its links to: the last that came, so that none is measured by all.
+    /// Returns the servers to which a new server measures its links: those that registered last, so that no server is
+    /// measured by all.
     fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
         let mut peers: Vec<(&NodeId, &Registered)> =
             self.servers.iter().filter(|(_, server)| !server.registration.plain).collect();
@@ -144,7 +147,8 @@ impl Agent {
         peers.into_iter().map(|(node, server)| (*node, server.registration.address.clone())).collect()
     }
 
-    /// Why a server is not taken, and whether that may pass. `before` had its address.
+    /// Checks a registration. Returns the reason for a refusal, and whether the reason may be temporary. `before`:
+    /// servers that were registered with the same address.
     fn check_registration(
         &self,
         now: Time,
@@ -155,7 +159,10 @@ impl Agent {
         let name = &registration.name;
         let for_good = |why: String| (false, why);
         if name.is_empty() || name.len() > gridloom_base::limits::NAME_BYTES_MAX {
-            return Err(for_good(format!("a server's name has 1 to {} bytes", gridloom_base::limits::NAME_BYTES_MAX)));
+            let (length, limit) = (name.len(), gridloom_base::limits::NAME_BYTES_MAX);
+            return Err(for_good(format!(
+                "its name has {length} bytes, must have 1 to {limit}; choose another with --name"
+            )));
         }
         if registration.release.len() > gridloom_base::limits::NAME_BYTES_MAX {
             let (length, limit) = (registration.release.len(), gridloom_base::limits::NAME_BYTES_MAX);
@@ -171,16 +178,20 @@ impl Agent {
         let is_alive = |node: &NodeId| self.members.silence_ns(now, *node).is_some_and(|ns| ns < 2 * HEARTBEAT_NS);
         if let Some(other) = before.iter().find(|node| is_alive(node)) {
             let (other, address) = (&self.servers[other].registration.name, &registration.address);
-            let why = format!("server '{other}' answers at its address {address}; give each its own (--advertise)");
+            let why =
+                format!("server '{other}' already uses its address {address}; give each server its own (--advertise)");
             return Err((true, why));
         }
         if let Some((_, other)) = self.servers.iter().find(|(node, s)| is_other(node) && s.registration.name == *name) {
             let address = &other.registration.address;
-            return Err((true, format!("another server at {address} has the name '{name}'; choose one with --name")));
+            return Err((
+                true,
+                format!("another server at {address} has the name '{name}'; choose another with --name"),
+            ));
         }
         for signature in &registration.functions {
             signature.check().map_err(|why| for_good(format!("function '{}': {why}", signature.name)))?;
-            // All servers that offer a function of that name agree on it: mostly it is enough to look at that.
+            // All servers agree on the signature of a function, so it is usually enough to compare with the known one.
             if self.functions.get(&signature.name).is_none_or(|(known, _)| known == signature) {
                 continue;
             }
@@ -193,7 +204,8 @@ impl Agent {
                          '{signature}' here; rename the function or its module",
                         signature.name, other.registration.name
                     );
-                    // A server that comes back with a changed function may find itself, not yet noticed to be dead.
+                    // A server that restarts with a changed function may conflict with its own previous run, whose
+                    // loss is not noticed yet.
                     return Err((other.registration.name == *name, why));
                 }
             }
@@ -228,14 +240,14 @@ mod tests {
             let Some(DirectoryToServer::Registered { differences, .. }) = told else { panic!("{told:?}") };
             differences
         };
-        let line = "'m/f' has other code on server 'server-3' than on 'server-2': results may differ";
+        let line = "'m/f' has different code on servers 'server-3' and 'server-2': results may differ";
         assert_eq!(again(&mut agent, 3), [line]);
         assert_eq!(again(&mut agent, 2), [""; 0]);
         for server in [2, 3] {
             let known = agent.servers.get_mut(&NodeId(server)).expect("it has registered");
             known.registration.codes.insert("m/g".into(), server);
         }
-        let line = "'m/f' and 1 more have other code on server 'server-3' than on 'server-2': results may differ";
+        let line = "'m/f' and 1 more have different code on servers 'server-3' and 'server-2': results may differ";
         assert_eq!(again(&mut agent, 3), [line]);
     }
 
@@ -252,7 +264,7 @@ mod tests {
         agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
         let runs: Vec<String> = agent.grid_view(Time(9), None).servers.iter().map(|server| server.runs()).collect();
         assert_eq!(runs, [format!("?/{version}"), format!("{RELEASE}/{}", VERSIONS.1)]);
-        let said = format!("a server speaks protocol version {version} at most");
+        let said = format!("a server supports protocol versions up to {version}");
         let is_said = |effect: &Effect| format!("{effect:?}").contains(&said);
         assert_eq!(out.iter().filter(|effect| is_said(effect)).count(), 1);
     }

@@ -1,15 +1,15 @@
-//! Requests for plans: those that wait, and those that the world maps at the moment ([`Effect::Map`]).
+//! Requests for plans: those that wait, and those that the world is mapping ([`Effect::Map`]).
 //!
 //! ```text
-//!        add            next            ended
-//! client ──▶ waiting ────────▶ under way ────▶ (answered)
-//!                                  │ stop: its time is over, or nobody wants its plan any more
+//!        add            next            end
+//! client ──▶ waiting ────────▶ running ────▶ (answered)
+//!                                 │ stop: the time limit is exceeded, or the plan is no longer wanted
 //! ```
-//! Groups are mapped one after another, since a plan rests on what was promised to those before it. A mapping that takes long
-//! no longer keeps others waiting. Clients take turns.
+//! Groups are mapped one after another, since each plan depends on the reservations of the earlier ones. A mapping
+//! that takes long no longer keeps others waiting. Clients take turns.
 //!
-//! **Invariants:** no more mappings are under way than [`MAPPINGS_MAX`], and no two that are wanted of one client. A group has
-//! one request that waits. Each mapping is stopped by [`MAP_NS_MAX`] after its start.
+//! **Invariants:** at most [`MAPPINGS_MAX`] mappings run, and at most one wanted mapping for each client. A group has
+//! at most one waiting request. Each mapping is stopped at the latest [`MAP_NS_MAX`] after its start.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::node::protocol::{Effect, MapJob};
 use gridloom_base::limits::{MAP_ALONE_NS, MAP_NS_MAX, MAP_REQUESTS_MAX, MAPPINGS_MAX};
 use gridloom_base::{GroupId, NodeId, Time};
 
-/// See the module.
+/// The waiting and running requests. See the module.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     waiting: VecDeque<MapRequest>,
     under_way: BTreeMap<u64, UnderWay>,
-    /// When clients had their last turn: its number.
+    /// Number of the last mapping of each client, which orders their turns.
     turns: BTreeMap<NodeId, u64>,
-    /// Mappings that have begun.
+    /// Number of mappings that have started.
     begun: u64,
 }
 
-/// A mapping.
+/// A running mapping.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) job: Arc<MapJob>,
@@ -38,17 +38,18 @@ pub(super) struct UnderWay {
     pub(super) stopped: Option<Stopped>,
 }
 
-/// Why a mapping is to end.
+/// The reason why a mapping was stopped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stopped {
-    /// Its time is over.
+    /// It exceeded its time limit.
     Late,
-    /// Its group has ended or asks anew, or its client is gone.
+    /// Its group has ended or requested a new plan, or its client is gone.
     Unwanted,
 }
 
 impl Requests {
-    /// Takes in a request, in place of an earlier one of its group. Gives it back if its client has too many that wait.
+    /// Adds a request, which replaces an earlier one of its group. Returns the request as an error if too many
+    /// requests of its client wait.
     pub(super) fn add(&mut self, request: MapRequest, out: &mut Vec<Effect>) -> Result<(), MapRequest> {
         self.forget_group(request.group, out);
         let client = request.group.client;
@@ -59,7 +60,7 @@ impl Requests {
         Ok(())
     }
 
-    /// The request that is to be mapped now, if one is.
+    /// Removes and returns the next request to map now, if there is one.
     pub(super) fn next(&mut self, now: Time) -> Option<MapRequest> {
         let is_alone = |mapping: &UnderWay| mapping.stopped.is_none() && now < mapping.since + MAP_ALONE_NS;
         if self.under_way.len() >= MAPPINGS_MAX || self.under_way.values().any(is_alone) {
@@ -72,7 +73,7 @@ impl Requests {
         self.waiting.remove(at)
     }
 
-    /// A mapping begins: its number.
+    /// Records the start of a mapping. Returns its number.
     pub(super) fn begin(&mut self, now: Time, job: Arc<MapJob>) -> u64 {
         self.begun += 1;
         self.turns.insert(job.request.group.client, self.begun);
@@ -80,39 +81,40 @@ impl Requests {
         self.begun
     }
 
-    /// A mapping has ended.
+    /// Removes and returns a mapping that has ended.
     pub(super) fn end(&mut self, number: u64) -> Option<UnderWay> {
         let ended = self.under_way.remove(&number)?;
         self.forget_turn(ended.job.request.group.client);
         Some(ended)
     }
 
-    /// Stops mappings that have taken too long.
+    /// Stops the mappings that have exceeded their time limit.
     pub(super) fn stop_late(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.stop(|mapping| now >= mapping.since + MAP_NS_MAX, Stopped::Late, out);
     }
 
-    /// A group has ended, or asks anew.
+    /// Drops the requests of a group that has ended or requests a new plan.
     pub(super) fn forget_group(&mut self, group: GroupId, out: &mut Vec<Effect>) {
         self.waiting.retain(|request| request.group != group);
         self.stop(|mapping| mapping.job.request.group == group, Stopped::Unwanted, out);
         self.forget_turn(group.client);
     }
 
-    /// A client is gone.
+    /// Drops the requests of a lost client.
     pub(super) fn forget_client(&mut self, client: NodeId, out: &mut Vec<Effect>) {
         self.waiting.retain(|request| request.group.client != client);
         self.stop(|mapping| mapping.job.request.group.client == client, Stopped::Unwanted, out);
         self.turns.remove(&client);
     }
 
-    /// When to look again though nothing has come: others may begin beside a mapping, or one is to be stopped.
+    /// Returns the time at which the state must be checked again without an event: when other requests may start
+    /// beside a mapping, or a mapping must be stopped.
     pub(super) fn look_at(&self, now: Time) -> Option<Time> {
         let dates = self.wanted().flat_map(|mapping| [mapping.since + MAP_ALONE_NS, mapping.since + MAP_NS_MAX]);
         dates.filter(|at| *at > now).min()
     }
 
-    /// Requests that wait or are mapped, and want a plan.
+    /// Returns the number of waiting and running requests whose plans are wanted.
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.wanted().count()
     }
@@ -218,7 +220,7 @@ mod tests {
             }
         }
         assert_eq!((requests.under_way.len(), requests.len()), (MAPPINGS_MAX, 1));
-        assert_eq!(begin(&mut requests, Time(0)), None, "so many threads are busy");
+        assert_eq!(begin(&mut requests, Time(0)), None, "all threads are busy");
         assert_eq!(requests.end(1).map(|mapping| mapping.stopped), Some(Some(Stopped::Unwanted)));
         assert!(begin(&mut requests, Time(0)).is_some() && out.is_empty());
     }

@@ -1,14 +1,14 @@
-//! Servers that could not keep shared data are not asked again for a while: a disk that is full stays so, and each try sends a datum in
-//! vain.
+//! Back-off for servers that could not keep shared data. They are not asked again for a while: a full disk remains
+//! full, and each attempt sends a datum for nothing.
 //!
-//! **Invariant:** the pause doubles with each try that fails, up to [`KEEPER_RESTS_NS_MAX`]. What a server has kept ends its pauses.
+//! **Invariant:** the pause doubles with each failed attempt, up to [`KEEPER_RESTS_NS_MAX`]. A success ends the server's pauses.
 
 use std::collections::BTreeMap;
 
 use gridloom_base::limits::{KEEPER_RESTS_NS_MAX, KEEPER_RESTS_NS_MIN};
 use gridloom_base::{DatumId, NodeId, Time};
 
-/// Pauses: of a server for one datum, or for all that is durable.
+/// The current pauses: of a server for one datum, or for all durable data.
 #[derive(Debug, Default)]
 pub(super) struct Resting(BTreeMap<(Option<DatumId>, NodeId), Rest>);
 
@@ -19,7 +19,8 @@ struct Rest {
 }
 
 impl Resting {
-    /// A server could not keep a datum, or nothing durable. True if it could before.
+    /// Starts a pause: the server could not keep the datum, or any durable data if `datum` is `None`. Returns true if
+    /// it had no such pause before.
     pub(super) fn begin(&mut self, now: Time, server: NodeId, datum: Option<DatumId>) -> bool {
         let known = self.0.get(&(datum, server)).map(|rest| rest.pause_ns);
         let pause_ns = known.map_or(KEEPER_RESTS_NS_MIN, |ns| (2 * ns).min(KEEPER_RESTS_NS_MAX));
@@ -27,18 +28,18 @@ impl Resting {
         known.is_none()
     }
 
-    /// Whether a server is not to be asked to keep a datum now.
+    /// True if a server must not be asked to keep a datum now.
     pub(super) fn is_resting(&self, now: Time, server: NodeId, datum: DatumId, is_durable: bool) -> bool {
         let rests = |of| self.0.get(&(of, server)).is_some_and(|rest| rest.until > now);
         rests(Some(datum)) || is_durable && rests(None)
     }
 
-    /// Whether a server could keep nothing durable the last time.
+    /// True if the server's last attempt to keep durable data failed.
     pub(super) fn has_no_disk(&self, server: NodeId) -> bool {
         self.0.contains_key(&(None, server))
     }
 
-    /// A server has kept a datum.
+    /// Ends the pauses of a server that has kept a datum.
     pub(super) fn kept(&mut self, server: NodeId, datum: DatumId, is_durable: bool) {
         self.0.remove(&(Some(datum), server));
         if is_durable {
@@ -46,7 +47,7 @@ impl Resting {
         }
     }
 
-    /// Nobody needs a datum any more.
+    /// Drops the pauses for a datum that is no longer needed.
     pub(super) fn given_up(&mut self, datum: DatumId) {
         let of_it = (Some(datum), NodeId(u64::MIN))..=(Some(datum), NodeId(u64::MAX));
         let servers: Vec<NodeId> = self.0.range(of_it).map(|((_, server), _)| *server).collect();
@@ -66,7 +67,7 @@ mod tests {
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
     const OTHER: DatumId = DatumId { client: NodeId::CATALOG, serial: 2 };
 
-    /// When a server is asked that fails each time.
+    /// Returns the times at which a server is asked that fails each time.
     fn asked_until(resting: &mut Resting, end_ns: u64, of: Option<DatumId>) -> Vec<u64> {
         let mut asked = Vec::new();
         for at in (0..end_ns).step_by(KEEPER_RESTS_NS_MIN as usize) {

@@ -1,10 +1,10 @@
-//! From whom servers get shared data: a server that cannot get a copy is named another source.
+//! Sources of shared data: a server that cannot get a copy is assigned another source.
 //!
-//! Those that ask for the same large datum at about the same time may get it in slices: see [`super::batches`]. A slice is one more datum
-//! here; its holders are those of the whole.
+//! Servers that request the same large datum at about the same time may receive it in slices: see [`super::batches`].
+//! Here a slice is handled like a datum, and has the holders of the complete datum.
 //!
-//! **Invariant:** a server that asks where a datum is gets an answer within [`SEARCH_NS_MAX`] and a heartbeat, and within
-//! [`RETURN_NS_MAX`] and a heartbeat if no server has it: until then one that was lost may come back.
+//! **Invariant:** a server that asks for a datum gets an answer within [`SEARCH_NS_MAX`] and a heartbeat, and within
+//! [`RETURN_NS_MAX`] and a heartbeat if no server has it. Until then, a lost server may return.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX};
 use gridloom_base::{DatumId, Method, NodeId, Time, slice_bytes};
 use gridloom_perf::{LinkEstimate, Tree};
 
-/// The way between servers that could not reach one another: taken if there is no other.
+/// The estimate for servers that could not reach each other. It is so bad that such a pair is used only if there is no other.
 const BROKEN_WAY: LinkEstimate = LinkEstimate { bandwidth: 1.0, latency_s: 10.0 };
-/// How long a server is given other sources of one datum before the tasks that read it fail.
+/// Nanoseconds for which a server is assigned other sources of a datum before the tasks that read it fail.
 const SEARCH_NS_MAX: u64 = 6 * RETURN_NS_MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct Searches {
     /// Servers that wait for a source of a datum.
     searches: BTreeMap<(DatumId, NodeId), Search>,
-    /// Data on their way to servers.
+    /// Data that are being transferred to servers.
     spreads: BTreeMap<DatumId, Spread>,
-    /// What is expected of links between hosts, as of that time.
+    /// Estimates of the links between hosts, and the time at which they were computed.
     links: Option<(Time, Tree<String>)>,
     pub(super) batches: Batches,
 }
@@ -37,11 +37,11 @@ pub(super) struct Searches {
 #[derive(Clone, Debug)]
 struct Search {
     since: Time,
-    /// Sources that failed, and when they did last.
+    /// Sources that failed, with the time of the last failure of each.
     failed: BTreeMap<NodeId, Time>,
-    /// When another was named.
+    /// Time at which the server was assigned a source; `None` while it needs one.
     answered: Option<Time>,
-    /// Servers behind this one were named other sources, so that it may get the datum from them.
+    /// Servers whose source was this one were assigned other sources, so that this one may get the datum from them.
     has_freed: bool,
 }
 
@@ -50,7 +50,7 @@ impl Searches {
         self.searches.len() + self.spreads.len() + self.batches.len()
     }
 
-    /// A datum is at a server, or does not come there any more.
+    /// Ends the search and the transfer of a datum that has arrived at a server, or will not be sent there.
     pub(super) fn coming_no_more(&mut self, datum: DatumId, server: NodeId) {
         let slices = datum.slices().into_iter().filter(|_| datum.slice().is_none() && datum.is_shared());
         for datum in [datum].into_iter().chain(slices) {
@@ -60,17 +60,17 @@ impl Searches {
         self.batches.forget(datum, server);
     }
 
-    /// Whether a server waits for a source of a slice of a datum.
+    /// True if a server waits for a source of a slice of the datum.
     fn seeks_slice(&self, datum: DatumId, server: NodeId) -> bool {
         datum.slice().is_none() && datum.slices().iter().any(|slice| self.searches.contains_key(&(*slice, server)))
     }
 
-    /// A server gets a slice of a datum from there from now on, and has been told so.
+    /// Records the source of a slice for a server, which the server was sent.
     pub(super) fn begin(&mut self, slice: DatumId, server: NodeId, source: Source) {
         self.spreads.entry(slice).or_default().begin(server, source);
     }
 
-    /// A datum, or a slice of one, is not on its way to a server.
+    /// Records that a datum or a slice is not being transferred to a server.
     pub(super) fn begins_not(&mut self, datum: DatumId, server: NodeId) {
         if let Some(spread) = self.spreads.get_mut(&datum) {
             spread.ended(server);
@@ -80,13 +80,13 @@ impl Searches {
         }
     }
 
-    /// A server has been named sources of a datum. False if it does not wait for any.
+    /// Records that a server was assigned sources of a datum. Returns false if it does not wait for any.
     pub(super) fn answered(&mut self, now: Time, datum: DatumId, server: NodeId) -> bool {
         let search = self.searches.get_mut(&(datum, server)).filter(|search| search.answered.is_none());
         search.map(|search| search.answered = Some(now)).is_some()
     }
 
-    /// A server is gone.
+    /// Removes a lost server.
     pub(super) fn server_lost(&mut self, node: NodeId) {
         self.searches.retain(|(_, at), _| *at != node);
         self.spreads.retain(|_, spread| {
@@ -96,7 +96,7 @@ impl Searches {
         self.batches.server_lost(node);
     }
 
-    /// The senders and receivers of all that is on its way.
+    /// Returns the senders and receivers of all transfers in progress.
     pub(super) fn moving(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
         self.spreads.values().flat_map(Spread::moving)
     }
@@ -115,7 +115,7 @@ impl Searches {
 }
 
 impl Agent {
-    /// A server could not get a datum from another.
+    /// Handles the report of a server that it could not get a datum from another server.
     pub(super) fn supply_failed(
         &mut self,
         now: Time,
@@ -125,14 +125,15 @@ impl Agent {
         let search = Search { since: now, failed: BTreeMap::new(), answered: None, has_freed: false };
         let search = self.names.searches.searches.entry((datum, server)).or_insert(search);
         search.answered = None;
-        // One that was told of no source names itself.
+        // A server without any source reports itself as the source.
         if from != server && self.servers.contains_key(&from) {
             search.failed.insert(from, now);
         }
         self.seek(now, datum, server, out);
     }
 
-    /// Names a source to a server that waits for a datum, or says that there is none; or waits whether others want it, too.
+    /// Assigns a source to a server that waits for a datum, reports that there is none, or waits for further servers
+    /// that want the datum.
     fn seek(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         let is_first = |search: &Search| search.answered.is_none() && search.failed.is_empty();
         let is_first = self.names.searches.searches.get(&(datum, server)).is_some_and(is_first);
@@ -147,7 +148,7 @@ impl Agent {
         let Some(search) = self.names.searches.searches.get(&(datum, server)) else { return };
         let waited_ns = now.since(search.since);
         if let Some(answered) = search.answered {
-            // It comes, or its task is gone; or a slice of it is still looked for.
+            // The datum is being transferred, or its task is gone, or the search for one of its slices continues.
             if now.since(answered) >= SEARCH_NS_MAX && !self.names.searches.seeks_slice(datum, server) {
                 self.names.searches.coming_no_more(datum, server);
             }
@@ -171,7 +172,7 @@ impl Agent {
             _ => {
                 self.names.searches.coming_no_more(datum.whole(), server);
                 let why = match has_holders {
-                    true => "it cannot reach the servers that have it".into(),
+                    true => "it cannot reach any server that has the datum".into(),
                     false => self.why_lost(datum),
                 };
                 send(out, server, CatalogToServer::Gone { datum, why });
@@ -179,7 +180,8 @@ impl Agent {
         }
     }
 
-    /// A server reaches none that has a datum. Those that are to get it from there are named other sources: one of them may pass it on.
+    /// Handles a server that can reach no holder of a datum. Servers whose source is this server are assigned other
+    /// sources, because one of them may forward the datum to it.
     fn free_those_behind(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         let search = self.names.searches.searches.get_mut(&(datum, server));
         if search.is_none_or(|search| search.failed.is_empty() || std::mem::replace(&mut search.has_freed, true)) {
@@ -191,7 +193,7 @@ impl Agent {
         behind.into_iter().for_each(|one| self.supply_failed(now, (datum, one, server), out));
     }
 
-    /// The node from which a server is to get a datum: a holder, or another server that gets it.
+    /// Chooses the source from which a server gets a datum: a holder, or another server that is receiving it.
     pub(super) fn source_for(
         &mut self,
         now: Time,
@@ -210,8 +212,8 @@ impl Agent {
         source
     }
 
-    /// From whom a server may get a datum that is not on its way there, the best first. One that failed is tried again if there is no
-    /// other, and not at once.
+    /// Returns possible sources of a datum that is not being transferred to the server, best first. A source that
+    /// failed is used again only if there is no other, and after a pause.
     pub(super) fn candidates(
         &self,
         now: Time,
@@ -246,23 +248,23 @@ impl Agent {
         }
     }
 
-    /// Whether two servers share a storage, and nothing has failed on the way of a datum to the first.
+    /// True if two servers share a storage, and no source of the datum has failed for the first server.
     fn shares_storage(&self, server: NodeId, other: NodeId, failed: &BTreeMap<NodeId, Time>) -> bool {
         let storage = |node| self.servers.get(&node).and_then(|server| server.registration.storage);
         failed.is_empty() && storage(server).is_some() && storage(server) == storage(other)
     }
 
-    /// A datum on its way to servers.
+    /// Returns the transfers of a datum that are in progress.
     pub(super) fn spread_of(&self, datum: DatumId) -> Option<&Spread> {
         self.names.searches.spreads.get(&datum)
     }
 
-    /// Sources of a datum that have failed a server.
+    /// Returns the sources of a datum that have failed for a server.
     pub(super) fn failed_for(&self, datum: DatumId, server: NodeId) -> Option<&BTreeMap<NodeId, Time>> {
         self.names.searches.searches.get(&(datum, server)).map(|search| &search.failed)
     }
 
-    /// Ways are those of a moment ago, or of now.
+    /// Updates the link estimates if they are older than a heartbeat.
     pub(super) fn refresh_ways(&mut self, now: Time) {
         if self.names.searches.links.as_ref().is_none_or(|(at, _)| now.since(*at) >= HEARTBEAT_NS) {
             let known = self.links.estimates().map(|(pair, link)| (pair.clone(), link));
@@ -270,7 +272,7 @@ impl Agent {
         }
     }
 
-    /// What is expected of the way between two servers, and why.
+    /// Returns the estimate for the link between two servers, and its basis.
     pub(super) fn way(&self, from: NodeId, to: NodeId) -> (LinkEstimate, Basis) {
         let (a, b) = (Agent::place(self, from), Agent::place(self, to));
         if a == b {
@@ -285,19 +287,19 @@ impl Agent {
         let link = tree.link(a, b);
         match tree.measured(a, b) {
             Some(_) => (link, Basis::Measured),
-            // Not taken for a wide one: all others would get it from there.
+            // Do not assume a fast link: all other servers would then get their copies over it.
             None if link == LinkEstimate::UNMEASURED => (tree.usual().unwrap_or(link), Basis::Unknown),
             None => (link, Basis::Others),
         }
     }
 
-    /// Copies of a datum have come to be, or all have gone: servers that wait for a source may be answered.
+    /// Retries the searches for a datum that has new copies, or whose copies are all gone.
     pub(super) fn seek_again(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         let waiting = self.names.searches.of(datum);
         waiting.into_iter().for_each(|(datum, server)| self.seek(now, datum, server, out));
     }
 
-    /// Time has passed.
+    /// Retries all searches. Called at each heartbeat.
     pub(super) fn seek_all(&mut self, now: Time, out: &mut Vec<Effect>) {
         for (datum, server) in self.names.searches.searches.keys().copied().collect::<Vec<_>>() {
             self.seek(now, datum, server, out);
@@ -318,7 +320,7 @@ mod tests {
     const SEEKER: NodeId = NodeId(4);
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
 
-    /// The sources that the agent names in answer to an input.
+    /// Returns the sources that the agent assigns in response to an input.
     fn sources(agent: &mut Agent, at: Time, input: Input) -> Vec<NodeId> {
         let mut out = Vec::new();
         agent.handle(at, input, &mut out);
@@ -364,6 +366,10 @@ mod tests {
         assert_eq!(sources(&mut agent, at(HEARTBEAT_NS - 1), beat()), []);
         let again = sources(&mut agent, at(HEARTBEAT_NS + 1), beat());
         assert_eq!(again.len(), 1);
-        assert_eq!(sources(&mut agent, at(HEARTBEAT_NS + 2), failed(again[0])).len(), 1, "the other has rested, too");
+        assert_eq!(
+            sources(&mut agent, at(HEARTBEAT_NS + 2), failed(again[0])).len(),
+            1,
+            "the pause of the other source is over, too"
+        );
     }
 }

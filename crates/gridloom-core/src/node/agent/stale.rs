@@ -1,4 +1,4 @@
-//! News on which plans under way rest: models and paces that have changed by much, servers that have come.
+//! Changes that affect current plans: models and paces that have changed much, and new servers.
 
 use super::telling::{DIRECTORY_PAUSE_NS, MODELS_PAUSE_NS};
 use super::{Agent, send};
@@ -27,14 +27,13 @@ impl Agent {
         let (name, processors) = (name.clone(), server.processors.clone());
         let change = self.learned(&processors, &name, function, model);
         if !(1.0 / SURPRISE_FACTOR..SURPRISE_FACTOR).contains(&change) {
-            let why = format!("'{function}' takes {change:.1} times as long on '{name}' as was known");
+            let why = format!("'{function}' takes {change:.1} times as long on '{name}' as its model predicted");
             self.stale_at(&processors, &why, out);
         }
         self.tell(now + MODELS_PAUSE_NS, out);
     }
 
-    /// Takes in a model; gives the factor by which the time of its largest call has changed there, 1 if by what may be
-    /// noise.
+    /// Stores a model. Returns the factor by which the time of its largest call has changed, or 1 if the change may be noise.
     fn learned(&mut self, processors: &str, server: &str, function: &str, model: FunctionModel) -> f64 {
         let speeds = self.speeds();
         let speed = speeds.get(processors).copied();
@@ -49,7 +48,7 @@ impl Agent {
         }
     }
 
-    /// Tells the clients of groups on servers with those processors that their plans rest on what has changed.
+    /// Notifies the clients of groups on servers with these processors that the assumptions of their plans have changed.
     fn stale_at(&self, processors: &str, why: &str, out: &mut Vec<Effect>) {
         let there = self.servers.values().filter(|server| server.processors == processors);
         let groups: BTreeSet<GroupId> = there.flat_map(|server| server.promised.keys().copied()).collect();
@@ -66,17 +65,19 @@ impl Agent {
             let change = pace / promise.pace;
             if !(1.0 / STALE_FACTOR..STALE_FACTOR).contains(&change) {
                 promise.pace = pace;
-                let why = format!("calls on server '{name}' take {change:.1} times as long as when it was mapped");
+                let why =
+                    format!("calls on server '{name}' take {change:.1} times as long as when the group was mapped");
                 send(out, group.client, MapToClient::Stale { group: *group, why });
             }
         }
         self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    /// A server can be mapped onto that was not there, or not known, before: plans under way could use it.
+    /// Notifies clients that a new server can be used, or that its measurements have become known: their current plans
+    /// could use it.
     pub(super) fn newly_usable(&mut self, node: NodeId, out: &mut Vec<Effect>) {
         let Some(server) = self.servers.get(&node).filter(|s| s.links_done && s.speed_flops.is_some()) else { return };
-        let why = format!("server '{}' has come", server.registration.name);
+        let why = format!("server '{}' has joined", server.registration.name);
         let groups: BTreeSet<GroupId> = self.servers.values().flat_map(|s| s.promised.keys().copied()).collect();
         for group in groups.into_iter().filter(|group| !server.promised.contains_key(group)) {
             send(out, group.client, MapToClient::Stale { group, why: why.clone() });

@@ -1,6 +1,7 @@
-//! What clients are told of servers and functions.
+//! Directory pushes: updates about servers and functions that the agent sends to clients.
 //!
-//! A client hears all of it once, and then what has changed, as all others do: a call's client may be one of thousands.
+//! A client receives the complete directory once, and then the same changes as all others, since there may be
+//! thousands of clients.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +12,18 @@ use crate::node::protocol::Effect;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::ServerView;
 
-/// Changes within this time are told to clients together.
+/// Changes within this time are sent to clients together.
 pub(super) const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
-/// Models that were learned are told to clients no more often than this.
+/// Minimum interval between updates that contain only learned models.
 pub(super) const MODELS_PAUSE_NS: u64 = 200_000_000;
 
-/// What was told, to whom, and whether more is to be told.
+/// The subscribed clients, the last directory that was sent to them, and whether an update is due.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     clients: BTreeSet<NodeId>,
-    /// Servers as all clients know them, in order of name.
+    /// Servers as all clients know them, ordered by name.
     servers: Vec<ServerView>,
-    /// Functions have come or gone since.
+    /// Functions were added or removed since the last update.
     has_other_functions: bool,
     is_due: bool,
 }
@@ -32,7 +33,7 @@ impl Telling {
         self.clients.contains(&client)
     }
 
-    /// Whether functions or servers have come or gone that clients do not know of.
+    /// True if functions or servers were added or removed since the last update.
     pub(super) fn has_news(&self) -> bool {
         self.has_other_functions
     }
@@ -43,14 +44,14 @@ impl Telling {
 }
 
 impl Agent {
-    /// Servers or functions have come or gone.
+    /// Schedules an update after servers or functions were added or removed.
     pub(super) fn changed(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.telling.has_other_functions = true;
         self.telling.is_due = false;
         self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    /// Has clients told by then; several changes are told together.
+    /// Schedules an update of all clients at this time, unless one is due already.
     pub(super) fn tell(&mut self, at: Time, out: &mut Vec<Effect>) {
         if !self.telling.is_due {
             self.telling.is_due = true;
@@ -58,8 +59,9 @@ impl Agent {
         }
     }
 
-    /// A client is told what all others know. Other changes that they do not know yet it hears with them; but it is never told of
-    /// functions without their servers, and a program may have waited for a server to come before it began.
+    /// Sends a new client the directory that all others know. Pending changes of known servers follow with the next
+    /// update. Pending changes of servers and functions are sent first: a client never knows functions without their
+    /// servers, and a program may have waited for a server to appear before it started.
     pub(super) fn on_subscribe(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
         if self.telling.has_other_functions {
             self.tell_now(now, out);
@@ -71,7 +73,7 @@ impl Agent {
         send(out, client, DirectoryToClient::News(news));
     }
 
-    /// Tells all clients what has changed.
+    /// Sends all clients the changes since the last update.
     pub(super) fn tell_now(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.telling.is_due = false;
         let servers = self.grid_view(now, None).servers;
@@ -96,7 +98,7 @@ mod tests {
     use crate::node::version::VERSIONS;
     use gridloom_base::Machine;
 
-    /// What each client is told by these effects.
+    /// Returns the updates that these effects send to each client.
     fn told(out: Vec<Effect>) -> Vec<(NodeId, DirectoryNews)> {
         let news = out.into_iter().filter_map(|effect| match effect {
             Effect::Send { to, message: Message::Directory(DirectoryMessage::ToClient(message)) } => match message {
@@ -138,7 +140,7 @@ mod tests {
         first.1.clone().apply(&mut known[0]);
         assert_eq!(tells(&mut agent), [], "nothing has changed");
 
-        // One comes while a change waits to be told: it hears of it with the other.
+        // A client subscribes while a change is pending: it receives the change together with the other client.
         receives(&mut agent, NodeId(3), DirectoryToAgent::Speed { flops: 7.0 });
         let [late] = &told(receives(&mut agent, NodeId(10), DirectoryToAgent::Subscribe))[..] else { panic!() };
         late.1.clone().apply(&mut known[1]);

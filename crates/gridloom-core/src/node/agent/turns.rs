@@ -1,9 +1,10 @@
-//! Turns to measure links: probes that share a host's card find a part of it each, and would say of fast links that they
-//! are slow, and of hosts with few others to measure that they are near.
+//! Turns to measure links. Probes that share a host's network interface get a part of its bandwidth each, so fast
+//! links would look slow, and hosts that measure few others at a time would look near.
 //!
-//! A host sends at most one probe at a time, and receives at most one. Over a way between two sites one goes at a time ([`super::ways`]).
-//! What was measured between two hosts often enough need not be measured again for other servers there. A turn that takes long ends for the others: its link is slow, and
-//! takes little of a card, or the node that had the turn is silent.
+//! A host sends at most one probe at a time, and receives at most one. A path between two sites carries one at a time
+//! ([`super::ways`]). If a pair of hosts was measured often enough, other servers on these hosts need not measure it
+//! again. A turn that takes long no longer blocks others: either its link is slow and takes little of a network
+//! interface, or the node that has the turn is silent.
 
 use super::links::Pair as Hosts;
 use super::{Agent, send};
@@ -14,21 +15,21 @@ use gridloom_base::{NodeId, Time};
 use gridloom_perf::{Way, host_of};
 use std::collections::BTreeMap;
 
-/// After that time a turn keeps nobody waiting.
+/// Nanoseconds after which a turn no longer blocks others.
 const TURN_NS_MAX: u64 = 1_000_000_000;
-/// Measurements of one host from another that are enough: the best counts.
+/// Number of measurements from one host to another that are enough. The best one counts.
 const MEASURED_ENOUGH: u32 = 3;
 
-/// What probes share.
+/// A network interface, which probes share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Card {
-    /// A server's host.
+    /// The interface of a server's host.
     Host(String),
     /// A client, whose host is not known.
     Client(NodeId),
 }
 
-/// A node that wants to probe another.
+/// A request of a node to probe another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Pair {
     prober: NodeId,
@@ -42,29 +43,29 @@ struct Held {
     until: Time,
 }
 
-/// What is known of a link before its turn.
+/// The state of a link before its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Standing {
-    /// The way that it is taken to share: one link at a time is measured there.
+    /// The path between sites that the link is assumed to share. Only one link of a path is measured at a time.
     pub(super) way: Option<Way>,
     pub(super) next: Next,
 }
 
-/// What is to be done with a link.
+/// The next step for a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Next {
     /// It is measured in its turn.
     #[default]
     Measure,
-    /// Its way is measured first.
+    /// Its path is measured first.
     Wait,
-    /// It need not be measured: it is taken to be like others on its way.
+    /// It need not be measured: it is assumed to be like the other links on its path.
     Expect,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// By card, outward and inward: the pairs that wait for it, in the order of asking.
+    /// Pairs that wait for each network interface, outgoing and incoming, in order of request.
     outward: BTreeMap<Card, BTreeMap<u64, Pair>>,
     inward: BTreeMap<Card, BTreeMap<u64, Pair>>,
     waiting: BTreeMap<Pair, (u64, Card, Card)>,
@@ -85,7 +86,7 @@ impl Turns {
         self.waiting.insert(pair, (number, from, to));
     }
 
-    /// Takes a request off the list.
+    /// Removes a request.
     fn unwant(&mut self, pair: Pair) -> Option<(Card, Card)> {
         let (number, from, to) = self.waiting.remove(&pair)?;
         for (cards, card) in [(&mut self.outward, &from), (&mut self.inward, &to)] {
@@ -103,7 +104,8 @@ impl Turns {
         self.measured.get(&(from.clone(), to.clone())).is_some_and(|count| *count >= MEASURED_ENOUGH)
     }
 
-    /// Those whose turn it is, with what they need not measure, among the ones that wait for one of these cards.
+    /// Grants turns among the requests that wait for one of these interfaces. Returns the granted pairs, each with
+    /// whether it must be measured.
     fn grant(&mut self, now: Time, from: &Card, to: &Card, standing: impl Fn(&Hosts) -> Standing) -> Vec<(Pair, bool)> {
         let mut candidates: Vec<(u64, Pair)> = Vec::new();
         for (cards, card) in [(&self.outward, from), (&self.inward, to)] {
@@ -112,7 +114,7 @@ impl Turns {
         self.grant_among(now, candidates, standing)
     }
 
-    /// The same among all that wait.
+    /// Grants turns among all waiting requests.
     fn grant_all(&mut self, now: Time, standing: impl Fn(&Hosts) -> Standing) -> Vec<(Pair, bool)> {
         let candidates = self.waiting.iter().map(|(pair, (number, ..))| (*number, *pair)).collect();
         self.grant_among(now, candidates, standing)
@@ -133,7 +135,7 @@ impl Turns {
             (number, pair, between(from, to))
         };
         let mut candidates: Vec<(u64, Pair, Standing)> = candidates.into_iter().map(with_standing).collect();
-        // Links on a way come first, since other links wait for that way.
+        // Links on a path between sites are first, since other links wait for that path.
         candidates.sort_unstable_by_key(|(number, pair, standing)| (standing.way.is_none(), *number, *pair));
         candidates.dedup();
         let mut granted = Vec::new();
@@ -157,7 +159,7 @@ impl Turns {
         granted
     }
 
-    /// When the first turn under way has been long enough.
+    /// Returns the time at which the first current turn no longer blocks others.
     fn due(&self) -> Option<Time> {
         self.under_way.values().map(|held| held.until).min()
     }
@@ -172,7 +174,7 @@ impl Agent {
     }
 
     pub(super) fn on_ask_turn(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
-        // A server that is gone, or that nobody has seen: so no more wait than there are pairs.
+        // A server that is gone or was never known. This bounds the number of waiting requests by the number of pairs.
         if !self.servers.contains_key(&peer) {
             return send(out, prober, LinkToProber::Turn { to: peer, is_needed: false });
         }
@@ -194,7 +196,7 @@ impl Agent {
         }
     }
 
-    /// A server's measure has come.
+    /// Counts a measurement by a server.
     pub(super) fn turn_measured(&mut self, prober: NodeId, peer: NodeId) {
         if let Some(Held { from, to, .. }) = self.turns.under_way.get(&Pair { prober, peer }) {
             let count = self.turns.measured.entry((from.clone(), to.clone())).or_default();
@@ -202,13 +204,13 @@ impl Agent {
         }
     }
 
-    /// What was measured between their hosts counts no longer.
+    /// Discards the number of measurements between the hosts of two nodes.
     pub(super) fn measure_anew(&mut self, prober: NodeId, peer: NodeId) {
         let pair = (self.card(prober), self.card(peer));
         self.turns.measured.remove(&pair);
     }
 
-    /// Somebody is gone: so are its turns, and what was measured of a server's host may be gone with it.
+    /// Ends the turns of a lost node, and discards the measurements of its host, which may be gone, too.
     pub(super) fn turns_lost(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) {
         let card = self.card(node);
         self.turns.measured.retain(|(from, to), _| *from != card && *to != card);
@@ -223,14 +225,14 @@ impl Agent {
         }
     }
 
-    /// Turns under way have been long enough.
+    /// Ends the turns that have taken too long.
     pub(super) fn on_turns_timer(&mut self, now: Time, out: &mut Vec<Effect>) {
         let is_long = |(_, held): &(&Pair, &Held)| held.until <= now;
         let long: Vec<Pair> = self.turns.under_way.iter().filter(is_long).map(|(pair, _)| *pair).collect();
         for Pair { prober, peer } in long {
             self.on_turn_over(now, prober, peer, out);
         }
-        // Some may have waited for a way for long enough.
+        // Some links may have waited long enough for their path.
         self.grant_all_turns(now, out);
     }
 
@@ -240,7 +242,7 @@ impl Agent {
         self.tell_turns(now, granted, out);
     }
 
-    /// More is known of the ways that links share.
+    /// Grants turns after an update of the paths that links share.
     pub(super) fn grant_all_turns(&mut self, now: Time, out: &mut Vec<Effect>) {
         let (ways, links) = (&self.ways, &self.links);
         let granted = self.turns.grant_all(now, |hosts| ways.standing(now, hosts, links));
@@ -278,7 +280,7 @@ mod tests {
         Standing::default()
     }
 
-    /// Nodes 1 to 4 on hosts a to d.
+    /// Returns the turns requested by nodes 1 to 4 on hosts a to d.
     fn wanted(pairs: &[(u64, u64)]) -> Turns {
         let mut turns = Turns::default();
         for (prober, peer) in pairs {
@@ -292,7 +294,7 @@ mod tests {
     fn a_host_sends_and_receives_one_probe_at_a_time() {
         let mut turns = wanted(&[(1, 2), (1, 3), (4, 2), (2, 1), (3, 4)]);
         assert_eq!(turns.grant(Time(0), &host("a"), &host("b"), alone), [(pair(1, 2), true)]);
-        // c and d have nothing to do with it, and b may send while it receives.
+        // c and d are not involved, and b may send while it receives.
         assert_eq!(turns.grant(Time(0), &host("c"), &host("d"), alone), [(pair(3, 4), true)]);
         assert_eq!(turns.grant(Time(0), &host("b"), &host("a"), alone), [(pair(2, 1), true)]);
         turns.under_way.remove(&pair(1, 2));
@@ -326,7 +328,7 @@ mod tests {
         turns.under_way.remove(&pair(1, 3));
         assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [(pair(2, 4), true)]);
         turns.want(pair(1, 4), host("a"), host("d"));
-        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [], "another goes over the way");
+        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [], "another probe uses the path");
         assert_eq!(turns.grant_all(Time(0), on_way(Next::Expect)), [(pair(1, 4), false)]);
     }
 }

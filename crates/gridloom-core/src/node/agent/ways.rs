@@ -1,11 +1,12 @@
-//! Ways between sites, when servers meet.
+//! Paths between sites, and their measurement when servers meet.
 //!
-//! Servers of two sites have a link for each pair, and one way. Probes of all these links together would find a small part of it each, and
-//! take as long as the way is slow. So what first probes tell of sites is looked at as they come. Links over a way that nobody has measured alone
-//! wait while one of them, which has had its first probe, is measured again with nothing beside it. Then the way is known: links on it that
-//! were not measured are taken to be like the others.
+//! The servers of two sites have one link for each pair, but share one path. Simultaneous probes of all these links
+//! would each measure a small part of the bandwidth, and take long if the path is slow. Therefore the agent looks for
+//! sites in the results of first probes as they arrive. Links over a path that has not been measured alone wait while
+//! one of them, which has had its first probe, is measured again with no other probe at the same time. Then the path
+//! is known, and links on it that were not measured are assumed to be like the others.
 //!
-//! **Invariant:** nobody waits for a way longer than [`WAIT_NS_MAX`]: the server that measures it may be gone, or busy.
+//! **Invariant:** no link waits for a path longer than [`WAIT_NS_MAX`], because the server that measures it may be gone or busy.
 
 use std::collections::BTreeMap;
 
@@ -18,39 +19,39 @@ use gridloom_base::limits::MEASURE_WAIT_NS_MAX;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::{LinkEstimate, Links, Shared, Way, host_of};
 
-/// After that time links are measured in their turns, whatever is known of their way.
+/// Nanoseconds after which links are measured in their turns, even if their path is still unknown.
 const WAIT_NS_MAX: u64 = MEASURE_WAIT_NS_MAX;
-/// With fewer links sites are looked for after each probe,
+/// Number of links up to which sites are determined after each probe.
 const FEW: usize = 512;
-/// with more once so many hundredths of them are new or gone.
+/// Percentage of new or removed links after which sites are determined again, if there are more than [`FEW`] links.
 const CHANGED: usize = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     shared: Shared<String>,
-    /// How many links were known when sites were last looked for.
+    /// Number of links that were known when sites were last determined.
     links: usize,
     known: BTreeMap<Way, Known>,
-    /// Links that were asked to be measured alone, and when.
+    /// Links of which a measurement alone was requested, with the time of the request.
     asked: BTreeMap<Pair, Time>,
 }
 
-/// What is known of a way.
+/// The measurement of a path.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Known {
-    /// The widest of its links that were measured alone.
+    /// The fastest of its links that were measured alone.
     link: Option<LinkEstimate>,
-    /// When one of its links was asked to be measured alone.
+    /// Time at which a measurement of one of its links alone was requested.
     asked: Option<Time>,
 }
 
 impl Ways {
-    /// Whether a link is taken to share its way with others.
+    /// True if a link is assumed to share its path with others.
     pub(super) fn is_shared(&self, pair: &Pair) -> bool {
         self.shared.way(&pair.0, &pair.1).is_some()
     }
 
-    /// What is known of a link before its turn.
+    /// Returns the state of a link before its turn.
     pub(super) fn standing(&self, now: Time, pair: &Pair, links: &Links<String>) -> Standing {
         let Some(way) = self.shared.way(&pair.0, &pair.1) else { return Standing::default() };
         let known = self.known.get(&way).copied().unwrap_or_default();
@@ -66,24 +67,25 @@ impl Ways {
         Standing { way: Some(way), next }
     }
 
-    /// What a link is taken to do that was not measured: as the widest on its way that was measured alone.
+    /// Returns the assumed estimate of a link that was not measured: that of the fastest link on its path that was measured alone.
     pub(super) fn expected(&self, pair: &Pair) -> Option<LinkEstimate> {
         self.known.get(&self.shared.way(&pair.0, &pair.1)?)?.link
     }
 
-    /// When nobody waits for the next of the ways any more.
+    /// Returns the next time at which links stop waiting for a path.
     pub(super) fn due(&self, now: Time) -> Option<Time> {
         self.asked.values().map(|asked| *asked + WAIT_NS_MAX).filter(|until| *until > now).min()
     }
 
-    /// Until when plans wait for ways that are being measured: without them, they would send the same over a way again and again.
+    /// Returns the time until which plans wait for paths that are being measured. Without the paths, plans would send
+    /// the same data over a path repeatedly.
     pub(super) fn awaited(&self, now: Time) -> Option<Time> {
         let unknown = self.known.values().filter(|known| known.link.is_none());
         unknown.filter_map(|known| Some(known.asked? + WAIT_NS_MAX)).filter(|until| *until > now).max()
     }
 
-    /// Looks for sites if enough has changed, and at what is known of the way of a link that was measured. True if others may have their
-    /// turn by that.
+    /// Updates the sites if enough has changed, and the path of a link that was measured. Returns true if other links
+    /// may get their turn as a result.
     fn look(&mut self, pair: &Pair, links: &Links<String>) -> bool {
         let count = links.count();
         let is_due = count <= FEW || 100 * count.abs_diff(self.links) >= CHANGED * self.links;
@@ -106,7 +108,7 @@ impl Ways {
         Known { link, asked: shared.links(way).filter_map(|pair| self.asked.get(pair).copied()).max() }
     }
 
-    /// Of each way that is not known and was not asked for, the first of its links that `may` be asked to be measured alone.
+    /// Returns, for each path that is neither known nor requested, its first link for which `may` returns a value.
     fn unknown<T>(&self, may: impl Fn(&Pair) -> Option<T>) -> Vec<(Pair, T)> {
         let unknown = self.known.iter().filter(|(_, known)| known.link.is_none() && known.asked.is_none());
         unknown
@@ -123,12 +125,12 @@ impl Ways {
 }
 
 impl Agent {
-    /// A link was measured: what it tells of ways.
+    /// Updates the paths after a link was measured, and requests measurements of unknown paths.
     pub(super) fn ways_told(&mut self, now: Time, pair: &Pair, out: &mut Vec<Effect>) {
         if !self.ways.look(pair, &self.links) {
             return;
         }
-        // Most links of a way back were never measured.
+        // Most links in the opposite direction were never measured.
         let measured = |pair: &Pair| self.links.of(&pair.0, &pair.1).and_then(|_| self.measured_between(pair));
         for (pair, (from, to)) in self.ways.unknown(measured) {
             self.links.ask(now, pair.clone());
@@ -141,7 +143,7 @@ impl Agent {
         self.map_waiting(now, out);
     }
 
-    /// Servers of these two hosts of which the first has measured the link to the second.
+    /// Returns servers of these two hosts, the first of which has measured its link to the second.
     fn measured_between(&self, (from, to): &Pair) -> Option<(NodeId, NodeId)> {
         let on = |node: &NodeId, host: &str| {
             self.servers.get(node).is_some_and(|server| host_of(&server.registration.address) == host)
@@ -152,7 +154,7 @@ impl Agent {
         })
     }
 
-    /// A host is gone. One of the same name may come elsewhere.
+    /// Forgets a host that is gone. A host with the same name may appear at another site.
     pub(super) fn forget_ways(&mut self, host: &str) {
         self.ways.asked.retain(|(from, to), _| from != host && to != host);
         self.ways.links = 0;
@@ -175,7 +177,7 @@ mod tests {
         let mut met = |from: &str, to: &str, bandwidth| {
             links.met(Time(0), from.into(), to.into(), LinkEstimate { latency_s: 1e-2, bandwidth });
         };
-        // a1 to a3 and b1 to b3 are sites; the card of a3 is slow.
+        // a1 to a3 and b1 to b3 are sites. The network interface of a3 is slow.
         [("a2", "a1"), ("b2", "b1"), ("b3", "b1"), ("b3", "b2")].into_iter().for_each(|(from, to)| met(from, to, 1e8));
         [("a3", "a1"), ("a3", "a2")].into_iter().for_each(|(from, to)| met(from, to, 1e7));
         [("b1", "a1"), ("b2", "a2")].into_iter().for_each(|(from, to)| met(from, to, 2e7));
@@ -184,10 +186,10 @@ mod tests {
             let links = links.clone();
             move |pair: &Pair| links.of(&pair.0, &pair.1).map(|_| ())
         };
-        assert_eq!(ways.standing(now, &pair("b3", "a2"), &links), Standing::default(), "nobody has looked");
-        assert!(ways.look(&first, &links) && !ways.look(&first, &links), "the second time nothing is new");
+        assert_eq!(ways.standing(now, &pair("b3", "a2"), &links), Standing::default(), "sites are not determined yet");
+        assert!(ways.look(&first, &links) && !ways.look(&first, &links), "nothing has changed since");
         assert_eq!(ways.unknown(|_| None::<()>), []);
-        assert_eq!(ways.unknown(met(&links)), [(first.clone(), ())], "of the way back no link was measured");
+        assert_eq!(ways.unknown(met(&links)), [(first.clone(), ())], "no link in the opposite direction was measured");
         assert_eq!(ways.standing(now, &pair("b3", "b2"), &links), Standing::default());
         ways.ask(now, first.clone());
         assert_eq!((ways.unknown(met(&links)), ways.due(now)), (vec![], Some(now + WAIT_NS_MAX)));
@@ -199,7 +201,7 @@ mod tests {
         };
         assert_eq!(next(&ways, &links, now, &first), Next::Measure);
         assert_eq!(next(&ways, &links, now, &pair("b3", "a2")), Next::Wait);
-        assert_eq!(next(&ways, &links, now + WAIT_NS_MAX, &pair("b3", "a2")), Next::Measure, "nobody came");
+        assert_eq!(next(&ways, &links, now + WAIT_NS_MAX, &pair("b3", "a2")), Next::Measure, "the wait is over");
         assert_eq!(ways.expected(&pair("b3", "a2")), None);
 
         let alone = LinkEstimate { latency_s: 1e-2, bandwidth: 4e7 };
@@ -208,7 +210,11 @@ mod tests {
         assert_eq!(next(&ways, &links, now, &pair("b3", "a2")), Next::Expect);
         assert_eq!(ways.expected(&pair("b3", "a2")), Some(alone));
         assert_eq!(ways.awaited(now), None);
-        assert_eq!(ways.standing(now, &pair("b3", "a3"), &links), Standing::default(), "its card may be as slow");
+        assert_eq!(
+            ways.standing(now, &pair("b3", "a3"), &links),
+            Standing::default(),
+            "its network interface may be as slow"
+        );
         assert_eq!(ways.expected(&pair("b3", "b2")), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Data that have arrived: here, or at servers that say so.
+//! Data that have arrived here, or at servers that report it.
 
 use super::Client;
 use crate::node::message::TransferReport;
@@ -12,7 +12,7 @@ impl Client {
             return self.saw_transfer(now, report, out);
         }
         self.supplies.arrived(report.datum, report.to);
-        // Arguments of plain calls are given up by their server.
+        // Servers drop arguments of plain calls by themselves.
         if self.calls.of_datum(report.datum).is_none() {
             self.copy_at(now, report.to, report.datum, out);
             self.data_there(now, report.datum, report.to);
@@ -46,7 +46,7 @@ impl Client {
             }
             return;
         }
-        // It was on its way from a server that keeps nothing.
+        // It was sent by a stateless server, which keeps nothing.
         let was_sent_home = self.is_plain(from);
         let Some(run) = self.data.get_mut(&datum) else {
             out.push(Effect::DropDatum { datum });

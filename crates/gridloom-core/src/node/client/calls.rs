@@ -1,4 +1,4 @@
-//! Plain calls: each mapped by itself when it is made, its results back to the client.
+//! Plain calls: each is mapped by itself when it is made, and its results are sent to the client.
 
 use super::recovery::not_taken_in;
 use super::{Client, Status, mapping};
@@ -12,17 +12,17 @@ use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, NodeId, TaskError, TaskId, Time};
 
 impl Client {
-    /// What people see of a task that is at that server.
+    /// Returns the display name of a task, if it is at that server.
     pub(super) fn label_at(&self, id: TaskId, server: NodeId) -> Option<&str> {
         let call = self.calls.get(id).filter(|call| call.server == server).map(|call| call.request.task.label());
         let task = || self.tasks.get(&id).filter(|run| run.status == Status::Sent(server)).map(|run| run.task.label());
         call.or_else(task)
     }
 
-    /// Sends a call to the server where it is predicted to be back first.
+    /// Sends a call to the server with the earliest predicted end.
     pub(super) fn send_call(&mut self, now: Time, request: Request, out: &mut Vec<Effect>) {
         let chosen = self.calls.choose(&self.directory.grid, self.links.estimates(), &request);
-        // It is there, though an agent that began anew may not know of it yet.
+        // The server is connected, even if an agent that restarted does not know it yet.
         let only = request.task.terms.only;
         let home = only.filter(|home| self.contacts.is_up(*home)).map(|home| (home, 0.0));
         let Some((server, run_s)) = chosen.or(home) else {
@@ -33,7 +33,7 @@ impl Client {
             let error = match (only, self.contacts.agent_was_lost() && self.directory.grid.servers.is_empty()) {
                 (_, true) => self.agent_lost(),
                 (None, false) => {
-                    // Where all servers are lost, the session names them.
+                    // If all servers are lost, the session names them.
                     let near = if self.directory.grid.servers.is_empty() {
                         String::new()
                     } else {
@@ -52,7 +52,7 @@ impl Client {
         self.post_call(now, request, server, run_s, out);
     }
 
-    /// Sends a call to that server, or to another if it is no longer there.
+    /// Sends a call to that server, or to another one if that server is lost.
     pub(super) fn send_call_to(&mut self, now: Time, request: Request, to: Option<NodeId>, out: &mut Vec<Effect>) {
         let to = to.filter(|to| !self.contacts.is_lost(*to));
         let is_it = |server| Some(server) == to;
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Lists a call at its server; whether its data are there.
+    /// Lists a call at its server. `is_there` is true if its data have arrived.
     fn queue_call(&mut self, now: Time, task: &Task, is_there: bool) {
         let Some(call) = self.calls.get(task.id) else { return };
         let ((_, sent_bytes, back_bytes), server) = (call.request.size(), call.server);
@@ -87,7 +87,7 @@ impl Client {
         self.queue(now, server, task, bytes, !task.terms.calibrates, is_there);
     }
 
-    /// An argument of a call has come to its server, which may have all of them now.
+    /// Handles the arrival of an argument at its server, after which the call may have all of them.
     pub(super) fn argument_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
         let Some(task) = self.calls.argument_there(datum, server) else { return };
         if self.queues.waits_for_data(task.id, server) {
@@ -147,7 +147,7 @@ impl Client {
         self.emit_task_ended(now, server, task.id, error, out);
     }
 
-    /// An argument did not arrive: it is sent again in a while.
+    /// Handles an argument that failed to arrive: it is resent later.
     pub(super) fn argument_astray(
         &mut self,
         now: Time,
@@ -167,35 +167,35 @@ impl Client {
         self.call_failed(now, &call.request, Some(server), error, out);
     }
 
-    /// Calls of which a result broke off since the last heartbeat.
+    /// Resends the calls with results whose transfer was interrupted since the last heartbeat.
     pub(super) fn calls_again(&mut self, now: Time, out: &mut Vec<Effect>) {
         for call in self.calls.take_broken() {
             self.call_again(now, call, out);
         }
     }
 
-    /// Has a server ask again for an argument.
+    /// Has a server request an argument again.
     pub(super) fn retry_argument(&mut self, place: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         let Some(call) = self.calls.of_datum(datum).filter(|call| call.server == place) else { return };
         let Some((_, meta)) = call.request.sources.iter().find(|(source, _)| *source == datum) else { return };
-        // Not the datum itself: the server asks for it, so that it can say if that fails again.
+        // The datum itself is not sent: the server requests it, so that it can report another failure.
         let supply = Supply::direct(datum, meta.clone(), self.config.id, String::new(), 1);
         self.contacts.post(place, TaskToServer::Resupply { supplies: vec![supply] }, out);
     }
 
-    /// Sends a call again of which a result broke off on its way here: its server has not kept it.
+    /// Resends a call after the transfer of a result was interrupted. Its server has not kept the result.
     fn call_again(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
         let Call { mut request, server, broken, .. } = call;
         request.losses += 1;
         if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once {
-            let error = broken.expect("a call is sent again because a result broke off");
+            let error = broken.expect("a call is resent because the transfer of a result was interrupted");
             self.call_failed(now, &request, Some(server), error, out);
         } else {
             self.send_call(now, request, out);
         }
     }
 
-    /// Calls that were with a lost server go to another; stateless functions may run twice, their results count once.
+    /// Sends the calls of a lost server to other servers. Stateless functions may run twice; their results count once.
     pub(super) fn calls_lost(&mut self, now: Time, server: NodeId, why: &str, out: &mut Vec<Effect>) {
         let name = self.contacts.name_of(server);
         for Call { mut request, .. } in self.calls.take_of_server(server) {

@@ -1,7 +1,7 @@
-//! The nodes that the client reaches: its agent, servers that are connected, servers that were lost, and what waits for a
-//! connection.
+//! The nodes that the client communicates with: its agent, connected servers, lost servers, and messages that wait for
+//! a connection.
 //!
-//! **Invariants.** Nothing waits for a connection to a node that is connected; no lost server is connected; the agent is.
+//! **Invariants.** Nothing waits for a connection to a connected node; no lost server is connected; the agent is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use crate::node::protocol::{Effect, Role};
 use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
-/// What waits for a connection.
+/// An item that waits for a connection.
 #[derive(Debug)]
 pub(super) enum Parcel {
     Message(Box<Message>),
     Datum(DatumId),
 }
 
-/// What is known of a lost server.
+/// The state of a lost server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
-    /// The agent has noticed since: a server that is in its directory later has come back.
+    /// True if a directory since then did not list it: if a later one does, it has returned.
     was_absent: bool,
-    /// The agent still knows it, so perhaps only the connection was lost: it is dialled.
+    /// True while it is being dialled. The agent still knows it, so perhaps only the connection was lost.
     is_dialled: bool,
 }
 
@@ -31,49 +31,49 @@ struct Lost {
 pub(super) struct Contacts {
     agent: Option<NodeId>,
     agent_was_lost: bool,
-    /// Why it was lost last.
+    /// Why it was last lost.
     agent_fault: String,
     members: Members<Role>,
     names: BTreeMap<NodeId, String>,
     addresses: BTreeMap<NodeId, String>,
     outbox: BTreeMap<NodeId, Vec<Parcel>>,
-    /// Servers that were lost and have not come back.
+    /// Servers that were lost and have not returned.
     lost: BTreeMap<NodeId, Lost>,
-    /// Until then, nodes that were lost are expected back.
+    /// Lost nodes are expected to return until this time.
     expected_until: Time,
-    /// Servers that an agent which is back has not listed yet.
+    /// Servers that a reconnected agent has not listed yet.
     unlisted: BTreeSet<NodeId>,
 }
 
 impl Contacts {
-    /// The agent, if it is connected.
+    /// Returns the agent if it is connected.
     pub(super) fn agent(&self) -> Option<NodeId> {
         self.agent
     }
 
-    /// Whether the agent was lost, or never answered, and has not come since.
+    /// True if the agent was lost or never answered, and has not connected since.
     pub(super) fn agent_was_lost(&self) -> bool {
         self.agent_was_lost
     }
 
-    /// Whether a node was lost a moment ago, so that it may come back.
+    /// True if a node was lost recently, so that it may return.
     pub(super) fn awaits_nodes(&self, now: Time) -> bool {
         now < self.expected_until
     }
 
-    /// Whether an agent that is back has yet to list servers which it is expected to list.
+    /// True if a reconnected agent has yet to list servers that are expected.
     pub(super) fn awaits_list(&self, now: Time) -> bool {
         self.awaits_nodes(now) && !self.unlisted.is_empty()
     }
 
-    /// Whether a server may be back soon, for all that is known.
+    /// True if a server may return soon, as far as is known.
     pub(super) fn may_return(&self, now: Time, server: NodeId) -> bool {
         let is_gone = self.lost.get(&server).is_some_and(|lost| lost.was_absent);
         self.awaits_nodes(now)
             && (self.agent.is_none() || self.unlisted.contains(&server) || !is_gone && self.is_lost(server))
     }
 
-    /// True once, when the nodes that were lost are no longer expected.
+    /// Returns true once, when lost nodes are no longer expected to return.
     pub(super) fn stops_waiting(&mut self, now: Time) -> bool {
         let stops = self.expected_until > Time(0) && !self.awaits_nodes(now);
         if stops {
@@ -87,7 +87,7 @@ impl Contacts {
         self.expected_until = self.expected_until.max(now + RETURN_NS_MAX);
     }
 
-    /// Why the agent was lost, or could not be reached.
+    /// Returns why the agent was lost or could not be reached.
     pub(super) fn agent_fault(&self) -> &str {
         &self.agent_fault
     }
@@ -116,7 +116,7 @@ impl Contacts {
         self.names.get(&node).cloned().unwrap_or_else(|| node.to_string())
     }
 
-    /// Where a server can be dialled; empty if that is not known.
+    /// Returns a server's address; empty if unknown.
     pub(super) fn address_of(&self, node: NodeId) -> String {
         self.addresses.get(&node).cloned().unwrap_or_default()
     }
@@ -129,7 +129,7 @@ impl Contacts {
         self.names.insert(node, name);
     }
 
-    /// A peer said something. False if it is not connected.
+    /// Records that something was received from a peer. Returns false if it is not connected.
     #[must_use]
     pub(super) fn heard(&mut self, now: Time, peer: NodeId) -> bool {
         self.members.heard(now, peer)
@@ -147,7 +147,7 @@ impl Contacts {
         }
     }
 
-    /// Sends to a server, over a connection that stands or is made.
+    /// Sends a message to a server. Connects first if necessary.
     pub(super) fn post(&mut self, to: NodeId, message: impl Into<Message>, out: &mut Vec<Effect>) {
         let message = message.into();
         match self.is_up(to) {
@@ -156,7 +156,7 @@ impl Contacts {
         }
     }
 
-    /// The same of a datum.
+    /// Sends a datum to a server. Connects first if necessary.
     pub(super) fn post_datum(&mut self, to: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         match self.is_up(to) {
             true => out.push(Effect::SendDatum { to, datum }),
@@ -172,17 +172,17 @@ impl Contacts {
         waiting.push(parcel);
     }
 
-    /// Nodes to which something waits to be sent.
+    /// Returns the number of nodes to which something waits to be sent.
     pub(super) fn awaited(&self) -> usize {
         self.outbox.len()
     }
 
-    // ---- coming and going
+    // ---- connecting and disconnecting
 
-    /// The agent is connected; it is expected to list these servers, as it was lost before.
+    /// Handles a connected agent. If it was lost before, it is expected to list these servers.
     pub(super) fn agent_up(&mut self, now: Time, agent: NodeId, known: Vec<NodeId>, out: &mut Vec<Effect>) {
         self.members.up(now, agent, Role::Agent);
-        // Whoever took it for a server was wrong.
+        // Records that took it for a server were wrong.
         self.lost.remove(&agent);
         self.outbox.remove(&agent);
         self.agent = Some(agent);
@@ -193,7 +193,7 @@ impl Contacts {
         self.tell_agent(DirectoryToAgent::Subscribe, out);
     }
 
-    /// A server or client is connected. Returns what waited for that.
+    /// Handles a connected server or client. Returns the items that waited for it.
     pub(super) fn peer_up(
         &mut self,
         now: Time,
@@ -204,29 +204,29 @@ impl Contacts {
     ) -> Vec<Parcel> {
         self.members.up(now, peer, role);
         if self.lost.remove(&peer).is_some() {
-            // It is not in the grid as known here any more: the directory comes again.
+            // It is no longer in the client's view of the grid: the client subscribes to the directory again.
             self.tell_agent(DirectoryToAgent::Subscribe, out);
         }
         self.names.insert(peer, name);
         self.outbox.remove(&peer).unwrap_or_default()
     }
 
-    /// Nodes other than `peer` for which something waits, and which were expected at that address.
+    /// Returns the nodes other than `peer` that were expected at that address and for which something waits.
     pub(super) fn expected_at(&self, address: &str, peer: NodeId) -> Vec<NodeId> {
         let is_other = |node: &NodeId| *node != peer && self.addresses.get(node).is_some_and(|known| known == address);
         self.outbox.keys().copied().filter(is_other).collect()
     }
 
-    /// Nodes at that address that are not connected.
+    /// Returns the nodes at that address that are not connected.
     pub(super) fn unreached_at(&self, address: &str) -> Vec<NodeId> {
         let at = self.addresses.iter().filter(|(_, known)| *known == address).map(|(node, _)| *node);
-        // Of some that something is to be sent to no address is known.
+        // The address of some nodes with waiting items is unknown.
         let without =
             self.outbox.keys().copied().filter(|node| address.is_empty() && !self.addresses.contains_key(node));
         at.chain(without).filter(|node| !self.members.is_up(*node)).collect()
     }
 
-    /// A connection is gone. `None` if it was not there, else whether it was the agent's.
+    /// Handles a lost connection. Returns `None` if there was none, else whether it was the agent's.
     pub(super) fn peer_lost(&mut self, now: Time, peer: NodeId) -> Option<bool> {
         self.members.lost(peer)?;
         let was_agent = self.agent == Some(peer);
@@ -237,15 +237,16 @@ impl Contacts {
         Some(was_agent)
     }
 
-    /// The agent is gone, or cannot be reached. False if that was known.
+    /// Records that the agent is lost or cannot be reached. Returns false if that was known.
     pub(super) fn agent_lost(&mut self, why: &str) -> bool {
         self.agent_fault = why.to_string();
         !std::mem::replace(&mut self.agent_was_lost, true)
     }
 
-    /// A server is lost: what waits for it is thrown away. False if that was known, and nothing waited.
+    /// Handles a lost server and discards the items that wait for it. Returns false if the loss was known and nothing
+    /// waited.
     pub(super) fn server_lost(&mut self, now: Time, server: NodeId) -> bool {
-        // What was posted since to one that was known to be lost is lost with it again.
+        // Items posted since to a server that was known to be lost are lost with it again.
         let was_posted_to = self.outbox.remove(&server).is_some();
         if self.lost.contains_key(&server) && !was_posted_to {
             return false;
@@ -256,15 +257,15 @@ impl Contacts {
         true
     }
 
-    /// A lost server did not answer: it is dialled again.
+    /// Records that a lost server did not answer, so that it is dialled again.
     pub(super) fn dial_failed(&mut self, server: NodeId) {
         if let Some(lost) = self.lost.get_mut(&server) {
             lost.is_dialled = false;
         }
     }
 
-    /// A directory has come. A server that was lost here may stand in it still; once it has left the directory, it may come
-    /// back.
+    /// Handles a new directory. It may still list a server that was lost here. A server that was absent from a
+    /// directory has returned when it is listed again.
     pub(super) fn directory_has(&mut self, is_listed: impl Fn(NodeId) -> bool) {
         self.unlisted.retain(|node| !is_listed(*node));
         self.lost.retain(|node, lost| {
@@ -275,7 +276,7 @@ impl Contacts {
         });
     }
 
-    /// Servers that the agent still knows, but to which the connection was lost, are dialled.
+    /// Dials the servers whose connection was lost but that the agent still knows.
     pub(super) fn dial_lost(&mut self, out: &mut Vec<Effect>) {
         for (node, lost) in self.lost.iter_mut().filter(|(_, lost)| !lost.was_absent && !lost.is_dialled) {
             if let Some(address) = self.addresses.get(node).filter(|address| !address.is_empty()) {
@@ -285,9 +286,9 @@ impl Contacts {
         }
     }
 
-    /// Panics if an invariant is broken.
+    /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
-        assert!(self.outbox.keys().all(|node| !self.is_up(*node)), "parcels wait for a node that is connected");
+        assert!(self.outbox.keys().all(|node| !self.is_up(*node)), "items wait for a node that is connected");
         assert!(self.lost.keys().all(|node| !self.is_up(*node)), "a lost server is connected");
         assert!(self.agent.is_none_or(|agent| self.is_up(agent)), "the agent is not connected");
     }

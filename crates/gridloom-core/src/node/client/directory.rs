@@ -1,4 +1,4 @@
-//! The directory, as the agent told of it last: servers, and what they offer.
+//! The agent's latest directory: servers and their functions.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use gridloom_perf::{GridView, ServerView};
 
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    /// Servers as the agent told of them, also those that are lost here, in order of name.
+    /// Servers listed by the agent in order of name, including those that are lost here.
     pub(super) told: Vec<ServerView>,
     /// Servers that are not lost.
     pub(super) grid: Arc<GridView>,
-    /// A first one has come.
+    /// True once the first directory has arrived.
     pub(super) is_known: bool,
     pub(super) functions: Arc<Vec<Signature>>,
     pub(super) unoffered: Unoffered,

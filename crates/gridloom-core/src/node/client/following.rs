@@ -1,7 +1,8 @@
-//! Tasks that take their places in a plan that was made before: calls of a group that was described beforehand, as they come.
+//! Tasks that follow an existing plan: calls of a declared group, which are placed as they are made.
 //!
-//! The agent has mapped the whole and is not asked again. The client may know better now where data are: it takes the
-//! plan's sources while they are there, and others else. A task is mapped by itself if its server is lost.
+//! The agent has mapped the whole group and is not asked again. The client may know the locations of data better by
+//! now: it uses the plan's sources while they are available, and others otherwise. A task is mapped by itself if its
+//! server is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +12,26 @@ use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::{Assignment, Plan, Transfer};
 
-/// Where tasks of one server run, and where what they read comes from, as far as the plan says.
+/// The plan's server for some tasks and the sources of their inputs, as far as the plan has them.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) server: NodeId,
     pub(super) from: BTreeMap<DatumId, NodeId>,
 }
 
-/// Plans that calls follow as they come.
+/// Plans that calls follow as they are made.
 #[derive(Debug, Default)]
 pub(super) struct Following {
-    /// Described groups with a plan that may be made again.
+    /// Declared groups whose plan may be renewed.
     pub(super) groups: BTreeSet<GroupId>,
-    /// Data to be taken to servers once they have a place.
+    /// Data to be sent to servers once they have a location.
     pub(super) early: Vec<(GroupId, Vec<TaskId>, Placed)>,
 }
 
 impl Client {
-    /// Sends tasks to the server that a plan has for them, or has them mapped if that cannot be.
+    /// Sends tasks to their server in a plan, or has them mapped if that is impossible.
     pub(super) fn place(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
-        // One that reads what failed has failed itself by now.
+        // A task that reads a failed datum has already failed itself.
         let is_open = |task: &TaskId| self.tasks.get(task).is_some_and(|run| run.status == Status::Unmapped);
         let tasks: Vec<TaskId> = tasks.into_iter().filter(is_open).collect();
         if tasks.is_empty() {
@@ -56,7 +57,7 @@ impl Client {
             let known = source.at.iter().find(|holder| self.can_send(**holder, placed.server));
             transfers.push(Transfer {
                 datum: index as u32,
-                // The catalog knows best from where a shared datum is to come: the server asks it.
+                // The catalog knows best which source to use for a shared datum: the server asks it.
                 from: *planned
                     .or(if datum.is_shared() { Some(&placed.server) } else { known })
                     .unwrap_or(&self.config.id),
@@ -88,7 +89,7 @@ impl Client {
         self.after_dispatch(now, out);
     }
 
-    /// What is to be taken to a server is not anywhere yet.
+    /// Defers tasks whose inputs have no location yet.
     fn place_later(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
         let lost = self.without_a_place(&tasks);
         self.following.early.push((id, tasks, placed.clone()));
@@ -97,7 +98,7 @@ impl Client {
         }
     }
 
-    /// Data were to go to one server, and no other will do.
+    /// Fails a task that could run only on one server, which is not available.
     pub(super) fn cannot_place(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         let Some(run) = self.tasks.get(&id).filter(|run| run.status == Status::Unmapped) else { return };
         let function = run.task.name().to_string();
@@ -105,26 +106,27 @@ impl Client {
             Some(LostServer { name, why, .. }) => {
                 TaskError::ServerLost { function, server: name.clone(), why: why.clone(), is_bound: false }
             }
-            None => TaskError::NotMapped { why: "the server that was to have the data is not in the grid".into() },
+            None => TaskError::NotMapped { why: "the server for the data is not in the grid".into() },
         };
         self.fail_task(now, id, error, out);
     }
 
-    /// Tries again what had to wait.
+    /// Retries deferred tasks.
     pub(super) fn place_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         for (id, tasks, placed) in std::mem::take(&mut self.following.early) {
             self.place(now, id, tasks, &placed, out);
         }
     }
 
-    /// Whether data can go straight from one place to a server, as far as is known; else they go through the client.
+    /// True if data can be sent directly from a node to a server, as far as is known. Otherwise they are sent through
+    /// the client.
     fn can_send(&self, from: NodeId, to: NodeId) -> bool {
         let is_plain = |node| self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].plain);
         let is_server_way = !is_plain(from) && !is_plain(to) && !self.supplies.are_apart(to, from);
         from == self.config.id || (is_server_way && !self.contacts.is_lost(from))
     }
 
-    /// Nothing more will be placed by that plan: its servers are no longer promised.
+    /// Ends a plan: no more tasks will follow it, and its servers are no longer reserved.
     pub(super) fn on_end_plan(&mut self, group: GroupId, out: &mut Vec<Effect>) {
         self.groups.remove(&group);
         self.following.groups.remove(&group);

@@ -1,4 +1,4 @@
-//! Groups: taken in, followed to their end, forgotten when nothing needs them.
+//! Groups: accepted, followed until they end, and forgotten when nothing needs them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::MapBy;
 
 impl Client {
-    /// `placed` says where the tasks run, if that is known already, and by the plan of which described group.
+    /// `placed` is where the tasks run, if that is known already, and the declared group whose plan they follow.
     pub(super) fn on_run(
         &mut self,
         now: Time,
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// The error of the first argument that cannot be had.
+    /// Returns the error of the first argument that is not available.
     fn input_error(&self, id: TaskId) -> Option<TaskError> {
         let run = self.tasks.get(&id)?;
         run.task.inputs().find_map(|datum| match self.data.get(&datum) {
@@ -106,7 +106,7 @@ impl Client {
         })
     }
 
-    /// The server that a datum's task was sent to and has not ended on.
+    /// Returns the server to which a datum's task was sent, if the task has not ended.
     pub(super) fn maker(&self, run: &DatumRun) -> Option<NodeId> {
         match self.tasks.get(&run.producer?)?.status {
             Status::Sent(server) => Some(server),
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// Where a server is to have a datum from, over how many sends.
+    /// Returns the source of a datum for a server, with the number of sends.
     pub(super) fn supply(&self, datum: DatumId, from: NodeId, hops: u16) -> Supply {
         let address = match from == self.config.id {
             true => String::new(),
@@ -123,10 +123,10 @@ impl Client {
         Supply::direct(datum, self.data[&datum].meta.clone(), from, address, hops)
     }
 
-    /// Has a datum come to the client. False if its place is not known.
+    /// Fetches a datum to the client. Returns false if its location is unknown.
     pub(super) fn fetch_here(&mut self, datum: DatumId, out: &mut Vec<Effect>) -> bool {
         let Some(run) = self.data.get(&datum) else { return false };
-        // What broke off on its way here is fetched again in a while, however often it is asked for.
+        // A datum whose transfer to the client was interrupted is fetched again later, however often it is requested.
         if run.here || run.fetching.is_some() || self.supplies.is_astray(datum, self.config.id) {
             return true;
         }
@@ -136,7 +136,7 @@ impl Client {
         let holder = self.supplies.best_source(datum, self.config.id, holders);
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
         if self.is_plain(from) {
-            // It comes unasked.
+            // The server sends it without a request.
             return true;
         }
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);
@@ -150,7 +150,7 @@ impl Client {
         let is_plain = self.is_plain(from);
         let run = self.tasks.get_mut(&report.task).filter(|run| run.status == Status::Sent(from));
         let Some(run) = run else {
-            // Cancelled, or failed, when it had ended there already.
+            // It was cancelled or failed after it had ended there.
             for (datum, _) in report.outcome.iter().flatten().filter(|_| !is_plain) {
                 self.copy_at(now, from, *datum, out);
             }
@@ -168,7 +168,8 @@ impl Client {
                 for (datum, meta) in results {
                     if let Some(data) = self.data.get_mut(datum).filter(|data| data.producer == Some(task.id)) {
                         data.meta = meta.clone();
-                        // On its way from a server that keeps nothing, it counts as there, unless it has broken off.
+                        // A result that a stateless server is sending counts as stored, unless its transfer was
+                        // interrupted.
                         if !is_plain || (!data.here && data.fetching == Some(from)) {
                             data.holders.insert(from);
                         }
@@ -176,7 +177,7 @@ impl Client {
                 }
                 out.push(Effect::Emit(Event::TaskEnded { at, server: Some(from), report }));
                 if task.is_replicate() {
-                    // Transfers of shared data are told to the catalog alone.
+                    // Transfers of shared data are reported only to the catalog.
                     self.copies_taken(&task, from);
                 }
                 for output in &task.outputs {
@@ -205,7 +206,7 @@ impl Client {
         }
     }
 
-    /// Tasks that waited for a datum may be able to run.
+    /// Handles a datum that was produced: tasks that waited for it may be able to run.
     fn made(&mut self, now: Time, datum: DatumId) {
         let Some(consumers) = self.data.get(&datum).map(|run| run.consumers.clone()) else { return };
         for id in consumers {
@@ -217,7 +218,7 @@ impl Client {
         }
     }
 
-    /// A task has ended, one way or the other: its inputs have a reader less.
+    /// Handles the end or failure of a task: its inputs have one reader less.
     fn ended(&mut self, now: Time, task: &Task, group: GroupId, out: &mut Vec<Effect>) {
         if matches!(task.kind, TaskKind::Publish(_)) {
             self.publish_ended(now, task.id, out);
@@ -255,7 +256,7 @@ impl Client {
         }
     }
 
-    /// A task will give no result; nor will those that depend on it.
+    /// Fails a task, and the tasks that depend on it.
     pub(super) fn fail_task(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
         self.fail_task_at(now, id, error, None, out);
     }
@@ -294,7 +295,7 @@ impl Client {
             for output in &task.outputs {
                 let Some(data) = self.data.get(&output.datum) else { continue };
                 if data.here || !data.holders.is_empty() {
-                    // An earlier run of the task made it; this one was for another result.
+                    // An earlier run of the task produced it; this run was for another result.
                     continue;
                 }
                 let root = work_root(&error, id);
@@ -308,8 +309,8 @@ impl Client {
 
     // ---- forgetting
 
-    /// A server turns out to have a datum. Readers that wait for it can have it. If nobody needs the datum any more,
-    /// the server gives it up again.
+    /// Records that a server has a datum. Readers that wait for it can fetch it. If nobody needs the datum any more,
+    /// the server is told to drop it.
     pub(super) fn copy_at(&mut self, now: Time, server: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         match self.data.get_mut(&datum).filter(|run| run.error.is_none()) {
             Some(run) => {
@@ -324,19 +325,19 @@ impl Client {
         }
     }
 
-    /// The program needs a datum no more; with `is_fleeting` no copy is to outlive its readers.
+    /// Handles the program's release of a datum. With `is_fleeting` no copy may outlive its readers.
     pub(super) fn release(&mut self, datum: DatumId, is_fleeting: bool, out: &mut Vec<Effect>) {
         if let Some(run) = self.data.get_mut(&datum) {
             run.held = false;
             run.presumed = false;
-            // Nobody can wait for it any more. What a server was asked for comes all the same.
+            // Nobody can wait for it any more. A datum that was requested from a server still arrives.
             run.wanted &= run.fetching.is_some();
             run.is_fleeting |= is_fleeting;
         }
         self.tidy(datum, out);
     }
 
-    /// Drops the copy at one place, if there are others: of which one that is not kept may be evicted.
+    /// Drops the copy at one node if there are others. Copies that are not kept may be evicted.
     pub(super) fn give_up(&mut self, datum: DatumId, at: NodeId, out: &mut Vec<Effect>) {
         let Some(run) = self.data.get_mut(&datum) else { return };
         let is_alone = run.holders.len() + usize::from(run.here) < 2;
@@ -352,20 +353,20 @@ impl Client {
         }
     }
 
-    /// Gives up what nobody needs any more, from this datum upwards.
+    /// Drops everything that nobody needs any more, from this datum upwards.
     pub(super) fn tidy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         let mut work = vec![datum];
         while let Some(datum) = work.pop() {
             let Some(run) = self.data.get_mut(&datum) else { continue };
             if run.held || run.wanted || run.pending > 0 || !run.fetchers.is_empty() {
-                // Needed; but a result that is here needs its task no longer.
+                // It is still needed; but a result that has arrived no longer needs its task.
                 if let Some(producer) = run.producer.filter(|_| run.here || run.error.is_some()) {
                     self.forget_if_settled(producer, &mut work);
                 }
                 continue;
             }
             if run.is_fleeting && run.error.is_none() {
-                let why = "it was erased after its use, as was asked for".into();
+                let why = "it was erased after its use, as requested".into();
                 run.error = Some(TaskError::DatumLost { datum, why });
                 if std::mem::take(&mut run.here) {
                     out.push(Effect::DropDatum { datum });
@@ -393,7 +394,7 @@ impl Client {
         }
     }
 
-    /// Forgets a task that will not have to run again; its data are looked at next.
+    /// Forgets a task that will not have to run again. Its data are examined next.
     fn forget_if_settled(&mut self, id: TaskId, work: &mut Vec<DatumId>) {
         let Some(run) = self.tasks.get(&id) else { return };
         if !matches!(run.status, Status::Done | Status::Failed(_)) {
@@ -430,7 +431,7 @@ impl Client {
     }
 }
 
-/// The task that failed first.
+/// Returns the task that failed first.
 fn work_root(error: &TaskError, id: TaskId) -> TaskId {
     match error {
         TaskError::DependencyFailed { task, .. } => *task,
@@ -441,6 +442,6 @@ fn work_root(error: &TaskError, id: TaskId) -> TaskId {
 fn is_valid(group: &Group) -> Result<(), String> {
     match group.tasks.len() {
         0..=GROUP_TASKS_MAX => Ok(()),
-        calls => Err(format!("a group of {calls} calls exceeds the limit of {GROUP_TASKS_MAX}; cut it in parts")),
+        calls => Err(format!("a group of {calls} calls exceeds the limit of {GROUP_TASKS_MAX}; split it into parts")),
     }
 }

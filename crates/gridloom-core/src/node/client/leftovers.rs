@@ -1,10 +1,10 @@
-//! What a client still remembers when nothing is under way: for invariants, which want it to be nothing.
+//! Leak check: counts the state that a client holds when nothing is in progress. Invariants require it to be empty.
 
 use super::Client;
 
 impl Client {
-    /// What it remembers of its program's tasks and data, by kind: all 0 once every task has ended and every handle is
-    /// released.
+    /// Returns the numbers of remembered tasks, data and other records of its program, by kind. All are 0 once every
+    /// task has ended and every handle is released.
     pub fn leftovers(&self) -> [(&'static str, usize); 14] {
         let (waiting, astray) = self.supplies.counts();
         let (asks, found) = self.names.counts();
@@ -14,13 +14,13 @@ impl Client {
             ("data", self.data.len()),
             ("groups", self.groups.len()),
             ("calls and plans that wait for nodes", self.waiting_calls.len() + self.early_plans.len()),
-            ("data to be placed", self.following.early.len()),
+            ("data that wait to be placed", self.following.early.len()),
             ("servers with messages that wait for a connection", self.contacts.awaited()),
             ("data that a server waits for", waiting),
-            ("data that broke off on their way", astray),
+            ("data with interrupted transfers", astray),
             ("data of calls", self.calls.data()),
             ("tasks in queues", self.queues.len()),
-            ("questions about names", asks),
+            ("requests about names", asks),
             ("shared data that are read", found),
             ("arguments for plain servers", self.supplies.copies.len()),
         ]

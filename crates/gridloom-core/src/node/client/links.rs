@@ -1,5 +1,5 @@
-//! What follows from the client's own links: groups that waited for them are mapped, plans that were made with other figures
-//! are stale.
+//! Consequences of the client's own links: groups that waited for measurements are mapped, and plans based on other
+//! values become stale.
 
 use super::{Client, Status, TaskRun};
 use crate::node::protocol::Effect;
@@ -10,7 +10,7 @@ impl Client {
         self.links.ask_turns(self.contacts.agent(), self.contacts.members(), out);
     }
 
-    /// A group is to be mapped.
+    /// Handles a group that needs mapping: links are measured from now on.
     pub(super) fn want_links(&mut self, out: &mut Vec<Effect>) {
         if self.links.want() {
             self.links.probe_new_servers(&self.directory.grid, self.contacts.members(), out);
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// Plans under way that were made with other figures of a link are stale.
+    /// Marks plans in progress as stale that are based on other values of a link.
     fn link_changed(&mut self, now: Time, peer: NodeId, out: &mut Vec<Effect>) {
         let Some(model) = self.links.estimate_anew(peer) else { return };
         let mut stale = Vec::new();
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// Has one of the links probed that has fallen, while there are groups that could use it.
+    /// Probes one of the degraded links, while there are groups that could use it.
     pub(super) fn probe_fallen(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.groups.is_empty() || !self.links.are_measured() {
             return;

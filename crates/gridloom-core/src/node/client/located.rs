@@ -1,4 +1,4 @@
-//! Where copies of shared data are: what the catalog says when this client knows no server that has one.
+//! Locations of shared data: the catalog's answers when this client knows no server that has a copy.
 
 use std::collections::btree_map::Entry;
 
@@ -7,11 +7,11 @@ use crate::node::protocol::Effect;
 use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
-/// How long servers are dialled that have a datum which is to come here.
+/// How long to dial servers that have a datum which is needed here.
 const SEARCH_NS_MAX: u64 = 3 * RETURN_NS_MAX;
 
 impl Client {
-    /// A shared datum that is needed here, or that a server is to get, is nowhere that is known of.
+    /// Searches for a shared datum that is needed here or by a server and has no known copy.
     pub(super) fn seek(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         if let Entry::Vacant(place) = self.names.sought.entry(datum) {
             place.insert(now);
@@ -51,11 +51,11 @@ impl Client {
             self.names.not_sought(datum);
             self.datum_lost(now, datum, why, out);
         }
-        // Groups that could not be mapped without its place.
+        // Maps groups that needed its location.
         self.map_waiting(now, out);
     }
 
-    /// A datum is to come here, and no server that can be reached sends it.
+    /// True if a datum is needed here and no reachable server sends it.
     fn is_sought_here(&self, datum: DatumId) -> bool {
         let sender = self.data.get(&datum).and_then(|run| run.fetching);
         self.is_to_come_here(datum) && !sender.is_some_and(|sender| self.contacts.is_up(sender))

@@ -1,4 +1,4 @@
-//! Mapping: the part of a group that can be mapped now goes to the agent, its plan comes back and is handed to the servers.
+//! Mapping: sends the part of a group that can be mapped now to the agent, and distributes the plan to the servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use gridloom_base::limits::{HOPS_MAX, TASKS_PER_MESSAGE};
 use gridloom_base::{DatumId, GroupId, Method, NodeId, TaskError, TaskId, Time};
 use gridloom_map::{MapBy, Outline, Plan, Seen};
 
-/// Why a call fails though other servers could run it.
+/// Why a call fails although other servers could run it.
 pub(super) const BOUND: &str = "it is not in the grid";
 
-/// A request for a plan that waits to go out.
+/// A mapping request that waits to be sent.
 enum Waiting {
     Early(Question),
     Group(GroupId),
@@ -77,24 +77,24 @@ impl Client {
         }
     }
 
-    /// Whether a group reads what another makes that has no plan yet: where that will be is to be known first.
+    /// True if a group reads the result of a task that has no plan yet: its location must be known first.
     fn reads_unplaced(&self, group: &Group) -> bool {
         let makers = group.sources.keys().filter_map(|datum| self.data.get(datum)?.producer);
         makers.into_iter().any(|task| self.tasks.get(&task).is_some_and(|run| run.status == Status::Unmapped))
     }
 
-    /// A group as a mapper sees it.
+    /// Returns a group as a mapper sees it.
     fn outlined(&self, group: &Group) -> Outlined {
         let mut outlined = group.outline();
         let found = outlined.outline.data.iter_mut().zip(&outlined.data);
-        // Of what functions get and put by name, they and the catalog say it.
+        // For data that functions get and put by name, the functions and the catalog determine the method.
         for (datum, id) in found.filter(|(datum, id)| datum.name.is_none() && id.is_shared()) {
             datum.method = self.names.method_of(*id);
         }
         outlined
     }
 
-    /// The request for a plan in this round.
+    /// Returns the mapping request of this round.
     fn map_request(&self, group: GroupId, outline: Outline, heuristic: MapBy) -> MapRequest {
         MapRequest {
             group,
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Has these tasks of a group mapped as soon as that can be.
+    /// Has these tasks of a group mapped as soon as possible.
     pub(super) fn request_map(&mut self, now: Time, group: GroupId, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
         let (placements, tasks): (Vec<TaskId>, Vec<TaskId>) =
             tasks.into_iter().partition(|id| self.tasks.get(id).is_some_and(|run| run.task.is_replicate()));
@@ -117,7 +117,7 @@ impl Client {
             self.cannot_place(now, id, out);
         }
         if let Some(run) = self.groups.get_mut(&group) {
-            // A plan that is on its way is void: what waits for it waits for this one.
+            // A plan in progress becomes void: tasks that wait for it are added to this request.
             let (waiting, vain) =
                 run.mapping.take().map_or_else(Default::default, |mapping| (mapping.tasks, mapping.vain));
             let tasks: BTreeSet<TaskId> = tasks.into_iter().chain(waiting).collect();
@@ -127,13 +127,13 @@ impl Client {
         self.try_map(now, group, out);
     }
 
-    /// Whether an answer is to the last request for a plan of that group.
+    /// True if an answer belongs to the last mapping request of that group.
     pub(super) fn is_current(&self, group: GroupId, round: u64) -> bool {
         let mapping = self.groups.get(&group).and_then(|run| run.mapping.as_ref());
         mapping.is_some_and(|mapping| mapping.asked.is_some() && mapping.round == round)
     }
 
-    /// Sends requests that had to wait: for plans, and such as the agent was lost with.
+    /// Sends requests that had to wait: for plans, and those that were lost with the agent.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.place_waiting(now, out);
         self.ask_suspects(now, out);
@@ -207,11 +207,11 @@ impl Client {
         self.tasks.get(&task).is_some_and(|run| run.status == Status::Unmapped)
     }
 
-    /// Of those tasks, such as only a server may run that is not there fail; the others can be mapped without them.
+    /// Fails those tasks that only an absent server may run; the others can be mapped without them.
     fn fail_bound_to_nobody(&mut self, now: Time, tasks: &[TaskId], out: &mut Vec<Effect>) {
         for id in tasks {
             let only = self.tasks.get(id).and_then(|run| run.task.terms.only);
-            // One that is connected may be unknown to an agent that began anew; it will be known again.
+            // A connected server may be unknown to an agent that restarted; it will be known again.
             let is_away = |server: NodeId| {
                 let may_come = self.contacts.is_up(server) || self.contacts.may_return(now, server);
                 self.directory.grid.server(server).is_none() && !may_come
@@ -223,7 +223,7 @@ impl Client {
         }
     }
 
-    /// The error of a task that is bound to one server, when that server is not there.
+    /// Returns the error of a task that is bound to a server that is absent.
     pub(super) fn bound_to_nobody(&self, id: TaskId) -> TaskError {
         let TaskRun { task, lost_with, .. } = &self.tasks[&id];
         let server = task.terms.only.map_or_else(String::new, |server| self.contacts.name_of(server));
@@ -232,13 +232,13 @@ impl Client {
         TaskError::ServerLost { function, server, why: why.unwrap_or_else(|| BOUND.into()), is_bound }
     }
 
-    /// What those tasks read that was made and is nowhere any more.
+    /// Returns the inputs of those tasks that were produced and have no copy any more.
     pub(super) fn without_a_place(&self, tasks: &[TaskId]) -> Vec<DatumId> {
         let inputs: BTreeSet<DatumId> = tasks.iter().flat_map(|task| self.tasks[task].task.inputs()).collect();
         inputs.into_iter().filter(|datum| self.location(*datum).is_none() && self.is_made(*datum)).collect()
     }
 
-    /// The part of a group that those tasks are, or `None` if one reads a datum that has no place yet.
+    /// Returns the part of a group that consists of those tasks, or `None` if one reads a datum without a location.
     pub(super) fn part(&self, id: GroupId, tasks: &[TaskId]) -> Option<Group> {
         let made: BTreeSet<DatumId> =
             tasks.iter().flat_map(|task| self.tasks[task].task.outputs.iter().map(|output| output.datum)).collect();
@@ -258,7 +258,7 @@ impl Client {
         })
     }
 
-    /// Where a datum is, or will be when its task has run.
+    /// Returns where a datum is, or will be after its task has run.
     fn location(&self, datum: DatumId) -> Option<Vec<NodeId>> {
         let run = self.data.get(&datum)?;
         let mut at: Vec<NodeId> = run.holders.iter().copied().collect();
@@ -281,7 +281,8 @@ impl Client {
         let Some(mut mapping) = run.mapping.take() else { return };
         let is_lost = |id: &TaskId| self.tasks.get(id).is_some_and(|task| task.lost_with.is_some());
         if !mapping.tasks.iter().any(is_lost) {
-            // Readers before what they read: each has this error, and not that of a call that it depends on.
+            // Readers precede the tasks that they read from, so that each gets this error and not that of a call it
+            // depends on.
             mapping.tasks.reverse();
         }
         for id in mapping.tasks {
@@ -313,7 +314,7 @@ impl Client {
         if plan.tasks.len() != mapping.tasks.len()
             || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len())
         {
-            let why = "the agent's plan does not fit the group".to_string();
+            let why = "the agent's plan does not match the group".to_string();
             self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
             self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
             return;
@@ -345,13 +346,13 @@ impl Client {
         self.after_dispatch(now, out);
     }
 
-    /// Hands each server its tasks, in the plan's order, with the places where their inputs come from.
+    /// Sends each server its tasks, in the plan's order, with the sources of their inputs.
     pub(super) fn dispatch(&mut self, now: Time, plan: &Plan, mapping: &Mapping, out: &mut Vec<Effect>) {
         let mut from: BTreeMap<(NodeId, DatumId), NodeId> = BTreeMap::new();
         for transfer in &plan.transfers {
             let datum = mapping.data[transfer.datum as usize];
-            // What comes in slices, or by a storage, the catalog says: the server asks it.
-            // An agent of version 46 does not say the method.
+            // For data that are sent in slices or through a storage the catalog chooses the source: the server asks
+            // it. An agent of version 46 does not report the method.
             let method = Some(transfer.method).filter(|method| *method != Method::Auto);
             let method = method.unwrap_or_else(|| self.names.method_of(datum));
             let is_catalogs = matches!(method, Method::Swarm | Method::Storage);
@@ -397,20 +398,21 @@ impl Client {
         }
     }
 
-    /// How many sends a datum takes to a server by those sources, from where it is or is made: a source may wait for it itself.
+    /// Returns the number of sends until a datum reaches a server from where it is stored or produced, given those
+    /// sources: a source may itself be waiting for it.
     fn hops(&self, server: NodeId, datum: DatumId, from: &BTreeMap<(NodeId, DatumId), NodeId>) -> u16 {
         let (mut hops, mut at) = (0, server);
         while let Some(source) = from.get(&(at, datum)).filter(|source| **source != at && hops < HOPS_MAX) {
             (hops, at) = (hops + 1, *source);
         }
-        // What is forgotten meanwhile is read by no task that is sent.
+        // A datum that was forgotten meanwhile is read by no task that is sent.
         let run = self.data.get(&datum);
         let has_it = run.is_none_or(|run| run.holders.contains(&at) || self.maker(run) == Some(at));
         let has_it = has_it || at == self.config.id;
         hops.saturating_add(if has_it { 0 } else { self.supplies.hops(datum, at) }).clamp(1, HOPS_MAX)
     }
 
-    /// A task was sent to a server: it is listed there once all that it reads is made.
+    /// Records a task that was sent to a server. It is listed there once all its inputs have been produced.
     fn sent(&mut self, now: Time, id: TaskId) {
         let inputs: BTreeSet<DatumId> = self.tasks[&id].task.inputs().collect();
         let is_to_be_made = |datum: &&DatumId| {
@@ -422,7 +424,7 @@ impl Client {
         self.queue_if_ready(now, id);
     }
 
-    /// New places are known: what waited for them can go on.
+    /// Resumes operations that waited for locations which are known now.
     pub(super) fn after_dispatch(&mut self, now: Time, out: &mut Vec<Effect>) {
         let waiting: Vec<DatumId> = self
             .data

@@ -1,4 +1,4 @@
-//! What peers say, and which part of the client it is for.
+//! Passes messages of peers to the part of the client that handles them.
 
 use super::{Category, Client, DatumRun, LogLine, send};
 use crate::node::message::{
@@ -33,7 +33,7 @@ impl Client {
             | Message::Map(MapMessage::ToAgent(_))
             | Message::Task(TaskMessage::ToServer(_))
             | Message::Catalog(_) => {
-                let text = "a peer sent a client what no client takes";
+                let text = "a peer sent a message that clients do not handle";
                 out.push(LogLine::new(Level::Warning, Category::Client, text).peer(from).into());
             }
         }
@@ -91,7 +91,7 @@ impl Client {
             }
             TaskToClient::Paused { task, waits } => {
                 if self.label_at(task, from).is_some() {
-                    // What waits for a slot there gets this one's.
+                    // A task that waits for a slot there gets this one's.
                     self.queues.remove(now, task);
                     out.push(Effect::Emit(Event::Paused { task, waits }));
                 }
@@ -149,7 +149,7 @@ impl Client {
             }
             Some(run) => {
                 run.fetchers.insert(from);
-                // A node that asks for it does not have it, whatever was heard before.
+                // A node that requests it does not have it, whatever was reported before.
                 run.holders.remove(&from);
                 self.missing(now, datum, "no server holds it any more", out);
             }

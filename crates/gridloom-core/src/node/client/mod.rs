@@ -1,7 +1,8 @@
-//! The client: sends calls, has groups mapped, hands each server its part, follows them, and owns the names of data.
+//! The client: sends calls, has groups mapped, sends each server its part, follows their progress, and owns the names
+//! of data.
 //!
-//! What it knows of a datum (its producer, holders, readers to come) is the lineage from which lost results are computed again.
-//! A task is forgotten when nothing depends on its being run again: its results are here, or nobody wants them any more.
+//! Its knowledge of a datum (producer, holders, future readers) is the lineage from which lost results are recomputed.
+//! A task is forgotten when it can never have to run again: its results have arrived, or nobody wants them any more.
 
 mod arrivals;
 mod calls;
@@ -55,28 +56,28 @@ use returning::WaitingCalls;
 use supplies::Supplies;
 use vain::VainLosses;
 
-/// How it is set up.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub id: NodeId,
     pub name: String,
-    /// Where its agent is.
+    /// Address of its agent.
     pub agent: String,
-    /// It is opened by a call that runs. Many calls do that at the same time, most of them for data with names or a call: their links are
-    /// measured when the first group is mapped, not at once.
+    /// True if a running call opened it. Many calls do so at the same time, most of them only for named data or a
+    /// single call. So their links are measured when the first group is mapped and not at once.
     pub is_in_call: bool,
 }
 
-/// Where a task of a group stands.
+/// The state of a task of a group.
 #[derive(Clone, PartialEq, Debug)]
 enum Status {
-    /// Not mapped, or to be mapped again.
+    /// Not mapped, or about to be mapped again.
     Unmapped,
     /// Sent to that server.
     Sent(NodeId),
-    /// Its results were made.
+    /// Its results have been produced.
     Done,
-    /// It will give no result.
+    /// It will not produce results.
     Failed(TaskError),
 }
 
@@ -85,14 +86,15 @@ struct TaskRun {
     task: Arc<Task>,
     group: GroupId,
     status: Status,
-    /// How often it was sent out without an end.
+    /// How often it was sent without having ended.
     attempts: u32,
-    /// The server that was lost with it last, or with the only copy of a result: for the error if no other can run it.
+    /// The server that was last lost with it or with the only copy of a result. Used in the error if no other server
+    /// can run it.
     lost_with: Option<LostServer>,
     failures: Failures,
-    /// It runs since then, as far as was asked.
+    /// When it began to run, if the client has requested that.
     since: Option<Time>,
-    /// Of what it reads, how much had not been made when it was sent, and has not been made since.
+    /// Number of its inputs that had not been produced when it was sent and have not been since.
     missing: u32,
 }
 
@@ -102,28 +104,28 @@ struct DatumRun {
     producer: Option<TaskId>,
     /// Tasks that read it and are not forgotten.
     consumers: BTreeSet<TaskId>,
-    /// Consumers that have not ended.
+    /// Number of consumers that have not ended.
     pending: usize,
     /// Servers that hold it.
     holders: BTreeSet<NodeId>,
-    /// It is in the client's store.
+    /// True if it is in the client's store.
     here: bool,
-    /// The program has a handle on it.
+    /// True if the program has a handle on it.
     held: bool,
-    /// Presumably the program will want to have it at the client.
+    /// True if the program will presumably want it at the client.
     presumed: bool,
-    /// The program asked for it.
+    /// True if the program requested it.
     wanted: bool,
-    /// The client asked that server for it.
+    /// The server from which the client has requested it.
     fetching: Option<NodeId>,
-    /// Servers that asked the client for it.
+    /// Servers that requested it from the client.
     fetchers: BTreeSet<NodeId>,
     error: Option<TaskError>,
-    /// No copy outlives its readers, not even for results of theirs that are lost.
+    /// True if no copy may outlive its readers, not even to recompute their lost results.
     is_fleeting: bool,
 }
 
-/// A lost server, as it is told.
+/// A lost server, for error messages and events.
 #[derive(Clone, Debug)]
 struct LostServer {
     node: NodeId,
@@ -131,48 +133,48 @@ struct LostServer {
     why: String,
 }
 
-/// A request for a plan that is out, or waits to go out.
+/// A mapping request that was sent, or waits to be sent.
 #[derive(Debug)]
 struct Mapping {
     round: u64,
     asked: Option<Time>,
     tasks: Vec<TaskId>,
     data: Vec<DatumId>,
-    /// Of shared data that functions get and put, by place in `data`.
+    /// Names of shared data that functions get and put, by index in `data`.
     names: BTreeMap<u32, String>,
-    /// Losses of the agent while this plan was asked for, since the last answer.
+    /// Losses of the agent while this plan was requested, since the last answer.
     vain: VainLosses,
 }
 
-/// A group that is not run, only planned.
+/// A group that is only planned and not run.
 #[derive(Debug)]
 struct Question {
     group: Group,
     heuristic: MapBy,
     purpose: Purpose,
-    /// As of its [`Mapping`].
+    /// See [`Mapping`].
     vain: VainLosses,
 }
 
 #[derive(Debug)]
 struct GroupRun {
     heuristic: MapBy,
-    /// It was first mapped as given.
+    /// True if the caller gave the plan of its first mapping.
     is_given: bool,
-    /// Tasks that have not ended.
+    /// Number of tasks that have not ended.
     left: usize,
-    /// Tasks that are not forgotten.
+    /// Number of tasks that are not forgotten.
     remembered: usize,
     mapping: Option<Mapping>,
-    /// It is not run, only planned; the question may have to be asked again.
+    /// Set if the group is only planned and not run. Kept because the request may have to be repeated.
     question: Option<Box<Question>>,
     remapping: Remapping,
-    /// The described group in whose plan it takes its place.
+    /// The declared group whose plan it follows.
     follows: Option<GroupId>,
 }
 
-/// The machine. What it knows of nodes, of ways that failed, of its own links and of queues is private to four sub-machines, which do
-/// not see one another; tasks, data and groups are one graph, and are kept together here.
+/// The client machine. Its knowledge of nodes, failed transfers, its own links and queues is private to four
+/// sub-machines, which do not access one another. Tasks, data and groups form one graph and are kept together here.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -182,23 +184,23 @@ pub struct Client {
     directory: Directory,
     calls: Calls,
     queues: Queues,
-    /// Calls made before the first directory came, and such as no server can run until one is back.
+    /// Calls made before the first directory arrived, and calls that no server can run until one returns.
     waiting_calls: WaitingCalls,
-    /// Groups to be planned once the links are measured and what they read has a place.
+    /// Groups to be planned once the links are measured and their inputs have a location.
     early_plans: Vec<Question>,
     following: Following,
     names: Names,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
-    /// Number of the last request for a plan.
+    /// Number of the last mapping request.
     round: u64,
-    /// Tasks have failed before they had a plan: what waited for their places may be mapped.
+    /// True if tasks have failed before they had a plan: groups that waited for their locations may now be mapped.
     has_less_to_map: bool,
 }
 
 impl Client {
-    /// A machine that has not started.
+    /// Creates a machine that has not started.
     pub fn new(config: ClientConfig) -> Client {
         Client {
             contacts: Contacts::default(),
@@ -220,7 +222,7 @@ impl Client {
         }
     }
 
-    /// A peer has been heard of in another way than by what it sends here: it lives.
+    /// Records a sign of life of a peer other than a message to this client.
     pub(in crate::node) fn heard(&mut self, now: Time, peer: NodeId) {
         let _ = self.contacts.heard(now, peer);
     }
@@ -233,12 +235,12 @@ impl Client {
         &self.config.name
     }
 
-    /// Tasks, data and groups that it remembers: for invariants and status.
+    /// Returns the numbers of tasks, data and groups that it remembers, for invariants and status.
     pub fn remembered(&self) -> (usize, usize, usize) {
         (self.tasks.len() + self.calls.len(), self.data.len(), self.groups.len())
     }
 
-    /// Whether a datum is in the client's store: an argument of a call under way, or of a group.
+    /// True if a datum is in the client's store: an argument of a call in progress, or part of a group.
     fn is_here(&self, datum: DatumId) -> bool {
         self.calls.of_datum(datum).is_some_and(|call| call.request.sources.iter().any(|(source, _)| *source == datum))
             || self.data.get(&datum).is_some_and(|run| run.here)
@@ -312,9 +314,9 @@ impl Client {
         let event = match self.data.get_mut(&datum) {
             None => Event::DatumLost {
                 datum,
-                error: TaskError::DatumLost { datum, why: "it was released, or never made".into() },
+                error: TaskError::DatumLost { datum, why: "it was released, or never produced".into() },
             },
-            // A result that is here stays, whatever became of a later run of its task.
+            // A result that has arrived is kept, whatever happens to a later run of its task.
             Some(run) if run.here => Event::DatumHere { datum, meta: run.meta.clone() },
             Some(DatumRun { error: Some(error), .. }) => Event::DatumLost { datum, error: error.clone() },
             Some(run) => {
@@ -346,7 +348,7 @@ impl Client {
         out.push(Effect::Emit(Event::TaskEnded { at, server, report }));
     }
 
-    /// Panics if an invariant of the client's state is broken. Debug builds call it at each heartbeat.
+    /// Panics if an invariant of the client's state is violated. Debug builds call this at each heartbeat.
     pub fn check(&self) {
         self.contacts.check();
         self.supplies.check();
@@ -446,7 +448,7 @@ impl Machine for Client {
     }
 }
 
-/// The data of a group that a client's program recorded: kept here so that `groups` and `recovery` share one shape.
+/// Creates the record of a datum. Kept here so that `groups` and `recovery` share it.
 fn datum_run(meta: Meta, producer: Option<TaskId>, here: bool) -> DatumRun {
     DatumRun {
         meta,

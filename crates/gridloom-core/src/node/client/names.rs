@@ -1,9 +1,10 @@
-//! Shared names: what the program puts, finds and deletes at the catalog, which runs in the agent.
+//! Shared names: the program's puts, finds and deletes at the catalog, which runs in the agent.
 //!
-//! To put a datum is a task that takes a copy of it to the server that the catalog chose. What was found is a datum like others, of
-//! which this client knows holders and no task that makes it: if they fail, the catalog is asked for others.
+//! A put is a task that sends a copy of the datum to the server that the catalog chose. A found datum is like any
+//! other, except that this client knows its holders but no task that produces it: if the holders fail, the catalog is
+//! asked for others.
 //!
-//! **Invariant:** each question of the program has one answer. An agent that is back is asked again.
+//! **Invariant:** each request of the program has one answer. Requests are repeated to an agent that reconnects.
 
 mod agent;
 
@@ -21,19 +22,19 @@ use gridloom_base::{DatumId, Method, NameError, Named, NodeId, TaskError, TaskId
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// The server that runs the program, if that is a function.
+    /// The server that runs the program, if the program is a function.
     pub(super) near: Option<NodeId>,
     asks: BTreeMap<u64, Ask>,
-    /// Questions that are to be forgotten, and when.
+    /// Requests that expire, with their deadlines.
     deadlines: BTreeSet<(Time, u64)>,
-    /// Puts, by the tasks that take the copies.
+    /// Puts, by the tasks that send the copies.
     puts: BTreeMap<TaskId, u64>,
-    /// How often each datum is being put.
+    /// Number of puts in progress of each datum.
     putting: BTreeMap<DatumId, u32>,
-    /// Those of them that the program has released: they stay until they are put.
+    /// Data being put that the program has released: they are kept until the puts end.
     released: BTreeSet<DatumId>,
     found: BTreeMap<DatumId, Found>,
-    /// Data of which no holder is known, and since when.
+    /// Data without a known holder, with the time since when.
     pub(super) sought: BTreeMap<DatumId, Time>,
     pub(super) requests: Requests,
 }
@@ -41,26 +42,26 @@ pub(super) struct Names {
 /// A datum that was found.
 #[derive(Debug, Default)]
 struct Found {
-    /// How often the program has found it and not released it.
+    /// Number of finds that the program has not released.
     held: u64,
-    /// How often the catalog has it that this client found it.
+    /// Number of finds by this client that the catalog has recorded.
     told: u64,
-    /// How it gets to servers.
+    /// How it is sent to servers.
     method: Method,
 }
 
-/// A question that is not answered.
+/// A request that is not answered.
 #[derive(Debug)]
 enum Ask {
     Put(Box<Put>),
     Find {
         name: String,
         waits: bool,
-        /// The program waits no longer.
+        /// True if the program no longer waits.
         is_forgotten: bool,
-        /// It is forgotten then.
+        /// When the request expires.
         deadline: Option<Time>,
-        /// What is found comes here at once.
+        /// True if the found datum is fetched at once.
         brings: bool,
     },
     Delete {
@@ -87,7 +88,7 @@ impl Ask {
         }
     }
 
-    /// What the agent is asked, as an error says it.
+    /// Returns the request as text for an error.
     fn text(&self) -> String {
         match self {
             Ask::Put(put) => format!("to put '{}'", put.name),
@@ -100,7 +101,7 @@ impl Ask {
 }
 
 impl Names {
-    /// What is remembered, by kind.
+    /// Returns the numbers of remembered requests and data.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.asks.len(), self.found.len() + self.sought.len())
     }
@@ -117,7 +118,7 @@ impl Names {
         self.asks.insert(ask, question);
     }
 
-    /// A question has its answer, or needs none. Gives a datum that is to be released with it.
+    /// Removes a request that was answered or needs no answer. Also returns a datum that must be released with it.
     fn remove(&mut self, ask: u64) -> Option<(Ask, Option<DatumId>)> {
         let question = self.asks.remove(&ask)?;
         self.requests.remove(Asked::Question(ask));
@@ -142,7 +143,7 @@ impl Names {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// The program has released a datum. True if it is being put, and released only then.
+    /// Handles the program's release of a datum. Returns true if it is being put and will be released after that.
     pub(super) fn keeps(&mut self, datum: DatumId) -> bool {
         self.putting.contains_key(&datum) && {
             self.released.insert(datum);
@@ -157,26 +158,27 @@ impl Names {
         }
     }
 
-    /// How a datum gets to servers that was found.
+    /// Returns how a found datum is sent to servers.
     pub(super) fn method_of(&self, datum: DatumId) -> Method {
         self.found.get(&datum).map_or(Method::Auto, |found| found.method)
     }
 
-    /// The program has released a datum. True if that was the last time that it had found it.
+    /// Handles the program's release of a datum. Returns true if that released its last find.
     pub(super) fn release(&mut self, datum: DatumId) -> bool {
         let Some(found) = self.found.get_mut(&datum) else { return true };
         found.held = found.held.saturating_sub(1);
         found.held == 0
     }
 
-    /// Nothing here reads a datum any more. What the catalog is to be told, if it has this client for a reader.
+    /// Forgets a datum that nothing here reads. Returns the message for the catalog, if that has this client as a
+    /// reader.
     pub(super) fn forget_found(&mut self, datum: DatumId) -> Option<ClientToCatalog> {
         self.not_sought(datum);
         let times = self.found.remove(&datum)?.told;
         Some(ClientToCatalog::Release { datum, times })
     }
 
-    /// A datum has come here.
+    /// Records that a datum has arrived here.
     pub(super) fn arrived(&mut self, datum: DatumId) {
         self.not_sought(datum);
     }
@@ -236,7 +238,7 @@ impl Client {
                 deadline.take().into_iter().for_each(|deadline| _ = self.names.deadlines.remove(&(deadline, ask)));
                 let name = name.clone();
                 match self.contacts.agent() {
-                    // It answers with names that look like this one.
+                    // The agent answers with similar names.
                     Some(_) => self.contacts.tell_agent(ClientToCatalog::Forget { ask, name }, out),
                     None => self.answer(ask, Err(self.no_agent()), out),
                 }
@@ -246,11 +248,11 @@ impl Client {
         }
     }
 
-    /// A datum is not to be put. Nobody hears of its end.
+    /// Cancels a put. Nobody is notified of its end.
     fn forget_put(&mut self, now: Time, ask: u64, out: &mut Vec<Effect>) {
         let Some((Ask::Put(put), released)) = self.names.remove(ask) else { return };
         match put.stage {
-            // Its place, if one is under way, is refused.
+            // A location that is being assigned will be refused.
             Stage::Unmade | Stage::Asked | Stage::Failed => {}
             Stage::Going { named, .. } => {
                 self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
@@ -263,7 +265,7 @@ impl Client {
         released.into_iter().for_each(|datum| self.release(datum, false, out));
     }
 
-    /// Questions that have waited as long as they may.
+    /// Ends the requests whose deadline has passed.
     pub(super) fn asks_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
         let asks: Vec<u64> =
             self.names.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, ask)| *ask).collect();
@@ -302,7 +304,7 @@ impl Client {
         released.into_iter().for_each(|datum| self.release(datum, false, out));
     }
 
-    // ---- what the catalog says
+    // ---- answers of the catalog
 
     pub(super) fn on_catalog_message(&mut self, now: Time, message: CatalogToClient, out: &mut Vec<Effect>) {
         match message {
@@ -320,7 +322,7 @@ impl Client {
         }
     }
 
-    /// A datum is to go to that server, as that shared one.
+    /// Sends a datum to that server, where it becomes that shared datum.
     fn on_place(&mut self, now: Time, ask: u64, named: Named, server: NodeId, out: &mut Vec<Effect>) {
         let Some(put) = self.names.put_mut(ask).filter(|put| put.stage == Stage::Asked) else {
             return self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
@@ -330,7 +332,7 @@ impl Client {
         let put = self.names.put_mut(ask).expect("found above");
         put.tried = Some(named.datum);
         let (datum, source) = (put.datum, Source { meta: put.meta.clone(), at: Vec::new() });
-        // What a call puts is before what others ask for: calls may wait for it.
+        // Puts of calls precede requests of others, because calls may wait for them.
         let terms = Terms { depth: u16::from(named.made_by.is_some()), ..Terms::default() };
         let task = Task {
             id: put.task,
@@ -352,7 +354,7 @@ impl Client {
                 let release = ClientToCatalog::Release { datum: named.datum, times: 1 };
                 return self.contacts.tell_agent(release, out);
             }
-            // Also if the program has just said that it waits no longer: the name is not unknown.
+            // Also if the program has just stopped waiting: the name is not unknown.
             (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { brings, .. })) => {
                 let brought = brings.then_some(named.datum);
                 let run = self.data.entry(named.datum).or_insert_with(|| datum_run(named.meta.clone(), None, false));
@@ -377,7 +379,7 @@ impl Client {
 
     // ---- putting
 
-    /// A task has ended: what it made can be put now, best on the server that has it.
+    /// Handles the end of a task: its results can be put now, preferably on the server that has them.
     pub(super) fn ask_for_made(&mut self, task: &Task, out: &mut Vec<Effect>) {
         if !task.outputs.iter().any(|output| self.names.putting.contains_key(&output.datum)) {
             return;
@@ -389,7 +391,7 @@ impl Client {
         }
     }
 
-    /// The task that takes a datum to its server has ended.
+    /// Handles the end of the task that sends a datum to its server.
     pub(super) fn publish_ended(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
         let Some(ask) = self.names.puts.get(&task).copied() else { return };
         let failed = match self.tasks.get(&task).map(|run| &run.status) {
@@ -417,7 +419,8 @@ impl Client {
         }
     }
 
-    /// A server cannot take a datum: the catalog names another at once, or says that there is none.
+    /// Handles a server that cannot store a datum: the catalog names another one at once, or reports that there is
+    /// none.
     fn put_elsewhere(&mut self, ask: u64, refusal: (NodeId, String), out: &mut Vec<Effect>) {
         if let Some(put) = self.names.put_mut(ask) {
             put.refused.push(refusal);
@@ -425,7 +428,8 @@ impl Client {
         self.ask_catalog(ask, out);
     }
 
-    /// The catalog has lost the server to which a copy goes. This client may not have: the server is to wait for the copy no longer.
+    /// Handles the catalog's loss of the server to which a copy is being sent. This client may still be connected to
+    /// it: the server must stop waiting for the copy.
     fn give_up_place(&mut self, now: Time, ask: u64, error: &NameError, out: &mut Vec<Effect>) {
         let Some(put) = self.names.put_mut(ask) else { return };
         let Stage::Going { server, .. } = std::mem::replace(&mut put.stage, Stage::Failed) else { return };
@@ -435,7 +439,7 @@ impl Client {
         self.fail_task(now, task, TaskError::ServerLost { function, server, why, is_bound: true }, out);
     }
 
-    /// A put has failed for a reason that may pass.
+    /// Retries a put that failed for a temporary reason.
     fn put_again(&mut self, ask: u64, error: NameError, out: &mut Vec<Effect>) {
         let Some(put) = self.names.put_mut(ask) else { return };
         if put.attempts >= TASK_ATTEMPTS_MAX {

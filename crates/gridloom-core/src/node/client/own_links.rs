@@ -1,5 +1,5 @@
-//! The client's own links: probed in turn when a server is first seen, learned from what moves over them, and probed again
-//! when they have fallen and nothing moves. Transfers that cross the client's card are all seen here.
+//! The client's own links: probed in turn when a server is first seen, learned from transfers over them, and probed
+//! again when they have degraded and are idle. All transfers through the client's network interface are observed here.
 //!
 //! **Invariant:** estimates are finite and positive.
 
@@ -20,21 +20,21 @@ use gridloom_perf::{GridView, LinkEstimate, LinkModel, Links, Seen};
 pub(super) struct OwnLinks {
     me: NodeId,
     measuring: Measuring,
-    /// Links are to be measured.
+    /// True if links should be measured.
     is_wanted: bool,
-    /// Servers to which links were measured, or are to be.
+    /// Servers to which links were measured or will be.
     probed: BTreeSet<NodeId>,
-    /// The time that groups wait for links to be measured has passed.
+    /// True once the time for which groups wait for measurements has passed.
     has_waited: bool,
-    /// As plans are made with them: both ways alike.
+    /// Estimates used for plans, the same for both directions.
     estimates: BTreeMap<NodeId, LinkEstimate>,
-    /// Those of them that are guessed from the round trip: the links are not measured yet.
+    /// Servers whose estimates are guessed from the round trip because the links are not measured yet.
     guessed: BTreeSet<NodeId>,
-    /// What the estimates are learned from.
+    /// Observations that the estimates are learned from.
     learned: Links<NodeId>,
-    /// What came here, for the agent: it sees what moved beside it.
+    /// Received transfers, reported to the agent, which sees concurrent ones.
     received: SeenTransfers,
-    /// Transfers wait to be learned from.
+    /// True if transfers wait to be learned from.
     is_settling: bool,
 }
 
@@ -58,7 +58,7 @@ impl OwnLinks {
         &self.estimates
     }
 
-    /// Whether groups can be mapped with knowledge of the links.
+    /// True if enough is known about the links to map groups.
     pub(super) fn are_known(&self) -> bool {
         self.are_measured() || self.has_waited
     }
@@ -69,12 +69,12 @@ impl OwnLinks {
 
     // ---- measuring
 
-    /// Links are to be measured from now on. False if they were before.
+    /// Requests that links are measured from now on. Returns false if they were already.
     pub(super) fn want(&mut self) -> bool {
         !std::mem::replace(&mut self.is_wanted, true)
     }
 
-    /// Links to servers that were not seen before are to be measured, if any are.
+    /// Schedules measurements of the links to new servers, if measuring was requested.
     pub(super) fn probe_new_servers(&mut self, grid: &GridView, members: &Members<Role>, out: &mut Vec<Effect>) {
         for server in &grid.servers {
             if !self.is_wanted || self.probed.len() >= PROBE_PEERS_MAX {
@@ -94,12 +94,12 @@ impl OwnLinks {
         self.measuring.ask_turns(agent, members, out);
     }
 
-    /// The agent is gone, and the turns that it gave with it.
+    /// Forgets the turns that a lost agent gave.
     pub(super) fn forget_turns(&mut self) {
         self.measuring.forget_turns();
     }
 
-    /// The agent gives a turn. True if there is nothing to measure: the turn is to be ended.
+    /// Handles a turn given by the agent. Returns true if there is nothing to measure, so that the turn must be ended.
     pub(super) fn on_turn(
         &mut self,
         now: Time,
@@ -131,17 +131,17 @@ impl OwnLinks {
         }
     }
 
-    /// Whether the link to a server is still to be measured.
+    /// True if the link to a server still has to be measured.
     pub(super) fn is_to_be_measured(&self, server: NodeId) -> bool {
         self.measuring.peers().iter().any(|(node, _)| *node == server)
     }
 
-    /// Servers to which links are guessed: they are not measured yet.
+    /// Returns the servers whose links are guessed because they are not measured yet.
     pub(super) fn guessed(&self) -> &BTreeSet<NodeId> {
         &self.guessed
     }
 
-    /// A peer has a probe. True if its link is measured.
+    /// Handles a peer's confirmation of a probe. Returns true if its link is now measured.
     pub(super) fn on_probe_arrived(&mut self, now: Time, from: NodeId, size_bytes: u64, out: &mut Vec<Effect>) -> bool {
         let Some(link) = self.measuring.probe_arrived(now, from, size_bytes, out) else { return false };
         if self.learned.of(&self.me, &from).is_none() {
@@ -152,17 +152,17 @@ impl OwnLinks {
         true
     }
 
-    /// The link to a peer needs no measuring any more, or cannot be measured.
+    /// Ends the measurement of the link to a peer, because it is no longer needed or impossible.
     pub(super) fn end_measuring(&mut self, peer: NodeId, agent: Option<NodeId>, out: &mut Vec<Effect>) {
         self.measuring.end(peer, agent, out);
     }
 
-    /// Groups wait for links to be measured, for a limited time.
+    /// Limits the time for which groups wait for measurements.
     pub(super) fn wait(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: ClientTimer::Links.into(), at: now + MEASURE_WAIT_NS_MAX });
     }
 
-    /// The links were given time enough. Measuring goes on.
+    /// Ends the wait for measurements, which continue.
     pub(super) fn end_wait(&mut self, now: Time) {
         self.has_waited = true;
         if let Some((peer, link)) = self.measuring.estimate(now) {
@@ -170,7 +170,7 @@ impl OwnLinks {
             self.estimates.insert(peer, known.copied().unwrap_or(link));
             self.guessed.insert(peer);
         }
-        // Servers that have not answered at all are taken to be no better than the worst known.
+        // Servers that have not answered at all are assumed to have a link like the worst known one.
         let worst = self.estimates.values().copied().min_by(|a, b| a.bandwidth.total_cmp(&b.bandwidth));
         if let Some(worst) = worst {
             for (node, _) in self.measuring.peers() {
@@ -184,7 +184,7 @@ impl OwnLinks {
 
     // ---- learning
 
-    /// A transfer has ended: it is learned from when those that moved at the same time are known.
+    /// Records a finished transfer. It is learned from when concurrent ones are known.
     pub(super) fn saw_transfer(&mut self, now: Time, report: &TransferReport, out: &mut Vec<Effect>) {
         let TransferReport { from, to, size_bytes, run_ns, age_ns, .. } = *report;
         if run_ns == 0 || size_bytes < LEARN_BYTES_MIN || ![from, to].contains(&self.me) {
@@ -200,7 +200,7 @@ impl OwnLinks {
         }
     }
 
-    /// Learns from transfers. Returns the peers to which the links have changed.
+    /// Learns from transfers. Returns the peers whose links have changed.
     pub(super) fn settle(&mut self, now: Time, agent: Option<NodeId>, out: &mut Vec<Effect>) -> BTreeSet<NodeId> {
         let (changed, again) = self.learned.settle(now);
         self.is_settling = again.is_some();
@@ -214,7 +214,7 @@ impl OwnLinks {
         changed.into_iter().map(|(from, to)| if from == self.me { to } else { from }).collect()
     }
 
-    /// Of the two ways of a link, which has changed, the worse one is expected of both. Returns its model.
+    /// Updates the estimate of a changed link to the worse of its two directions. Returns that direction's model.
     pub(super) fn estimate_anew(&mut self, peer: NodeId) -> Option<&LinkModel> {
         let ways = [self.learned.of(&self.me, &peer), self.learned.of(&peer, &self.me)].into_iter().flatten();
         let worst = ways.filter_map(|model| Some((model, model.estimate()?)));
@@ -224,13 +224,13 @@ impl OwnLinks {
         Some(model)
     }
 
-    /// A peer to which the link has fallen, and is due to be probed.
+    /// Returns a peer whose link has degraded and is due to be probed.
     pub(super) fn fallen(&self, now: Time, is_idle: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let suspects = self.learned.suspects().map(|(from, to)| if *from == self.me { *to } else { *from });
         suspects.filter(|peer| is_idle(*peer)).find(|peer| self.learned.is_due(now, &(self.me, *peer)))
     }
 
-    /// Has such a link probed again, for which no group waits.
+    /// Schedules another probe of such a link, for which no group waits.
     pub(super) fn probe_again(&mut self, now: Time, peer: NodeId, address: String) {
         self.learned.ask(now, (self.me, peer));
         self.has_waited = true;
@@ -242,7 +242,7 @@ impl OwnLinks {
         self.learned.forget(&server);
     }
 
-    /// Panics if an invariant is broken.
+    /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
         assert!(self.estimates.values().all(LinkEstimate::is_sane), "{:?}", self.estimates);
     }

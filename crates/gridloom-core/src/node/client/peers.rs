@@ -1,4 +1,5 @@
-//! What follows when the agent and its directory come, and when nodes come, cannot be reached or are lost.
+//! Consequences of connections and directories: when the agent connects or sends a directory, and when nodes connect,
+//! cannot be reached or are lost.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ impl Client {
             return;
         }
         if address == self.config.agent && self.contacts.agent().is_none() {
-            self.on_agent_lost(now, &format!("'{name}' answers there, which is a server and no agent"), out);
+            self.on_agent_lost(now, &format!("'{name}' answers there, which is a server and not an agent"), out);
         }
         let waited = self.contacts.peer_up(now, peer, role, name, out);
         for other in self.contacts.expected_at(&address, peer) {
@@ -42,7 +43,7 @@ impl Client {
         for parcel in waited {
             match parcel {
                 Parcel::Message(message) => out.push(Effect::Send { to: peer, message: *message }),
-                // Its call may have been given up while the connection was made.
+                // Its call may have been cancelled while the connection was made.
                 Parcel::Datum(datum) if self.is_here(datum) => out.push(Effect::SendDatum { to: peer, datum }),
                 Parcel::Datum(_) => {}
             }

@@ -1,16 +1,17 @@
-//! Calls of groups on plain servers (`serve --plain`), which keep nothing: each gets a copy of every argument from this client, and
-//! its results come here when they are made.
+//! Calls of groups on stateless servers (`serve --plain`), which keep nothing: the client sends each a copy of every
+//! argument, and the server sends the results to the client when they are produced.
 //!
 //! ```text
-//! client ──RunTasks, arguments by names of copies──▶ plain server
-//! client ◀──Fetch (a copy)── plain server            as soon as its store has room
-//! client ──the copy──▶ plain server                  as soon as the datum is here
-//! client ◀──results, unasked── plain server          it keeps none
+//! client ──RunTasks, arguments by identifiers of copies──▶ stateless server
+//! client ◀──Fetch (a copy)── stateless server        as soon as its store has room
+//! client ──the copy──▶ stateless server              as soon as the client has the datum
+//! client ◀──results, unrequested── stateless server  it keeps none
 //! ```
-//! A copy has a name of its own. So the server cannot take it for the argument of another call, and what two calls read is sent
-//! twice, as plain GridRPC does. A result that breaks off on its way here is lost: its task runs again.
+//! A copy has an identifier of its own. So the server cannot take it for the argument of another call, and data that
+//! two calls read are sent twice, as in plain GridRPC. A result whose transfer to the client is interrupted is lost:
+//! its task runs again.
 //!
-//! **Invariant:** a copy is known from when its task is sent until that has ended or is taken back.
+//! **Invariant:** a copy is known from when its task is sent until the task has ended or is returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,33 +23,33 @@ use crate::node::message::{Supply, SupplyFault, TaskToServer, TransferReport};
 use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
 
-/// The serial numbers from here on are those of copies: a program counts from the other end.
+/// Serial numbers from here on are those of copies. Programs count from 0.
 const FIRST_SERIAL: u64 = 1 << 63;
 
-/// An argument of a call, as a plain server knows it.
+/// An argument of a call under the identifier that a stateless server knows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct ArgumentCopy {
-    /// What it is a copy of.
+    /// The datum that it is a copy of.
     pub(super) datum: DatumId,
     pub(super) task: TaskId,
     pub(super) server: NodeId,
     is_there: bool,
 }
 
-/// Copies of arguments for calls that are under way on plain servers.
+/// Copies of arguments for calls in progress on stateless servers.
 #[derive(Debug, Default)]
 pub(super) struct ArgumentCopies {
     copies: BTreeMap<DatumId, ArgumentCopy>,
     of_task: BTreeMap<TaskId, Vec<DatumId>>,
-    /// What servers have asked for and is not here yet: the datum, and the copy.
+    /// Requests of servers for data that are not here yet: the datum and its copy.
     asked: BTreeSet<(DatumId, DatumId)>,
     made: u64,
-    /// Copies of tasks that have ended since these were last taken.
+    /// Copies of tasks that have ended since the last [`ArgumentCopies::take_over`].
     over: Vec<DatumId>,
 }
 
 impl ArgumentCopies {
-    /// The task as that server is to have it, and the datum of each copy.
+    /// Returns the task in the form for that server, and the datum of each copy.
     fn begin(&mut self, task: &Task, server: NodeId) -> (Task, Vec<(DatumId, DatumId)>) {
         self.end(task.id);
         let mut copy_of: BTreeMap<DatumId, DatumId> = BTreeMap::new();
@@ -78,13 +79,13 @@ impl ArgumentCopies {
         self.copies.get(&copy).copied()
     }
 
-    /// Whether a server has asked for a copy of a datum that is not here.
+    /// True if a server has requested a copy of a datum that is not here.
     pub(super) fn awaits(&self, datum: DatumId) -> bool {
         let first = DatumId { client: NodeId(u64::MIN), serial: u64::MIN };
         self.asked.range((datum, first)..).next().is_some_and(|(known, _)| *known == datum)
     }
 
-    /// The copies of a datum that servers have asked for: it is here now.
+    /// Removes and returns the requested copies of a datum, which has arrived.
     fn take_asked(&mut self, datum: DatumId) -> Vec<DatumId> {
         let copies: Vec<DatumId> =
             self.asked.iter().filter(|(known, _)| *known == datum).map(|(_, copy)| *copy).collect();
@@ -92,20 +93,20 @@ impl ArgumentCopies {
         copies
     }
 
-    /// A copy is at its server.
+    /// Records that a copy has arrived at its server.
     fn arrived(&mut self, copy: DatumId) {
         if let Some(copy) = self.copies.get_mut(&copy) {
             copy.is_there = true;
         }
     }
 
-    /// Whether a copy of that datum is at a task's server.
+    /// True if a copy of that datum has arrived at a task's server.
     pub(super) fn is_there(&self, task: TaskId, datum: DatumId) -> bool {
         let copies = self.of_task.get(&task).into_iter().flatten().map(|copy| self.copies[copy]);
         copies.into_iter().any(|copy| copy.datum == datum && copy.is_there)
     }
 
-    /// A task has ended, or is not at its server any more.
+    /// Ends the copies of a task that has ended or left its server.
     pub(super) fn end(&mut self, task: TaskId) {
         for copy in self.of_task.remove(&task).unwrap_or_default() {
             if let Some(known) = self.copies.remove(&copy) {
@@ -125,26 +126,26 @@ impl ArgumentCopies {
 }
 
 impl Client {
-    /// Whether a server keeps nothing.
+    /// True if a server is stateless.
     pub(super) fn is_plain(&self, node: NodeId) -> bool {
         self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].plain)
     }
 
-    /// Whether that is the name of a copy of an argument: for invariants.
+    /// True if that is the identifier of a copy of an argument, for invariants.
     pub fn is_copy(datum: DatumId) -> bool {
         !datum.is_shared() && datum.serial >= FIRST_SERIAL
     }
 
-    /// What an argument of a plain server is a copy of, under that name: for invariants.
+    /// Returns the datum that an argument of a stateless server is a copy of, for invariants.
     pub fn copied(&self, copy: DatumId) -> Option<DatumId> {
         self.supplies.copies.get(copy).map(|of| of.datum)
     }
 
-    /// Sends tasks to a plain server.
+    /// Sends tasks to a stateless server.
     pub(super) fn run_on_plain(&mut self, server: NodeId, tasks: &[Arc<Task>], out: &mut Vec<Effect>) {
         let (mut sent, mut supplies) = (Vec::with_capacity(tasks.len()), Vec::new());
         for task in tasks {
-            // The server refuses what is no call: there is nothing to copy.
+            // The server refuses tasks that are not calls: they have nothing to copy.
             let (task, copies) = self.supplies.copies.begin(task, server);
             for (copy, datum) in copies {
                 let meta = self.data[&datum].meta.clone();
@@ -160,7 +161,7 @@ impl Client {
         self.contacts.post(server, TaskToServer::RunTasks { tasks: sent, supplies }, out);
     }
 
-    /// A server asks for a copy: it goes there at once, or when the datum is here.
+    /// Handles a server's request for a copy: sends it at once, or when the datum has arrived.
     pub(super) fn on_fetch_copy(&mut self, now: Time, copy: DatumId, of: ArgumentCopy, out: &mut Vec<Effect>) {
         self.supplies.copies.asked.insert((of.datum, copy));
         if self.data.get(&of.datum).is_some_and(|run| run.here) {
@@ -170,7 +171,7 @@ impl Client {
         }
     }
 
-    /// A datum is here: the servers that asked for copies get them.
+    /// Sends copies of a datum that has arrived to the servers that requested them.
     pub(super) fn send_copies(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         for copy in self.supplies.copies.take_asked(datum) {
             let Some(of) = self.supplies.copies.get(copy) else { continue };
@@ -179,7 +180,7 @@ impl Client {
         }
     }
 
-    /// A copy did not get to its server: it goes there again in a while, unless that was too often.
+    /// Handles a copy that failed to arrive: it is resent later, unless there were too many failures.
     pub(super) fn copy_failed(
         &mut self,
         now: Time,
@@ -201,14 +202,15 @@ impl Client {
         }
     }
 
-    /// Tells a server that a copy is to come from here. It asks for it then, so that it can say if that fails again.
+    /// Tells a server that this client is the source of a copy. The server then requests it, so that it can report
+    /// another failure.
     pub(super) fn supply_copy(&mut self, copy: DatumId, of: ArgumentCopy, out: &mut Vec<Effect>) {
         let Some(run) = self.data.get(&of.datum) else { return };
         let supply = Supply::direct(copy, run.meta.clone(), self.config.id, String::new(), 1);
         self.contacts.post(of.server, TaskToServer::Resupply { supplies: vec![supply] }, out);
     }
 
-    /// A copy is at its server. Gives the report as one of the datum.
+    /// Handles the arrival of a copy at its server. Returns the report as one about the original datum.
     pub(super) fn copy_arrived(&mut self, now: Time, report: TransferReport) -> TransferReport {
         let Some(of) = self.supplies.copies.get(report.datum) else { return report };
         self.supplies.arrived(report.datum, report.to);
@@ -219,7 +221,7 @@ impl Client {
         TransferReport { datum: of.datum, ..report }
     }
 
-    /// A task on a plain server has failed: its results come from there no longer, and may be elsewhere.
+    /// Handles a failed task on a stateless server, which will not send its results. They may be elsewhere.
     pub(super) fn await_no_more(&mut self, task: &Task, server: NodeId, out: &mut Vec<Effect>) {
         for output in &task.outputs {
             let Some(run) = self.data.get_mut(&output.datum) else { continue };
@@ -232,7 +234,7 @@ impl Client {
         }
     }
 
-    /// A task has ended on a plain server. Of its results, such as have broken off on their way and are needed are made again.
+    /// Handles the end of a task on a stateless server: needed results whose transfer was interrupted are recomputed.
     pub(super) fn make_broken_off(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
         for datum in task.outputs.iter().map(|output| output.datum) {
             let is_lost = self.data.get(&datum).is_some_and(|run| {
@@ -240,12 +242,12 @@ impl Client {
                 is_needed && !run.here && run.holders.is_empty()
             });
             if is_lost {
-                self.missing(now, datum, "it broke off on its way here", out);
+                self.missing(now, datum, "its transfer to the client was interrupted", out);
             }
         }
     }
 
-    /// Gives up the copies of tasks that are over.
+    /// Drops the copies of tasks that have ended.
     pub(super) fn drop_copies(&mut self, out: &mut Vec<Effect>) {
         for copy in self.supplies.copies.take_over() {
             self.supplies.forget_datum(copy);
@@ -296,7 +298,7 @@ mod tests {
         assert!(!copies.awaits(datum(5)) && !copies.is_there(id, datum(5)));
         copies.arrived(copy);
         assert!(copies.is_there(id, datum(5)));
-        // Sent again, it has others.
+        // A task that is sent again gets other copies.
         let (_, again) = copies.begin(&task(1, &[5]), PLAIN);
         assert!(copies.get(copy).is_none() && again[0].0 != copy && !copies.is_there(id, datum(5)));
         copies.end(id);

@@ -1,9 +1,9 @@
-//! What the program puts under names.
+//! Puts: data that the program puts under names.
 
 use crate::node::message::ClientToCatalog;
 use gridloom_base::{DatumId, GroupId, Maker, Meta, Method, Named, NodeId, TaskId, Time};
 
-/// A datum that the program puts under a name.
+/// A put in progress.
 #[derive(Debug)]
 pub(super) struct Put {
     pub(super) name: String,
@@ -17,30 +17,30 @@ pub(super) struct Put {
     pub(super) task: TaskId,
     pub(super) group: GroupId,
     pub(super) stage: Stage,
-    /// As what it was to be put last.
+    /// The shared datum of the last attempt.
     pub(super) tried: Option<DatumId>,
     pub(super) attempts: u32,
-    /// Servers that could not take it, and why not.
+    /// Servers that could not store it, with the reasons.
     pub(super) refused: Vec<(NodeId, String)>,
 }
 
-/// How far a put has come.
+/// The stage of a put.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Stage {
-    /// The call that makes the datum has not ended: where the datum will be is not known.
+    /// The call that produces the datum has not ended, so the datum's location is unknown.
     Unmade,
-    /// The catalog was asked for a place.
+    /// The catalog was asked for a location.
     Asked,
-    /// It failed, and is tried again at the next heartbeat.
+    /// The attempt failed and is repeated at the next heartbeat.
     Failed,
-    /// The copy goes to its server.
+    /// The copy is being sent to its server.
     Going { named: Named, server: NodeId },
-    /// It is there since then; the catalog has not said so.
+    /// The copy arrived at that time; the catalog has not confirmed it.
     There { named: Named, server: NodeId, since: Time },
 }
 
 impl Put {
-    /// What the catalog is asked. Servers have copies `at` those.
+    /// Returns the request to the catalog. `at` lists the servers that have copies.
     pub(super) fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         let Put { replaces, replicas, is_durable, method, made_by, tried, .. } = *self;
         let (name, meta, before, refused) = (self.name.clone(), self.meta.clone(), tried, self.refused.clone());

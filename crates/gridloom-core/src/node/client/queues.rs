@@ -1,8 +1,8 @@
-//! What the client knows of the queues at its servers: its own tasks there that have not ended.
+//! The client's view of the queues at its servers: its own tasks there that have not ended.
 //!
-//! Those of which all data are there, as far as the client has heard, are in the queue: they run, or wait for a slot. A server
-//! runs the earliest ready task first. So the first tasks of a queue, as many as the server has slots, are taken to run. Others
-//! are yet to come: they wait for their data to arrive there, or for the tasks that make these.
+//! Tasks with all data at the server, as far as the client knows, are in the queue: they run, or wait for a slot. A
+//! server runs the earliest ready task first. So the first tasks of a queue, as many as the server has slots, are
+//! assumed to run. The others are pending: they wait for their data to arrive, or for the tasks that produce these.
 
 mod queue;
 
@@ -14,21 +14,21 @@ use queue::{Queue, Queued};
 
 pub(super) use queue::{Expected, For};
 
-/// A task that waits, as one that could be moved: the last of its queue comes first.
+/// A waiting task, as a candidate for a move. The last task of its queue is the first candidate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Waiting {
     pub(super) task: TaskId,
-    /// Seconds until it begins, as predicted.
+    /// Predicted seconds until it begins.
     pub(super) wait_s: f64,
-    /// Of these, until what runs now has ended: a guess where that runs longer than was expected.
+    /// The part of `wait_s` until the running tasks have ended: a guess if they run longer than expected.
     pub(super) running_s: f64,
-    /// Seconds that it runs, as predicted.
+    /// Predicted run time in seconds.
     pub(super) run_s: f64,
-    /// The same by the models alone.
+    /// Run time predicted by the models alone, in seconds.
     pub(super) model_s: f64,
 }
 
-/// Where a task stands at its server.
+/// The position of a task at its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     /// In the queue, at that number.
@@ -37,48 +37,48 @@ enum Place {
     ToCome(For),
 }
 
-/// It is not looked more often than this what could move.
+/// Shortest interval between two searches for tasks to move.
 const LOOK_PAUSE_NS: u64 = 100_000;
-/// A move takes some messages: what waits less is left, seconds.
+/// A move takes some messages: tasks that wait less than this, in seconds, stay.
 const WAIT_S_MIN: f64 = 1e-3;
-/// Of how many tasks of a queue it is looked whether they pay to be moved, at most.
+/// Tasks of a queue that one search considers for a move.
 const LOOKED_AT_MAX: usize = 32;
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     servers: BTreeMap<NodeId, Queue>,
     places: BTreeMap<TaskId, (NodeId, Place)>,
     next: u64,
-    /// Something ended, came or went since it was last looked what could move.
+    /// True if something ended, arrived or left since the last search.
     has_changed: bool,
-    /// It is not looked again before: calls may end by the hundred thousand a second.
+    /// No search before this time: there may be hundreds of thousands of ends of calls per second.
     look_after: Time,
-    /// When it is looked again though nothing ends.
+    /// When the next search takes place even if nothing ends.
     look_at: Option<Time>,
-    /// How often it was looked.
+    /// Number of searches.
     looks: usize,
 }
 
 impl Queues {
-    /// A task was sent to a server of so many slots, and waits there.
+    /// Records a task that was sent to a server with `slots` slots and waits there.
     pub(super) fn wait_for(&mut self, now: Time, what: For, server: NodeId, slots: u32, task: TaskId) {
         let before = self.places.insert(task, (server, Place::ToCome(what)));
         self.leave(now, before);
         *self.servers.entry(server).or_insert_with(|| Queue::new(slots)).count(what) += 1;
     }
 
-    /// Whether a task waits at that server for data on their way.
+    /// True if a task at that server waits for data in transfer.
     pub(super) fn waits_for_data(&self, task: TaskId, server: NodeId) -> bool {
         self.places.get(&task) == Some(&(server, Place::ToCome(For::Data)))
     }
 
-    /// Whether a server has tasks that wait for what others make.
+    /// True if a server has tasks that wait for the results of others.
     pub(super) fn has_planned(&self, server: NodeId) -> bool {
         self.servers.get(&server).is_some_and(|queue| queue.planned > 0)
     }
 
-    /// A task that could run there was sent to a server of so many slots, or has become such.
+    /// Records a task that could run at a server with `slots` slots.
     pub(super) fn sent(&mut self, now: Time, server: NodeId, slots: u32, task: TaskId, expected: Expected) {
         self.next += 1;
         let before = self.places.insert(task, (server, Place::Queued(self.next)));
@@ -88,7 +88,7 @@ impl Queues {
         queue.start_next(now);
     }
 
-    /// A task has ended, or is no longer there.
+    /// Removes a task that has ended or left its server.
     pub(super) fn remove(&mut self, now: Time, task: TaskId) {
         let before = self.places.remove(&task);
         self.leave(now, before);
@@ -108,7 +108,7 @@ impl Queues {
         self.drop_if_empty(server);
     }
 
-    /// A server has so many tasks of other clients.
+    /// Records the number of tasks of other clients at a server.
     pub(super) fn others(&mut self, now: Time, server: NodeId, slots: u32, others: u32) {
         if others == 0 && !self.servers.contains_key(&server) {
             return;
@@ -120,7 +120,8 @@ impl Queues {
         self.drop_if_empty(server);
     }
 
-    /// A server says for how many nanoseconds each of the tasks of other clients has run that keep tasks waiting there.
+    /// Records, as reported by a server, for how many nanoseconds each task of another client has run that blocks
+    /// waiting tasks there.
     pub(super) fn others_run(&mut self, now: Time, server: NodeId, elapsed_ns: &[u64]) {
         let Some(queue) = self.servers.get_mut(&server) else { return };
         queue.taken = elapsed_ns.iter().take(queue.slots).map(|elapsed_ns| now - *elapsed_ns).collect();
@@ -138,14 +139,15 @@ impl Queues {
         }
     }
 
-    /// Tasks were asked back from a server, to run on another.
+    /// Records that a server was asked to return tasks, to run on another server.
     pub(super) fn recalled(&mut self, from: NodeId, tasks: BTreeSet<TaskId>, to: NodeId) {
         if let Some(queue) = self.servers.get_mut(&from) {
             queue.recalled = Some((tasks, to));
         }
     }
 
-    /// A server says for how many nanoseconds a task has run that was taken to wait: what was taken to run in its place waits.
+    /// Records, as reported by a server, for how many nanoseconds a task has run that was assumed to wait. A task that
+    /// was assumed to run in its place waits instead.
     pub(super) fn begun(&mut self, now: Time, server: NodeId, task: TaskId, elapsed_ns: u64) {
         let Some(&(at, Place::Queued(number))) = self.places.get(&task) else { return };
         if at != server {
@@ -174,7 +176,7 @@ impl Queues {
         self.has_changed = true;
     }
 
-    /// A server has answered what it was asked back: the server for which that was.
+    /// Records a server's answer to a request to return tasks. Returns the server for which they were requested.
     pub(super) fn answered(&mut self, from: NodeId) -> Option<NodeId> {
         let (_, to) = self.servers.get_mut(&from)?.recalled.take()?;
         self.has_changed = true;
@@ -193,14 +195,14 @@ impl Queues {
         self.has_changed = true;
     }
 
-    /// New servers may have come, or the timer has fired.
+    /// Triggers a search, because servers may have joined or the timer has fired.
     pub(super) fn look_again(&mut self) {
         self.has_changed = true;
         self.look_at = None;
     }
 
-    /// Whether it is to be looked now what could move: something has changed, and tasks wait somewhere. If it was looked a
-    /// moment ago, then later; `Err` with the time of a timer that is to be set.
+    /// Returns true if a search is due: something has changed, and tasks wait somewhere. If the last search was too recent,
+    /// returns `Err` with the time of a timer to set.
     pub(super) fn take_changed(&mut self, now: Time) -> Result<bool, Time> {
         if !self.has_changed {
             return Ok(false);
@@ -218,12 +220,12 @@ impl Queues {
         Ok(true)
     }
 
-    /// How often it was looked what could move: in a large grid, each look begins with other servers.
+    /// Returns the number of searches: in a large grid, each search begins with other servers.
     pub(super) fn looks(&self) -> usize {
         self.looks
     }
 
-    /// It is to be looked again then: the time of the timer, if one is to be set.
+    /// Schedules a search. Returns the time of the timer, if one must be set.
     pub(super) fn look_at(&mut self, at: Time) -> Option<Time> {
         let is_sooner = self.look_at.is_none_or(|set| at < set);
         is_sooner.then(|| *self.look_at.insert(at))
@@ -233,7 +235,8 @@ impl Queues {
         self.servers.values().any(|queue| queue.movable > 0)
     }
 
-    /// How many slots of a server do nothing, of so many, as far as the client knows; `calls` of its plain calls are there.
+    /// Returns the number of a server's `slots` that are idle, as far as the client knows. `calls` of its plain calls
+    /// are there.
     pub(super) fn idle_slots(&self, server: NodeId, slots: u32, calls: usize) -> usize {
         let queue = self.servers.get(&server);
         let own = queue.map_or(0, |queue| queue.tasks.len() + queue.coming).max(calls);
@@ -241,13 +244,13 @@ impl Queues {
         (slots as usize).saturating_sub(own + others)
     }
 
-    /// Servers for which others were asked to give tasks back.
+    /// Returns the servers for which others were asked to return tasks.
     pub(super) fn promised(&self) -> BTreeSet<NodeId> {
         self.servers.values().filter_map(|queue| queue.recalled.as_ref()).map(|(_, to)| *to).collect()
     }
 
-    /// Servers at which tasks wait so long that a move may pay, but for such as were asked to give tasks back: the longest
-    /// wait first.
+    /// Returns the servers at which tasks wait so long that a move may pay, the longest wait first. Excludes servers
+    /// that were asked to return tasks.
     pub(super) fn with_surplus(&self, now: Time) -> Vec<NodeId> {
         let waiting = self.servers.iter().filter(|(_, queue)| queue.movable > 0 && queue.recalled.is_none());
         let servers = waiting.map(|(server, queue)| (queue.wait_s(now), *server));
@@ -256,7 +259,7 @@ impl Queues {
         servers.into_iter().map(|(_, server)| server).collect()
     }
 
-    /// The tasks that wait at a server and may move, the last first, and how many wait there.
+    /// Returns the waiting tasks of a server that may move, the last first, and the number of all waiting tasks there.
     pub(super) fn waiting(&self, server: NodeId, now: Time) -> (Vec<Waiting>, usize) {
         let Some(queue) = self.servers.get(&server) else { return (Vec::new(), 0) };
         let (longest_s, is_doubtful) = (queue.longest_s(now), queue.has_overrun(now));
@@ -277,7 +280,7 @@ impl Queues {
         (waiting, queue.waiting)
     }
 
-    /// Seconds after which to look again whether a move pays: when something has run longer than was expected.
+    /// Returns the seconds after which to search again: when a task will have run longer than expected.
     pub(super) fn look_again_s(&self, now: Time) -> f64 {
         let surplus = self.servers.values().filter(|queue| queue.movable > 0);
         let left = surplus.flat_map(|queue| {
@@ -291,17 +294,17 @@ impl Queues {
         left.fold(1.0, f64::min).max(1e-3)
     }
 
-    /// How many tasks are listed.
+    /// Returns the number of listed tasks.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// All tasks that are listed.
+    /// Returns all listed tasks.
     pub(super) fn tasks(&self) -> impl Iterator<Item = (TaskId, NodeId)> {
         self.places.iter().map(|(task, (server, _))| (*task, *server))
     }
 
-    /// Panics if an invariant is broken.
+    /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
         let listed: usize = self.servers.values().map(|queue| queue.tasks.len() + queue.coming + queue.planned).sum();
         assert_eq!(listed, self.places.len(), "tasks at servers, and places of tasks");

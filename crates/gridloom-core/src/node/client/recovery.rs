@@ -1,14 +1,14 @@
-//! Recovery: what a lost server ran or held is run again elsewhere.
+//! Recovery: recomputes elsewhere what a lost server ran or held.
 //!
 //! ```text
 //!  server lost
 //!    |- its unfinished tasks ------------------------------------------.
-//!    |- results that only it held and that somebody still needs -------+--> mapped again, among the servers that live
-//!    |     '- their inputs, where these are gone too (and so on) ------'
-//!    '- copies that other servers were to get from it: they say so (SupplyFailed) and are told of a new source
+//!    |- results that only it held and that are still needed -----------+--> mapped again, among the remaining servers
+//!    |     '- their inputs, if these are lost too (and so on) ---------'
+//!    '- copies that other servers fetch from it: they report it (SupplyFailed) and get a new source
 //! ```
-//! Stateless tasks may so run more than once; a datum is immutable, so whichever copy comes first counts. A task that only the
-//! lost server may run fails, and so does a result of one that is needed again.
+//! So stateless tasks may run more than once. A datum is immutable, so whichever copy arrives first counts. A task
+//! that only the lost server may run fails, and so does a result of such a task that is needed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Client {
         let (mut broken_off, mut unasked) = (Vec::new(), Vec::new());
         for (datum, run) in &mut self.data {
             if run.holders.remove(&server) && run.holders.is_empty() && !run.here {
-                // It may be asked for much later: then it is told with which server it was lost.
+                // It may be requested much later: the report then names the server that was lost with it.
                 if let Some(task) = run.producer.and_then(|id| self.tasks.get_mut(&id)) {
                     task.lost_with = Some(lost.clone());
                 }
@@ -55,10 +55,10 @@ impl Client {
         }
         let mut again = Vec::new();
         let mut hopeless = Vec::new();
-        // Groups that may have a plan on its way with calls bound to that server: the plan without them is another one.
+        // Groups that may be waiting for a plan with calls bound to that server. Without these calls the plan differs.
         let mut unplanned = BTreeSet::new();
         for (id, run) in &mut self.tasks {
-            // What is bound to it by more than a wish is lost with it.
+            // A task is lost with the server if it is bound to it by more than the caller's choice.
             let is_bound = run.task.terms.only == Some(server) && run.task.object().is_some();
             if run.status == Status::Sent(server) {
                 run.status = Status::Unmapped;
@@ -73,7 +73,7 @@ impl Client {
             }
         }
         for id in hopeless {
-            // What read the result of one before has failed, and been forgotten, with it.
+            // A task that read the result of an earlier one has failed, and been forgotten, with it.
             let Some(run) = self.tasks.get(&id) else { continue };
             let function = run.task.name().to_string();
             let is_bound = run.task.is_bound();
@@ -97,8 +97,8 @@ impl Client {
                 self.fetch_here(datum, out);
             }
         }
-        // Inputs of tasks that run again, and that only the lost server held, are among `gone`: their pending readers
-        // are these tasks.
+        // Inputs of restarted tasks that only the lost server held are in `gone`: these tasks are their pending
+        // readers.
         if !again.is_empty() {
             out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), again: again.clone() }));
         }
@@ -110,8 +110,7 @@ impl Client {
         }
     }
 
-    /// Sets the task that makes a lost datum, and those that make its lost inputs, to run again. Appends them to
-    /// `again`.
+    /// Restarts the task that produces a lost datum, and those that produce its lost inputs. Appends them to `again`.
     fn revive(&mut self, now: Time, datum: DatumId, again: &mut Vec<TaskId>, out: &mut Vec<Effect>) {
         let mut work = vec![datum];
         while let Some(datum) = work.pop() {
@@ -127,7 +126,7 @@ impl Client {
                 match run.error.clone() {
                     Some(error) => self.datum_failed(now, datum, error, out),
                     None if datum.is_shared() => self.seek(now, datum, out),
-                    None => self.datum_lost(now, datum, "the only copy was on a server that is gone", out),
+                    None => self.datum_lost(now, datum, "the only copy was on a server that was lost", out),
                 }
                 continue;
             };
@@ -139,7 +138,7 @@ impl Client {
                     continue;
                 }
                 Status::Done => {}
-                // It made the datum once and failed when it ran again for another.
+                // It produced the datum once and failed when it ran again for another result.
                 Status::Failed(error) => {
                     let error = error.clone();
                     self.datum_failed(now, datum, error, out);
@@ -167,7 +166,7 @@ impl Client {
 
     pub(super) fn map_again(&mut self, now: Time, groups: BTreeSet<GroupId>, out: &mut Vec<Effect>) {
         for group in groups.into_iter().filter(|group| self.groups.contains_key(group)).collect::<Vec<_>>() {
-            // In order of the calls, and with those that wait for a plan already.
+            // In the order of the calls, together with those that already wait for a plan.
             let tasks: Vec<TaskId> = self
                 .tasks
                 .iter()
@@ -178,21 +177,21 @@ impl Client {
         }
     }
 
-    /// Whether a datum's task has ended (or the datum came from the program).
+    /// True if a datum's task has ended, or the datum came from the program.
     pub(super) fn is_made(&self, datum: DatumId) -> bool {
         let producer = self.data.get(&datum).and_then(|run| run.producer).and_then(|id| self.tasks.get(&id));
         producer.is_none_or(|task| matches!(task.status, Status::Done | Status::Failed(_)))
     }
 
-    /// Whether the program asked for a datum, a server is to get it from here, or one has no room for it.
+    /// True if the program requested a datum, a server is to fetch it from here, or a server has no room for it.
     pub(super) fn is_to_come_here(&self, datum: DatumId) -> bool {
         let asked = self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty());
         asked || self.supplies.is_to_come_home(datum) || self.supplies.copies.awaits(datum)
     }
 
-    /// A datum was not where it should be: finds another copy, or computes it again.
+    /// Handles a datum that was not where it should be: finds another copy, or recomputes it.
     pub(super) fn missing(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
-        // A copy here is of no use to servers if it is not this client's to send.
+        // A copy here is useless for servers if this client must not send it.
         let is_here_alone = self.data.get(&datum).is_some_and(|run| run.here && run.holders.is_empty());
         if !(datum.is_shared() && is_here_alone) && self.fetch_here(datum, out) {
             return;
@@ -200,7 +199,7 @@ impl Client {
         if !self.is_made(datum) {
             return;
         }
-        // The client knows why it cannot be had: a later refusal by a server that was asked for it says no more.
+        // The client knows why it is not available. A later refusal by a server is less specific.
         if let Some(error) = self.data.get(&datum).and_then(|run| run.error.clone()) {
             self.datum_failed(now, datum, error, out);
             return;
@@ -218,7 +217,7 @@ impl Client {
         self.map_again(now, self.groups_of(&again), out);
     }
 
-    /// Of tasks that run again because somebody asked for what was lost before: with which servers that was.
+    /// Reports the servers with which the results of restarted tasks were lost earlier.
     fn tell_of_losses(&self, again: &[TaskId], out: &mut Vec<Effect>) {
         let mut losses: BTreeMap<NodeId, (&LostServer, Vec<TaskId>)> = BTreeMap::new();
         for id in again {
@@ -236,7 +235,7 @@ impl Client {
         self.datum_failed(now, datum, TaskError::DatumLost { datum, why: why.into() }, out);
     }
 
-    /// A datum will not be had again, nor what its readers would have made of it.
+    /// Fails a datum that is finally lost, and its readers.
     fn datum_failed(&mut self, now: Time, datum: DatumId, error: TaskError, out: &mut Vec<Effect>) {
         let Some(run) = self.data.get(&datum) else { return };
         let (consumers, producer) = (run.consumers.clone(), run.producer);
@@ -248,7 +247,7 @@ impl Client {
         self.tidy(datum, out);
     }
 
-    /// Tells the program and the servers that wait for a datum that it will not come.
+    /// Tells the program and the servers that wait for a datum that it will not arrive.
     pub(super) fn refuse_all(&mut self, datum: DatumId, error: &TaskError, out: &mut Vec<Effect>) {
         let Some(run) = self.data.get_mut(&datum) else { return };
         run.error = Some(error.clone());
@@ -286,7 +285,7 @@ impl Client {
         let line = LogLine::new(Level::Info, Category::Client, format!("a server cannot get {datum}"));
         let line = line.peer(&name).why(format!("from '{from}': {why}"));
         out.push(line.into());
-        // A server that waits for it will not send it either; unless it is to make it by now.
+        // A server that waits for it will not send it either, unless it is producing it by now.
         let makes_it =
             run.producer.and_then(|id| self.tasks.get(&id)).is_some_and(|run| run.status == Status::Sent(server));
         if run.fetching == Some(server) && !makes_it {
@@ -297,7 +296,7 @@ impl Client {
             }
         }
         match fault {
-            // The source says so itself; it may have made it again since this was sent.
+            // The source reports that itself. It may have recomputed the datum since.
             SupplyFault::Gone => {}
             SupplyFault::Unreachable => {
                 self.supplies.part(server, source);
@@ -317,8 +316,8 @@ impl Client {
         self.resupply(now, datum, server, Some(source), out);
     }
 
-    /// Whether what broke off on its way from one place to another is sent at once by a third: so it is the first time. If it breaks
-    /// off there too, what is in its way may have to pass.
+    /// True if a datum whose transfer between two nodes was interrupted is sent at once by a third: only after the
+    /// first interruption. After another one, its cause may need time to go away.
     fn may_come_at_once(&self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
         let is_third = |node: &NodeId| {
             ![from, place].contains(node) && !self.contacts.is_lost(*node) && !self.supplies.are_apart(place, *node)
@@ -327,7 +326,7 @@ impl Client {
         is_elsewhere && self.supplies.times_broken(datum, place) == 1
     }
 
-    /// A server cannot take a datum in: the tasks there that read it fail.
+    /// Fails the tasks at a server that cannot receive a datum and that read it.
     fn fail_readers_at(&mut self, now: Time, server: NodeId, datum: DatumId, error: &TaskError, out: &mut Vec<Effect>) {
         let consumers = self.data.get(&datum).map(|run| run.consumers.clone()).unwrap_or_default();
         let is_there = |id: &TaskId| self.tasks.get(id).is_some_and(|run| run.status == Status::Sent(server));
@@ -337,8 +336,8 @@ impl Client {
         }
     }
 
-    /// What broke off on its way and is nowhere else is sent, fetched or computed again: not at once, since what stood in its way (no
-    /// memory, no descriptors) may pass.
+    /// Resends, fetches or recomputes data whose transfer was interrupted and that are nowhere else. Not at once,
+    /// because the cause (no memory, no descriptors) may go away.
     pub(super) fn retry_astray(&mut self, now: Time, out: &mut Vec<Effect>) {
         for (datum, place) in self.supplies.take_astray() {
             if self.calls.of_datum(datum).is_some() {
@@ -348,13 +347,13 @@ impl Client {
             } else if place != self.config.id {
                 self.resupply(now, datum, place, None, out);
             } else if self.is_to_come_here(datum) {
-                self.missing(now, datum, "it broke off on its way here", out);
+                self.missing(now, datum, "its transfer to the client was interrupted", out);
             }
         }
     }
 
-    /// Names a new source of a datum to a server that waits for it: another holder, else the client itself as a relay,
-    /// else the server that makes it (again).
+    /// Gives a server that waits for a datum a new source: another holder, else the client itself as a relay, else the
+    /// server that produces it (again).
     pub(super) fn resupply(
         &mut self,
         now: Time,
@@ -369,7 +368,7 @@ impl Client {
         }
         let maker = self.maker(run);
         if maker == Some(server) {
-            // It will be there when that task has ended; unless it is given up again before: then it is asked for here.
+            // It will be there when that task has ended. If it is dropped before that, the server requests it here.
             self.supplies.wait(datum, server);
             return;
         }
@@ -381,7 +380,7 @@ impl Client {
         let holders = run.holders.iter().copied().filter(usable);
         let holder = self.supplies.best_source(datum, server, holders).or(maker.filter(usable));
         let reachable = |node: &NodeId| self.contacts.is_up(*node) && !self.contacts.is_lost(*node);
-        // A client sends its own data alone: those of the catalog are nobody's own.
+        // A client sends only its own data; those of the catalog belong to no client.
         let may_send = !datum.is_shared();
         let is_here = run.here && may_send;
         let relay = is_here || run.holders.iter().any(reachable) || maker.as_ref().is_some_and(reachable);
@@ -391,7 +390,7 @@ impl Client {
             _ if relay && may_send => self.config.id,
             _ => {
                 self.supplies.wait(datum, server);
-                // Where it is made is being dialled: it is supplied when it is there.
+                // The server that produces it is being dialled: it is supplied when that server is connected.
                 if maker.is_none() {
                     self.missing(now, datum, "no copy is left", out);
                 }
@@ -403,7 +402,8 @@ impl Client {
         self.contacts.post(server, TaskToServer::Resupply { supplies }, out);
     }
 
-    /// A datum has come to a place, or its task was sent to one: servers that nobody could give it are told.
+    /// Handles a datum that has arrived at a node, or whose task was sent to one: servers that waited for a source
+    /// get one.
     pub(super) fn supply_waiting(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         for server in self.supplies.waiting_for(datum) {
             self.supplies.end_wait(datum, server);
@@ -422,8 +422,9 @@ impl Client {
         if let Some(call) = self.calls.of_datum(datum) {
             let error = match call.request.task.terms.is_once && !no_memory {
                 true => {
-                    let why =
-                        format!("it broke off on its way here, and the call that made it does not run twice: {why}");
+                    let why = format!(
+                        "its transfer to the client was interrupted, and the call that produced it runs only once: {why}"
+                    );
                     TaskError::DatumLost { datum, why }
                 }
                 false => not_taken_in(datum, None, (no_memory, why)),
@@ -432,7 +433,7 @@ impl Client {
             return;
         }
         let Some(run) = self.data.get_mut(&datum) else { return };
-        // Another is to send it now.
+        // Another node is sending it now.
         if run.fetching.is_some_and(|sender| sender != from) {
             return;
         }
@@ -455,7 +456,7 @@ impl Client {
         self.has_no_copy(datum, out);
         let run = self.data.get_mut(&datum).expect("found above");
         if !is_fetched {
-            // Where it is, it stays, and may be asked for again.
+            // Its copy stays where it is and may be requested again.
             if std::mem::take(&mut run.wanted) {
                 out.push(Effect::Emit(Event::DatumLost { datum, error }));
             }
@@ -466,19 +467,19 @@ impl Client {
     }
 }
 
-/// The error of a datum that a place did not take in, however often it was tried: that of a server, or else of this client.
+/// Returns the error of a datum that a server, or else this client, could not receive despite all retries.
 pub(super) fn not_taken_in(datum: DatumId, server: Option<&str>, (no_memory, why): (bool, &str)) -> TaskError {
     let place = |at: &str, here: &str| server.map_or(here.to_string(), |name| format!("{at} server '{name}'"));
     match no_memory {
         true => TaskError::OutOfMemory { datum, place: place("on", "in this program"), why: why.into() },
         false => {
-            let way = place("to", "here");
-            TaskError::DatumLost { datum, why: format!("it broke off again and again on its way {way}: {why}") }
+            let way = place("to", "to the client");
+            TaskError::DatumLost { datum, why: format!("its transfer {way} was interrupted again and again: {why}") }
         }
     }
 }
 
-/// The error of a task that waits for an argument that will not come.
+/// Returns the error of a task whose argument will not arrive.
 pub(super) fn nested_error(producer: Option<TaskId>, error: TaskError) -> TaskError {
     match (producer, error) {
         (_, nested @ TaskError::DependencyFailed { .. }) => nested,

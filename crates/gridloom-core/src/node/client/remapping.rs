@@ -1,15 +1,16 @@
-//! Mapping again what is left of a group, when what its plan rests on has changed.
+//! Maps the rest of a group again when the assumptions of its plan have changed.
 //!
 //! ```text
 //! agent ──Stale──▶ client ──Recall──▶ its servers
-//!                  client ◀──Recalled (what does not run)── its servers
+//!                  client ◀──Recalled (tasks that do not run)── its servers
 //!                  client ──MapGroup──▶ agent
 //! ```
-//! Of a described group only the calls that have not come are mapped again, by the session: it is told (`PlanStale`).
+//! Of a declared group only the calls that have not been made yet are mapped again. The session does that when it is
+//! notified (`PlanStale`).
 //!
-//! Tasks that run go on where they are; what they will take counts as busy time in the new plan. Not more often than it
-//! pays: mapping again takes no more than a small part of the time that is left ([`REMAP_PART_MAX`]), and then that part of it
-//! passes before the next time, twice as much before each further one.
+//! Running tasks continue where they are; their remaining time counts as busy time in the new plan. Remapping happens
+//! only as often as it pays: it may take only a small part of the remaining time ([`REMAP_PART_MAX`]). Then that part
+//! of the time must pass before the next remapping, and twice as much before each further one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,40 +23,40 @@ use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
 use gridloom_base::{GroupId, Level, NodeId, TaskId, Time};
 use gridloom_map::MapBy;
 
-/// Plans of these are kept as they are: they were not made from times.
+/// Heuristics whose plans are not remapped, because they do not depend on times.
 const STEADFAST: [&str; 2] = ["round-robin", "random"];
 
-/// How a group has been mapped again.
+/// The remapping state of a group.
 #[derive(Debug, Default)]
 pub(super) struct Remapping {
-    /// Servers that were asked to give its tasks back and have not answered.
+    /// Servers that were asked to return tasks and have not answered.
     asked: BTreeSet<NodeId>,
-    /// Nanoseconds that its last mapping took.
+    /// Duration of its last mapping in nanoseconds.
     map_ns: u64,
-    /// How often it was called back.
+    /// How often it was recalled.
     times: u32,
-    /// Not before.
+    /// No remapping before this time.
     pause_until: Time,
-    /// When its last plan is predicted to be done.
+    /// Predicted end of its last plan.
     end: Time,
-    /// Bandwidths of the client's links when it was mapped last, or was last found stale.
+    /// Bandwidths of the client's links when it was last mapped or last found stale.
     pub(super) links: BTreeMap<NodeId, f64>,
 }
 
 impl Remapping {
-    /// Whether servers were asked to give tasks back and have not answered.
+    /// True if servers were asked to return tasks and have not answered.
     pub(super) fn is_asked(&self) -> bool {
         !self.asked.is_empty()
     }
 }
 
-/// Whether plans of that heuristic are kept as they are.
+/// True if plans of that heuristic are not remapped.
 pub(super) fn is_steadfast(heuristic: &MapBy) -> bool {
     STEADFAST.contains(&heuristic.spec().split('[').next().unwrap_or_default())
 }
 
 impl Client {
-    /// A plan has come.
+    /// Handles a new plan.
     pub(super) fn planned(&mut self, now: Time, group: GroupId, map_ns: u64, makespan_s: f64) {
         if let Some(run) = self.groups.get_mut(&group) {
             run.remapping.map_ns = map_ns;
@@ -68,12 +69,12 @@ impl Client {
 
     pub(super) fn on_stale(&mut self, now: Time, group: GroupId, why: &str, out: &mut Vec<Effect>) {
         if self.following.groups.contains(&group) {
-            // The session knows which of its calls have come.
+            // The session knows which of its calls have been made.
             out.push(Effect::Emit(Event::PlanStale { group, why: why.to_string() }));
             return;
         }
         let Some(run) = self.groups.get(&group) else { return };
-        // A caller that gives a plan wants that one.
+        // A caller that gives a plan wants that plan.
         let is_steadfast = run.is_given || is_steadfast(&run.heuristic);
         let is_idle = run.mapping.is_none() && run.remapping.asked.is_empty() && run.question.is_none();
         if !is_idle || is_steadfast || now < run.remapping.pause_until {
@@ -82,7 +83,7 @@ impl Client {
         let left = self.left_at(group);
         let Some(work_s) = self.left_s(&left) else { return };
         let left_s = work_s.max(ns_to_seconds(run.remapping.end.since(now)));
-        // There and back for the tasks, and once more for the plan.
+        // One round trip for the tasks and another one for the plan.
         let latency_s = left
             .keys()
             .filter_map(|node| self.links.estimates().get(node))
@@ -92,7 +93,7 @@ impl Client {
         if cost_s > REMAP_PART_MAX * left_s {
             return;
         }
-        let text = format!("what is left of {group} is mapped again");
+        let text = format!("the rest of {group} is mapped again");
         out.push(LogLine::new(Level::Info, Category::Client, text).why(why).into());
         let run = self.groups.get_mut(&group).expect("found above");
         run.remapping.asked = left.keys().copied().collect();
@@ -127,7 +128,7 @@ impl Client {
         self.no_more_asked(now, from, group, out);
     }
 
-    /// A task that a server has given back has no place. False if it was not there.
+    /// Marks a task that a server has returned as unmapped. Returns false if it was not at that server.
     pub(super) fn take_back(&mut self, id: TaskId, from: NodeId) -> bool {
         let Some(run) = self.tasks.get_mut(&id).filter(|run| run.status == Status::Sent(from)) else { return false };
         run.status = Status::Unmapped;
@@ -141,7 +142,7 @@ impl Client {
         true
     }
 
-    /// A server was lost: groups that wait for its answer wait no more.
+    /// Handles a lost server: groups stop waiting for its answer.
     pub(super) fn recalls_lost(&mut self, now: Time, server: NodeId, out: &mut Vec<Effect>) {
         let groups: Vec<GroupId> =
             self.groups.iter().filter(|(_, run)| run.remapping.asked.contains(&server)).map(|(id, _)| *id).collect();
@@ -161,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Tasks of a group that were sent out and have not ended, by server.
+    /// Returns the tasks of a group that were sent and have not ended, by server.
     fn left_at(&self, group: GroupId) -> BTreeMap<NodeId, Vec<TaskId>> {
         let mut left: BTreeMap<NodeId, Vec<TaskId>> = BTreeMap::new();
         for (id, run) in self.tasks.iter().filter(|(_, run)| run.group == group) {
@@ -172,7 +173,8 @@ impl Client {
         left
     }
 
-    /// Seconds until the last of those servers has worked off its tasks, at the least; `None` if nothing is left to move.
+    /// Returns a lower bound for the seconds until the last of those servers has finished its tasks, or `None` if no
+    /// task is left to move.
     fn left_s(&self, left: &BTreeMap<NodeId, Vec<TaskId>>) -> Option<f64> {
         let seconds = left.iter().filter_map(|(server, tasks)| {
             let view = &self.directory.grid.servers[self.directory.grid.server(*server)?];
@@ -189,13 +191,13 @@ impl Client {
         view.task_seconds(run.task.name(), run.task.size(bytes_of))
     }
 
-    /// The same for the calls that follow the plan of a described group.
+    /// Like [`Client::busy`], for the calls that follow the plan of a declared group.
     pub(super) fn busy_following(&self, now: Time, plan: GroupId) -> Vec<(NodeId, f64)> {
         let follow = self.groups.iter().filter(|(_, run)| run.follows == Some(plan));
         follow.flat_map(|(group, _)| self.busy(now, *group)).collect()
     }
 
-    /// For how long tasks of the group that are out keep their servers busy, an entry a task.
+    /// Returns for how long the group's sent tasks keep their servers busy, with one entry per task.
     pub(super) fn busy(&self, now: Time, group: GroupId) -> Vec<(NodeId, f64)> {
         let mut busy = Vec::new();
         for (server, tasks) in self.left_at(group) {

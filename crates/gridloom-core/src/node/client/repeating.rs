@@ -1,8 +1,8 @@
-//! Tasks that have failed and run again: elsewhere, if another server offers the function.
+//! Restarts of failed tasks, on another server if one offers the function.
 //!
-//! A task that its server could not start runs again without being asked to, as long as there are servers on which it was not
-//! tried. One that ran and failed does so only on the terms of its program ([`Retry`](crate::graph::Retry)): its errors may be
-//! what it has to tell. Methods and calls that call their programs back run once.
+//! A task that its server could not start is restarted automatically, as long as there are servers on which it was not
+//! tried. A task that ran and failed is restarted only if its program wants that ([`Retry`](crate::graph::Retry)),
+//! because its error may be its result. Methods, and calls that call back their programs, run only once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::node::{Category, LogLine};
 use gridloom_base::{Level, NodeId, TaskError, TaskId, Time};
 
 impl Client {
-    /// Whether a task runs again that has failed on that server, and has failed on others before.
+    /// True if a task that failed on that server, and on others before, is restarted.
     pub(super) fn is_repeated(&self, task: &Task, failures: &Failures, server: NodeId, error: &TaskError) -> bool {
         let terms = &task.terms;
         if terms.is_once || terms.calibrates || task.object().is_some() || task.is_replicate() {
@@ -35,7 +35,7 @@ impl Client {
         view.is_some_and(|view| view.functions.contains_key(task.name())) && !self.contacts.is_lost(server)
     }
 
-    /// Says that a task runs again.
+    /// Reports that a task is restarted.
     pub(super) fn tell_repeated(
         &self,
         task: &Task,
@@ -46,11 +46,11 @@ impl Client {
     ) {
         let retry = task.terms.retry.as_ref().filter(|_| !error.is_of_server());
         let of = retry.map_or_else(String::new, |retry| format!(" ({} of {})", failures.runs(), retry.times));
-        let text = format!("{} failed on '{}' and runs again{of}", task.name(), self.contacts.name_of(server));
+        let text = format!("{} failed on '{}' and is restarted{of}", task.name(), self.contacts.name_of(server));
         out.push(LogLine::new(Level::Info, Category::Client, text).why(error).into());
     }
 
-    /// A task of a group has failed on a server. Whether it runs again: if so, it is on its way.
+    /// Handles a failure of a group's task on a server. Returns true if the task is restarted, which has begun then.
     pub(super) fn repeat_in_group(
         &mut self,
         now: Time,
@@ -76,7 +76,8 @@ impl Client {
         true
     }
 
-    /// The server where a task of a group is predicted to end first, of those where it has not failed if there are any.
+    /// Returns the server with the earliest predicted end for a task of a group. Prefers servers where it has not
+    /// failed.
     fn place_to_repeat(&self, id: TaskId) -> Option<NodeId> {
         let run = &self.tasks[&id];
         if let Some(only) = run.task.terms.only {

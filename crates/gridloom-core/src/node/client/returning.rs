@@ -1,8 +1,9 @@
-//! Nodes that were lost a moment ago are expected back: an agent that begins anew, a server behind a link that was cut, all of them
-//! for a client that slept. What cannot go on without them waits for them, for at most [`RETURN_NS_MAX`] after the last loss.
+//! Recently lost nodes are expected to return: an agent that restarts, a server behind a broken link, or all nodes for
+//! a client whose host slept. Operations that need them wait for them, for at most [`RETURN_NS_MAX`] after the last
+//! loss.
 //!
-//! Groups wait as they do for the first directory, with a request for a plan that is not asked yet; calls wait in a list. Each
-//! directory and each heartbeat tries again.
+//! Groups wait as before the first directory, with an unsent mapping request. Calls wait in a list. Each directory and
+//! each heartbeat retries them.
 //!
 //! [`RETURN_NS_MAX`]: gridloom_base::limits::RETURN_NS_MAX
 
@@ -17,7 +18,7 @@ use gridloom_base::{GroupId, TaskError, TaskId, Time};
 /// Calls that wait for a server.
 #[derive(Debug, Default)]
 pub(super) struct WaitingCalls {
-    /// By name, so in the order in which they were made.
+    /// By identifier, which is the order in which they were made.
     calls: BTreeMap<TaskId, Request>,
     deadlines: BTreeSet<(Time, TaskId)>,
 }
@@ -52,12 +53,12 @@ impl WaitingCalls {
 }
 
 impl Client {
-    /// What fails for want of an agent.
+    /// Returns the error for operations that fail without an agent.
     pub(super) fn agent_lost(&self) -> TaskError {
         TaskError::AgentLost { address: self.config.agent.clone(), why: self.contacts.agent_fault().into() }
     }
 
-    /// Whether a call that no server can run now may be run by one that comes back.
+    /// True if a call that no server can run now may be run by a server that returns.
     pub(super) fn may_wait(&self, now: Time, request: &Request) -> bool {
         match request.task.terms.only {
             Some(server) => request.task.object().is_none() && self.contacts.may_return(now, server),
@@ -70,23 +71,23 @@ impl Client {
         self.set_deadline(out);
     }
 
-    /// Sends the calls that wait, or has them fail.
+    /// Sends the waiting calls, or fails them.
     pub(super) fn send_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         for request in std::mem::take(&mut self.waiting_calls).calls.into_values() {
             self.send_call(now, request, out);
         }
     }
 
-    /// Calls whose limits ran out while they waited.
+    /// Fails the calls whose limits expired while they waited.
     pub(super) fn waiting_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
         for request in self.waiting_calls.take_expired(now) {
             self.call_expired(now, &request, None, Limit::Whole, out);
         }
     }
 
-    /// Requests for plans that the agent will not answer, as it is gone, are to be made again.
+    /// Prepares to repeat the mapping requests that a lost agent will not answer.
     ///
-    /// An agent that is lost again and again with the same request may be lost because of it: in the end the group fails.
+    /// An agent that is lost repeatedly with the same request may be lost because of it: finally the group fails.
     pub(super) fn ask_anew(&mut self, now: Time, out: &mut Vec<Effect>) {
         let is_asked = |run: &GroupRun| run.mapping.as_ref().is_some_and(|mapping| mapping.asked.is_some());
         let asked = self.groups.iter().filter(|(_, run)| is_asked(run)).map(|(id, _)| *id);
@@ -109,7 +110,7 @@ impl Client {
         }
     }
 
-    /// The agent cannot map a group on the servers that are there.
+    /// Handles the agent's answer that it cannot map a group on the available servers.
     pub(super) fn not_mapped(&mut self, now: Time, group: GroupId, why: String, out: &mut Vec<Effect>) {
         match self.groups.get_mut(&group).filter(|run| run.question.is_none()).and_then(|run| run.mapping.as_mut()) {
             Some(mapping) if self.contacts.awaits_nodes(now) => {
@@ -120,7 +121,7 @@ impl Client {
         }
     }
 
-    /// What waited long enough tries a last time, and fails if that is in vain.
+    /// Retries operations for the last time when the wait has ended, and fails those that still cannot proceed.
     pub(super) fn end_vain_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.contacts.stops_waiting(now) {
             self.end_waiting(now, out);

@@ -1,4 +1,4 @@
-//! Results that servers have no room for come here, so that their copies there can make way.
+//! Write-back: if a server has no room for results, the client fetches copies, so that the server can evict its own.
 
 use super::Client;
 use crate::node::message::TaskToServer;
@@ -7,11 +7,11 @@ use crate::node::{Category, LogLine};
 use gridloom_base::{DatumId, Level, NodeId};
 
 impl Client {
-    /// A server wants the client to have copies of these.
+    /// Handles a server's request that the client fetch copies of these data.
     pub(super) fn on_make_room(&mut self, from: NodeId, data: Vec<DatumId>, out: &mut Vec<Effect>) {
         for datum in data {
             let Some(run) = self.data.get_mut(&datum) else {
-                // Its release is on its way.
+                // The message that releases it is in transit.
                 continue;
             };
             run.holders.insert(from);
@@ -24,7 +24,8 @@ impl Client {
         }
     }
 
-    /// A server has given up its copies: the client has others, or held more than its share of the store.
+    /// Handles a server's report that it dropped copies: the client has others, or used more than its share of the
+    /// store.
     pub(super) fn on_dropped(&mut self, from: NodeId, data: &[DatumId], out: &mut Vec<Effect>) {
         let mut last_ones = 0;
         for datum in data {
@@ -34,21 +35,21 @@ impl Client {
             }
         }
         if last_ones > 0 {
-            let text = format!("a server dropped data of which no other copy is left: {last_ones}");
-            let why = "other clients needed their shares of its store; what is read is computed again";
+            let text = format!("a server dropped the last copies of data: {last_ones}");
+            let why = "other clients needed their shares of its store; data that are still read are recomputed";
             let line = LogLine::new(Level::Warning, Category::Client, text);
             out.push(line.peer(self.contacts.name_of(from)).why(why).into());
         }
     }
 
-    /// A datum has come: servers that wanted that may give up their copies.
+    /// Handles the arrival of a datum: servers that requested the write-back may evict their copies.
     pub(super) fn has_copy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         for server in self.supplies.taken_home(datum) {
             self.contacts.post(server, TaskToServer::HasCopies { data: vec![datum] }, out);
         }
     }
 
-    /// A datum cannot come.
+    /// Handles a datum that cannot arrive.
     pub(super) fn has_no_copy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         for server in self.supplies.taken_home(datum) {
             self.contacts.post(server, TaskToServer::HasNoCopies { data: vec![datum] }, out);

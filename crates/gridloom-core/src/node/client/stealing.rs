@@ -1,15 +1,15 @@
-//! Late binding: a task that waits at one server moves to another that has become idle, if that pays.
+//! Late binding: a task that waits at one server moves to another one that has become idle, if that pays.
 //!
 //! ```text
-//! client ──Recall (no group)──▶ the server where it would wait longest
-//! client ◀──Recalled (what had not begun)── that server
+//! client ──Recall (no group)──▶ the server with the longest wait
+//! client ◀──Recalled (the tasks that had not begun)── that server
 //! client ──Call | RunTasks──▶ the idle server
 //! ```
-//! A task moves if it is predicted to end earlier there, the time for its data and the messages included. It waits for a slot,
-//! not for its data, as the server has told that these are there. So data of a task that moves are sent once more, and large data
-//! over measured links only. What has no known duration is expected to run as long as what runs before it has run already.
-//! Work stealing (Blumofe, Leiserson, *Journal of the ACM* 46(5), 1999). The client decides for the thief, as it knows where the
-//! data are.
+//! A task moves if it is predicted to end earlier there, including the time for its data and the messages. It waits
+//! for a slot and not for its data, because the server has reported that these have arrived. So the data of a task
+//! that moves are sent again, and large data only over measured links. A task of unknown duration is expected to run
+//! as long as the task before it has run already. Work stealing (Blumofe, Leiserson, *Journal of the ACM* 46(5),
+//! 1999). The client decides for the thief, because it knows where the data are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,18 +26,19 @@ use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
 use gridloom_perf::{LinkEstimate, Prediction, ServerView, Size, first_guess_s};
 
-/// A move has to gain so much of the task's run at least, so that errors of models move nothing to and fro.
+/// Smallest gain of a move, as a fraction of the task's run time, so that model errors do not move tasks to and fro.
 const GAIN_PART_MIN: f64 = 0.05;
-/// A transfer of large data may share its links with others: it is taken to last so many times as long.
+/// A transfer of large data may share its links with others: it is assumed to take longer by this factor.
 const SHARING: f64 = 2.0;
-/// What runs now may end at once, and then a move was in vain. One with large data has to gain so many times what it loses then.
+/// The running tasks may end at once, and then a move was useless. A move with large data must gain this many times
+/// what it would lose then.
 const PRUDENCE: f64 = 2.0;
-/// Servers for which one look tries to find tasks, and servers at which it tries for each, at most.
+/// Number of servers for which one search tries to find tasks, and number of servers at which it tries for each.
 const THIEVES_MAX: usize = 16;
 const VICTIMS_MAX: usize = 4;
 
 impl Client {
-    /// A task whose inputs are made was sent to that server; whether its data are there.
+    /// Lists a task whose inputs have been produced at its server. `is_there` is true if its data have arrived there.
     pub(super) fn queue(&mut self, now: Time, server: NodeId, task: &Task, bytes: u64, may_move: bool, is_there: bool) {
         let Some(view) = self.directory.grid.server(server).map(|at| &self.directory.grid.servers[at]) else { return };
         let Some(model) = view.functions.get(task.name()) else { return };
@@ -52,7 +53,7 @@ impl Client {
         self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move });
     }
 
-    /// A server has got a datum: tasks there that read it may have all their data now.
+    /// Handles the arrival of a datum at a server: tasks there that read it may have all their data now.
     pub(super) fn data_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
         let readers = self.data.get(&datum).map(|run| run.consumers.iter().copied());
         let coming = readers.into_iter().flatten().filter(|task| self.queues.waits_for_data(*task, server));
@@ -61,7 +62,7 @@ impl Client {
         }
     }
 
-    /// A task of a group was sent to a server, or what it waited for has been made: it is listed if it could run.
+    /// Lists a task of a group if it could run, after it was sent or after its inputs were produced.
     pub(super) fn queue_if_ready(&mut self, now: Time, id: TaskId) {
         let Some(run) = self.tasks.get(&id) else { return };
         let Status::Sent(server) = run.status else { return };
@@ -89,7 +90,7 @@ impl Client {
         read.chain(made).fold(0, u64::saturating_add)
     }
 
-    /// Asks tasks back that wait, for servers that are idle.
+    /// Asks servers to return waiting tasks for idle servers.
     pub(super) fn steal(&mut self, now: Time, out: &mut Vec<Effect>) {
         match self.queues.take_changed(now) {
             Ok(true) => {}
@@ -130,7 +131,8 @@ impl Client {
         self.queues.look_again();
     }
 
-    /// Tasks that wait at one server and would end earlier at another, as long as that leaves both about as busy.
+    /// Returns the tasks that wait at one server and would end earlier at another, as long as the move leaves both
+    /// about equally busy.
     fn worth_moving(&self, now: Time, victim: NodeId, thief: NodeId) -> BTreeSet<TaskId> {
         let (waiting, count) = self.queues.waiting(victim, now);
         let slots =
@@ -145,14 +147,15 @@ impl Client {
                 break;
             }
             let is_large = self.has_large_data(task);
-            // A server that waits for what others make is not idle for long, and its plan has more to lose.
+            // A server with tasks that wait for results of others is not idle for long, and a move would disturb its
+            // plan more.
             if is_planned && is_large {
                 continue;
             }
             let Some((data_s, predicted_s)) = self.cost_at(task, thief, model_s) else { continue };
-            // Where the models are wrong by some factor here, they may be by the same there.
+            // If the models are wrong by some factor here, they may be wrong by the same factor there.
             let there_s = if model_s > 0.0 { run_s * (predicted_s / model_s).clamp(0.1, 10.0) } else { run_s };
-            // What was moved before no longer waits ahead; what it takes there does.
+            // Tasks moved before no longer wait ahead of it, but their run time at the thief counts.
             let end_s = messages_s + sent_s + data_s + moved_s / slots as f64 + there_s;
             let gain_s = wait_s + run_s - end_s;
             let lost_s = if is_large { PRUDENCE * (running_s - gain_s) } else { 0.0 };
@@ -178,12 +181,13 @@ impl Client {
         self.links.estimates().get(&server).copied().unwrap_or(LinkEstimate::UNMEASURED)
     }
 
-    /// Seconds that so much takes from here to a server, or back.
+    /// Returns the seconds that `bytes` take between the client and a server.
     fn to_server_s(&self, server: NodeId, bytes: u64) -> f64 {
         moving_s(self.links.estimates().get(&server), bytes)
     }
 
-    /// Seconds that so much takes from one server to another: as by the client, if the link between them is not known.
+    /// Returns the seconds that `bytes` take from one server to another. If the link between them is unknown, the
+    /// route through the client counts.
     fn between_s(&self, from: NodeId, to: NodeId, bytes: u64) -> f64 {
         if from == to && !self.is_plain(to) {
             return 0.0;
@@ -196,8 +200,8 @@ impl Client {
         }
     }
 
-    /// Seconds that the data of a task take to a server, and its results to those that will read them, and that it runs there;
-    /// `run_s` where it is now.
+    /// Returns the seconds that a task's data take to a server and its results to their readers, and its run time
+    /// there. `run_s` is its run time where it is now.
     pub(super) fn cost_at(&self, id: TaskId, server: NodeId, run_s: f64) -> Option<(f64, f64)> {
         let view = &self.directory.grid.servers[self.directory.grid.server(server)?];
         if let Some(call) = self.calls.get(id) {
@@ -222,7 +226,7 @@ impl Client {
         Some((data_s + back_s, there_s))
     }
 
-    /// Seconds that a result takes from a server to others where tasks wait for it.
+    /// Returns the seconds that a result takes from a server to others where tasks wait for it.
     fn to_readers_s(&self, datum: DatumId, from: NodeId) -> f64 {
         let Some(run) = self.data.get(&datum).filter(|run| run.meta.size_bytes() > EAGER_BYTES_MAX) else { return 0.0 };
         let place = |task: &TaskId| match self.tasks.get(task)?.status {
@@ -233,7 +237,7 @@ impl Client {
         places.into_iter().map(|to| self.between_s(from, to, run.meta.size_bytes())).sum()
     }
 
-    /// Seconds that a datum takes from its nearest place to a server.
+    /// Returns the seconds that a datum takes from its nearest copy to a server.
     fn way_s(&self, datum: DatumId, to: NodeId) -> f64 {
         let Some(run) = self.data.get(&datum).filter(|run| !run.holders.contains(&to) || self.is_plain(to)) else {
             return 0.0;
@@ -245,7 +249,7 @@ impl Client {
         ways.reduce(f64::min).unwrap_or(from_client_s)
     }
 
-    /// A server has answered what it was asked back: what it gave back goes to the idle server.
+    /// Handles a server's answer: the tasks that it returned are sent to the idle server.
     pub(super) fn on_given_back(
         &mut self,
         now: Time,
@@ -279,7 +283,8 @@ impl Client {
     }
 }
 
-/// Seconds that a call takes on a server, by what was measured. If nothing was, only its stated work tells something.
+/// Returns the seconds that a call takes on a server, from measurements. Without any, only a declared complexity gives
+/// a prediction.
 fn predicted_s(measured: Option<Prediction>, size: Size, view: &ServerView) -> Option<f64> {
     let alone_s = match (measured, size) {
         (Some(measured), _) => Some(measured.seconds),
@@ -289,7 +294,7 @@ fn predicted_s(measured: Option<Prediction>, size: Size, view: &ServerView) -> O
     alone_s.map(|alone_s| alone_s * view.pace)
 }
 
-/// Seconds that so much takes over a link. Large data move over measured links only.
+/// Returns the seconds that `bytes` take over a link. Large data are sent only over measured links.
 fn moving_s(link: Option<&LinkEstimate>, bytes: u64) -> f64 {
     match (link, bytes > EAGER_BYTES_MAX) {
         (Some(link), true) => SHARING * link.seconds(bytes),

@@ -1,7 +1,7 @@
-//! Data that did not get where they were to go: which servers wait for a source, what broke off on its way and how often,
-//! and which servers cannot reach one another.
+//! Data transfers that failed: which servers wait for a source, which transfers were interrupted and how often, and
+//! which servers cannot reach one another.
 //!
-//! **Invariant:** a datum is counted as broken off at most [`BROKEN_MAX`] times at a place.
+//! **Invariant:** at most [`BROKEN_MAX`] interruptions are counted per datum and destination.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +11,25 @@ use gridloom_base::{DatumId, NodeId};
 
 #[derive(Debug, Default)]
 pub(super) struct Supplies {
-    /// Data that a server waits for and that no node could give it yet.
+    /// Data that a server waits for and that no node could send yet.
     waiting: BTreeSet<(DatumId, NodeId)>,
-    /// Data that broke off on their way to a place, until they are sent again.
+    /// Data whose transfer to a node was interrupted, until they are resent.
     astray: BTreeSet<(DatumId, NodeId)>,
-    /// How often a datum of a group broke off on its way to a place since it last arrived there, and the peer that sent it the last time.
+    /// How often the transfer of a group's datum to a node was interrupted since it last arrived there, and the last
+    /// sender.
     broken: BTreeMap<(DatumId, NodeId), (u32, NodeId)>,
-    /// Data that a server wants to be here, so that its copy can make way.
+    /// Data that a server wants to write back to the client, so that it can evict its copy.
     homeward: BTreeSet<(DatumId, NodeId)>,
-    /// Servers that could not get a datum from another (first from second).
+    /// Servers that could not fetch a datum from another (first from second).
     apart: BTreeSet<(NodeId, NodeId)>,
-    /// How many sends it takes until a server has a datum, where that was planned to be more than one.
+    /// Number of sends until a server has a datum, if the plan has more than one.
     hops: BTreeMap<(DatumId, NodeId), u16>,
-    /// Arguments for plain servers.
+    /// Arguments for stateless servers.
     pub(super) copies: ArgumentCopies,
 }
 
 impl Supplies {
-    /// No node can give that datum to the server yet.
+    /// Records that no node can send that datum to the server yet.
     pub(super) fn wait(&mut self, datum: DatumId, server: NodeId) {
         self.waiting.insert((datum, server));
     }
@@ -37,18 +38,18 @@ impl Supplies {
         self.waiting.remove(&(datum, server));
     }
 
-    /// Servers that wait for a source of that datum.
+    /// Returns the servers that wait for a source of that datum.
     pub(super) fn waiting_for(&self, datum: DatumId) -> Vec<NodeId> {
         let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
         self.waiting.range(all).map(|(_, server)| *server).collect()
     }
 
-    /// Data for which a server waits.
+    /// Returns the data that servers wait for.
     pub(super) fn awaited(&self) -> BTreeSet<DatumId> {
         self.waiting.iter().map(|(datum, _)| *datum).collect()
     }
 
-    /// A datum broke off on its way to a place: it is sent again in a while.
+    /// Records an interrupted transfer to a node: the datum is resent later.
     pub(super) fn strayed(&mut self, datum: DatumId, place: NodeId) {
         self.astray.insert((datum, place));
     }
@@ -61,7 +62,8 @@ impl Supplies {
         std::mem::take(&mut self.astray)
     }
 
-    /// Counts that a datum broke off on its way from one place to another. True if that was too often; it is counted anew then.
+    /// Counts an interrupted transfer of a datum between two nodes. Returns true if there were too many; the count
+    /// restarts then.
     pub(super) fn count_broken(&mut self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
         let (times, last) = self.broken.entry((datum, place)).or_insert((0, from));
         (*times, *last) = (*times + 1, from);
@@ -72,7 +74,8 @@ impl Supplies {
         too_often
     }
 
-    /// Which of these is to send a datum to a place: the first from which it has not just broken off, if there is one.
+    /// Returns the first of these sources from which the last transfer to that node was not interrupted, if there is
+    /// one.
     pub(super) fn best_source(
         &self,
         datum: DatumId,
@@ -83,12 +86,12 @@ impl Supplies {
         sources.min_by_key(|source| Some(*source) == broken)
     }
 
-    /// The peer from which a datum broke off last on its way to a place where it has not arrived since.
+    /// Returns the sender of the last interrupted transfer of a datum to a node where it has not arrived since.
     pub(super) fn broke_off_from(&self, datum: DatumId, place: NodeId) -> Option<NodeId> {
         self.broken.get(&(datum, place)).map(|(_, from)| *from)
     }
 
-    /// How often a datum broke off on its way to a place since it last arrived there.
+    /// Returns how often the transfer of a datum to a node was interrupted since it last arrived there.
     pub(super) fn times_broken(&self, datum: DatumId, place: NodeId) -> u32 {
         self.broken.get(&(datum, place)).map_or(0, |(times, _)| *times)
     }
@@ -97,18 +100,18 @@ impl Supplies {
         self.broken.remove(&(datum, place));
     }
 
-    /// A server wants a datum to be here.
+    /// Records that a server wants to write a datum back to the client.
     pub(super) fn take_home(&mut self, datum: DatumId, server: NodeId) {
         self.homeward.insert((datum, server));
     }
 
-    /// Whether a server wants a datum to be here.
+    /// True if a server wants to write a datum back to the client.
     pub(super) fn is_to_come_home(&self, datum: DatumId) -> bool {
         let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
         self.homeward.range(all).next().is_some()
     }
 
-    /// It is here, or cannot be: the servers that want to know.
+    /// Removes and returns the servers that wait for the write-back of a datum, which has completed or failed.
     pub(super) fn taken_home(&mut self, datum: DatumId) -> Vec<NodeId> {
         let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
         let servers: Vec<NodeId> = self.homeward.range(all).map(|(_, server)| *server).collect();
@@ -116,7 +119,7 @@ impl Supplies {
         servers
     }
 
-    /// A server was told of a source: it has the datum after so many sends.
+    /// Records that a server was given a source and has the datum after `hops` sends.
     pub(super) fn set_hops(&mut self, datum: DatumId, server: NodeId, hops: u16) {
         match hops > 1 {
             true => self.hops.insert((datum, server), hops),
@@ -124,12 +127,12 @@ impl Supplies {
         };
     }
 
-    /// After how many sends a server has a datum that it was told a source of.
+    /// Returns the number of sends after which a server has a datum, according to its source.
     pub(super) fn hops(&self, datum: DatumId, server: NodeId) -> u16 {
         self.hops.get(&(datum, server)).copied().unwrap_or(1)
     }
 
-    /// A server could not reach a source.
+    /// Records that a server could not reach a source.
     pub(super) fn part(&mut self, server: NodeId, source: NodeId) {
         self.apart.insert((server, source));
     }
@@ -155,12 +158,12 @@ impl Supplies {
         }
     }
 
-    /// Data of which it is known how servers wait for them, and data that went astray.
+    /// Returns the number of records about waiting servers, and that of interrupted transfers.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.waiting.len() + self.homeward.len() + self.hops.len(), self.astray.len())
     }
 
-    /// Panics if an invariant is broken.
+    /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
         assert!(self.broken.values().all(|(times, _)| (1..=BROKEN_MAX).contains(times)), "{:?}", self.broken);
     }

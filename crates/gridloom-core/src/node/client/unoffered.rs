@@ -1,21 +1,21 @@
-//! Functions that no server offers any more, each with the server that was lost with it: what an error tells.
+//! Functions that no server offers any more, each with the server that was lost with it. Used in errors.
 
 use std::collections::BTreeMap;
 
 use gridloom_base::NodeId;
 use gridloom_perf::GridView;
 
-/// So many functions are remembered.
+/// Functions that are remembered.
 const FUNCTIONS_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Unoffered {
-    /// By function: the name of the server that was lost, and how.
+    /// By function: the name of the lost server, and how it was lost.
     lost: BTreeMap<String, (String, String)>,
 }
 
 impl Unoffered {
-    /// That server of the grid was lost.
+    /// Records the functions that no server offers since that server of the grid was lost.
     pub(super) fn server_lost(&mut self, grid: &GridView, server: NodeId, why: &str) {
         let Some(lost) = grid.servers.iter().find(|one| one.node == server) else { return };
         let is_offered = |function: &str| {
@@ -29,7 +29,7 @@ impl Unoffered {
         }
     }
 
-    /// What follows "no server offers function 'f'" in an error; empty if none was seen to offer it.
+    /// Returns the text after "no server offers function 'f'" in an error; empty if no server was known to offer it.
     pub(super) fn told(&self, function: &str) -> String {
         let lost = self.lost.get(function);
         lost.map_or_else(String::new, |(name, why)| format!(" any more: server '{name}' was lost ({why})"))

@@ -1,11 +1,13 @@
-//! Requests that the agent may be lost for: one that cannot read a message closes the connection, and would at each try.
+//! Poison requests: those that may have broken the connection to the agent. An agent that cannot parse a message
+//! closes the connection, and would do so at each retry.
 //!
-//! A request that was lost with the agent is a suspect. It is sent again with a ping behind it. The answer to that ping says that the agent has
-//! read the request. What was lost [`TASK_ATTEMPTS_MAX`] times in a row before that is asked no more.
+//! A request that was pending when the connection was lost is a suspect. It is resent with a ping behind it. The
+//! answer to that ping shows that the agent has read the request. A request that was lost [`TASK_ATTEMPTS_MAX`] times
+//! in a row before that is given up.
 //!
-//! **Invariants.** A loss counts for what was sent on the connection that was lost, and for nothing else. Suspects are sent one at a time,
-//! those with the fewest losses first, so that none is lost twice for what another one does. An agent may die of a plan that it has read:
-//! then the next suspect waits for the plan.
+//! **Invariants.** A loss counts only for requests that were sent on the lost connection. Suspects are sent one at a
+//! time, those with the fewest losses first, so that none is lost twice because of another one. An agent may crash
+//! because of a plan that it has read: then the next suspect waits for the plan.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +21,20 @@ use gridloom_base::{DatumId, NodeId, Time};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VainLosses {
     count: u32,
-    /// Which agent has it, or had it last.
+    /// The agent that has it or had it last.
     agent: Option<NodeId>,
-    /// What was sent behind it.
+    /// Token of the ping sent behind it.
     ping: Option<u64>,
     is_read: bool,
-    /// An agent has read it, and another one came for that.
+    /// True if an agent read it and another agent replaced that one.
     may_kill: bool,
 }
 
 impl VainLosses {
-    /// It is sent to that agent. False if it is not to be: it was lost too often.
+    /// Records that it is sent to that agent. Returns false if it must not be sent, because it was lost too often.
     ///
-    /// If an agent that had read it is there again, only the connection was lost. Another one is there for an agent that died, perhaps of it.
+    /// If an agent that had read it reconnects, only the connection was lost. If another one has replaced it, the
+    /// agent may have crashed because of the request.
     #[must_use]
     pub(super) fn asks(&mut self, agent: NodeId) -> bool {
         if std::mem::take(&mut self.is_read) {
@@ -44,14 +47,14 @@ impl VainLosses {
         self.count < TASK_ATTEMPTS_MAX
     }
 
-    /// The agent is lost with it. True if that was once too often.
+    /// Records that the agent was lost with it. Returns true if it was lost too often.
     pub(super) fn lose(&mut self) -> bool {
         self.count += 1;
         self.ping = None;
         self.count >= TASK_ATTEMPTS_MAX && !self.is_read
     }
 
-    /// The agent has answered a ping, and with it those before.
+    /// Records the answer to a ping, which also covers earlier pings.
     fn answer(&mut self, token: u64) {
         self.is_read |= self.ping.is_some_and(|ping| ping <= token);
     }
@@ -64,13 +67,13 @@ impl VainLosses {
         self.count > 0
     }
 
-    /// It was sent as a suspect, and the next one has to wait.
+    /// True if it was sent as a suspect and the next one has to wait.
     fn is_awaited(&self) -> bool {
         self.ping.is_some() && (!self.is_read || self.may_kill)
     }
 }
 
-/// What the catalog is asked.
+/// A request to the catalog.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Asked {
     Question(u64),
@@ -80,11 +83,11 @@ pub(super) enum Asked {
 #[derive(Debug, Default)]
 struct Request {
     vain: VainLosses,
-    /// On the connection that stands.
+    /// True if it was sent on the current connection.
     is_sent: bool,
 }
 
-/// What the catalog was asked. What it has read or answered is not listed, as far as that is known.
+/// Requests to the catalog that it has not read or answered, as far as is known.
 #[derive(Debug, Default)]
 pub(super) struct Requests(BTreeMap<Asked, Request>);
 
@@ -101,14 +104,14 @@ impl Requests {
         self.0.get(&asked).is_some_and(|request| request.vain.is_suspect())
     }
 
-    /// A ping was sent behind it.
+    /// Records that a ping was sent behind it.
     pub(super) fn pinged(&mut self, asked: Asked, token: u64) {
         if let Some(request) = self.0.get_mut(&asked).filter(|request| request.is_sent) {
             request.vain.ping = Some(token);
         }
     }
 
-    /// The agent is lost. Gives what was lost once too often.
+    /// Handles the loss of the agent. Returns the requests that were lost too often.
     pub(super) fn lose(&mut self) -> Vec<Asked> {
         let mut given_up = Vec::new();
         for (asked, request) in &mut self.0 {
@@ -119,7 +122,7 @@ impl Requests {
         given_up
     }
 
-    /// Suspects that are not sent, those with the fewest losses first.
+    /// Returns the suspects that are not sent, those with the fewest losses first.
     pub(super) fn waiting_suspects(&self) -> Vec<Asked> {
         let waiting = self.0.iter().filter(|(_, request)| request.vain.is_suspect() && !request.is_sent);
         let mut waiting: Vec<(u32, Asked)> = waiting.map(|(asked, request)| (request.vain.count, *asked)).collect();
@@ -127,7 +130,8 @@ impl Requests {
         waiting.into_iter().map(|(_, asked)| asked).collect()
     }
 
-    /// The catalog deals with a request as soon as it is read: what happens to the agent later is not its fault.
+    /// Removes the requests that a ping's answer covers. The catalog handles a request as soon as it is read, so a
+    /// later loss of the agent is not the request's fault.
     fn answer(&mut self, token: u64) {
         self.0.retain(|_, request| {
             request.vain.answer(token);
@@ -141,7 +145,7 @@ impl Requests {
 }
 
 impl Client {
-    /// Whether a suspect is out, so that no other one is to be sent.
+    /// True if a suspect is pending, so that no other one may be sent.
     pub(super) fn awaits_suspect(&self) -> bool {
         let mut mappings = self.groups.values().filter_map(|run| run.mapping.as_ref());
         self.names.requests.awaits_suspect()
@@ -159,7 +163,7 @@ impl Client {
         }
     }
 
-    /// A ping behind what was just sent to the agent.
+    /// Sends a ping behind the last message to the agent.
     pub(super) fn ping_agent(&mut self, now: Time, out: &mut Vec<Effect>) -> Option<u64> {
         let agent = self.contacts.agent()?;
         let token = self.contacts.members_mut().ping(now, agent)?;
@@ -167,7 +171,7 @@ impl Client {
         Some(token)
     }
 
-    /// A request for a plan was sent: if it was lost before, it is to be known whether it is read.
+    /// Sends a ping behind a mapping request that was lost before, to learn whether it is read.
     pub(super) fn follow_with_ping(&mut self, now: Time, mut vain: VainLosses, out: &mut Vec<Effect>) -> VainLosses {
         if vain.count > 0 {
             vain.ping = self.ping_agent(now, out);
@@ -175,7 +179,7 @@ impl Client {
         vain
     }
 
-    /// The agent has answered a ping: it has read what was sent before.
+    /// Handles the agent's answer to a ping: it has read everything sent before.
     pub(super) fn agent_has_read(&mut self, now: Time, token: u64, out: &mut Vec<Effect>) {
         self.names.requests.answer(token);
         for mapping in self.groups.values_mut().filter_map(|run| run.mapping.as_mut()) {
@@ -225,7 +229,7 @@ mod tests {
         assert!(!vain.asks(NodeId(99)));
     }
 
-    /// Two questions are suspects. The first is read each time before the second is sent.
+    /// Two requests are suspects. The first is read each time before the second is sent.
     #[test]
     fn a_ping_of_a_lost_connection_says_nothing() {
         let [read, other] = [1, 2].map(Asked::Question);
@@ -244,7 +248,7 @@ mod tests {
         assert_eq!(given_up, [other]);
         let mut vain = VainLosses::default();
         assert!(!lost(&mut vain, AGENT, false));
-        // Before it is asked for again, as the agent has not told its servers.
+        // An answer before it is sent again does not count. The agent has not sent its directory yet.
         vain.answer(9);
         assert!(!vain.is_read);
     }

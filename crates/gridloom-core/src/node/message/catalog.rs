@@ -1,4 +1,5 @@
-//! Shared names: clients put, find and delete them at the catalog, which runs in the agent; servers tell what they hold.
+//! Shared names. Clients put, find and delete them at the catalog, which runs in the agent. Servers report which
+//! shared data they hold.
 //!
 //! ```text
 //! client                 catalog (agent)          server
@@ -15,7 +16,8 @@
 //!   |<- Answer (d5, at s) --|                      |
 //!   | Fetch (d5) --------------------------------->|
 //! ```
-//! To a server the catalog is the owner of shared data, as a client is of its own: it hears of copies, and names other sources.
+//! To a server, the catalog is the owner of shared data, as a client is the owner of its own data: it receives reports
+//! of copies, and it names other sources.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +26,7 @@ use crate::data::{Verdict, VersionReport};
 use gridloom_base::{DatumId, Maker, Meta, Method, NameError, Named, NodeId};
 use gridloom_perf::LinkEstimate;
 
-/// What concerns shared names.
+/// Messages about shared names.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogMessage {
     FromClient(ClientToCatalog),
@@ -33,55 +35,56 @@ pub enum CatalogMessage {
     ToServer(CatalogToServer),
 }
 
-/// From a client. It numbers what it asks for.
+/// From a client. The client numbers its requests (`ask`).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ClientToCatalog {
-    /// Where shall a datum of that description be put? `Place` follows, and `Answer` once it is there.
+    /// Asks where to put a datum with this description. The catalog replies with `Place`, and with `Answer` once the
+    /// datum is stored there.
     Put {
         ask: u64,
         name: String,
         meta: Meta,
-        /// A name that exists gets a new version.
+        /// If the name exists, it gets a new version.
         replaces: bool,
-        /// So many servers are to keep it.
+        /// Number of servers that keep the datum.
         replicas: u16,
-        /// They are to keep it also when they end.
+        /// The servers keep the datum even after they exit.
         is_durable: bool,
-        /// How it gets to servers.
+        /// How the datum is sent to servers that read it.
         method: Method,
-        /// Which call puts it, if a function does.
+        /// The call that puts the datum, if a function does.
         made_by: Option<Maker>,
-        /// Servers with a copy of it.
+        /// Servers with a copy of the datum.
         at: Vec<NodeId>,
-        /// What it has been put as before, perhaps in vain.
+        /// The datum's identifier in an earlier attempt, which may have failed.
         before: Option<DatumId>,
-        /// Servers that could not take it, and why not.
+        /// Servers that could not take the datum, and the reasons.
         refused: Vec<(NodeId, String)>,
     },
-    /// It has taken that to its server, and has no answer to its `Put`.
+    /// The client has sent the datum to its server, but has received no answer to its `Put`.
     AskPut { ask: u64, datum: DatumId },
-    /// What was to be put there will not come.
+    /// The datum that was to be put will not be sent.
     Withdraw { datum: DatumId },
-    /// The current version of a name; with `waits`, as soon as there is one.
+    /// Asks for the current version of a name. With `waits`, the answer is sent as soon as a version exists.
     Find { ask: u64, name: String, waits: bool },
-    /// It waits for that no longer.
+    /// The client no longer waits for this request.
     Forget { ask: u64, name: String },
-    /// Where are copies of a datum? `Located` follows.
+    /// Asks where copies of a datum are stored. The catalog replies with `Located`.
     Locate { datum: DatumId },
-    /// To a new agent: it has found these so often, and reads them still.
+    /// To an agent that has just started: the data that the client still reads, and how often it has found each.
     Reads { data: Vec<(DatumId, u64)> },
-    /// It reads no longer what it has found so often.
+    /// The client no longer reads a datum that it has found this many times.
     Release { datum: DatumId, times: u64 },
-    /// Gives up a name.
+    /// Deletes a name.
     Delete { ask: u64, name: String },
-    /// The names that begin so, and come after `after`.
+    /// Lists the names that begin with `prefix` and follow `after` in order.
     List { ask: u64, prefix: String, after: String },
-    /// Where versions of a name are, and what servers after `after` without a copy would do to get one.
+    /// Asks where the versions of a name are stored, and how servers after `after` that have no copy would get one.
     Explain { ask: u64, name: String, after: Option<NodeId> },
 }
 
 impl ClientToCatalog {
-    /// The number of the question, if it is one.
+    /// Returns the number of the request, if the message has one.
     pub fn ask(&self) -> Option<u64> {
         match self {
             ClientToCatalog::Put { ask, .. }
@@ -102,24 +105,24 @@ impl ClientToCatalog {
 /// From the catalog to a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToClient {
-    /// What it wants to put is to go there, as that datum.
+    /// The server that takes the datum, and the identifier under which it is put.
     Place { ask: u64, named: Named, server: NodeId, address: String },
-    /// Copies of a datum are there: none, if all are lost or it was given up.
+    /// Holders of a datum. There are none if all copies are lost or the datum was deleted.
     Located { datum: DatumId, holders: Vec<(NodeId, String)>, why: String },
-    /// What it has put goes on to other servers, which are to keep it, too.
+    /// The datum is being sent to further servers that also keep it.
     BeingKept { ask: u64 },
-    /// What became of what it asked for.
+    /// The result of a request.
     Answer { ask: u64, answer: Result<CatalogAnswer, NameError> },
 }
 
-/// What a client asked the catalog for.
+/// The result of a successful request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogAnswer {
-    /// It is there, and everybody finds it.
+    /// The datum is stored, and every client finds it.
     Put,
     Found {
         named: Named,
-        /// Servers with a copy, and where to dial them.
+        /// Servers with a copy, and the addresses to dial.
         holders: Vec<(NodeId, String)>,
     },
     Deleted,
@@ -129,9 +132,9 @@ pub enum CatalogAnswer {
         has_more: bool,
     },
     Explained {
-        /// The last one first.
+        /// Newest first.
         versions: Vec<VersionReport>,
-        /// Servers without a copy of the current version, in order of node; some of them.
+        /// Some of the servers without a copy of the current version, ordered by node.
         copies: Vec<CopyReport>,
         has_more: bool,
     },
@@ -141,11 +144,11 @@ pub enum CatalogAnswer {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CopyReport {
     pub server: NodeId,
-    /// It is on its way there.
+    /// The copy is being transferred to the server.
     pub is_coming: bool,
-    /// From how many servers it may get it.
+    /// Number of servers that could send the copy.
     pub count: u32,
-    /// The best of them, the one that it gets it from first. If it is on its way, those that it comes from: one of each slice.
+    /// The best candidates; the server tries the first of them first. During a transfer: the sources in use, one for each slice.
     pub candidates: Vec<CandidateReport>,
 }
 
@@ -153,32 +156,32 @@ pub struct CopyReport {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CandidateReport {
     pub from: NodeId,
-    /// Sends from a server that has it.
+    /// Number of sends from a server that has the datum.
     pub hops: u16,
-    /// In how many seconds the copy would be whole.
+    /// Estimated time until the copy is complete, seconds.
     pub seconds: f64,
     pub link: LinkEstimate,
     pub basis: Basis,
-    /// To how many others it is being sent from there.
+    /// Number of other servers to which this server is sending the datum.
     pub sends: u32,
     pub verdict: Verdict,
 }
 
-/// What the estimate of a link rests on.
+/// The source of a link estimate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Basis {
     /// Both ends are on one host.
     SameHost,
     Measured,
-    /// Measured links of other hosts.
+    /// Derived from measured links between other hosts.
     Others,
-    /// Nothing: a local network is assumed.
+    /// No data: a local network is assumed.
     Unknown,
     /// One end could not reach the other.
     Broken,
 }
 
-/// A name in a list.
+/// An entry of a list of names.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Listed {
     pub named: Named,
@@ -190,29 +193,29 @@ pub struct Listed {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Held {
     pub named: Named,
-    /// Requests for the name found it, as far as the server was told.
+    /// Requests for the name find this version, as far as the server knows.
     pub is_current: bool,
 }
 
 /// From a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ServerToCatalog {
-    /// That client has put it here.
+    /// The client has put the datum at this server.
     Stored { datum: DatumId, client: NodeId },
-    /// It registers, and these were put there.
+    /// Sent at registration: the versions that were put at this server.
     Holds { data: Vec<Held> },
-    /// It registers, and has copies of these.
+    /// Sent at registration: the shared data of which this server has copies.
     HasCopies { data: Vec<DatumId> },
 }
 
 /// From the catalog to a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToServer {
-    /// That client is to put that there. No other may, nor anything else.
+    /// The client may put this version at the server. No other client may put it, and this client may put nothing else.
     Expect { named: Named, client: NodeId },
-    /// That datum is not what its name stands for any more, and is still read.
+    /// The datum is no longer the current version of its name, but clients still read it.
     Former { datum: DatumId },
-    /// That datum is lost, or was given up: tasks that read it fail.
+    /// The datum is lost or was deleted. Tasks that read it fail.
     Gone { datum: DatumId, why: String },
 }
 

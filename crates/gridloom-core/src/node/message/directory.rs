@@ -1,4 +1,4 @@
-//! Which servers there are, what they offer, and what is known of them.
+//! The directory: the servers of the grid, the functions that they offer, and their models.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use gridloom_base::{NodeId, StorageId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, LinkReport, ServerView, host_of};
 
-/// What concerns servers and their functions.
+/// Messages about servers and their functions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryMessage {
     ToAgent(DirectoryToAgent),
@@ -22,82 +22,84 @@ pub enum DirectoryMessage {
 pub enum DirectoryToAgent {
     /// A server offers its functions.
     Register(Registration),
-    /// A server's measured speed of one slot, floating-point operations per second.
+    /// A server's measured speed of one slot, in floating-point operations per second.
     Speed { flops: f64 },
-    /// A server's model of the time of one of its functions has changed.
+    /// A server's run time model of one of its functions has changed.
     Model { function: String, model: FunctionModel },
-    /// A server offers a function and cannot run it: a module or a library is missing there.
+    /// A server offers a function but cannot run it because a module or a library is missing there.
     CannotRun { function: String, why: String },
-    /// A server's calls take so many times as long as its models say, of late.
+    /// The factor by which a server's recent calls took longer than its models predict.
     Pace { pace: f64 },
-    /// A server has told all that it has learned, as that client asked.
+    /// A server has reported everything that it has learned, as this client requested.
     ModelsTold { client: NodeId },
-    /// A client asks for the grid and the functions, and to be told of changes.
+    /// A client requests the servers and the functions, and then updates of both.
     Subscribe,
-    /// A client asks what is known of links.
+    /// A client requests the link measurements.
     AskLinks,
-    /// A server takes no more calls that others can take, and ends when it has done what it has.
+    /// A server is draining. It takes no more calls that other servers can take, and exits when its remaining work is done.
     Drains,
 }
 
 /// To a server, from the agent or from a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToServer {
-    /// The registration was taken. The links to these other servers (with their addresses) are to be measured.
+    /// The registration was accepted. The server measures its links to `peers`, which are other servers with their addresses.
     Registered {
         peers: Vec<(NodeId, String)>,
-        /// Functions with other code than those of other servers, in words.
+        /// Functions whose code differs from that of other servers, as text.
         differences: Vec<String>,
     },
     /// The registration was refused.
     RegistrationRefused {
         why: String,
-        /// The reason may pass: another server has the name, and may be gone although the agent has not noticed yet.
+        /// The reason may be temporary: another server has the name and may be gone, although the agent has not noticed yet.
         may_pass: bool,
     },
-    /// Measure the link to that server, if nothing moves over it: `LinkMeasured` follows, or nothing.
+    /// Requests a measurement of the link to that server, if the link is idle. The server replies with `LinkMeasured`
+    /// or not at all.
     MeasureLink { to: NodeId, address: String },
-    /// A client that maps by itself asks to be told what the agent is told.
+    /// A client that maps by itself subscribes to the reports that the agent receives.
     Subscribe,
-    /// A client asks the server to tell all that it has learned to its agent and subscribers: `ModelsTold` follows there.
+    /// A client requests that the server report everything that it has learned to its agent and its subscribers.
+    /// `ModelsTold` follows there.
     TellModels,
-    /// A client asks what the server does: `Status` follows.
+    /// A client requests the server's status. The server replies with `Status`.
     TellStatus,
-    /// A client asks what functions have printed at the server: `Output` follows.
+    /// A client requests the lines that functions have printed at the server. The server replies with `Output`.
     TellOutput(OutputQuery),
-    /// Somebody who looks after the grid ends a task, whoever's it is: its client hears that it was cancelled.
+    /// An operator of the grid ends a task of any client. The task's client is notified that it was cancelled.
     EndTask { task: TaskId },
 }
 
 /// From the agent to a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToClient {
-    /// The servers and functions, whole at first, then what has changed.
+    /// The servers and functions: all of them in the first message, changes only in later ones.
     News(DirectoryNews),
-    /// What that server has learned stands in the directory, which was sent before.
+    /// The directory that was sent before contains everything that the server has learned.
     ModelsKnown { server: NodeId },
-    /// The answer to `AskLinks`: a line for each ordered pair.
+    /// The answer to `AskLinks`: an entry for each ordered pair.
     LinksKnown { links: Vec<LinkReport> },
-    /// The answer of a server to `TellStatus`.
+    /// A server's answer to `TellStatus`.
     Status { status: ServerStatus },
-    /// The answer of a server to `TellOutput`.
+    /// A server's answer to `TellOutput`.
     Output(Output),
 }
 
-/// What has changed among servers and functions.
+/// A change of the servers and functions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DirectoryNews {
-    /// These are all servers: what was told before holds no more.
+    /// `servers` is the complete list and replaces everything that was sent before.
     pub is_whole: bool,
-    /// New ones, and those of which something has changed.
+    /// New servers and changed servers.
     pub servers: Vec<ServerView>,
     pub gone: Vec<NodeId>,
-    /// Signatures of all functions offered, in order of name; `None` if unchanged.
+    /// Signatures of all functions offered, ordered by name. `None` if unchanged.
     pub functions: Option<Vec<Signature>>,
 }
 
 impl DirectoryNews {
-    /// What makes the one list of servers into the other.
+    /// Returns the change from one list of servers to another.
     pub fn between(before: &[ServerView], after: &[ServerView], functions: Option<Vec<Signature>>) -> DirectoryNews {
         let known: BTreeMap<NodeId, &ServerView> = before.iter().map(|server| (server.node, server)).collect();
         let there: BTreeSet<NodeId> = after.iter().map(|server| server.node).collect();
@@ -110,7 +112,7 @@ impl DirectoryNews {
         !self.is_whole && self.servers.is_empty() && self.gone.is_empty() && self.functions.is_none()
     }
 
-    /// Brings servers, which are in order of name, up to date; gives the functions if they have changed.
+    /// Applies the change to a list of servers that is sorted by name. Returns the functions if they have changed.
     pub fn apply(self, servers: &mut Vec<ServerView>) -> Option<Vec<Signature>> {
         let replaced: BTreeSet<NodeId> = self.servers.iter().map(|server| server.node).chain(self.gone).collect();
         servers.retain(|server| !self.is_whole && !replaced.contains(&server.node));
@@ -120,34 +122,35 @@ impl DirectoryNews {
     }
 }
 
-/// What a server tells the agent when it comes.
+/// A server's registration with the agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Registration {
     pub name: String,
     /// Where other nodes can dial it.
     pub address: String,
-    /// Tasks it runs at a time.
+    /// Number of tasks that it runs at a time.
     pub slots: u32,
-    /// It talks to clients only, and keeps nothing between calls.
+    /// A stateless server: it communicates with clients only, and keeps nothing between calls.
     pub plain: bool,
-    /// Bound on its store.
+    /// Size limit of its store, bytes.
     pub memory_bytes: u64,
-    /// It keeps shared data also when it ends.
+    /// It keeps shared data even after it exits.
     pub is_durable: bool,
-    /// It shares that with other servers.
+    /// The storage that it shares with other servers.
     pub storage: Option<StorageId>,
-    /// How many times as long as on its processors calls take on purpose: 1 unless it stands for a slower machine.
+    /// Factor by which its calls are deliberately slowed down: 1 unless the server emulates a slower machine.
     pub slowdown: f64,
     pub functions: Vec<Signature>,
-    /// Fingerprints of the code behind some of them, by name: two servers should run the same.
+    /// Fingerprints of the code of some functions, by name. Servers should run the same code.
     pub codes: BTreeMap<String, u64>,
-    /// The release of Gridloom that it runs; empty if it does not say.
+    /// Its Gridloom release; empty if unknown.
     #[serde(default)]
     pub release: String,
 }
 
 impl Registration {
-    /// The processors that it stands for: what one server learns of them holds for all that stand for the same.
+    /// Returns a label of the processors that the server emulates. Measurements of one server apply to all servers
+    /// with the same label.
     pub fn processors(&self) -> String {
         let host = host_of(&self.address);
         if self.slowdown == 1.0 { host.to_string() } else { format!("{host}, slowed down {} times", self.slowdown) }

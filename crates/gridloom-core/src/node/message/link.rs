@@ -1,4 +1,4 @@
-//! Liveness of peers, and the measuring of links: in turns that the agent gives, and from transfers.
+//! Liveness of peers, and measurement of links: by probes in turns that the agent grants, and from ordinary transfers.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,14 +6,14 @@ use super::Message;
 use gridloom_base::NodeId;
 use gridloom_perf::LinkEstimate;
 
-/// Pings, and what concerns links.
+/// Pings, and messages about links.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum LinkMessage {
-    /// Liveness and latency.
+    /// Checks liveness and measures latency.
     Ping {
         token: u64,
     },
-    /// Answer to `Ping`, with its token.
+    /// The answer to `Ping`, with the same token.
     Pong {
         token: u64,
     },
@@ -24,12 +24,12 @@ pub enum LinkMessage {
 /// To a server or client that measures a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum LinkToProber {
-    /// The receiver of a bandwidth probe has it all.
+    /// The receiver of a bandwidth probe has received all of it.
     ProbeArrived { size_bytes: u64 },
-    /// From the agent: no other node measures a link of these hosts now.
+    /// From the agent: no other node measures a link of these two hosts now.
     Turn {
         to: NodeId,
-        /// Whether the link is to be measured: others may have done so between these hosts.
+        /// False if another pair of nodes has already measured the link between these hosts.
         is_needed: bool,
     },
 }
@@ -39,27 +39,26 @@ pub enum LinkToProber {
 pub enum LinkToAgent {
     /// The sender is connected to that peer and wants to measure the link.
     AskTurn { to: NodeId },
-    /// The turn, or the wish for it, is over.
+    /// The turn is over, or the sender no longer wants one.
     TurnOver { to: NodeId },
     /// A server measured its link to another.
     LinkMeasured { to: NodeId, link: LinkEstimate },
     /// A server cannot reach another.
     LinkBroken { to: NodeId },
-    /// A server has measured its links: it can be mapped onto with knowledge.
+    /// A server has measured all its links, so the mapper can use them.
     LinksDone,
-    /// What came to the sender since its last report: at most [`gridloom_base::limits::SEEN_PER_REPORT`] transfers, the
-    /// largest.
+    /// Transfers to the sender since its last report: at most [`gridloom_base::limits::SEEN_PER_REPORT`], the largest ones.
     TransfersSeen { transfers: Vec<SeenTransfer> },
 }
 
-/// A transfer as its receiver saw it, for the models of links.
+/// A transfer as measured by its receiver, for the models of links.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SeenTransfer {
     pub from: NodeId,
     pub size_bytes: u64,
     /// Nanoseconds from its first byte to its last.
     pub took_ns: u64,
-    /// Nanoseconds from its arrival until this report left.
+    /// Nanoseconds from its arrival until this report was sent.
     pub age_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Plans of groups: a client asks, the agent answers, and says when a plan has become stale.
+//! Plans of groups. A client requests a plan, and the agent answers and reports later when the plan has become stale.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use gridloom_base::{GroupId, NodeId};
 use gridloom_map::{MapBy, Outline, Plan, Seen};
 use gridloom_perf::LinkEstimate;
 
-/// What concerns plans.
+/// Messages about plans.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MapMessage {
     ToAgent(MapToAgent),
@@ -21,7 +21,7 @@ pub enum MapMessage {
 pub enum MapToAgent {
     /// Map this group.
     MapGroup(Box<MapRequest>),
-    /// The group has ended: what it was promised is free again.
+    /// The group has ended: its reserved capacity is free again.
     GroupEnded { group: GroupId },
 }
 
@@ -30,34 +30,34 @@ pub enum MapToAgent {
 pub enum MapToClient {
     GroupMapped {
         group: GroupId,
-        /// From the request.
+        /// The round of the request.
         round: u64,
         plan: Plan,
-        /// Where its servers can be dialled.
+        /// Addresses of the plan's servers.
         addresses: Vec<(NodeId, String)>,
-        /// What the agent saw of the grid, if the group was only to be planned.
+        /// The agent's view of the grid, unless the group runs from this plan directly.
         seen: Option<Box<Seen>>,
     },
     /// The group cannot be mapped.
     GroupNotMapped {
         group: GroupId,
-        /// From the request.
+        /// The round of the request.
         round: u64,
         why: String,
     },
-    /// What the group's plan rests on has changed much: it may pay to map again what is left.
+    /// The assumptions behind the group's plan have changed much: mapping the remaining tasks again may pay off.
     Stale { group: GroupId, why: String },
 }
 
-/// What a plan is asked for.
+/// The use of a requested plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Purpose {
-    /// Its tasks run: their servers are promised to the group.
+    /// The group's tasks run: their servers are reserved for the group.
     Run,
-    /// It will not run: nothing is promised, and what was seen comes with the plan.
+    /// The group will not run: nothing is reserved, and the answer contains the agent's view of the grid.
     Look,
-    /// Its tasks will be called one by one: their servers are promised until the group ends, and what was seen comes with
-    /// the plan.
+    /// The group's tasks will be called one by one: their servers are reserved until the group ends, and the answer
+    /// contains the agent's view of the grid.
     Follow,
 }
 
@@ -65,19 +65,20 @@ pub enum Purpose {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MapRequest {
     pub group: GroupId,
-    /// Number of this request among the client's: returned in the answer, so that a late one is told from the last.
+    /// Number of this request among the client's. The answer repeats it, so that the client can distinguish a late
+    /// answer from the current one.
     pub round: u64,
     pub outline: Outline,
-    /// By what it is to be mapped.
+    /// The heuristic to use.
     pub heuristic: MapBy,
     pub purpose: Purpose,
-    /// What the client knows of its own links: server, link.
+    /// The client's estimates of its own links: server and link.
     pub client_links: Vec<(NodeId, LinkEstimate)>,
-    /// Those of the servers to which links are guessed: they are not measured yet.
+    /// Servers for which the client's estimate is a guess, because the link is not measured yet.
     pub guessed: BTreeSet<NodeId>,
-    /// Servers not to be used.
+    /// Servers that must not be used.
     pub without: Vec<NodeId>,
-    /// Seconds for which tasks of the group that are not mapped now keep servers busy, an entry a task.
+    /// Seconds for which tasks of the group that are not part of this request keep servers busy, one entry for each task.
     pub busy: Vec<(NodeId, f64)>,
 }
 

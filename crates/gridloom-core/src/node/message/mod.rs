@@ -1,8 +1,8 @@
-//! What nodes say to one another on control connections, nested by conversation and then by receiver: a role routes the
-//! enums that it takes and names no variant of the others.
+//! Messages that nodes exchange on control connections, nested by conversation and then by receiver. A role routes the
+//! enums that it receives, and names no variant of the others.
 //!
-//! Payload never stands in a message, except for a callback's arrays, which are no data. A datum travels as a data frame (a
-//! small one on the control connection, a large one on a bulk connection) and reaches the machine as
+//! A message contains no payload, except the arrays of a callback, which are not data. A datum is sent as a data frame
+//! (a small one on the control connection, a large one on a bulk connection) and reaches the machine as
 //! [`super::Input::DatumArrived`].
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!   |<---------- GroupMapped                      |                      |
 //!   | RunTasks ---------------------------------->|                      |
 //!   | RunTasks ----------------------------------------------------------->|
-//!   |<---------------------------------- Fetch(a) |<------------ Fetch(ab) |   asked as soon as there is room
+//!   |<---------------------------------- Fetch(a) |<------------ Fetch(ab) |   sent as soon as there is memory
 //!   | data a ====================================>|                      |
 //!   |                                             | ab is made           |
 //!   |<--------------------------------- TasksEnded | data ab ============>|
@@ -45,9 +45,9 @@ pub use task::{Supply, SupplyFault, TaskMessage, TaskReport, TaskToClient, TaskT
 /// A message: one enum for each conversation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// Liveness and the measuring of links.
+    /// Liveness and link measurement.
     Link(LinkMessage),
-    /// Which servers there are, and what they offer.
+    /// Servers and the functions that they offer.
     Directory(DirectoryMessage),
     /// Plans of groups.
     Map(MapMessage),
@@ -59,18 +59,18 @@ pub enum Message {
     Catalog(CatalogMessage),
 }
 
-/// Between a receiver of a datum and its holder: clients and servers alike.
+/// Between a receiver of a datum and its holder. Both may be clients or servers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DataMessage {
-    /// Send the datum as soon as you have it.
+    /// Requests the datum. The holder sends it as soon as it has it.
     Fetch {
         datum: DatumId,
         /// See [`Supply::hops`].
         hops: u16,
-        /// By the storage that both share, if it is there.
+        /// Asks for the datum through the storage that both servers share, if it is there.
         by_storage: bool,
     },
-    /// The datum will not come from here.
+    /// The receiver of `Fetch` will not send the datum.
     FetchRefused { datum: DatumId, why: String },
 }
 

@@ -1,4 +1,4 @@
-//! What functions have printed at a server, for people who look after a grid: questions, and answers of bounded length.
+//! The lines that functions have printed at a server, for operators of a grid: queries, and answers of bounded length.
 //!
 //! ```text
 //! client                                         server
@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 
 use gridloom_base::{TaskId, Time};
 
-/// Which lines a client asks for.
+/// The lines that a client requests.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct OutputQuery {
-    /// Only lines with greater numbers; 0 stands for all.
+    /// Only lines with greater numbers; 0 selects all.
     pub after: u64,
-    /// Only so many of them, the last ones.
+    /// Maximum number of lines; the last ones are returned.
     pub last: u64,
-    /// Only those of a function: `module/function`, or its name alone.
+    /// Only lines of this function: `module/function`, or its name alone.
     pub function: Option<String>,
-    /// Only those of a call.
+    /// Only lines of this call.
     pub call: Option<TaskId>,
-    /// The answer waits until there is a line.
+    /// The server delays its answer until there is a line.
     pub waits: bool,
 }
 
@@ -34,15 +34,16 @@ pub struct OutputQuery {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Output {
     pub lines: Vec<OutputLine>,
-    /// Where the next question goes on.
+    /// Value of [`OutputQuery::after`] for the next query.
     pub after: u64,
-    /// Not all fitted into the answer.
+    /// More lines match than fitted into the answer.
     pub has_more: bool,
-    /// Between the number that was asked for and these lines, others had to make room.
+    /// Lines between the requested number and the first returned one were evicted.
     pub is_cut: bool,
 }
 
-/// The name of a function without its module: `f` of `m/f`, and of `module:f`, which a program sends along.
+/// Returns the name of a function without its module: `f` for `m/f`, and for `module:f`, a function whose code the
+/// program sends with the call.
 pub fn short_name(function: &str) -> &str {
     let name = function.rsplit(['/', ':']).next().unwrap_or_default();
     name.rsplit("<locals>.").next().unwrap_or_default()
@@ -51,14 +52,14 @@ pub fn short_name(function: &str) -> &str {
 /// A line that a call has printed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OutputLine {
-    /// Rises from line to line of a server.
+    /// Increases from line to line of a server.
     pub number: u64,
     pub call: TaskId,
     pub function: String,
     /// Printed to standard error.
     pub is_error: bool,
-    /// When, by the server's clock.
+    /// Time at which it was printed, by the server's clock.
     pub at: Time,
-    /// Without its end.
+    /// The text without its line ending.
     pub text: String,
 }

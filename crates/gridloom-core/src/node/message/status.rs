@@ -1,4 +1,4 @@
-//! What a server does at the moment, for people.
+//! The current activity of a server, for operators.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,16 +7,16 @@ use gridloom_base::TaskId;
 /// The answer to `TellStatus`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ServerStatus {
-    /// Its tasks, those that run first: at most [`gridloom_base::limits::TASKS_PER_MESSAGE`].
+    /// Its tasks, running ones first: at most [`gridloom_base::limits::TASKS_PER_MESSAGE`].
     pub tasks: Vec<TaskStatus>,
-    /// How many it has in all.
+    /// Number of all its tasks, including those that are not listed.
     pub count: u64,
     /// Bytes in its store.
     pub store_bytes: u64,
 }
 
 impl ServerStatus {
-    /// How many tasks are at that stage. Those that are too many to be listed wait.
+    /// Returns the number of tasks at a stage. Tasks that are not listed count as waiting.
     pub fn at(&self, stage: Stage) -> u64 {
         let listed = self.tasks.iter().filter(|task| task.stage == stage).count() as u64;
         let beyond = if stage == Stage::Waiting { self.count.saturating_sub(self.tasks.len() as u64) } else { 0 };
@@ -24,26 +24,26 @@ impl ServerStatus {
     }
 }
 
-/// Where a task stands on its server.
+/// The state of a task at its server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TaskStatus {
     pub task: TaskId,
-    /// Its function, or the one that this runs; empty if it only takes data there.
+    /// Its function, or the function that the program sent with the call; empty if the task only brings data to the server.
     pub function: String,
     pub stage: Stage,
-    /// Nanoseconds that it has run, 0 if it does not.
+    /// Nanoseconds since it started; 0 if it is not running.
     pub run_ns: u64,
 }
 
-/// How far a task has come.
+/// The stage that a task has reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Stage {
-    /// It runs.
+    /// It is running.
     Running,
-    /// It has begun, and waits for its program or for calls of its own.
+    /// It has started, and waits for its program or for calls that it made.
     Calling,
-    /// It could run, and waits for a slot.
+    /// It is ready to run and waits for a slot.
     Queued,
-    /// It waits for its data, or for room for them.
+    /// It waits for its data, or for memory for them.
     Waiting,
 }

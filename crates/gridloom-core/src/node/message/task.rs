@@ -1,4 +1,4 @@
-//! Calls and tasks of groups: a client hands them to servers, and servers report how they end and what they hold.
+//! Calls and tasks of groups. Clients send them to servers, and servers report their results and the data that they hold.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::call::{CallBack, CallBackAnswer, Said};
 use crate::graph::Task;
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 
-/// What concerns tasks, and data on their account.
+/// Messages about tasks and their data.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum TaskMessage {
     ToServer(TaskToServer),
@@ -17,32 +17,33 @@ pub enum TaskMessage {
 /// From a client to a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum TaskToServer {
-    /// Run this by itself (plain GridRPC): send the results here when they are made, then forget all of it. Data
-    /// arguments come from the client: small ones unasked right behind this message, large ones when they are asked for.
+    /// A plain GridRPC call: run this task by itself, send the results back, then forget all of it. The client sends
+    /// the data arguments: small ones unasked right after this message, large ones when the server requests them.
     Call {
         task: Task,
-        /// Its data arguments.
+        /// The call's data arguments.
         supplies: Vec<(DatumId, Meta)>,
     },
-    /// Run these, in this order of priority, as their inputs come.
+    /// Run these tasks in this order of priority, as their inputs arrive.
     RunTasks {
         tasks: Vec<Task>,
-        /// Where the inputs come from that no task of this server makes.
+        /// Sources of the inputs that no task of this server produces.
         supplies: Vec<Supply>,
     },
-    /// Take these data from there instead, and ask again.
+    /// Use these sources instead of the previous ones, and request the data again.
     Resupply { supplies: Vec<Supply> },
-    /// Forget these tasks; kill those that run.
+    /// Forget these tasks, and kill the running ones.
     Cancel { tasks: Vec<TaskId> },
-    /// What the program answers to `CallsBack`.
+    /// The program's answer to `CallsBack`.
     CalledBack { task: TaskId, answer: CallBackAnswer },
-    /// Give back these tasks, except those that run. Those of a group are mapped again; without one, they go to an idle server.
+    /// Return these tasks to the client, except running ones. Tasks of a group are mapped again; other tasks are sent
+    /// to an idle server.
     Recall { group: Option<GroupId>, tasks: Vec<TaskId> },
     /// These data are no longer needed.
     Release { data: Vec<DatumId> },
-    /// The client has copies of these, as `MakeRoom` wants.
+    /// The client has copies of these data, as `MakeRoom` requested.
     HasCopies { data: Vec<DatumId> },
-    /// The client cannot have copies of these.
+    /// The client cannot take copies of these data.
     HasNoCopies { data: Vec<DatumId> },
 }
 
@@ -52,86 +53,87 @@ pub enum TaskToClient {
     /// The answer to `Recall`.
     Recalled {
         group: Option<GroupId>,
-        /// Tasks given back: they will not run here.
+        /// Tasks returned to the client: they will not run here.
         tasks: Vec<TaskId>,
-        /// Tasks that run, and for how many nanoseconds.
+        /// Running tasks, with the nanoseconds that each has run.
         running: Vec<(TaskId, u64)>,
     },
-    /// A task of the client's calls it back, and waits for `CalledBack`.
+    /// A task of the client calls the program back, and waits for `CalledBack`.
     CallsBack(CallBack),
-    /// A task of the client's says something.
+    /// Output of one of the client's tasks.
     Said(Said),
-    /// A task of the client's has begun and waits for what other tasks make, or goes on. It takes no slot meanwhile.
+    /// A started task of the client waits for results of other tasks, or resumes. It occupies no slot while it waits.
     Paused { task: TaskId, waits: bool },
-    /// Tasks that ended and transfers that were measured since the last report.
+    /// Tasks that ended and transfers that were measured since the previous report.
     TasksEnded {
         reports: Vec<TaskReport>,
         transfers: Vec<TransferReport>,
-        /// Tasks of other clients that are at the server.
+        /// Number of tasks of other clients at the server.
         others: u32,
     },
-    /// Tasks of the client wait for slots while those of others run, for so long by now. None, if it was told of some before: none
-    /// waits any more.
+    /// Tasks of the client wait for slots while tasks of other clients run. Contains the time that each of those has
+    /// run so far. Empty after an earlier report: no task of the client waits any more.
     OthersRun { elapsed_ns: Vec<u64> },
-    /// The server's store is full: the client is to have copies of these, so that they can make way.
+    /// The server's store is full. It asks the client to fetch copies of these data, so that it can evict them.
     MakeRoom { data: Vec<DatumId> },
-    /// Copies that this server no longer has.
+    /// Data that this server no longer holds.
     Dropped { data: Vec<DatumId> },
-    /// A datum that the server's tasks wait for cannot be had from where it was to come.
+    /// A datum that the server's tasks wait for cannot be obtained from its source.
     SupplyFailed {
         datum: DatumId,
         /// The source that failed.
         from: NodeId,
-        /// In what respect.
+        /// The kind of failure.
         fault: SupplyFault,
-        /// How, in words.
+        /// The failure as text.
         why: String,
     },
 }
 
-/// Where a datum that a server's tasks need comes from.
+/// The source of a datum that a server's tasks need.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Supply {
     pub datum: DatumId,
-    /// Its description (a text or bytes result: size 0 until it is made).
+    /// Its description (for a text or bytes result, the size is 0 until the result exists).
     pub meta: Meta,
     /// The node that sends it.
     pub from: NodeId,
-    /// Where to dial that node (empty for the client, which is connected already).
+    /// Address of that node (empty for the client, which is already connected).
     pub address: String,
-    /// How many sends it takes from where the datum is, or is made, to the server: above 1, that node waits for it too. A node
-    /// that waits for a copy lets only nodes with more hops wait behind it, so that no two wait for one another.
+    /// Number of sends from the node that has or produces the datum to the server. Above 1, the sending node waits for
+    /// the datum itself. A node that waits for a copy lets only nodes with more hops wait for it, so that no two nodes
+    /// wait for each other.
     pub hops: u16,
-    /// It comes by a storage that both share.
+    /// The datum is transferred through a storage that both nodes share.
     pub by_storage: bool,
 }
 
 impl Supply {
-    /// It comes over the network.
+    /// Returns a supply over the network.
     pub fn direct(datum: DatumId, meta: Meta, from: NodeId, address: String, hops: u16) -> Supply {
         Supply { datum, meta, from, address, hops, by_storage: false }
     }
 }
 
-/// In what respect a source failed.
+/// How a source failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SupplyFault {
-    /// It does not have the datum, or not any more.
+    /// The source does not have the datum, or no longer has it.
     Gone,
-    /// It cannot be reached from there.
+    /// The server cannot reach the source.
     Unreachable,
-    /// The datum broke off on its way.
+    /// The transfer broke off.
     Broken,
     /// The server has no memory for it.
     NoMemory,
 }
 
-/// A task's measured course.
+/// Measured times of a task.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Timing {
     /// Nanoseconds from the start of the function to its end.
     pub run_ns: u64,
-    /// Nanoseconds from its end until this report left, so that the receiver can tell when it ended.
+    /// Nanoseconds from the end of the function until this report was sent, from which the receiver computes the time of the end.
     pub age_ns: u64,
 }
 
@@ -139,12 +141,12 @@ pub struct Timing {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TaskReport {
     pub task: TaskId,
-    /// Its results' descriptions, or why there are none.
+    /// Descriptions of its results, or the reason why there are none.
     pub outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
     pub timing: Timing,
 }
 
-/// A measured transfer. Its receiver reports it.
+/// A measured transfer, reported by its receiver.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TransferReport {
     pub datum: DatumId,
@@ -153,7 +155,7 @@ pub struct TransferReport {
     pub size_bytes: u64,
     /// Nanoseconds from the request to the arrival.
     pub run_ns: u64,
-    /// Nanoseconds from the arrival until this report left.
+    /// Nanoseconds from the arrival until this report was sent.
     pub age_ns: u64,
 }
 

@@ -1,18 +1,18 @@
-//! Calls that are to be measured: one at a time, only while nothing else is here, and first to go when something comes.
+//! Calibration calls, which are measured: one at a time, only while the server is otherwise idle, and preempted by any other work.
 
 use gridloom_base::{DatumId, Meta, TaskError, TaskId};
 
-/// How a task has ended.
+/// The result of a task.
 type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
 
-/// The call that is to be measured, if there is one.
+/// The current calibration call, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Calibration(Option<CalibrationRun>);
 
 #[derive(Clone, Copy, Debug)]
 struct CalibrationRun {
     task: TaskId,
-    /// Other work has come: its time says nothing.
+    /// Other work has arrived, so the time of the call is no measure.
     is_disturbed: bool,
 }
 
@@ -21,25 +21,25 @@ impl Calibration {
         self.0 = Some(CalibrationRun { task, is_disturbed: false });
     }
 
-    /// Other work comes. Gives the call that it disturbs.
+    /// Marks the current call as disturbed by other work, and returns it.
     pub(super) fn disturb(&mut self) -> Option<TaskId> {
         let measured = self.0.as_mut()?;
         measured.is_disturbed = true;
         Some(measured.task)
     }
 
-    /// The call is not here, or makes way.
+    /// Forgets a call that is no longer here or is preempted.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }
 
-    /// The call that other work has disturbed.
+    /// Returns the call if other work has disturbed it.
     pub(super) fn disturbed(&self) -> Option<TaskId> {
         self.0.filter(|measured| measured.is_disturbed).map(|measured| measured.task)
     }
 
-    /// A task has ended: how, if it was to be measured, and whether it was. `gave_way` is the end of a disturbed call.
-    /// Results in vain go to `in_vain`.
+    /// Handles the end of a task. Returns the outcome to report, and whether the task was measured. A disturbed
+    /// calibration call ends with `gave_way`, and its results are added to `in_vain`.
     pub(super) fn ended(
         &mut self,
         task: TaskId,

@@ -1,21 +1,22 @@
-//! A server that is to end without loss: it takes no calls that other servers can take, finishes what it has, and ends when no program
-//! needs anything that is here.
+//! Draining: a server that is to exit without loss takes no calls that other servers can take, finishes its tasks, and
+//! exits when no program needs its data.
 //!
-//! The agent hears of it and maps onto others. Plans that were made before may still send tasks for a short time: so the server waits for a
-//! heartbeat, and looks once a heartbeat whether it can end. Shared data that it keeps hold it back, unless they are durable.
+//! The agent is notified and maps onto other servers. Plans that were made before may still send tasks for a short
+//! time, so the server waits for one heartbeat, and checks at each heartbeat whether it can exit. Shared data that it
+//! keeps delay the exit, unless they are durable.
 
 use super::{Server, line};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::{Level, Time};
 
-/// Why a server ends that was drained.
+/// The exit reason of a drained server.
 pub const DRAINED: &str = "drained";
 
 impl Server {
     pub(super) fn drain(&mut self, now: Time, out: &mut Vec<Effect>) {
         let (tasks, bytes) = self.load();
-        let text = format!("drained: {tasks} tasks and {bytes} bytes of data are left");
+        let text = format!("draining: {tasks} tasks and {bytes} bytes of data are left");
         out.push(line(Level::Info, text).into());
         self.registering.drain(now, out);
     }
@@ -27,7 +28,7 @@ impl Server {
         }
     }
 
-    /// Whether no program would miss anything.
+    /// True if no program would miss anything.
     fn is_done(&self) -> bool {
         let is_put = self.shared.expected() == 0 && self.shared.durable.len() == 0;
         let is_idle = self.admission.is_empty() && self.objects.len() == 0;
@@ -96,7 +97,7 @@ mod tests {
         assert!(ends(&mut server, 7));
     }
 
-    /// A version of a shared datum of 2,000 bytes.
+    /// Returns a version of a shared datum of 2,000 bytes.
     fn version(serial: u64, is_durable: bool) -> Named {
         Named {
             datum: DatumId::shared(serial),
@@ -114,7 +115,7 @@ mod tests {
     fn durable_data_hold_it_back_only_once_they_are_former() {
         for (is_durable, is_former, holds_back) in [(true, false, false), (true, true, true), (false, false, true)] {
             let named = version(1, is_durable);
-            // Each datum takes a descriptor, and counts for a sixteenth of the store.
+            // Each datum takes a descriptor, and counts as a sixteenth of the store.
             let (data_max, durable) = (16, Some(vec![named.clone()]));
             let config = ServerConfig { agent: "agent".into(), data_max, durable, ..offering_nothing() };
             let mut server = Server::new(config);

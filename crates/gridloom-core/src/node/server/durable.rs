@@ -1,6 +1,6 @@
-//! Durable data: shared data that outlive the server. They count as put when they are on its disk.
+//! Durable data: shared data that outlive the server. A put of one is complete when the datum is on the server's disk.
 //!
-//! A server that starts again has them in its store, and tells the agent of them as of all others.
+//! After a restart, the server has them in its store and reports them to the agent like all others.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ pub(super) struct Durable {
 #[derive(Debug)]
 struct Writing {
     named: Named,
-    /// Tasks that have taken it here, and end with it.
+    /// Tasks that brought the datum here. They end when it is written.
     tasks: Vec<TaskId>,
     is_given_up: bool,
-    /// It is not what its name stands for any more.
+    /// It is no longer the current version of its name.
     is_former: bool,
 }
 
@@ -31,7 +31,7 @@ impl Durable {
         self.writing.len()
     }
 
-    /// What that task has taken here is written.
+    /// Starts to write the datum that a task brought here.
     pub(super) fn begin(&mut self, task: TaskId, named: &Named, out: &mut Vec<Effect>) {
         let begun = self.writing.entry(named.datum).or_insert_with(|| {
             out.push(Effect::MakeDurable { named: Box::new(named.clone()) });
@@ -40,19 +40,19 @@ impl Durable {
         begun.tasks.push(task);
     }
 
-    /// Whether it was given up while it was written.
+    /// True if the datum was deleted while it was being written.
     pub(super) fn is_given_up(&self, datum: DatumId) -> bool {
         self.writing.get(&datum).is_some_and(|writing| writing.is_given_up)
     }
 
-    /// A datum is not what its name stands for any more.
+    /// Marks a datum as a former version of its name.
     pub(super) fn set_former(&mut self, datum: DatumId) {
         if let Some(writing) = self.writing.get_mut(&datum) {
             writing.is_former = true;
         }
     }
 
-    /// A datum is here no longer.
+    /// Marks a datum as no longer needed here.
     pub(super) fn give_up(&mut self, datum: DatumId) {
         if let Some(writing) = self.writing.get_mut(&datum) {
             writing.is_given_up = true;
@@ -61,7 +61,7 @@ impl Durable {
 }
 
 impl Server {
-    /// What was here when the server ended is here again.
+    /// Restores the durable data of the server's previous run.
     pub(super) fn begin_with_durable(&mut self, now: Time, out: &mut Vec<Effect>) {
         let config = self.config.clone();
         for named in config.durable.iter().flatten() {
@@ -73,7 +73,7 @@ impl Server {
         }
     }
 
-    /// A datum is on the disk, or will not be.
+    /// Handles the result of writing a datum to disk.
     pub(super) fn made_durable(
         &mut self,
         now: Time,
@@ -85,7 +85,7 @@ impl Server {
             return;
         };
         let outcome = match outcome {
-            Ok(()) if is_given_up => Err("it was given up meanwhile".to_string()),
+            Ok(()) if is_given_up => Err("it was deleted meanwhile".to_string()),
             outcome => outcome,
         };
         if outcome.is_err() {
@@ -103,7 +103,7 @@ impl Server {
             self.report(now, task.client, task, outcome, 0, out);
         }
         if outcome.is_err() && is_of_catalog {
-            // It was told of the copy.
+            // The catalog was notified of the copy.
             self.reports.report_transfers(now, NodeId::CATALOG, self.admission.others(NodeId::CATALOG), out);
             send(out, NodeId::CATALOG, TaskToClient::Dropped { data: vec![datum] });
         }

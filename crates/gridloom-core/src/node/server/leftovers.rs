@@ -1,32 +1,32 @@
-//! What a server remembers of its clients. It is counted for invariants, as nothing may be left when nothing is under
-//! way. It is told in words to a reader that looks why nothing goes on. Also what must hold of it at all times.
+//! Leak check and diagnostics of a server: counts of the state that it keeps for its clients, which must be 0 when the
+//! server is idle; a text report for finding the cause of a stall; and its invariants.
 
 use super::Server;
 
 impl Server {
-    /// What it remembers of tasks and data, by kind: all 0 once every client has released everything, or is gone.
+    /// Returns the number of entries about tasks and data, by kind: all 0 once every client has released everything or is gone.
     pub fn leftovers(&self) -> Vec<(&'static str, usize)> {
         let own = [
             ("objects", self.objects.len()),
             ("clients with transfers to report", self.reports.clients()),
-            ("tasks called off", self.called_off.len()),
+            ("tasks to end early", self.called_off.len()),
             ("tasks that wait for others", self.pauses.len()),
             ("shared data", self.shared.len()),
-            ("shared data that are to be put", self.shared.expected()),
-            ("shared data that are being written", self.shared.durable.len()),
+            ("expected puts of shared data", self.shared.expected()),
+            ("shared data being written", self.shared.durable.len()),
         ];
         self.admission.leftovers().into_iter().chain(own).collect()
     }
 
-    /// Where its tasks stand and what they wait for, a line each, after a line on its store.
+    /// Returns the state of each task and the data for which it waits, one line per task, after a line about the store.
     pub fn situation(&self) -> Vec<String> {
         self.admission.situation()
     }
 
-    /// What must hold between handlings, of each of its parts.
+    /// Checks the invariants of all parts, which hold between two inputs.
     ///
     /// # Errors
-    /// The sentence that does not hold.
+    /// A description of the violated invariant.
     pub fn check(&self) -> Result<(), String> {
         self.admission.check()?;
         self.registering.check()?;

@@ -1,6 +1,6 @@
-//! Links to the other servers: measured when the agent names them, each in its turn, and again when the agent asks.
+//! Links to the other servers. Each is measured in its turn when the agent names it, and again when the agent requests that.
 //!
-//! What is news for the agent is returned; the server tells it.
+//! Updates for the agent are returned; the server sends them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use gridloom_perf::LinkEstimate;
 pub(super) struct Links {
     config: Arc<ServerConfig>,
     measuring: Measuring,
-    /// The node that named what is measured: the agent, or a client that maps by itself.
+    /// The node that named the links to measure: the agent, or a client that maps by itself.
     measures_for: Option<NodeId>,
-    /// The agent knows that all links are measured.
+    /// The agent was notified that all links are measured.
     done_is_told: bool,
-    /// When data were last sent to other servers.
+    /// Time at which data were last sent to each other server.
     last_sent: BTreeMap<NodeId, Time>,
 }
 
@@ -37,7 +37,7 @@ impl Links {
         }
     }
 
-    /// `from` maps onto this server: it has these links measured, and gives turns.
+    /// Starts measuring the links that `from` requests. `from` maps onto this server and grants the turns.
     pub(super) fn registered(
         &mut self,
         from: NodeId,
@@ -86,7 +86,7 @@ impl Links {
         self.measuring.answered(now, answer, members, out);
     }
 
-    /// A peer has a probe: the link, if that was the last.
+    /// Handles the arrival of a probe at a peer. Returns the estimate if the probe was the last one.
     pub(super) fn probe_arrived(
         &mut self,
         now: Time,
@@ -97,7 +97,7 @@ impl Links {
         self.measuring.probe_arrived(now, from, size_bytes, out)
     }
 
-    /// The link to a peer is measured, or cannot be.
+    /// Ends the turn for a link that is measured or cannot be measured.
     pub(super) fn end(&mut self, peer: NodeId, out: &mut Vec<Effect>) -> Option<LinkToAgent> {
         self.measuring.end(peer, self.measures_for, out);
         self.tell_done()
@@ -108,7 +108,7 @@ impl Links {
         self.end(peer, out)
     }
 
-    /// If the lost peer has had links measured, they need not be.
+    /// Stops all measurements if the lost peer requested them.
     pub(super) fn measurer_lost(&mut self, peer: NodeId) -> Option<LinkToAgent> {
         if self.measures_for != Some(peer) {
             return None;
@@ -118,7 +118,7 @@ impl Links {
         self.tell_done()
     }
 
-    /// Measures a link, unless something moves over it as far as is known here: `is_awaited` says that data are to come.
+    /// Measures a link, unless this server knows of a transfer over it. `is_awaited`: data from that server are awaited.
     pub(super) fn measure(
         &mut self,
         now: Time,
@@ -145,13 +145,13 @@ impl Links {
         self.ask_turns(members, out);
     }
 
-    /// Servers to be measured that share an address that cannot be reached.
+    /// Returns the servers to measure at an address that cannot be reached.
     pub(super) fn unreachable(&self, address: &str, members: &Members<Role>) -> Vec<NodeId> {
         let is_there = |(node, known): &&(NodeId, String)| known == address && !members.is_up(*node);
         self.measuring.peers().iter().filter(is_there).map(|(node, _)| *node).collect()
     }
 
-    /// Remembers to which servers data go.
+    /// Records the servers to which data are sent.
     pub(super) fn sent(&mut self, now: Time, effects: &[Effect], members: &Members<Role>) {
         for effect in effects {
             if let Effect::SendDatum { to, .. } = effect
@@ -170,7 +170,7 @@ impl Links {
 
     pub(super) fn check(&self) -> Result<(), String> {
         if self.measures_for.is_none() && !self.measuring.is_done() {
-            return Err("links are to be measured, and no node gives turns".into());
+            return Err("links wait to be measured, but no node grants turns".into());
         }
         Ok(())
     }
@@ -209,6 +209,6 @@ mod tests {
         links.measure(Time(5 + LINK_QUIET_NS), AGENT, there(), true, &members, &mut out);
         assert_eq!(out, []);
         links.measure(Time(5 + LINK_QUIET_NS), AGENT, there(), false, &members, &mut out);
-        assert_eq!(out.len(), 1, "a turn is asked for: {out:?}");
+        assert_eq!(out.len(), 1, "a turn is requested: {out:?}");
     }
 }

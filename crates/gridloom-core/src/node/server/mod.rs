@@ -1,12 +1,13 @@
-//! The server: runs tasks as their inputs come, keeps their results, and sends them on when asked.
+//! The server: runs tasks as their inputs arrive, keeps their results, and sends them to nodes that request them.
 //!
-//! Message-driven: nobody tells a server when to start a task. It asks for the inputs as soon as there is room for
-//! them (a standing request: the holder answers when it has the datum), runs what is ready in the order in which the
-//! plan put it, and answers standing requests for its own results the moment they are made. Transfers so overlap with
-//! computation, and no message passes the client between two dependent tasks.
+//! A server is message-driven: no other node starts its tasks. It requests the inputs as soon as there is memory for
+//! them (a standing request: the holder answers when it has the datum), runs ready tasks in the plan's order, and
+//! answers standing requests for its own results as soon as they exist. Transfers therefore overlap with computation,
+//! and two dependent tasks need no message through the client between them.
 //!
-//! It is made of parts with private state that do not know one another: registration, links, admission (tasks and data),
-//! learning, reports, objects, outputs, calibration. The server routes messages to them and lifts what they give.
+//! Its parts have private state and do not know one another: registration, links, admission (tasks and data),
+//! learning, reports, objects, outputs, calibration. The server routes messages to them and turns their outputs into
+//! effects.
 
 mod admission;
 mod calibration;
@@ -53,46 +54,46 @@ use registering::Registering;
 use reports::Reports;
 use shared::Shared;
 
-/// How it is set up.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub id: NodeId,
     pub name: String,
-    /// Where it can be dialled.
+    /// The address at which other nodes can dial it.
     pub address: String,
-    /// Where its agent is; empty if it has none, and waits for clients that know it.
+    /// The agent's address; empty if the server has no agent and waits for clients that know it.
     pub agent: String,
-    /// Tasks that it runs at a time.
+    /// Number of tasks that it runs at a time.
     pub slots: u32,
-    /// Tasks of one slot that the world takes at a time when they are very short.
+    /// Number of very short tasks that the world accepts at a time for one slot.
     pub queue_depth: u32,
-    /// It talks to clients only, and keeps nothing: each call brings its arguments, and its results go back.
+    /// A stateless server: it communicates with clients only. Each call contains its arguments, and its results are sent back.
     pub plain: bool,
-    /// Bound on its store, bytes.
+    /// Size limit of its store, bytes.
     pub memory_bytes: u64,
-    /// Bound on the number of data in its store: each takes a descriptor.
+    /// Maximum number of data in its store, because each takes a file descriptor.
     pub data_max: u64,
-    /// How many times as long as on its processors calls take here on purpose.
+    /// Factor by which its calls are deliberately slowed down.
     pub slowdown: f64,
-    /// What it offers.
+    /// The functions that it offers.
     pub functions: Vec<Signature>,
-    /// Fingerprints of the code behind some of these, by name.
+    /// Fingerprints of the code of some functions, by name.
     pub codes: BTreeMap<String, u64>,
-    /// Models of these functions that were kept from earlier, by name.
+    /// Models of the functions from earlier runs of the server, by name.
     pub models: BTreeMap<String, FunctionModel>,
-    /// Shared data in the store that outlive the server; `None` if it cannot keep such.
+    /// Shared data in the store that outlive the server; `None` if the server cannot make data durable.
     pub durable: Option<Vec<Named>>,
-    /// It shares that with other servers; `None` if it shares none.
+    /// The storage that it shares with other servers; `None` if it shares none.
     pub storage: Option<StorageId>,
 }
 
-/// The machine.
+/// The state machine of a server.
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
-    /// Hashes of the signatures that are offered, by name.
+    /// Hashes of the offered signatures, by function name.
     functions: BTreeMap<String, u64>,
-    /// Those that declare shared data.
+    /// Functions that declare the shared data that they use.
     sharing: BTreeSet<String>,
     members: Members<Role>,
     registering: Registering,
@@ -105,21 +106,21 @@ pub struct Server {
     calibration: Calibration,
     shared: Shared,
     pauses: Pauses,
-    /// Tasks with a worker that are to end before their time.
+    /// Tasks in a worker that must end early.
     called_off: BTreeMap<TaskId, CalledOff>,
 }
 
-/// Why a task with a worker is to end before its time.
+/// The reason why a task in a worker must end early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CalledOff {
-    /// Its client asked for it back: it runs elsewhere, unless it has begun.
+    /// Its client recalled it: unless it has begun, it runs on another server.
     AskedBack,
-    /// It was cancelled, and runs nowhere.
+    /// It was cancelled and runs nowhere.
     Stopped,
 }
 
 impl Server {
-    /// A machine that has not started.
+    /// Returns a machine that has not started.
     pub fn new(config: ServerConfig) -> Server {
         let config = Arc::new(config);
         Server {
@@ -149,12 +150,12 @@ impl Server {
         &self.config.name
     }
 
-    /// Tasks known and bytes held: for invariants and status.
+    /// Returns the number of known tasks and the bytes held, for invariants and status.
     pub fn load(&self) -> (usize, u64) {
         self.admission.load()
     }
 
-    // ---- what the parts give
+    // ---- outputs of the parts
 
     fn admitting<T>(
         &mut self,
@@ -179,8 +180,9 @@ impl Server {
                     send(out, datum.client, TaskToClient::Dropped { data: vec![datum] });
                 }
                 Output::GaveWay { client, data, bytes, share } => {
-                    let text = "data of a client that holds more than its share of the store made way for another's";
-                    let why = format!("{client}: {} data of {bytes} bytes; the share is {share} bytes", data.len());
+                    let text = "evicted data of a client above its share of the store, to make room for another client";
+                    let why =
+                        format!("{client}: evicted {} data of {bytes} bytes; the share is {share} bytes", data.len());
                     out.push(line(Level::Warning, text).why(why).into());
                     send(out, client, TaskToClient::Dropped { data });
                 }
@@ -303,7 +305,7 @@ impl Server {
 
     fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToServer, out: &mut Vec<Effect>) {
         match message {
-            // Their tasks would be forgotten with nobody.
+            // Only clients may send calls: the tasks of a client are forgotten when it is lost.
             TaskToServer::Call { .. } if !self.is_client(from) => not_taken(from, out),
             TaskToServer::RunTasks { .. } if !self.is_client(from) && from != NodeId::CATALOG => not_taken(from, out),
             TaskToServer::Call { task, supplies } => {
@@ -362,7 +364,7 @@ impl Server {
         });
     }
 
-    // ---- time
+    // ---- timers
 
     fn on_timer(&mut self, now: Time, timer: ServerTimer, out: &mut Vec<Effect>) {
         match timer {
@@ -452,7 +454,9 @@ impl Machine for Server {
             Input::Calling { task, waits } => self.on_calling(now, task, waits, out),
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
             Input::Command(Command::Drain) => self.drain(now, out),
-            Input::Command(_) => out.push(line(Level::Warning, "a server takes no commands").into()),
+            Input::Command(_) => {
+                out.push(line(Level::Warning, "ignored a command that a server does not accept").into())
+            }
         }
         self.address_catalog(before, out);
         self.links.sent(now, &out[before..], &self.members);
@@ -465,7 +469,7 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
 }
 
 fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
-    out.push(line(Level::Warning, "a peer sent a server what no server takes").peer(from).into());
+    out.push(line(Level::Warning, "ignored a message that a server does not accept").peer(from).into());
 }
 
 fn line(level: Level, text: impl Into<Cow<'static, str>>) -> LogLine {

@@ -1,8 +1,8 @@
-//! Objects of classes that are here. Each has a process of its own, made by the first method that runs there. Its methods
-//! run one at a time in the order of the calls (`exec/lines.rs`), and at most once.
+//! Objects of classes at this server. Each has a process of its own, made by its first method. Its methods run one at
+//! a time in the order of the calls (`exec/lines.rs`), and at most once.
 //!
-//! **Invariant:** a method runs only on an object that holds the state of all its methods before. A method that is
-//! broken off in its middle (by a crash, a stop) loses the object, and the other methods fail.
+//! **Invariant:** a method runs only on an object with the state that all earlier methods produced. A method that is
+//! interrupted (by a crash or a stop) loses the object, and the object's other methods fail.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Objects(BTreeMap<ObjectId, Object>);
 #[derive(Debug)]
 struct Object {
     class: String,
-    /// Its `_initialize`.
+    /// Its `_initialize` call.
     made_by: TaskId,
 }
 
@@ -26,7 +26,7 @@ impl Objects {
         self.0.len()
     }
 
-    /// Whether a task may run as the method that it is, or is none. A new object is entered.
+    /// Checks that a task is not a method, or is a method that may run. Adds a new object.
     pub(super) fn enter(&mut self, task: &Task, is_call: bool, server: &str) -> Result<(), TaskError> {
         let (function, server) = (task.name().to_string(), server.to_string());
         let refused = |why: String| TaskError::Refused { function: function.clone(), server: server.clone(), why };
@@ -36,13 +36,13 @@ impl Objects {
             TaskKind::Call { function, .. } => match class_of(function) {
                 None => return Ok(()),
                 Some((class, _)) => {
-                    let why = format!("it is a method of class '{class}': make an object, and call it there");
+                    let why = format!("it is a method of class '{class}': make an object and call the method on it");
                     return Err(refused(why));
                 }
             },
         };
         if !is_call || object.client != task.id.client {
-            return Err(refused("only its maker calls an object's methods, each by itself".into()));
+            return Err(refused("only the client that made an object may call its methods, and not in a group".into()));
         }
         match self.0.get(&object) {
             None if method.is_initialize() && self.0.len() < OBJECTS_MAX => {
@@ -50,25 +50,25 @@ impl Objects {
                 Ok(())
             }
             None if method.is_initialize() => Err(refused(format!(
-                "it keeps {OBJECTS_MAX} objects, as many as a server may; end some, or add a server"
+                "the server has {OBJECTS_MAX} objects, the limit of a server; end some, or add a server"
             ))),
             Some(known) if known.class == method.class() && !method.is_initialize() => Ok(()),
-            Some(known) => Err(refused(format!("the object is there, of class '{}'", known.class))),
+            Some(known) => Err(refused(format!("the object already exists, with class '{}'", known.class))),
             None => {
-                let why = "it has ended, or was lost with its process".to_string();
+                let why = "the object ended, or was lost with its process".to_string();
                 Err(TaskError::ObjectLost { function, server, why })
             }
         }
     }
 
-    /// The call that was to make an object, which has no methods here, is none.
+    /// Removes an object without methods if the given call was to make it.
     pub(super) fn not_made(&mut self, object: ObjectId, task: TaskId) {
         if self.0.get(&object).is_some_and(|known| known.made_by == task) {
             self.0.remove(&object);
         }
     }
 
-    /// A method has ended. Gives its object if that ends with it.
+    /// Handles the end of a method. Returns its object if the object ends with it.
     #[must_use]
     pub(super) fn method_ended<T>(&mut self, task: &Task, outcome: &Result<T, TaskError>) -> Option<ObjectId> {
         let (method, object) = task.method()?;
@@ -86,7 +86,8 @@ impl Objects {
         Some(object)
     }
 
-    /// A client gives up a call that has ended here before. Gives the object that the call has made: it is nobody's.
+    /// Handles a client's cancellation of a call that has already ended here. Returns the object that the call made,
+    /// which nobody uses.
     #[must_use]
     pub(super) fn give_up_made_by(&mut self, task: TaskId) -> Option<ObjectId> {
         let made = self.0.iter().find(|(_, object)| object.made_by == task);
@@ -95,7 +96,8 @@ impl Objects {
         Some(object)
     }
 
-    /// A method did not run. Gives its object if that ends: without its beginning or its end an object is none.
+    /// Handles a method that did not run. Returns its object if the object ends: it cannot exist without its
+    /// `_initialize`, nor after its `_finalize`.
     #[must_use]
     pub(super) fn method_given_up(&mut self, task: &Task) -> Option<ObjectId> {
         let (method, object) = task.method()?;
@@ -103,7 +105,7 @@ impl Objects {
         ends.then_some(object)
     }
 
-    /// A client is gone, and with it its objects.
+    /// Removes and returns the objects of a lost client.
     pub(super) fn forget_client(&mut self, client: NodeId) -> Vec<ObjectId> {
         let (first, last) = (ObjectId { client, serial: 0 }, ObjectId { client, serial: u64::MAX });
         let gone: Vec<ObjectId> = self.0.range(first..=last).map(|(object, _)| *object).collect();
@@ -114,7 +116,7 @@ impl Objects {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.0.len() > OBJECTS_MAX || self.0.iter().any(|(id, object)| id.client != object.made_by.client) {
             return Err(format!(
-                "{} objects are here, of at most {OBJECTS_MAX}, or one has another's maker",
+                "{} objects exist (the limit is {OBJECTS_MAX}), or one was made by another client",
                 self.len()
             ));
         }

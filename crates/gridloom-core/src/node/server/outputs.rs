@@ -1,7 +1,8 @@
-//! What calls have printed: the last lines of each, also of calls that have ended, and clients that wait for further ones.
+//! Output of calls: the last lines that each call has printed, including calls that have ended, and clients that wait
+//! for further lines.
 //!
-//! **Invariants.** The lines of one call and those of all calls stay below their bounds; the oldest ones make room. A client
-//! has one question at most; a later one takes its place.
+//! **Invariants.** The lines of one call and those of all calls stay below their limits; the oldest lines are evicted.
+//! A client has at most one pending query; a later query replaces it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,17 +12,17 @@ use gridloom_base::limits::{
 };
 use gridloom_base::{NodeId, TaskId, Time};
 
-/// See the module.
+/// The printed lines and the pending queries. See the module.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
-    /// By number.
+    /// The stored lines, by number.
     lines: BTreeMap<u64, Line>,
-    /// Calls that have lines.
+    /// Calls with stored lines.
     calls: BTreeMap<TaskId, Call>,
     bytes: usize,
-    /// The number of the last line that was printed.
+    /// The number of the last printed line.
     last: u64,
-    /// The greatest number of a line that has made room.
+    /// The greatest number of an evicted line.
     gone: u64,
     waiting: BTreeMap<NodeId, OutputQuery>,
 }
@@ -31,7 +32,7 @@ struct Line {
     at: Time,
     call: TaskId,
     is_error: bool,
-    /// The next line of its stream takes its place, as a bar of progress does.
+    /// The next line of the same stream replaces this one, as in a progress bar.
     is_redrawn: bool,
     text: String,
 }
@@ -39,7 +40,7 @@ struct Line {
 #[derive(Debug)]
 struct Call {
     function: String,
-    /// Of its lines, in order.
+    /// The numbers of its lines, in order.
     numbers: VecDeque<u64>,
     bytes: usize,
 }
@@ -51,7 +52,7 @@ impl Line {
 }
 
 impl Outputs {
-    /// A call of that function prints a text, of whole lines but perhaps for the last one.
+    /// Stores text that a call of this function printed. All lines of the text are complete, except possibly the last one.
     pub(super) fn print(&mut self, at: Time, call: TaskId, function: &str, is_error: bool, text: &str) {
         for line in text.replace("\r\n", "\n").split_inclusive(['\n', '\r']) {
             let is_redrawn = line.ends_with('\r');
@@ -86,7 +87,7 @@ impl Outputs {
         }
     }
 
-    /// The line that makes room next, if a bound is passed. One line alone passes none.
+    /// Returns the next line to evict if a limit is exceeded. A single line exceeds no limit.
     fn too_old(&self, call: TaskId) -> Option<u64> {
         let own = self.calls.get(&call)?;
         if own.bytes > OUTPUT_BYTES_PER_CALL && own.numbers.len() > 1 {
@@ -96,11 +97,11 @@ impl Outputs {
         if is_full { self.lines.keys().next().copied() } else { None }
     }
 
-    /// The line is the first or the last of its call.
+    /// Removes the first or the last line of a call.
     fn remove(&mut self, number: u64) {
-        let line = self.lines.remove(&number).expect("a call's numbers are those of its lines");
+        let line = self.lines.remove(&number).expect("calls list only stored lines");
         self.bytes -= line.bytes();
-        let call = self.calls.get_mut(&line.call).expect("a line's call has it");
+        let call = self.calls.get_mut(&line.call).expect("each line is listed by its call");
         call.bytes -= line.bytes();
         if call.numbers.front() == Some(&number) {
             call.numbers.pop_front();
@@ -112,7 +113,7 @@ impl Outputs {
         }
     }
 
-    /// Answers a client's question, or keeps it until there is a line. `Err` if it is none that a client asks.
+    /// Answers a client's query, or keeps it until there is a line. Returns `Err` for a query that no correct client sends.
     pub(super) fn ask(&mut self, client: NodeId, query: OutputQuery) -> Result<Option<Output>, ()> {
         if query.function.as_ref().is_some_and(|function| function.len() > NAME_BYTES_MAX) {
             return Err(());
@@ -126,7 +127,7 @@ impl Outputs {
         Ok(Some(output))
     }
 
-    /// Answers to clients that waited for what was printed.
+    /// Returns the answers to clients that waited for the new lines.
     pub(super) fn answers(&mut self) -> Vec<(NodeId, Output)> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut answers = Vec::new();
@@ -172,7 +173,10 @@ impl Outputs {
         let bytes: usize = self.lines.values().map(Line::bytes).sum();
         let of_calls: usize = self.calls.values().map(|call| call.bytes).sum();
         if numbers != self.lines.len() || bytes != self.bytes || of_calls != bytes {
-            return Err(format!("{} lines of {bytes} bytes, but {numbers} of {of_calls} of calls", self.lines.len()));
+            return Err(format!(
+                "{} lines of {bytes} bytes are stored, but calls list {numbers} lines of {of_calls} bytes",
+                self.lines.len()
+            ));
         }
         Ok(())
     }

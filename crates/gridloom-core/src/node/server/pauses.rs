@@ -1,6 +1,6 @@
-//! Tasks that have begun and wait for something that other tasks make: their clients hear of it, as they may send others meanwhile.
+//! Started tasks that wait for results of other tasks. Their clients are notified, because they may send other tasks meanwhile.
 //!
-//! Short waits are not told: a function may wait thousands of times a second.
+//! Short waits are not reported: a function may wait thousands of times a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use crate::node::protocol::Effect;
 use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{TaskId, Time};
 
-/// What has waited for so long is told.
+/// Waits longer than this are reported.
 const TOLD_AFTER_NS: u64 = 20 * MILLISECOND_NS;
 
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// Tasks that wait and are not told, and since when.
+    /// Tasks whose wait is not reported yet, with the time at which each began waiting.
     since: BTreeMap<TaskId, Time>,
     told: BTreeSet<TaskId>,
-    /// For how long tasks have waited in all, and since when those that do.
+    /// Total time that each task has waited, and the time at which its current wait began.
     waited: BTreeMap<TaskId, (u64, Option<Time>)>,
     is_timer_set: bool,
 }
@@ -29,7 +29,7 @@ impl Pauses {
         self.waited.len()
     }
 
-    /// A task waits from now on.
+    /// Records that a task begins to wait.
     fn begin(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
         self.since.entry(task).or_insert(now);
         self.waited.entry(task).or_default().1.get_or_insert(now);
@@ -38,7 +38,7 @@ impl Pauses {
         }
     }
 
-    /// A task goes on. True if its client was told that it waits.
+    /// Records that a task resumes. Returns true if its wait was reported to its client.
     fn go_on(&mut self, now: Time, task: TaskId) -> bool {
         if let Some((waited_ns, since)) = self.waited.get_mut(&task) {
             *waited_ns += since.take().map_or(0, |since| now.since(since));
@@ -47,13 +47,13 @@ impl Pauses {
         self.told.remove(&task)
     }
 
-    /// A task has ended. Gives for how long it has waited.
+    /// Records the end of a task. Returns the total time that it has waited.
     pub(super) fn end(&mut self, now: Time, task: TaskId) -> u64 {
         self.go_on(now, task);
         self.waited.remove(&task).map_or(0, |(waited_ns, _)| waited_ns)
     }
 
-    /// Those that are to be told now.
+    /// Removes and returns the tasks whose wait is to be reported now.
     fn take_due(&mut self, now: Time, out: &mut Vec<Effect>) -> Vec<TaskId> {
         let due: Vec<TaskId> =
             self.since.iter().filter(|(_, since)| **since + TOLD_AFTER_NS <= now).map(|(task, _)| *task).collect();
@@ -68,7 +68,7 @@ impl Pauses {
 }
 
 impl Server {
-    /// A running task waits, or goes on.
+    /// Handles a started task that begins to wait or resumes.
     pub(super) fn on_calling(&mut self, now: Time, task: TaskId, waits: bool, out: &mut Vec<Effect>) {
         self.admission.set_calling(task, waits);
         self.learning.set_computing(now, self.admission.computing());
@@ -102,7 +102,7 @@ mod tests {
         pauses.begin(Time(0), task(1), &mut out);
         pauses.begin(Time(5), task(2), &mut out);
         assert_eq!(out.len(), 1, "one timer for both");
-        assert!(!pauses.go_on(Time(5), task(1)), "it was not told");
+        assert!(!pauses.go_on(Time(5), task(1)), "its wait was not reported");
         out.clear();
         assert_eq!(pauses.take_due(Time(TOLD_AFTER_NS), &mut out), []);
         assert_eq!(out, [Effect::SetTimer { timer: ServerTimer::Pauses.into(), at: Time(5 + TOLD_AFTER_NS) }]);

@@ -1,4 +1,4 @@
-//! Peers that come and go, and addresses that cannot be reached.
+//! Peers that connect and disconnect, and addresses that cannot be reached.
 
 use super::Server;
 use crate::node::message::LinkToAgent;
@@ -53,7 +53,7 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// A client is gone: its tasks and data are of no use any more.
+    /// Drops the tasks and data of a lost client.
     fn forget_client(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
         self.admitting(now, out, |admission, _, out| admission.forget_tasks_of(now, client, out));
         let objects = self.objects.forget_client(client);

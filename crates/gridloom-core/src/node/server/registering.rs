@@ -1,5 +1,5 @@
-//! Registration: the agent, and the clients that map onto this server without one. Both are told what this server offers,
-//! measures and learns.
+//! Registration with the agent, and with clients that map onto this server without an agent. Both are notified of the
+//! functions that this server offers, of its measurements and of its models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{Level, NodeId, TaskError, Time};
 
-/// How long a registration that was refused for a reason that may pass is tried again: until the agent must have noticed
-/// that a server is dead.
+/// Nanoseconds for which a registration is retried that was refused for a temporary reason: until the agent must have
+/// noticed that a server is dead.
 const REFUSED_NS_MAX: u64 = SILENCE_NS_MAX + 3 * HEARTBEAT_NS;
 
-/// So many calls of a function in a row that could not be started, and the server says that it cannot run it.
+/// Number of consecutive calls of a function that fail to start, after which the server reports that it cannot run the function.
 const FAILED_STARTS_MAX: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Registering {
     config: Arc<ServerConfig>,
     agent: Option<NodeId>,
-    /// Clients that map by themselves, and are told what an agent is told.
+    /// Clients that map by themselves and receive the same reports as an agent.
     subscribers: BTreeSet<NodeId>,
     speed_flops: Option<f64>,
-    /// The agent has refused the registration since then, for a reason that may pass.
+    /// Time since which the agent has refused the registration for a temporary reason.
     refused_since: Option<Time>,
-    /// Functions that could not be started, how often in a row, and why at last.
+    /// Functions that failed to start: the number of consecutive failures, and the last reason.
     failed_starts: BTreeMap<String, (u32, String)>,
-    /// The log has that the agent cannot be reached: a server may dial for months.
+    /// The log already contains that the agent is unreachable. A server may dial for months.
     is_missing_logged: bool,
-    /// Since then the server takes no calls that others can take.
+    /// Time since which the server takes no calls that other servers can take.
     drains_since: Option<Time>,
 }
 
@@ -51,7 +51,7 @@ impl Registering {
         }
     }
 
-    /// No more calls are to come.
+    /// Requests that no more calls be sent to this server.
     pub(super) fn drain(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.drains_since.is_none() {
             self.drains_since = Some(now);
@@ -73,7 +73,7 @@ impl Registering {
         }
     }
 
-    /// Tells the agent and the subscribed clients.
+    /// Sends a message to the agent and the subscribed clients.
     pub(super) fn tell(&self, message: impl Into<Message>, out: &mut Vec<Effect>) {
         let message = message.into();
         for to in self.agent.iter().chain(&self.subscribers) {
@@ -119,7 +119,7 @@ impl Registering {
         }
     }
 
-    /// A call of a function has ended. What cannot be started time and again lacks something here, and others are told.
+    /// Records the end of a call. A function that repeatedly fails to start lacks something here, and this is reported.
     pub(super) fn has_run(&mut self, function: &str, error: Option<&TaskError>, out: &mut Vec<Effect>) {
         let Some(error) = error.filter(|error| error.is_of_server()) else {
             self.failed_starts.remove(function);
@@ -134,7 +134,7 @@ impl Registering {
         }
     }
 
-    /// The agent, or a client, has taken the registration.
+    /// The agent or a client has accepted the registration.
     pub(super) fn taken(&mut self) {
         self.refused_since = None;
     }
@@ -149,8 +149,9 @@ impl Registering {
             None => {
                 self.refused_since = Some(now);
                 let limit_s = ns_to_seconds(REFUSED_NS_MAX);
-                let text =
-                    format!("the agent refused this server; trying again for {limit_s} s, in case the other is gone");
+                let text = format!(
+                    "the agent refused this server; trying again for {limit_s} s, in case the other server is gone"
+                );
                 out.push(LogLine::new(Level::Warning, Category::Server, text).why(why).into());
             }
             Some(since) if now.since(since) >= REFUSED_NS_MAX => out.push(Effect::Exit { why: refused() }),
@@ -163,7 +164,7 @@ impl Registering {
         self.tell(DirectoryToAgent::Speed { flops }, out);
     }
 
-    /// Looks for the agent, or for a place with it, once per heartbeat.
+    /// Dials a missing agent, or retries a refused registration, once per heartbeat.
     pub(super) fn beat(&self, out: &mut Vec<Effect>) {
         match self.agent {
             None => self.dial(out),
@@ -172,10 +173,10 @@ impl Registering {
         }
     }
 
-    /// A server answers at an address: the agent does not.
+    /// Warns if a server answers at the agent's address.
     pub(super) fn server_answers(&self, address: &str, out: &mut Vec<Effect>) {
         if !address.is_empty() && self.awaits_agent_at(address) {
-            let text = "no agent: a server answers there; give the agent's address";
+            let text = "no agent at this address: a server answers there; give the agent's address";
             out.push(line(Level::Warning, text).address(address).into());
         }
     }
@@ -202,7 +203,7 @@ impl Registering {
 
     pub(super) fn check(&self) -> Result<(), String> {
         let is_refused_by_none = self.refused_since.is_some() && self.agent.is_none();
-        if is_refused_by_none { Err("it was refused by an agent that is not there".into()) } else { Ok(()) }
+        if is_refused_by_none { Err("a refusal is recorded, but no agent is connected".into()) } else { Ok(()) }
     }
 }
 

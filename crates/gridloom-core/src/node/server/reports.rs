@@ -1,4 +1,4 @@
-//! What is reported to clients and to the agent: tasks that ended, and transfers that were measured here.
+//! Reports to clients and to the agent: tasks that ended, and transfers that were measured here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,44 +11,45 @@ use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    /// Transfers not yet reported, by the client that owns the datum.
+    /// Transfers that are not reported yet, by the client that owns the datum.
     transfers: BTreeMap<NodeId, Vec<(TransferReport, Time)>>,
-    /// Transfers that the agent has not been told of.
+    /// Transfers that are not reported to the agent yet.
     seen: SeenTransfers,
     timer_is_set: bool,
-    /// The timer is set after which clients hear of what keeps them waiting.
+    /// The timer is set after which clients are notified of tasks that keep theirs waiting.
     tells_waits: bool,
-    /// Clients that were told of such tasks.
+    /// Clients that were notified of such tasks.
     waits: BTreeSet<NodeId>,
 }
 
 impl Reports {
-    /// A transfer has ended here; `is_measure` says that its link made it as long as it was. True if the timer is to be set, after
-    /// which the agent and the owner are told.
+    /// Records a transfer that ended here. `is_measure`: the link determined the transfer's duration. Returns true if
+    /// the caller must set the timer after which the agent and the owner are notified.
     #[must_use]
     pub(super) fn transferred(&mut self, now: Time, report: TransferReport, is_measure: bool) -> bool {
         self.transfers.entry(report.datum.client).or_default().push((report, now));
         let is_learned = is_measure && self.seen.add(now, report.from, report.size_bytes, report.run_ns);
-        // The owner wants to know whether a task waits for its data or for a slot. The catalog hears of copies in no other way.
+        // The owner needs to know whether a task waits for its data or for a slot. The catalog has no other source of
+        // information about copies.
         let is_news = is_learned || report.size_bytes > EAGER_BYTES_MAX || report.datum.is_shared();
         is_news && !std::mem::replace(&mut self.timer_is_set, true)
     }
 
-    /// The timer has fired: what the agent is told.
+    /// Handles the timer. Returns the report for the agent.
     pub(super) fn take_seen(&mut self, now: Time) -> Option<LinkToAgent> {
         self.timer_is_set = false;
         let transfers = self.seen.take(now);
         (!transfers.is_empty()).then_some(LinkToAgent::TransfersSeen { transfers })
     }
 
-    /// Reports transfers to all clients that own one.
+    /// Reports transfers to all clients that own one of the data.
     pub(super) fn report_all_transfers(&mut self, now: Time, others: impl Fn(NodeId) -> u32, out: &mut Vec<Effect>) {
         for client in self.transfers.keys().copied().collect::<Vec<_>>() {
             self.report_transfers(now, client, others(client), out);
         }
     }
 
-    /// `others` is how many tasks of other clients are here.
+    /// Reports the end of a task. `others` is the number of tasks of other clients at this server.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn report_task(
         &mut self,
@@ -65,7 +66,7 @@ impl Reports {
         send(out, client, TaskToClient::TasksEnded { reports: vec![report], transfers, others });
     }
 
-    /// Reports at once what has come here for a client, so that the client does not hear of it after it was dropped.
+    /// Reports the data that arrived here for a client at once, so that the report does not follow the one of their removal.
     pub(super) fn report_transfers(&mut self, now: Time, client: NodeId, others: u32, out: &mut Vec<Effect>) {
         let transfers = self.take_transfers(now, client);
         if !transfers.is_empty() {
@@ -84,14 +85,15 @@ impl Reports {
         self.waits.remove(&client);
     }
 
-    /// Tasks of several clients are here, and some wait. True if the timer is to be set, after which these are told.
+    /// Tasks of several clients are here, and some wait. Returns true if the caller must set the timer after which
+    /// clients are notified.
     #[must_use]
     pub(super) fn may_wait(&mut self) -> bool {
         !std::mem::replace(&mut self.tells_waits, true)
     }
 
-    /// The timer has fired. Tells clients for how long tasks of others have run that keep theirs waiting. True if it is to be set
-    /// again.
+    /// Handles the timer. Notifies clients how long the tasks of other clients have run that keep theirs waiting.
+    /// Returns true if the caller must set the timer again.
     pub(super) fn tell_waits(&mut self, running_ns: BTreeMap<NodeId, Vec<u64>>, out: &mut Vec<Effect>) -> bool {
         let over = self.waits.iter().filter(|client| !running_ns.contains_key(client));
         over.for_each(|client| send(out, *client, TaskToClient::OthersRun { elapsed_ns: Vec::new() }));
@@ -105,7 +107,7 @@ impl Reports {
         self.tells_waits
     }
 
-    /// Clients with transfers to report.
+    /// Returns the number of clients with transfers to report.
     pub(super) fn clients(&self) -> usize {
         self.transfers.len()
     }
@@ -132,7 +134,7 @@ mod tests {
         let datum = DatumId { client, serial: 1 };
         let report = TransferReport { datum, from, to, size_bytes: 8, run_ns: 0, age_ns: 0 };
         let mut reports = Reports::default();
-        assert!(!reports.transferred(Time(5), report, true), "it is too small to be learned from");
+        assert!(!reports.transferred(Time(5), report, true), "it is too small to learn from");
         reports.check().unwrap();
         let mut out = Vec::new();
         for _ in 0..2 {

@@ -1,7 +1,8 @@
-//! Shared data: those that clients have put here under names, and what the catalog says of them.
+//! Shared data: data that clients have put here under names, and the catalog's messages about them.
 //!
-//! To the rest of the server the catalog is one more owner of data, [`NodeId::CATALOG`]. It runs in the agent: what is for it is
-//! addressed when it leaves, and what the agent says of tasks and data it says as the catalog.
+//! To the rest of the server, the catalog is another owner of data, [`NodeId::CATALOG`]. It runs in the agent.
+//! Messages to the catalog get the agent's address when they are sent, and messages from the agent about tasks and
+//! data count as messages from the catalog.
 //!
 //! **Invariant:** the data listed here are in the store.
 
@@ -18,20 +19,20 @@ use crate::node::protocol::Effect;
 use gridloom_base::limits::{RATE_REPORT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
 use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
 
-/// Data that are here under names.
+/// Shared data that were put here.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     held: BTreeMap<DatumId, Held>,
     pub(super) durable: Durable,
-    /// Data that clients are to put here.
+    /// Data that clients may put here, with the client of each.
     expected: BTreeMap<DatumId, (Named, NodeId)>,
-    /// The agent that said so.
+    /// The agent that sent `expected`.
     expected_by: Option<NodeId>,
-    /// Since when there is no agent.
+    /// Time since which there is no agent.
     alone_since: Option<Time>,
 }
 
-/// When what was put counts as put.
+/// When a put counts as complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Published {
     Now,
@@ -43,8 +44,9 @@ impl Shared {
         self.held.len()
     }
 
-    /// Whether a program may miss a datum when this server has ended. A copy of what another server keeps is none; nor is what is there
-    /// again when the server starts again: a former version is on no disk.
+    /// True if a program could miss a datum after this server has exited. A copy of a datum that another server keeps
+    /// is not missed, nor is a datum that is available again after a restart. Only current versions are: a former
+    /// version is not kept on disk.
     pub(super) fn would_be_missed(&self, datum: DatumId) -> bool {
         match self.held.get(&datum) {
             Some(held) => !(held.named.is_durable && held.is_current),
@@ -52,7 +54,7 @@ impl Shared {
         }
     }
 
-    /// A datum is not what its name stands for any more.
+    /// Marks a datum as a former version of its name.
     pub(super) fn set_former(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         if let Some(held) = self.held.get_mut(&datum) {
             held.is_current = false;
@@ -60,22 +62,22 @@ impl Shared {
         }
     }
 
-    /// It is here under a name.
+    /// Adds a shared datum that is stored here.
     pub(super) fn hold(&mut self, held: Held) {
         self.held.insert(held.named.datum, held);
     }
 
-    /// What clients are to put here.
+    /// Returns the number of data that clients may put here.
     pub(super) fn expected(&self) -> usize {
         self.expected.len()
     }
 
-    /// A client is gone.
+    /// Forgets the expected puts of a lost client.
     pub(super) fn forget_client(&mut self, client: NodeId) {
         self.expected.retain(|_, (_, by)| *by != client);
     }
 
-    /// An agent says what a client is to put here: another that said so is gone.
+    /// Expects a put, as an agent announced it. Announcements of a previous agent are void.
     fn expect(&mut self, agent: NodeId, named: Named, client: NodeId) {
         if self.expected_by.replace(agent) != Some(agent) {
             self.expected.clear();
@@ -83,14 +85,14 @@ impl Shared {
         self.expected.insert(named.datum, (named, client));
     }
 
-    /// What an agent that is gone has said is void.
+    /// Discards the announcements of a lost agent.
     pub(super) fn peer_lost(&mut self, peer: NodeId) {
         if self.expected_by == Some(peer) {
             self.expected.clear();
         }
     }
 
-    /// The catalog has no use for a datum.
+    /// Forgets a datum that the catalog does not use.
     pub(super) fn forget(&mut self, datum: DatumId) {
         self.expected.remove(&datum);
         self.held.remove(&datum);
@@ -99,19 +101,20 @@ impl Shared {
 
     pub(super) fn check(&self, admission: &Admission) -> Result<(), String> {
         match self.held.keys().find(|datum| !admission.is_here(**datum)) {
-            Some(datum) => Err(format!("{datum} is listed as shared, and is not here")),
+            Some(datum) => Err(format!("{datum} is listed as shared, but is not in the store")),
             None => Ok(()),
         }
     }
 }
 
 impl Server {
-    /// In whose name a node speaks of tasks and data: the agent in the catalog's.
+    /// Returns the owner in whose name a node sends messages about tasks and data. For the agent, that is the catalog.
     pub(super) fn named_by(&self, node: NodeId) -> NodeId {
         if self.registering.agent() == Some(node) { NodeId::CATALOG } else { node }
     }
 
-    /// Gives the agent's address to what is for the catalog. Without an agent it is not said: a new one is told everything.
+    /// Redirects messages for the catalog to the agent. Without an agent they are dropped, because a new agent
+    /// receives a full report.
     pub(super) fn address_catalog(&self, from: usize, out: &mut Vec<Effect>) {
         let is_for_catalog = |effect: &Effect| matches!(effect, Effect::Send { to: NodeId::CATALOG, .. });
         if !out[from..].iter().any(is_for_catalog) {
@@ -126,7 +129,8 @@ impl Server {
         }));
     }
 
-    /// Tells an agent that took the registration what is here under names, and asks it where other data are.
+    /// Reports the shared data stored here to an agent that accepted the registration, and asks it for the locations
+    /// of other shared data.
     pub(super) fn tell_shared(&mut self, now: Time, agent: NodeId, out: &mut Vec<Effect>) {
         if self.registering.agent() != Some(agent) {
             return;
@@ -162,7 +166,7 @@ impl Server {
         }
     }
 
-    /// A slice of a shared datum has come.
+    /// Handles the arrival of a slice of a shared datum.
     pub(super) fn on_slice_arrived(&mut self, now: Time, from: NodeId, slice: DatumId, out: &mut Vec<Effect>) {
         let arrived = self.admitting(now, out, |admission, _, out| admission.slice_arrived(now, slice, out));
         let (bytes, whole) = match arrived {
@@ -170,7 +174,7 @@ impl Server {
             Arrived::One { bytes } => (bytes, None),
             Arrived::Whole { bytes, meta } => (bytes, Some(meta)),
         };
-        // Slices share their ways: the time of one says little of a link.
+        // Slices share their links, so the time of a single slice is no measure of a link.
         let report = TransferReport { datum: slice, from, to: self.config.id, size_bytes: bytes, run_ns: 0, age_ns: 0 };
         if self.reports.transferred(now, report, false) {
             out.push(Effect::SetTimer { timer: ServerTimer::Transfers.into(), at: now + RATE_REPORT_NS });
@@ -180,7 +184,7 @@ impl Server {
         }
     }
 
-    /// Tasks that wait for a shared datum fail: there is nobody to have it from.
+    /// Fails the tasks that wait for a shared datum of which no copy exists.
     fn shared_gone(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
         let is_reader = |task: &Task| task.inputs().any(|read| read == datum);
         let waiting = self.admission.tasks().filter(|entry| !entry.state.has_begun() && is_reader(&entry.task));
@@ -191,7 +195,8 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// Without an agent nobody says where shared data are: tasks wait no longer for them than for one to come back.
+    /// Limits the wait for shared data without an agent, which knows their locations: tasks wait for an agent to
+    /// return for at most [`RETURN_NS_MAX`].
     pub(super) fn shared_beat(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.registering.agent().is_some() {
             self.shared.alone_since = None;
@@ -200,12 +205,17 @@ impl Server {
         let since = *self.shared.alone_since.get_or_insert(now);
         if now.since(since) >= RETURN_NS_MAX {
             for datum in self.admission.unasked_shared() {
-                self.shared_gone(now, datum, "its server has lost the agent, which knows where it is", out);
+                self.shared_gone(
+                    now,
+                    datum,
+                    "the server has lost the agent, which knows where the datum is stored",
+                    out,
+                );
             }
         }
     }
 
-    /// A task that was to take copies here has them.
+    /// Ends a task whose copies are all here.
     pub(super) fn end_replicated(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
         let outcome = match &task.kind {
             TaskKind::Publish(named) => {
@@ -229,7 +239,7 @@ impl Server {
         self.report(now, task.id.client, task.id, outcome, 0, out);
     }
 
-    /// What a task has taken here is a shared datum from now on.
+    /// Makes the datum that a task brought here a shared datum.
     fn publish(
         &mut self,
         now: Time,
@@ -237,7 +247,7 @@ impl Server {
         named: &Named,
         out: &mut Vec<Effect>,
     ) -> Result<Published, TaskError> {
-        let datum = task.inputs().next().expect("checked when the task was taken in");
+        let datum = task.inputs().next().expect("checked when the task was accepted");
         let is_again = self.shared.held.get(&named.datum).is_some_and(|held| held.named == *named);
         let is_expected = self
             .shared
@@ -246,22 +256,25 @@ impl Server {
             .is_some_and(|(expected, client)| expected == named && *client == task.id.client);
         let is_of_catalog = task.id.client == NodeId::CATALOG;
         if !is_expected && !is_again && !is_of_catalog {
-            // The client asks the agent once more.
-            let why =
-                format!("server '{}' was not told by the agent that '{}' comes there", self.config.name, named.name);
+            // On this error, the client asks the agent again.
+            let why = format!(
+                "server '{}' does not expect '{}': the agent has not announced it",
+                self.config.name, named.name
+            );
             return Err(TaskError::NotMapped { why });
         }
         if named.is_durable && self.config.durable.is_none() {
-            let why = format!("server '{}' keeps nothing durable", self.config.name);
+            let why = format!("server '{}' has no directory for durable data (serve --durable DIR)", self.config.name);
             return Err(TaskError::NotMapped { why });
         }
         if self.shared.durable.is_given_up(named.datum) {
-            let why = format!("'{}' was given up a moment ago", named.name);
+            let why = format!("'{}' was deleted a moment ago", named.name);
             return Err(TaskError::NotMapped { why });
         }
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
-        if self.admission.own_bytes(datum) != size_bytes {
-            let why = format!("its description says {size_bytes} bytes, and {datum} has another size");
+        let own_bytes = self.admission.own_bytes(datum);
+        if own_bytes != size_bytes {
+            let why = format!("its description says {size_bytes} bytes, but {datum} has {own_bytes} bytes");
             let (function, server) = (task.name().to_string(), self.config.name.clone());
             return Err(TaskError::Refused { function, server, why });
         }
@@ -277,7 +290,7 @@ impl Server {
         Ok(Published::Now)
     }
 
-    /// A datum is here under a name.
+    /// Records a shared datum as put, and reports that to the catalog.
     pub(super) fn published(&mut self, client: NodeId, named: &Named, out: &mut Vec<Effect>) {
         self.shared.held.entry(named.datum).or_insert_with(|| Held { named: named.clone(), is_current: true });
         send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client });

@@ -1,4 +1,4 @@
-//! Tasks: taken in, started, ended, cancelled, and reported to their clients.
+//! Tasks of a server: accepting, starting, ending and cancelling them, and reporting them to their clients.
 
 use super::admission::Unstuck;
 use super::learning::Call;
@@ -14,7 +14,7 @@ use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId,
 use gridloom_idl::KnownArgument;
 
 impl Server {
-    // ---- in
+    // ---- accepting
 
     pub(super) fn on_tasks(
         &mut self,
@@ -33,9 +33,9 @@ impl Server {
                 continue;
             }
             let (id, object) = (task.id, task.object());
-            // A plain server keeps no results: it runs whatever it is given as calls.
+            // A stateless server keeps no results: it runs every task as a call.
             let is_new = self.admission.add(now, task, is_call || self.config.plain);
-            // A number that was given twice: nothing is made for it.
+            // The task's number was used twice: no object is made for it.
             if let (false, Some(object)) = (is_new, object)
                 && self.admission.of_object(object).is_empty()
             {
@@ -46,7 +46,7 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// Clients of which tasks wait hear for how long those of others have run.
+    /// Notifies clients with queued tasks how long other clients' tasks have run.
     pub(super) fn tell_waits(&mut self, now: Time, out: &mut Vec<Effect>) {
         let elapsed_ns = |client| {
             let others = self.admission.others_running(client);
@@ -59,16 +59,16 @@ impl Server {
         }
     }
 
-    /// A plain server takes nothing that it would have to keep, or to get from another server.
+    /// Refuses tasks that a stateless server cannot run: those that need stored state, or data from another server.
     fn check_plain(&self, task: &Task) -> Result<(), TaskError> {
         let what = match task.kind {
             _ if !self.config.plain => return Ok(()),
-            TaskKind::Method { .. } => "keeps no objects",
-            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => "keeps no data",
-            TaskKind::Call { .. } if task.inputs().any(DatumId::is_shared) => "takes no shared data",
+            TaskKind::Method { .. } => "keeps no objects between calls",
+            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => "keeps no data between calls",
+            TaskKind::Call { .. } if task.inputs().any(DatumId::is_shared) => "reads no shared data",
             TaskKind::Call { .. } => return Ok(()),
         };
-        let why = format!("it is plain (serve --plain), and {what} beyond a call; ask a server that is not");
+        let why = format!("it is a stateless server (serve --plain), which {what}; use a server without --plain");
         Err(TaskError::Refused { function: task.name().into(), server: self.config.name.clone(), why })
     }
 
@@ -80,39 +80,49 @@ impl Server {
         let is_its = |datum: DatumId| datum.client == from;
         let reads_its = task.inputs().all(|datum| is_its(datum) || datum.is_shared());
         if task.id.client != from || !reads_its || !task.outputs.iter().all(|output| is_its(output.datum)) {
-            return Err(refused("it bears another client's name, or reads another's data"));
+            return Err(refused("its identifier or its data belong to another client"));
         }
         if task.terms.gang > self.config.slots {
             let (wanted, slots) = (task.terms.gang, self.config.slots);
             return Err(refused(&format!(
-                "it wants {wanted} slots at once, and the server has {slots}; ask for fewer, or start the server with more --slots"
+                "it requests {wanted} slots at once, but the server has {slots}; request fewer, or start the server with more --slots"
             )));
         }
         if from == NodeId::CATALOG && !matches!(task.kind, TaskKind::Publish(_)) {
-            return Err(refused("the agent has no calls of its own"));
+            return Err(refused("the agent may not send calls"));
         }
         let signature_hash = match task.kind {
             TaskKind::Call { signature_hash, .. } | TaskKind::Method { signature_hash, .. } => signature_hash,
             TaskKind::Replicate(_) => {
                 let takes_data = task.args.iter().all(|arg| matches!(arg, Argument::Datum(_)));
                 let is_sane = takes_data && task.outputs.is_empty();
-                return if is_sane { Ok(()) } else { Err(refused("only data can be placed")) };
+                return if is_sane {
+                    Ok(())
+                } else {
+                    Err(refused("a task that places data must have only data as arguments, and no results"))
+                };
             }
             TaskKind::TakePart { .. } => {
                 let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.len() == 1;
-                return if is_one { Ok(()) } else { Err(refused("a part is one datum of one datum")) };
+                return if is_one {
+                    Ok(())
+                } else {
+                    Err(refused(
+                        "a task that takes a part of a datum must have one datum as its argument, and one result",
+                    ))
+                };
             }
             TaskKind::Publish(ref named) => {
                 let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.is_empty();
                 let is_catalogs = from != NodeId::CATALOG || task.inputs().all(|datum| datum == named.datum);
                 let is_sane = is_one && named.datum.is_shared() && is_catalogs && check_name(&named.name).is_ok();
-                return if is_sane { Ok(()) } else { Err(refused("that cannot be a shared datum")) };
+                return if is_sane { Ok(()) } else { Err(refused("the task does not describe a valid shared datum")) };
             }
         };
         match self.functions.get(task.name()) {
             None => Err(TaskError::NoSuchFunction { function, near: String::new() }),
             Some(hash) if *hash != signature_hash => {
-                Err(refused("its signature has changed; ask the agent for it again (reconnect)"))
+                Err(refused("its signature has changed; reconnect to get the new one from the agent"))
             }
             Some(_) => {
                 let signature = self.config.functions.iter().find(|s| s.name == task.name());
@@ -127,9 +137,9 @@ impl Server {
         }
     }
 
-    // ---- started
+    // ---- starting
 
-    /// Admits what there is room for, starts what is ready.
+    /// Admits tasks for which there is memory, and starts ready tasks.
     pub(super) fn pump(&mut self, now: Time, out: &mut Vec<Effect>) {
         loop {
             while let Some((id, error)) =
@@ -156,7 +166,7 @@ impl Server {
         }
     }
 
-    /// A client has copies of what it was to take, or cannot take it.
+    /// Handles a client's answer to `MakeRoom`: it has copies of the data, or cannot take them.
     pub(super) fn taken_home(
         &mut self,
         now: Time,
@@ -199,19 +209,19 @@ impl Server {
         let taken = self.admitting(now, out, |admission, _, out| admission.take_arrived(now, datum, size_bytes, out));
         let Some((origin, hops)) = taken else { return };
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
-        // What was passed on came no faster than it did to its sender: it says little of the link.
+        // A forwarded datum arrives no faster than it reached its sender, so its time is no measure of the link.
         if self.reports.transferred(now, report, hops == 1) {
             out.push(Effect::SetTimer { timer: ServerTimer::Transfers.into(), at: now + RATE_REPORT_NS });
         }
         if datum.is_shared() {
-            // At once: the next server may get it from here.
+            // Reported at once, because the next server may fetch the datum from here.
             self.reports.report_transfers(now, datum.client, 0, out);
         }
         self.admitting(now, out, |admission, _, out| admission.datum_here(now, datum, size_bytes, origin, out));
         self.pump(now, out);
     }
 
-    // ---- ended
+    // ---- ending
 
     pub(super) fn on_task_ended(
         &mut self,
@@ -240,7 +250,7 @@ impl Server {
             Ok(results) => {
                 let size = task.size(|datum| self.admission.size_bytes(datum));
                 let runs_any = task.runs_any();
-                // A plan counts by itself how long shared data take that are declared.
+                // Plans account for the transfer time of declared shared data separately.
                 let run_ns = if self.sharing.contains(name) { run_ns.saturating_sub(waited_ns) } else { run_ns };
                 let call = Call { function: name, size, run_ns, tasks, is_measured, runs_any };
                 let news = self.learning.learn(now, call);
@@ -265,7 +275,7 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// A task says something: the server keeps what it prints, and its client hears it if the client wants to.
+    /// Handles output of a task: keeps printed text, and forwards the output to the task's client if the client requested it.
     pub(super) fn on_said(&mut self, now: Time, said: Said, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(said.task) else { return };
         if let Saying::Text { is_error, text } = &said.saying {
@@ -278,18 +288,18 @@ impl Server {
         }
     }
 
-    /// What still waits for its turn on an object that is no more fails.
+    /// Fails the methods that wait for their turn on an object that no longer exists.
     fn object_lost(&mut self, now: Time, object: ObjectId, out: &mut Vec<Effect>) {
         for id in self.admission.of_object(object) {
-            // One that has begun ends with its process.
+            // A method that has begun ends with its process.
             let Some(entry) = self.admission.get(id).filter(|entry| !entry.state.has_begun()) else { continue };
             let (function, server) = (entry.task.name().to_string(), self.config.name.clone());
-            let why = "it ended, or was lost, in a call before this one".to_string();
+            let why = "the object ended or was lost in an earlier call".to_string();
             self.give_up(now, id, TaskError::ObjectLost { function, server, why }, out);
         }
     }
 
-    /// What it does at the moment.
+    /// Returns the server's current status.
     pub(super) fn status(&self, now: Time) -> ServerStatus {
         let (count, store_bytes) = self.admission.load();
         let mut tasks: Vec<TaskStatus> = self.admission.tasks().map(|entry| self.status_of(now, entry)).collect();
@@ -310,7 +320,7 @@ impl Server {
         TaskStatus { task: id, function: entry.task.label().to_string(), stage, run_ns }
     }
 
-    // ---- given up
+    // ---- cancelling
 
     pub(super) fn cancel(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         match self.admission.state(id) {
@@ -328,7 +338,7 @@ impl Server {
         }
     }
 
-    /// Gives tasks back that do not run, and says which, and for how long the others have run.
+    /// Sends recalled tasks that have not begun back to their client. Reports which ones, and how long the others have run.
     pub(super) fn recall(
         &mut self,
         now: Time,
@@ -344,7 +354,7 @@ impl Server {
                 Some(state) if state.has_begun() => {
                     running.push((*id, self.learning.elapsed_ns(now, *id)));
                     if group.is_none() && state == State::Running {
-                        // Each time: the worker may have been about to end when it was tried before.
+                        // Retried at each recall, because the worker may have been about to end at the previous one.
                         self.called_off.entry(*id).or_insert(CalledOff::AskedBack);
                         out.push(Effect::WithdrawTask { task: *id });
                     }
@@ -352,9 +362,9 @@ impl Server {
                 Some(_) => recalled.push(*id),
             }
         }
-        // Copies that came for them stay, and have to be known.
+        // Copies that arrived for these tasks remain here, so the client must know of them.
         self.reports.report_transfers(now, from, self.admission.others(from), out);
-        // Before anything else: a peer that hears that a result will not be made here shall know why.
+        // Sent before anything else, so that the client knows the reason before a peer learns that a result will not be made here.
         send(out, from, TaskToClient::Recalled { group, tasks: recalled.clone(), running });
         // Tasks of other groups stay.
         let tasks = recalled.iter().filter_map(|id| self.admission.get(*id)).map(|entry| entry.task.clone());
@@ -366,7 +376,7 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// A task that was asked back had not begun: it was queued in a worker.
+    /// Sends a recalled task back to its client: it was queued in a worker and had not begun.
     fn give_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(id) else { return };
         let task = entry.task.clone();
@@ -380,7 +390,7 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// Ends a task that does not run.
+    /// Ends a task that has not begun, with an error.
     pub(super) fn give_up(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(id) else { return };
         let task = entry.task.clone();
@@ -408,9 +418,9 @@ impl Server {
         self.reports.report_task(now, client, task, outcome, run_ns, others, out);
     }
 
-    // ---- calls that are to be measured
+    // ---- calibration calls
 
-    /// Takes a call in that is to be measured, if the server is idle.
+    /// Accepts a calibration call if the server is idle.
     pub(super) fn on_calibration(
         &mut self,
         now: Time,
@@ -427,8 +437,9 @@ impl Server {
         self.on_tasks(now, from, vec![task], supplies, true, out);
     }
 
-    /// Other work comes. A call that waits for its arguments makes way at once; one that runs may be as good as over: it gets
-    /// until the next heartbeat, since another worker in its place takes as long to start.
+    /// Other work arrives. A calibration call that waits for its arguments is preempted at once. One that runs may be
+    /// about to end: it may continue until the next heartbeat, since starting another worker in its place takes as
+    /// long.
     pub(super) fn disturb_calibration(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(id) = self.calibration.disturb() else { return };
         match self.admission.get(id) {

@@ -1,4 +1,4 @@
-//! The server as a whole: which tasks it refuses, where readers of a lost result ask, and calls that are to be measured.
+//! Tests of the server as a whole: which tasks it refuses, where readers of a lost result request it, and calibration calls.
 
 use super::*;
 use crate::graph::{Argument, Output as Made, Task, TaskKind, Terms};
@@ -7,12 +7,12 @@ use crate::node::version::VERSIONS;
 use gridloom_base::{DatumId, Dtype, Meta, Named, TaskError, TaskId};
 use gridloom_idl::parse;
 
-/// Server 's' with a store of 1 MiB, which offers one function and has no agent.
+/// Returns the configuration of a server 's' with a store of 1 MiB, which offers one function and has no agent.
 fn offering(function: Signature, slots: u32) -> ServerConfig {
     ServerConfig { slots, functions: vec![function], ..offering_nothing() }
 }
 
-/// The same with one slot and no function: what tests of its parts begin with.
+/// Returns the same with one slot and no function, as a base for tests of the server's parts.
 pub(super) fn offering_nothing() -> ServerConfig {
     ServerConfig {
         id: NodeId(1),
@@ -35,7 +35,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
 
 pub(super) const CLIENT: NodeId = NodeId(7);
 
-/// A server of the described function, with a client; and the function's hash.
+/// Returns a server that offers the described function and has a client, and the function's hash.
 pub(super) fn with_client(description: &str) -> (Server, u64) {
     let signature = parse(description, "t.idl").unwrap().remove(0).signature;
     let hash = signature.hash();
@@ -44,7 +44,7 @@ pub(super) fn with_client(description: &str) -> (Server, u64) {
     (server, hash)
 }
 
-/// A peer connects.
+/// Returns the input for a peer that connects.
 pub(super) fn is_up(peer: NodeId, role: Role, address: &str) -> Input {
     Input::PeerUp { peer, role, name: "peer".into(), address: address.into(), version: VERSIONS.1 }
 }
@@ -89,8 +89,8 @@ fn a_task_whose_arrays_do_not_fit_its_sizes_is_refused_and_the_next_one_runs() {
     assert_eq!(outcome(20, 12, 3), (None, true));
 }
 
-/// A task runs again for one of its results; a copy of the other is elsewhere, where its reader here has it from when the
-/// task is cancelled.
+/// A task runs again for one of its results. Another node has a copy of the other result. When the task is cancelled,
+/// the reader here requests that copy.
 #[test]
 fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
     let text = "Module m; Define f(IN double x[n], IN int n, OUT double y[n]) Calls f(x, n, y);";
@@ -124,7 +124,7 @@ fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
     for input in inputs {
         server.handle(Time(1), input, &mut out);
     }
-    // Its owner names the place.
+    // The owner names the source.
     let asks = |effect: &Effect| match effect {
         Effect::Send {
             to: CLIENT,
@@ -139,7 +139,7 @@ fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
     assert!(out.iter().any(asks), "{out:?}");
 }
 
-/// A worker that is about to end gives nothing back; what it had queued goes to the next one, and may be asked back again.
+/// A worker that is about to end returns no tasks. Its queued tasks are moved to the next worker, and may be recalled again.
 #[test]
 fn what_is_asked_back_again_is_withdrawn_again() {
     let (mut server, hash) = with_client("Module m; Define f() Calls f();");
@@ -154,7 +154,7 @@ fn what_is_asked_back_again_is_withdrawn_again() {
     }
 }
 
-/// Its client asked for it back in vain, as it had begun: once it is cancelled, by whomever, it runs nowhere.
+/// The client recalled the task without effect, as it had begun. Once anybody has cancelled it, it runs nowhere.
 #[test]
 fn what_is_cancelled_is_not_given_back() {
     for recalls in [[true, false], [false, true], [true, true]] {
@@ -184,7 +184,7 @@ fn what_is_cancelled_is_not_given_back() {
     }
 }
 
-/// Whoever knows the names of another's tasks and data.
+/// A client that knows the identifiers of another client's tasks and data cannot use them.
 #[test]
 fn tasks_in_the_name_of_another_or_of_anothers_data_are_refused() {
     let (mut server, hash) = with_client("Module m; Define f() Calls f();");
@@ -199,12 +199,13 @@ fn tasks_in_the_name_of_another_or_of_anothers_data_are_refused() {
         let message = TaskToServer::RunTasks { tasks: vec![task], supplies: Vec::new() }.into();
         server.handle(Time(1), Input::Received { from: CLIENT, message }, &mut out);
         let told = format!("{out:?}");
-        assert!(told.contains("it bears another client's name, or reads another's data"), "{told}");
+        assert!(told.contains("its identifier or its data belong to another client"), "{told}");
         assert_eq!(server.load().0, 0);
     }
 }
 
-/// A client that knows the name of a shared datum would give it another value; the agent has said who puts it.
+/// A client that knows the identifier of a shared datum tries to give it another value, but the agent has announced
+/// which client puts it.
 #[test]
 fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
     let mut server = Server::new(ServerConfig { agent: "agent".into(), ..offering_nothing() });
@@ -238,8 +239,8 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
         server.handle(Time(3), arrived.clone(), &mut out);
         out.iter().any(|effect| matches!(effect, Effect::NameDatum { .. }))
     };
-    assert!(!publish(1, None), "nobody was to put it");
-    assert!(!publish(2, Some(NodeId(9))), "another was to put it");
+    assert!(!publish(1, None), "no put was announced");
+    assert!(!publish(2, Some(NodeId(9))), "a put by another client was announced");
     assert!(publish(3, Some(CLIENT)));
 }
 
@@ -252,7 +253,7 @@ pub(super) fn task(client: NodeId, serial: u64, hash: u64) -> Task {
     Task { id, kind: TaskKind::call("m/f", hash), args, outputs, work_flops: Some(1e9), terms: Default::default() }
 }
 
-/// A server of one slot with both clients, and how it answers.
+/// A server with one slot and both clients.
 struct Test {
     server: Server,
     hash: u64,
@@ -312,7 +313,7 @@ fn gave_way() -> Option<Result<(), TaskError>> {
 fn an_idle_server_measures_and_a_busy_one_does_not() {
     let mut test = Test::new();
     assert_eq!(reported(&test.call(CALIBRATOR, 1)), None);
-    // Nor while another is measured.
+    // The server does not measure while another call is measured, either.
     assert_eq!(reported(&test.call(CALIBRATOR, 2)), gave_way());
     assert_eq!(reported(&test.ended(CALIBRATOR, 1, Ok(()))), Some(Ok(())));
     assert_eq!(test.calls_learned(), 1);
@@ -335,8 +336,8 @@ fn a_call_that_was_disturbed_is_not_learned_and_stopped_at_the_heartbeat() {
     test.call(CALIBRATOR, 2);
     let stopped = TaskId { client: CALIBRATOR, serial: 2 };
     let stops = |out: &[Effect]| out.contains(&Effect::StopTask { task: stopped });
-    assert!(!stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))), "it has the server for itself");
-    assert!(!stops(&test.call(USER, 2)), "it may be as good as over");
+    assert!(!stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))), "the server has no other work");
+    assert!(!stops(&test.call(USER, 2)), "it may be about to end");
     assert!(stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))));
     assert_eq!(reported(&test.ended(CALIBRATOR, 2, Err(TaskError::Cancelled))), gave_way());
     assert_eq!(test.calls_learned(), 1, "the user's");

@@ -1,4 +1,4 @@
-//! Dials: names are resolved in threads, and the addresses of one are tried in turn.
+//! Dials: names are resolved on threads, and the resolved addresses are tried one after another.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::{io, thread};
@@ -32,7 +32,7 @@ impl Contacts {
             let addresses = address.to_socket_addrs().map(Iterator::collect);
             inbox.post(Notice::Resolved { dial: number, addresses });
         };
-        // The resolver of the C library wants more stack than a thread that only moves bytes.
+        // The C library's resolver needs more stack than a thread that only moves bytes.
         let thread = thread::Builder::new().name("resolve".into()).stack_size(STACK_BYTES * 4);
         if let Err(error) = self.inbox.threads.spawn(thread, resolve) {
             self.dial_failed(number, error.to_string());
@@ -49,7 +49,7 @@ impl Contacts {
         }
     }
 
-    /// Tries the dial's next address; `why` is what was wrong with the one before.
+    /// Tries the dial's next address; `why` is the error of the previous one.
     pub(super) fn dial_next(&mut self, number: u64, mut why: String) {
         while let Some(dial) = self.dials.get_mut(number) {
             let deadline = dial.deadline;
@@ -67,9 +67,9 @@ impl Contacts {
         let stream = match near {
             Some(Ok(stream)) => stream,
             Some(Err(error)) => {
-                // Whatever is wrong with it, TCP may do.
+                // Whatever is wrong with this socket, TCP may work.
                 if error.kind() == io::ErrorKind::PermissionDenied {
-                    let line = warning("the socket of a node of this host cannot be used; it is dialled over TCP");
+                    let line = warning("the unix socket of a node on this host cannot be used; dialling it over TCP");
                     self.log(line.address(address).why(error));
                 }
                 Stream::connect(address)?
@@ -87,7 +87,7 @@ impl Contacts {
         }
     }
 
-    /// The node that answers there is up, and not by this dial.
+    /// Ends a dial whose node is already connected through another connection.
     pub(super) fn connected_already(&mut self, address: String, peer: NodeId, name: &str) {
         let why = format!("'{name}' answers there, and is connected already");
         self.news.push_back(News::Input(Input::DialFailed { address, why, connected: Some(peer) }));

@@ -1,4 +1,4 @@
-//! Handshakes: what a connection turns out to be, and what becomes of it.
+//! Handshakes: determine the purpose of a connection and what happens to it afterwards.
 
 use gridloom_base::dial::NO_NODE;
 use gridloom_base::{Level, Time};
@@ -13,11 +13,12 @@ use crate::transport::handshake::{HandshakeError, Hello, Purpose, Session, Verdi
 use crate::transport::notice::Link;
 use crate::transport::stream::Stream;
 
-/// What is said to a bulk connection that does not belong to a control connection.
-const NO_PEER: &str = "a bulk connection of no peer";
+/// Error sent on a bulk connection that does not belong to a control connection.
+const NO_PEER: &str = "a bulk connection without a control connection";
 
 impl Contacts {
-    /// A frame of a handshake; `admits_bulk` decides on bulk connections. `Some` if the connection turned out to be one.
+    /// Handles a handshake frame; `admits_bulk` decides on bulk connections. Returns `Some` if the connection turned
+    /// out to be for bulk data.
     pub(in crate::driver) fn on_handshake(
         &mut self,
         token: usize,
@@ -27,7 +28,7 @@ impl Contacts {
         admits_bulk: impl Fn(&Hello) -> Result<(), String>,
     ) -> Result<Option<(Hello, Purpose, Keys)>, String> {
         if kind != Kind::Hello {
-            return Err("it did not begin with a handshake".into());
+            return Err("the connection did not begin with a handshake".into());
         }
         let contact = self.connections.get_mut(&token).expect("the caller has just seen it");
         let mut handshake = contact.handshake.take().expect("it is in the handshake");
@@ -42,7 +43,7 @@ impl Contacts {
                 out = vec![refusal(NO_PEER)];
                 Err(HandshakeError::Unacceptable(NO_PEER.into()))
             }
-            // Of a peer: no flood of strangers puts it out.
+            // The connection belongs to a known peer: a flood of strangers must not evict it.
             Some(Some(true)) => {
                 self.open.half_open.remove(&token);
                 done
@@ -63,13 +64,13 @@ impl Contacts {
                 self.established(token, hello, &session, verdict, now);
             }
             Ok(Some((hello, _))) => {
-                // The verdict goes before the socket changes hands.
+                // The verdict must be written before the socket is handed over.
                 contact.channel.flush(&mut self.buffers).map_err(|error| error.to_string())?;
                 let session = handshake.take_session().expect("both hellos were there");
                 return Ok(Some((hello, handshake.purpose(), session.keys)));
             }
             Err(error) => {
-                // The refusal goes before the connection is closed; if it cannot, the peer sees it closed.
+                // Send the refusal before closing the connection; if that fails, the peer sees the connection close.
                 let _ = contact.channel.flush(&mut self.buffers);
                 self.refused(token, handshake.peer().map(|peer| peer.role), &error, now);
             }
@@ -77,7 +78,7 @@ impl Contacts {
         Ok(None)
     }
 
-    /// Whether the hello of a bulk connection has the pass of a peer; `None` of other connections.
+    /// Reports whether the hello of a bulk connection has the pass of a known peer; `None` for other connections.
     fn is_pass_due(&self, hello: &Hello) -> Option<bool> {
         match hello.purpose {
             Purpose::BulkSend | Purpose::BulkReceive => {
@@ -92,8 +93,8 @@ impl Contacts {
             Purpose::Control if self.is_up(hello.node) => Ok(Verdict::Duplicate),
             Purpose::Control => Ok(Verdict::Welcome),
             Purpose::BulkSend | Purpose::BulkReceive => admits_bulk(hello).map(|()| Verdict::Welcome),
-            Purpose::Local => Err("shared memory is not passed over TCP".into()),
-            Purpose::Process => Err("this is a node of a grid, and no process that talks by messages".into()),
+            Purpose::Local => Err("shared memory cannot be passed over TCP".into()),
+            Purpose::Process => Err("this is a grid node, not a process of a deployment".into()),
         }
     }
 
@@ -102,7 +103,7 @@ impl Contacts {
         let Some(number) = contact.dial else {
             let Some(more) = self.refusals.admit(now) else { return };
             let mut line = warning("a connection was turned away").why(format!("{error}{more}"));
-            // Its peer has just gone, mostly: it dials on until it notices that itself.
+            // Usually the peer has just disconnected, and keeps dialling until it notices.
             if matches!(error, HandshakeError::Unacceptable(why) if why == NO_PEER) {
                 line.level = Level::Debug;
             }
@@ -128,12 +129,12 @@ impl Contacts {
         let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
         let dialled = contact.dial.and_then(|number| self.dials.end(number));
         if verdict == Verdict::Duplicate {
-            // The decider's last word; it may be this node's own.
+            // Send the decider's final verdict; this node may be the decider.
             let _ = contact.channel.flush(&mut self.buffers);
             self.forget(token);
             let Some(Dial { address, began, deadline, .. }) = dialled else { return };
             match self.peers.get(&hello.node) {
-                // A node that came up meanwhile by that address has ended the dial by that.
+                // The same address came up as a peer while this dial was running, and that ended the dial.
                 Some(peer) if peer.since >= began && peer.address == address => {}
                 Some(_) => self.connected_already(address, hello.node, &hello.name),
                 None => {
@@ -144,8 +145,8 @@ impl Contacts {
             return;
         }
         if let Some(way) = self.around.1.way_to(&hello.host) {
-            // The handshake's last word passes no filter: the peer may use other connections at once. If the connection is broken, the next
-            // write tells.
+            // The last handshake frame bypasses the filters: the peer may use other connections at once. A broken
+            // connection is noticed at the next write.
             let _ = contact.channel.flush(&mut self.buffers);
             contact.channel.stream_mut().hold(way.delays(0));
         }
@@ -154,7 +155,7 @@ impl Contacts {
         contact.channel.outbound.speak(dialect(version));
         self.open.half_open.remove(&token);
         if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
-            self.lose(old, "it connected anew");
+            self.lose(old, "it connected again");
         }
         if let Some(dial) = dialled {
             hello.address = dial.address;

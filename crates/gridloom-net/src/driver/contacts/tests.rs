@@ -1,4 +1,4 @@
-//! Connections that end while they hold back what they send.
+//! Connections that end while they delay outgoing frames.
 
 use mio::net::UnixStream;
 use mio::{Poll, Waker};
@@ -31,7 +31,7 @@ fn contacts(poll: &Poll) -> Contacts {
     Contacts::new(own, credentials, registry, Arc::new(inbox), None, (None, Arc::default()), 1)
 }
 
-/// Adds a connection to another site, on which a frame waits; its token, and the end of the peer.
+/// Adds a connection to another site with a delayed frame. Returns its token and the peer's end.
 fn holding(contacts: &mut Contacts) -> (usize, UnixStream) {
     let (stream, end) = UnixStream::pair().unwrap();
     let token = contacts.next_token;

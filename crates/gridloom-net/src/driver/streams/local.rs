@@ -1,4 +1,4 @@
-//! Peers of this host, which pass memory.
+//! Peers on the same host, with which memory is shared.
 
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -18,7 +18,7 @@ use crate::transport::shared::Closer;
 use crate::transport::{LOCAL_HANDSHAKES_MAX, local};
 
 impl Streams {
-    /// Whether a peer is on this host and takes its memory.
+    /// Reports whether a peer is on this host and accepts shared memory.
     pub(in crate::driver) fn shares_memory_with(&self, peer: NodeId) -> bool {
         let is_here = |peer: &Peer| share_memory(&self.own.host, &peer.hello.host);
         self.peers.get(&peer).is_some_and(is_here)
@@ -29,10 +29,10 @@ impl Streams {
             let Some((listener, _)) = &self.listener else { return };
             match local::accept(listener) {
                 Ok(None) => return,
-                // A node that is turned away sends over TCP.
+                // A node that is turned away sends over TCP instead.
                 Ok(Some(_)) if self.shaking >= LOCAL_HANDSHAKES_MAX => {}
                 Ok(Some(stream)) => self.shake_local(stream),
-                // Out of descriptors, mostly: the dialler tries again, which wakes this again.
+                // Usually the process is out of descriptors. The dialling node tries again, which wakes this listener again.
                 Err(error) => return self.log(warning("a local connection could not be accepted").why(error)),
             }
         }
@@ -52,11 +52,11 @@ impl Streams {
         let thread = thread::Builder::new().name("from local".into()).stack_size(STACK_BYTES);
         if let Err(error) = self.inbox.threads.spawn(thread, shake) {
             self.shaking -= 1;
-            self.log(warning("no thread for a local connection").why(error));
+            self.log(warning("cannot start a thread for a local connection").why(error));
         }
     }
 
-    /// The link to a peer that may pass memory on that stream, and how it writes headers.
+    /// Returns the link to a peer that may pass memory on this stream, and the wire version of its headers.
     pub(super) fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<(Link, Dialect)> {
         let shares = share_memory(&self.own.host, &hello.host) && hello.purpose == Purpose::Local;
         let peer = self.peers.get_mut(&hello.node).filter(|peer| shares && peer.may_open(hello.stream))?;

@@ -1,4 +1,4 @@
-//! A peer as bulk sees it: the streams that it may open, and the handshake of one on this host.
+//! A peer's bulk state: the streams that it may open, and the handshake with a peer on this host.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,32 +17,32 @@ use crate::transport::notice::{Inbox, Link, Notice, StreamEnd};
 use crate::transport::shared::{Closer, LANES};
 use crate::transport::stripes::{Gathering, Stripe, Stripes};
 
-/// Streams that one peer may have open towards this node: one a lane, and ended ones until this node notices their ends.
+/// Maximum number of open streams from one peer: one per lane, plus ended streams whose end this node has not noticed yet.
 pub(super) const STREAMS_MAX: usize = 2 * LANES as usize;
 
-/// A peer with a control connection that stands.
+/// A peer whose control connection is up.
 pub(super) struct Peer {
     pub(super) link: Link,
     pub(super) hello: Hello,
     pub(super) pass: Pass,
-    /// How the headers of bulk are written, both ways.
+    /// Wire version of bulk headers in both directions.
     pub(super) dialect: Dialect,
     pub(super) outgoing: Lanes,
-    /// Streams on which it sends.
+    /// Streams on which the peer sends.
     pub(super) incoming: BTreeMap<u64, Incoming>,
-    /// Streams of which not all connections are there.
+    /// Streams that still lack some of their connections.
     pub(super) gathering: BTreeMap<u64, Gathering>,
-    /// So many of these ended with changed bytes since something came whole.
+    /// Number of streams in a row that ended with corrupted bytes, since data last arrived intact.
     pub(super) changed_in_a_row: u32,
-    /// Bytes of data that it is about to ask for, and that it has.
+    /// Bytes that the peer already has of data that it is about to request.
     pub(super) has: BTreeMap<DatumId, u64>,
 }
 
-/// A stream on which a peer sends; dropped, it is shut, and its thread ends.
+/// A stream on which a peer sends. Dropping it shuts it down and ends its thread.
 pub(super) struct Incoming {
-    /// `None` while it is being opened.
+    /// `None` while the stream is being opened.
     pub(super) closer: Option<Closer>,
-    /// The last number that was acknowledged.
+    /// Last acknowledged serial number.
     pub(super) told: u64,
 }
 
@@ -55,18 +55,19 @@ impl Drop for Incoming {
 }
 
 impl Peer {
-    /// Whether the peer may open that stream.
+    /// Reports whether the peer may open this stream.
     pub(super) fn may_open(&self, stream: u64) -> bool {
         self.incoming.len() < STREAMS_MAX && !self.incoming.contains_key(&stream)
     }
 
-    /// Whether the peer may open that connection of a stream.
+    /// Reports whether the peer may open this connection of a stream.
     pub(super) fn may_open_one(&self, stream: u64, stripe: Stripe) -> bool {
         let is_missing = |gathering: &Gathering| gathering.lacks(stripe);
         stripe.check().is_ok() && self.gathering.get(&stream).map_or_else(|| self.may_open(stream), is_missing)
     }
 
-    /// Takes in a connection of a stream. Gives all of them with the last. Of an earlier stream of that lane no more come.
+    /// Adds a connection of a stream. Returns all its connections once the last one is added. Connections of an
+    /// earlier stream of the same lane no longer arrive.
     pub(super) fn take_in(
         &mut self,
         stream: u64,
@@ -87,13 +88,13 @@ impl Peer {
         Some(all)
     }
 
-    /// Whether this node asked the peer to open that stream, to receive on it.
+    /// Reports whether this node asked the peer to open this stream, to receive data on it.
     pub(super) fn was_asked_for(&self, stream: u64) -> bool {
         self.outgoing.of(stream).is_some_and(|outgoing| outgoing.is_asked(stream))
     }
 }
 
-/// The acceptor's side of a local handshake, on a thread of its own. The loop knows which nodes are peers.
+/// Runs the acceptor's side of a local handshake, on a thread of its own. The event loop knows which nodes are peers.
 pub(super) fn shake_local(
     stream: &mut UnixStream,
     inbox: Arc<Inbox>,
@@ -109,7 +110,7 @@ pub(super) fn shake_local(
         inbox.post(Notice::LocalPeer { hello: Box::new(hello.clone()), stream, reply });
         let answer = answer.recv_timeout(patience).ok().flatten();
         admitted.set(answer.map(|(link, dialect)| (link, dialect, hello.stream)));
-        admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection of no peer".into())
+        admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection without a control connection".into())
     };
     let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);
     if let (Err(_), Some((link, _, stream))) = (&shaken, admitted.get()) {

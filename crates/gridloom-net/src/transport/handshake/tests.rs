@@ -1,4 +1,4 @@
-//! Handshakes, and what is refused in them.
+//! Handshakes, and their refusals.
 
 use std::os::unix::net::UnixStream;
 
@@ -26,7 +26,7 @@ fn hello(purpose: Purpose) -> Hello {
     }
 }
 
-/// Lets a node that dials with these credentials say that it is the owner of that key; what the acceptor thinks of it.
+/// Runs a handshake in which a node with the credentials `of` claims to own the key of `says`. Returns the acceptor's result.
 fn accepted(of: &Credentials, says: &Credentials) -> Result<(), HandshakeError> {
     let own = Hello { node: says.key.id(), ..hello(Purpose::Process) };
     let (mut dialler, _) = Handshake::dial(of.clone(), own).unwrap();
@@ -67,7 +67,7 @@ fn both_sides_speak_the_highest_version_that_both_know() {
     assert_eq!(settled((highest, lowest)), None, "no range");
 }
 
-/// What an acceptor says to a first frame that offers these versions, and has that behind the hello.
+/// Returns an acceptor's reply to a first frame that offers these versions and has extra bytes after the hello.
 fn answer(purpose: Purpose, (low, high): (u16, u16), behind: &[u8]) -> Result<Session, HandshakeError> {
     let of = credentials();
     let own = Hello { node: of.key.id(), key: of.key.public(), ..hello(purpose) };
@@ -105,7 +105,7 @@ fn a_stranger_who_sends_a_byte_now_and_then_is_given_up_at_the_deadline() {
     let (mut here, mut there) = UnixStream::pair().unwrap();
     let own = hello(Purpose::Local);
     let drip = std::thread::spawn(move || {
-        // The first four say how long a frame to expect.
+        // The first four bytes announce the length of the frame.
         let mut bytes = (HANDSHAKE_BYTES_MAX as u32).to_le_bytes().into_iter().chain(std::iter::repeat(0));
         while there.write_all(&[bytes.next().expect("it has no end")]).is_ok() {
             std::thread::sleep(Duration::from_millis(1));

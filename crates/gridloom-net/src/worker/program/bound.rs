@@ -1,16 +1,17 @@
-//! Processors that each process of a gang uses alone.
+//! Reserves processors for the exclusive use of a gang's processes.
 //!
-//! A worker holds an abstract socket for each processor that it has given to a process. So two gangs of one machine never share one, and the
-//! kernel frees what a killed worker held.
+//! A worker holds an abstract socket for each processor that it has assigned to a process. Two gangs on one machine
+//! therefore never share a processor, and the kernel frees the processors of a killed worker.
 //!
-//! **Limit:** containers with networks of their own do not see one another's, nor does `gridloom chares run --bind` without `--agent`.
+//! **Limit:** containers with separate networks do not see each other's sockets, and `gridloom chares run --bind`
+//! without `--agent` does not see them either.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use crate::process::processors;
 
-/// Holds them until it is dropped.
+/// Reserved processors, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Bound {
     _held: Vec<UnixListener>,
@@ -18,27 +19,27 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Takes so many.
+    /// Reserves `count` processors.
     ///
     /// # Errors
-    /// If there are not so many that nobody holds.
+    /// If fewer processors are free.
     pub(super) fn take(count: usize) -> Result<Bound, String> {
-        let all = processors().map_err(|error| format!("the processors are not known: {error}"))?;
+        let all = processors().map_err(|error| format!("cannot query the processors: {error}"))?;
         let number = all.len();
         let taken = all.into_iter().filter_map(|processor| Some((hold(processor)?, processor))).take(count);
         let (held, processors): (Vec<_>, Vec<_>) = taken.unzip();
         if processors.len() < count {
             let free = processors.len();
             return Err(format!(
-                "--bind: {count} elements here, and {free} of the {number} processors are free for them: give fewer with -n, or leave \
-                 --bind out"
+                "--bind: {count} elements are to run here, but only {free} of the {number} processors are free: use \
+                 a smaller -n, or omit --bind"
             ));
         }
         Ok(Bound { _held: held, processors })
     }
 }
 
-/// Nothing if another worker holds it.
+/// Reserves a processor. Returns `None` if another worker holds it.
 fn hold(processor: usize) -> Option<UnixListener> {
     let address = SocketAddr::from_abstract_name(format!("gridloom-processor-{processor}")).ok()?;
     UnixListener::bind_addr(&address).ok()

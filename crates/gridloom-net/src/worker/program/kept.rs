@@ -1,10 +1,10 @@
-//! The folders in which programs that a server offers keep their checkpoints: below the folder that the operator names, each by its name.
+//! The checkpoint folders of programs that a server offers: below the folder that the operator configures, each by its name.
 //!
 //! ```text
-//! DIR/PROGRAM/NAME/7/complete           the checkpoint 7 of that name is complete: how many elements saved it, and which run
-//! DIR/PROGRAM/gridloom-gang-RUN-START   a gang that starts has been here. Its next server sees that both have one folder
+//! DIR/PROGRAM/NAME/7/complete           marks checkpoint 7 of that name as complete; contains the number of elements and the run
+//! DIR/PROGRAM/gridloom-gang-RUN-START   left by a starting gang, so that its next server sees that both use one folder
 //! ```
-//! An identifier in the folder could not tell a copy of it from the folder.
+//! An identifier stored in the folder could not distinguish a copy of the folder from the original.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -13,46 +13,48 @@ use std::time::Duration;
 
 use super::Wanted;
 
-/// Name of the file that stands for all files of a checkpoint being there.
+/// Name of the file that marks a checkpoint as complete.
 pub const COMPLETE: &str = "complete";
-/// Longest name.
+/// Maximum length of a checkpoint name.
 const NAME_BYTES_MAX: usize = 64;
-/// Names of files that gangs leave begin so.
+/// Prefix of the mark files that gangs leave.
 const MARK: &str = "gridloom-gang-";
-/// One that is older was left by a worker that was killed.
+/// Maximum age of a mark. An older one was left by a worker that was killed.
 const MARK_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The folder of that name, below that of a program.
+/// Returns the folder of this checkpoint name, below that of a program.
 ///
 /// # Errors
-/// If there is no folder for checkpoints, or the name could be that of another one.
+/// If there is no folder for checkpoints, or the name could refer to another folder.
 pub fn folder_of(folder: Option<&Path>, name: &str) -> Result<PathBuf, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.starts_with('.') || !name.bytes().all(is_plain) {
         return Err(format!(
-            "checkpoints '{name}': on servers they have a name, not a folder: up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.'"
+            "checkpoints '{name}': on servers, checkpoints are given by name, not by folder: up to {NAME_BYTES_MAX} \
+             letters, digits, '-', '_' and '.'"
         ));
     }
     let none = || {
         format!(
-            "checkpoints '{name}': the server keeps none: 'gridloom serve --checkpoints DIR' names a folder for them"
+            "checkpoints '{name}': the server stores no checkpoints; 'gridloom serve --checkpoints DIR' sets a \
+             folder for them"
         )
     };
     Ok(folder.ok_or_else(none)?.join(name))
 }
 
-/// A file by which the servers of a gang see whether their folders are one. It is there until all of them have looked.
+/// A file that shows the servers of a gang whether their folders are the same. It exists until all of them have checked.
 #[derive(Debug)]
 pub(super) struct Mark {
-    /// None if another server has left it.
+    /// Path of the file; `None` if another server has left it.
     own: Option<PathBuf>,
 }
 
 impl Mark {
-    /// Leaves the mark of a gang that starts, if there is none. The folder is made if it is not there.
+    /// Leaves the mark of a starting gang, if there is none. Creates the folder if needed.
     ///
     /// # Errors
-    /// If nothing can be written there.
+    /// If the folder cannot be written.
     pub(super) fn leave(folder: &Path, wanted: &Wanted) -> io::Result<Mark> {
         fs::create_dir_all(folder)?;
         sweep(folder)?;
@@ -71,44 +73,44 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // What is left is deleted when it is old.
+        // If this fails, the file is deleted once it is old.
         let _ = self.own.take().map(fs::remove_file);
     }
 }
 
-/// Deletes marks that nobody looks for any more.
+/// Deletes marks that no server looks for any more.
 fn sweep(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let is_mark = entry.file_name().to_str().is_some_and(|name| name.starts_with(MARK));
         let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
         if is_mark && age().is_some_and(|age| age > MARK_AGE) {
-            // Another server may be at it, too.
+            // Another server may be deleting it at the same time.
             let _ = fs::remove_file(entry.path());
         }
     }
     Ok(())
 }
 
-/// What says that a checkpoint is complete.
+/// The content of a completion mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Complete {
-    /// How many elements saved it.
+    /// Number of elements that saved the checkpoint.
     pub elements: u32,
-    /// Which run: all starts of its elements by one command.
+    /// The run: all starts of its elements by one command.
     pub run: u64,
 }
 
 impl Complete {
-    /// As the text of the file.
+    /// Formats the content of the file.
     pub fn to_text(self) -> String {
         format!("{} {:016x}", self.elements, self.run)
     }
 
-    /// Of the checkpoint in that folder; none if it is not complete.
+    /// Reads the mark of the checkpoint in this folder. Returns `None` if the checkpoint is not complete.
     ///
     /// # Errors
-    /// If it cannot be read. [`ErrorKind::InvalidData`] if it is something else.
+    /// If it cannot be read. [`ErrorKind::InvalidData`] if the file is something else.
     pub fn read(folder: &Path) -> io::Result<Option<Complete>> {
         let text = match fs::read_to_string(folder.join(COMPLETE)) {
             Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
@@ -117,17 +119,21 @@ impl Complete {
         let parts = text.split_once(' ').and_then(|(elements, run)| {
             Some(Complete { elements: elements.parse().ok()?, run: u64::from_str_radix(run, 16).ok()? })
         });
-        let wrong =
-            || format!("'{COMPLETE}' says '{text}', which no checkpoint has: delete the folder, or go on from another");
+        let wrong = || {
+            format!(
+                "'{COMPLETE}' contains '{text}', which no checkpoint writes: delete the folder, or restart from \
+                 another checkpoint"
+            )
+        };
         parts.map(Some).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, wrong()))
     }
 }
 
-/// The number of the last complete checkpoint, if there is one; of that run, if one is given. A folder that is no checkpoint may have such
-/// a name, and a file of its own with the name of the mark.
+/// Returns the number of the last complete checkpoint, if any; only of `run`, if given. Folders that are not
+/// checkpoints may have such names, and files of their own with the name of the mark.
 ///
 /// # Errors
-/// If the folder, or a mark, cannot be read.
+/// If the folder or a mark cannot be read.
 pub fn last_complete(folder: &Path, run: Option<u64>) -> io::Result<Option<u64>> {
     let mut all = numbers(folder)?;
     all.sort_unstable();
@@ -143,7 +149,7 @@ pub fn last_complete(folder: &Path, run: Option<u64>) -> io::Result<Option<u64>>
     Ok(None)
 }
 
-/// A number that no checkpoint has had.
+/// Returns a number that no checkpoint has had.
 ///
 /// # Errors
 /// As [`last_complete`].
@@ -151,7 +157,7 @@ pub fn next_number(folder: &Path) -> io::Result<u64> {
     Ok(numbers(folder)?.into_iter().max().map_or(0, |number| number + 1))
 }
 
-/// The numbers of all checkpoints, in no order.
+/// Returns the numbers of all checkpoints, in no particular order.
 ///
 /// # Errors
 /// As [`last_complete`].
@@ -173,7 +179,7 @@ mod tests {
         let folder = Path::new("/kept");
         assert_eq!(folder_of(Some(folder), "heat-2.a").unwrap(), Path::new("/kept/heat-2.a"));
         for name in ["", ".", "..", "../x", "/etc", "a/b", "a b", &"x".repeat(65)] {
-            assert!(folder_of(Some(folder), name).unwrap_err().contains("a name, not a folder"), "{name}");
+            assert!(folder_of(Some(folder), name).unwrap_err().contains("by name, not by folder"), "{name}");
         }
         assert!(folder_of(None, "heat").unwrap_err().contains("serve --checkpoints DIR"));
     }
@@ -184,7 +190,7 @@ mod tests {
         let wanted = Wanted { run: 7, ..Wanted::default() };
         let first = Mark::leave(&one.path().join("heat"), &wanted).unwrap();
         assert!(!first.was_there());
-        // A copy of the folder as it was before is another one.
+        // A copy of the folder in its earlier state is a different folder.
         assert!(!Mark::leave(&other.path().join("heat"), &wanted).unwrap().was_there());
         assert!(Mark::leave(&one.path().join("heat"), &wanted).unwrap().was_there());
         assert!(!Mark::leave(&one.path().join("heat"), &Wanted { start: 1, ..wanted }).unwrap().was_there());
@@ -211,6 +217,6 @@ mod tests {
         fs::write(folder.path().join("2026").join(COMPLETE), "all done").unwrap();
         assert_eq!((last(None), last(Some(1))), (Some(10), Some(9)));
         let why = Complete::read(&folder.path().join("2026")).unwrap_err().to_string();
-        assert!(why.contains("'all done'") && why.contains("go on from another"), "{why}");
+        assert!(why.contains("'all done'") && why.contains("restart from another"), "{why}");
     }
 }

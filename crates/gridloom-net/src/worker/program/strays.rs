@@ -1,10 +1,12 @@
-//! What the processes of a gang leave behind ends with their call.
+//! Ends the orphan processes of a gang at the end of its call.
 //!
-//! While a gang runs, its worker is the parent of every process that lost its own among them (`PR_SET_CHILD_SUBREAPER`), also of one that
-//! has begun a session of its own. At the end of the call the worker kills all children that it did not have before.
+//! While a gang runs, its worker adopts every descendant whose parent has ended (`PR_SET_CHILD_SUBREAPER`), including
+//! those that have started a session of their own. At the end of the call the worker kills all children that it did
+//! not have before.
 //!
-//! **Limits:** what has not ended 5 s after it was killed, such as a process of another user, is named and left. The kernel must list children (`CONFIG_PROC_CHILDREN`). Where the worker
-//! itself is killed, its server looks for them (`jobs::strays`).
+//! **Limits:** a process that has not ended 5 s after it was killed, such as a process of another user, is reported
+//! and left. The kernel must be able to list children (`CONFIG_PROC_CHILDREN`). If the worker itself is killed, its
+//! server searches for them (`jobs::strays`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,20 +15,22 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
 
-/// For so long what was killed is waited for.
+/// Maximum time to wait for killed processes.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks at what is left.
+/// Interval between two checks for remaining processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Ends them when it is dropped.
+/// Ends orphan processes when it is dropped.
 #[derive(Debug)]
 pub(super) struct Strays {
     before: BTreeSet<i32>,
 }
 
 impl Strays {
+    /// Starts adopting orphan processes.
+    ///
     /// # Errors
-    /// If the system does not make this process the parent.
+    /// If the system cannot make this process their parent.
     pub(super) fn watch() -> io::Result<Strays> {
         set_child_subreaper(Some(getpid()))?;
         Ok(Strays { before: children() })
@@ -43,14 +47,15 @@ impl Drop for Strays {
                 break;
             }
             for pid in &left {
-                // A child that nothing has waited for keeps its number. One of another user, or in the kernel, does not end by this.
+                // A child that nothing has waited for keeps its pid. A process of another user, or one blocked in the
+                // kernel, does not end here.
                 let _ = kill_process(*pid, Signal::KILL);
                 let _ = waitpid(Some(*pid), WaitOptions::NOHANG);
             }
             if Instant::now() >= until {
                 let pids: Vec<String> = left.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
                 gridloom_base::say!(
-                    "gridloom: processes that the program has left behind have not ended {} s after they were killed: {}",
+                    "gridloom: orphan processes of the program have not ended {} s after they were killed: {}",
                     PATIENCE.as_secs(),
                     pids.join(", ")
                 );
@@ -62,7 +67,7 @@ impl Drop for Strays {
     }
 }
 
-/// The children of all threads of this process.
+/// Returns the children of all threads of this process.
 fn children() -> BTreeSet<i32> {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return BTreeSet::new() };
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
@@ -78,13 +83,13 @@ mod tests {
 
     use super::*;
 
-    /// The test below starts it: it makes its process the parent of others, and kills children.
+    /// Run by the test below in a process of its own: it makes its process the parent of others, and kills children.
     #[test]
     #[ignore = "a process of another test"]
     fn a_gang_ends() {
         let mut before = Command::new("sleep").arg("20").spawn().unwrap();
         let strays = Strays::watch().unwrap();
-        // The one in a session of its own comes to this process, as its parent ends. Both hold the pipe.
+        // The process in its own session is adopted by this process when its parent ends. Both hold the pipe.
         let script = "setsid sh -c 'sleep 20; echo alive' & exit 3";
         let mut gang = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         assert_eq!(gang.wait().unwrap().code(), Some(3));

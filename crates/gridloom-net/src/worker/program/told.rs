@@ -1,43 +1,43 @@
-//! What a worker and the caller of a gang tell each other, as JSON.
+//! Messages between a worker and the caller of a gang, as JSON.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessConfig;
 
-/// Number of the callback by which a gang says that it has its slots. [`Ready`] is answered with [`Start`].
+/// Number of the callback by which a gang reports that it has its slots. [`Ready`] is answered with [`Start`].
 pub const READY: u32 = 0;
-/// Number of the callback by which a gang says that a process has failed: the first one of this server. [`ProcessEnd`] has an empty answer, which
-/// the worker does not wait for.
+/// Number of the callback by which a gang reports the first failure of a process on this server. [`ProcessEnd`] has an
+/// empty reply, which the worker does not wait for.
 pub const FAILED: u32 = 1;
 
-/// What the caller wants, the first item of the call's arguments.
+/// The caller's requirements, the first item of the call's arguments.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Wanted {
-    /// Name under which the processes keep checkpoints.
+    /// Name under which the processes store checkpoints.
     pub checkpoint: Option<String>,
-    /// Name of those from which they go on.
+    /// Name of the checkpoints from which they restart.
     pub restart: Option<String>,
-    /// Whether each uses a processor alone.
+    /// True if each process uses a processor exclusively.
     pub binds: bool,
-    /// Which run this is: one number for all starts of a command, drawn at random.
+    /// Random number that identifies the run: the same for all starts by one command.
     pub run: u64,
-    /// How often the run has been started before.
+    /// Number of earlier starts of the run.
     pub start: u32,
 }
 
-/// A worker has the slots and sockets of its processes.
+/// Reports that a worker has the slots and sockets of its processes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ready {
-    /// Where each process listens.
+    /// Listening port of each process.
     pub ports: Vec<u16>,
-    /// The site of the server, empty if it has none.
+    /// Site of the server, empty if it has none.
     pub site: String,
-    /// If checkpoints are wanted: whether a server that was asked before has the same folder for them.
+    /// If checkpoints are wanted: whether a server that was asked earlier uses the same checkpoint folder.
     pub shares: Option<bool>,
-    /// The last complete checkpoint that this run has kept, and the last one of the name to go on from.
+    /// Last complete checkpoint that this run has stored, and last one of the name to restart from.
     pub last: [Option<u64>; 2],
-    /// A number that no checkpoint has had that was kept under the name.
+    /// A checkpoint number that was never used under the name.
     pub next: u64,
     pub clock: Reading,
 }
@@ -45,13 +45,13 @@ pub struct Ready {
 /// A reading of a machine's monotonic clock.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Reading {
-    /// The machine, since it was started. Empty if that is not known.
+    /// Boot id of the machine. Empty if unknown.
     pub boot: String,
     pub at_ns: u64,
 }
 
 impl Reading {
-    /// Of this machine, now.
+    /// Reads this machine's clock.
     pub fn now() -> Reading {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let time = clock_gettime(ClockId::Monotonic);
@@ -63,17 +63,18 @@ impl Reading {
     }
 }
 
-/// When the caller got [`Ready`] and when it answered.
+/// When the caller received [`Ready`], and when it replied.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Answered {
     pub came: Reading,
     pub sent: Reading,
 }
 
-/// What is to be added to the clock of a worker, nanoseconds, to get that of its caller.
+/// Returns the nanoseconds to add to a worker's clock to get its caller's clock.
 ///
-/// The worker asked and got the answer at these times. As in NTP (RFC 5905, section 8), the mean of both differences is wrong by at
-/// most half of what the messages took. Processes of one machine have one clock.
+/// The worker sent its request at `asked` and received the reply at `came`. As in NTP (RFC 5905, section 8), the mean
+/// of both differences is wrong by at most half of the time that the messages took. Processes on one machine share one
+/// clock.
 pub fn shift_ns(asked: &Reading, answered: &Answered, came: &Reading) -> i64 {
     if asked.is_of(&answered.came) {
         return 0;
@@ -82,26 +83,26 @@ pub fn shift_ns(asked: &Reading, answered: &Answered, came: &Reading) -> i64 {
     ((ahead(&answered.came, asked) + ahead(&answered.sent, came)) / 2) as i64
 }
 
-/// What the processes are told.
+/// Instructions for the processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     pub config: ProcessConfig,
-    /// The last argument of each, which differs from the others'.
+    /// Last argument of each process, which differs between processes.
     pub own: Vec<String>,
-    /// Set if their records are wanted.
+    /// Present if the records of the processes are wanted.
     pub records: Option<Answered>,
 }
 
 /// How a process has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessEnd {
-    /// Its number among those of its call.
+    /// Its index among the processes of its call.
     pub process: usize,
-    /// As the system says it.
+    /// Wait status, as reported by the system.
     pub wait_status: i32,
-    /// It was ended because another one had failed.
+    /// True if it was killed because another process had failed.
     pub was_killed: bool,
-    /// It has asked which process it is.
+    /// True if it has asked which process it is.
     pub has_asked: bool,
 }
 
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn clocks_of_two_machines_differ_by_the_mean() {
-        // The worker's clock is 1000 behind; its message takes 10, the answer 30.
+        // The worker's clock is 1000 behind; its message takes 10, the reply 30.
         let answered = Answered { came: at("a", 1110), sent: at("a", 5000) };
         assert_eq!(shift_ns(&at("b", 100), &answered, &at("b", 4030)), 990);
         assert_eq!(shift_ns(&at("a", 100), &answered, &at("a", 4030)), 0);

@@ -1,4 +1,4 @@
-//! What moves in bulk as flows of the engine, and what must hold of it.
+//! Bulk transfers as flows of the engine, and their invariants.
 
 use gridloom_base::NodeId;
 use gridloom_base::limits::PASSED_ON_MAX;
@@ -26,20 +26,20 @@ impl Links {
             assert!(passed_on <= PASSED_ON_MAX && end.moving.len() <= passed_on + 1, "{owner} sends too much at once");
             for moving in &end.moving {
                 let Some(action) = moving.action else {
-                    assert!(moving.load.is_coming, "{owner} keeps back what is whole");
+                    assert!(moving.load.is_coming, "{owner} holds back complete cargo");
                     continue;
                 };
                 let purpose = kernel.purpose(action);
                 let expected = ((*owner, *peer), moving.transfer);
                 let is_its =
                     matches!(purpose, Some(Purpose::Bulk { pair, transfer }) if (*pair, *transfer) == expected);
-                assert!(is_its, "{owner} moves cargo to {peer} in a flow that is for {purpose:?}");
+                assert!(is_its, "{owner} moves cargo to {peer} in a flow with the purpose {purpose:?}");
             }
         }
     }
 }
 
-/// A flow over a connection of so many bytes, of which the latency has passed for so long.
+/// Starts a flow of some bytes over a connection, part of whose latency has already passed.
 pub(super) fn flow(
     kernel: &mut Kernel,
     routes: &mut Routes,
@@ -58,7 +58,7 @@ pub(super) fn stop(kernel: &mut Kernel, moving: &Moving) {
     moving.action.into_iter().for_each(|action| kernel.cancel(action));
 }
 
-/// Cargo begins to move; the transfer's number.
+/// Records that cargo begins to flow. Returns the transfer's number.
 pub(super) fn begins(
     kernel: &mut Kernel,
     routes: &mut Routes,
@@ -73,7 +73,7 @@ pub(super) fn begins(
     kernel.begins(moved, bytes, &routes.path(way).links)
 }
 
-/// Whether a link is on that way.
+/// Reports whether a route crosses a link.
 pub(crate) fn is_crossed(routes: &mut Routes, way: HostPair, link: LinkIndex) -> bool {
     routes.path(way).crossed().any(|crossed| *crossed == link)
 }

@@ -1,4 +1,4 @@
-//! What flows over links, and what breaks off.
+//! Tests of flows over links, and of transfers that break off.
 
 use super::super::two_hosts::two_hosts;
 use super::*;
@@ -46,7 +46,7 @@ fn bulk_cargo_that_a_loss_stops_begins_anew() {
     assert!(kernel.next().is_none());
     routes.restore(way);
     links.move_on(&mut kernel, &mut routes, |waiting| waiting == way);
-    // The latency ends first.
+    // The latency phase ends first.
     let mut last = None;
     while let Some(Happening::Ended(ended)) = kernel.next() {
         ended.into_iter().for_each(|action| last = kernel.take_purpose(action));

@@ -1,5 +1,5 @@
-//! Every error has a cause that the run knows of. It is a store that is too small or stayed full, a limit, a
-//! cancellation, a lost agent, or the loss of all servers. Any other error breaks the invariant.
+//! Every error has a cause known to the run: a store that is too small or was full, a time limit, a cancellation, a
+//! lost agent, or the loss of all servers. Any other error violates the invariant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,23 +15,24 @@ use crate::soak::places::SERVERS;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "errors have causes",
-    about: "a task or datum fails only for a cause that the run knows: small store, limit, cancellation, lost agent ...",
+    about: "a task or datum fails only for a cause known to the run: small store, limit, cancellation, lost agent ...",
     make: || Box::<Causes>::default(),
 };
 
 #[derive(Default)]
 struct Causes {
     failed: BTreeSet<TaskId>,
-    /// Clients that have had an agent: these wait for it to come back.
+    /// Clients that have had an agent. They wait for it to return.
     connected: BTreeSet<NodeId>,
-    /// How often each kind of error came.
+    /// Number of errors of each kind.
     errors: BTreeMap<&'static str, u64>,
 }
 
 impl Check for Causes {
     fn see(&mut self, _: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
         let SimEvent::Told { node, event } = event else { return Ok(()) };
-        // What sessions of functions cannot have fails the calls that declare it. Their servers may be cut off from the agent.
+        // If sessions of functions cannot get their data, the calls that declare it fail. Their servers may be cut off
+        // from the agent.
         if ledger.shared.sessions.contains_key(node) {
             return Ok(());
         }
@@ -52,7 +53,7 @@ impl Check for Causes {
                 Ok(())
             }
             Event::AgentLost { .. } if !ledger.damage.agent_is_away(now) => {
-                Err(format!("{node} lost the agent, which was there"))
+                Err(format!("{node} lost the agent, which was running"))
             }
             Event::Directory { .. } => {
                 self.connected.insert(*node);
@@ -81,21 +82,21 @@ impl Causes {
         let no_server = no_agent || ledger.damage.losses() >= LOSSES_OF_ALL;
         let (what, has_cause) = match error {
             TaskError::StoreFull { needed, limit, .. } => {
-                // What has room by itself finds it, unless others fill the store or data were placed there to stay.
+                // A task that fits by itself finds room, unless others fill the store or data were placed there permanently.
                 let is_kept = !ledger.placements.is_empty() || !ledger.shared.declared.is_empty();
                 let is_taken = !ledger.insiders.is_empty() || is_kept;
                 let has_cause = ledger.is_tight && (needed > limit || is_taken || ledger.damage.was_full());
                 ("a store was too small", has_cause)
             }
             TaskError::Cancelled => {
-                // Or what it reads was to be made by one that was, and has been forgotten since.
+                // Or its input was to be produced by a cancelled task that was forgotten since.
                 ("a task was cancelled", ledger.cancelled.iter().any(|cancelled| cancelled.client == node))
             }
             TaskError::DeadlineExceeded { .. } | TaskError::TransferLate { .. } => {
                 ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
             }
             TaskError::AgentLost { .. } => ("an agent was lost when it was needed", no_agent),
-            // An object is lost with its server, or by the call of a method that was given up.
+            // An object is lost with its server, or when a method call on it is cancelled.
             TaskError::ObjectLost { .. }
             | TaskError::ServerLost { .. }
             | TaskError::DatumLost { .. }
@@ -104,7 +105,7 @@ impl Causes {
             {
                 let is_given_up = |task: &TaskId| task.client == node && ledger.methods.contains(task);
                 let given_up = ledger.limited.iter().chain(&ledger.cancelled).any(is_given_up);
-                // A result that changes is not sent again: the method may not run twice.
+                // A corrupted result is not sent again, because the method may not run twice.
                 let has_changed = ledger.damage.changed() > 0;
                 (
                     "an object was lost",
@@ -141,7 +142,7 @@ impl Causes {
                 let has_cause = match kind.as_str() {
                     "NoRoomToShare" => is_broken || ledger.is_tight || is_crowded,
                     "SharedDataError" => is_broken || ledger.is_tight,
-                    // One call alone puts a name that is not replaced, and may put it again.
+                    // Only one call puts a name that is never replaced, and it may repeat the put.
                     _ => false,
                 };
                 ("a call could not share what it declares", has_cause)
@@ -152,7 +153,7 @@ impl Causes {
                 ("shared data were lost", ledger.damage.losses() > 0 || ledger.damage.agent_is_away(now))
             }
             TaskError::DatumLost { .. } => {
-                // A call runs so often if its result changes each time.
+                // A call runs up to this many times if its result is corrupted each time.
                 let has_changed = ledger.damage.changed() >= TASK_ATTEMPTS_MAX;
                 ("a datum could not be taken in", ledger.damage.was_full() || ledger.has_erased || has_changed)
             }

@@ -1,7 +1,7 @@
-//! No bulk datum comes to a client that its program did not ask to see there. The exceptions: results of plain calls, and
-//! what a server asked the client for because it cannot get it elsewhere (the client is the relay). A relay has a reason:
-//! a plain server, a fault, or a source that gave up its copy for lack of room. And what a server has no room for, and what a
-//! plain server has made.
+//! No bulk datum is sent to a client unless its program requested it there. Exceptions: results of plain calls; data
+//! that a server requested from the client because it cannot get them elsewhere (the client is the relay); data for
+//! which a server has no room; and results of a stateless server. A relay has a reason: a stateless server, a fault,
+//! or a source that evicted its copy for lack of room.
 //!
 //! DESIGN.md, 2.
 
@@ -17,25 +17,26 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "no bulk data through the client",
-    about: "only what the program asked for, results of calls, and what a server can get nowhere else come to a client",
+    about: "a client receives only requested data, results of calls, and data that a server can get nowhere else",
     make: || Box::<ClientTraffic>::default(),
 };
 
 #[derive(Default)]
 struct ClientTraffic {
     wanted: BTreeSet<DatumId>,
-    /// Asked for by a server.
+    /// Data requested by a server.
     relayed: BTreeSet<DatumId>,
     fetched: BTreeSet<DatumId>,
-    /// Clients that were asked for a copy and heard in the same step that its call was over: of what it was is not known.
+    /// Clients that were asked for a copy and notified in the same step that its call was over, so that the copied
+    /// datum is not known.
     unknown_copies: BTreeSet<NodeId>,
-    /// Questions for names, the data of which the program wants.
+    /// Name queries whose data the program requests.
     questions: BTreeSet<(NodeId, u64)>,
-    /// Clients that heard of a failed source.
+    /// Clients that were notified of a failed source.
     told: BTreeSet<NodeId>,
     supplies_failed: u64,
     passed_on: u64,
-    /// For which a server has no room.
+    /// Data for which a server has no room.
     roomless: BTreeSet<DatumId>,
 }
 
@@ -58,7 +59,7 @@ impl Check for ClientTraffic {
                 if sim.node(node).store.value(datum).is_some() {
                     return Ok(());
                 }
-                // A plain server asks for copies by names of their own.
+                // A stateless server requests copies under names of its own.
                 let copied = sim.client(node).and_then(|client| client.copied(datum));
                 if copied.is_none() && Client::is_copy(datum) {
                     self.unknown_copies.insert(node);
@@ -72,7 +73,8 @@ impl Check for ClientTraffic {
                 let is_relayed = is_relayed || self.unknown_copies.contains(&node);
                 if !self.wanted.contains(&datum) && !is_relayed && !self.roomless.contains(&datum) {
                     return Err(format!(
-                        "client {node} fetches {datum} from {from}, which its program did not ask for, and has no reason to relay it"
+                        "client {node} fetches {datum} from {from}, which its program did not request, and has no \
+                        reason to relay it"
                     ));
                 }
                 self.fetched.insert(datum);
@@ -83,7 +85,7 @@ impl Check for ClientTraffic {
                     && !ledger.plain.contains(&sim.node(from).name)
                     && !ledger.call_results.contains(&datum) =>
             {
-                return Err(format!("{datum} came from {from} to client {node}, which did not fetch it"));
+                return Err(format!("{datum} was sent from {from} to client {node}, which did not fetch it"));
             }
             SimEvent::PassesOn => self.passed_on += 1,
             _ => {}

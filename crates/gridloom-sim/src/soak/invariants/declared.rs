@@ -1,8 +1,9 @@
-//! A call has had what it declares to get before it ends, and what it declares to put is there when it has ended.
+//! A call has got everything that it declares to get before it ends, and everything that it declares to put exists
+//! when it has ended.
 //!
-//! *Had*: since the call began at its server, the server's session has found a version of that name, of the declared size. *There*: a
-//! server has had what this very call put as that name, of the declared size. Neither has exceptions, whatever is lost: a call that
-//! lacks one of them fails.
+//! *Got*: since the call began at its server, the server's session has found a version of the name with the declared
+//! size. *Exists*: a server has had the value that this very call put under the name, with the declared size. There
+//! are no exceptions, whatever is lost: a call that misses one of them fails.
 //!
 //! docs/shared-data.md.
 
@@ -19,20 +20,21 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "calls get and put what they declare",
-    about: "a call that ended well has had all that it declares to get, and a server has had all that it declares to put",
+    about: "a successful call has got everything that it declares to get, and a server has had everything that it \
+    declares to put",
     make: || Box::<Declared>::default(),
 };
 
-/// A shared name, and bytes.
+/// A shared name, and its size in bytes.
 type Sized = (String, u64);
 
 #[derive(Default)]
 struct Declared {
-    /// When calls that declare something began, at each server.
+    /// When calls with declared data began at each server.
     began: BTreeMap<(NodeId, TaskId), Time>,
-    /// When the session of each server found a version last.
+    /// When the session of each server last found a version.
     found: BTreeMap<(NodeId, Sized), Time>,
-    /// What each call put, of which a server has had a copy.
+    /// Values put by each call of which a server has had a copy.
     put: BTreeSet<(TaskId, Sized)>,
     gets: u64,
     waited: u64,
@@ -82,7 +84,7 @@ impl Check for Declared {
 }
 
 impl Declared {
-    /// A call ended well at that server.
+    /// Checks a call that ended successfully at a server.
     fn judge(&mut self, ledger: &Ledger, server: NodeId, task: TaskId) -> Result<(), String> {
         for used in ledger.shared.declared.get(&task).into_iter().flatten() {
             let what = (used.name.clone(), used.size_bytes);
@@ -90,7 +92,7 @@ impl Declared {
                 self.puts += 1;
                 if !self.put.contains(&(task, what)) {
                     return Err(format!(
-                        "{task} has ended, and no server has had '{}' of it, which it puts",
+                        "{task} has ended, but no server has had its '{}', which it declares to put",
                         used.name
                     ));
                 }
@@ -100,14 +102,19 @@ impl Declared {
             let found = self.found.get(&(server, what)).copied();
             match self.began.get(&(server, task)).zip(found).filter(|(began, found)| found >= began) {
                 Some((began, found)) => self.waited += u64::from(found.since(*began) > LONG_NS),
-                None => return Err(format!("{task} has ended at {server} without '{}', which it gets", used.name)),
+                None => {
+                    return Err(format!(
+                        "{task} has ended at {server} without '{}', which it declares to get",
+                        used.name
+                    ));
+                }
             }
         }
         Ok(())
     }
 }
 
-/// What is there is found sooner.
+/// An existing name is found sooner than this.
 const LONG_NS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! When all handles are released and all is quiet, everything has been given back. Stores are empty, and clients, servers
-//! and the agent remember nothing of tasks and data.
+//! When all handles are released and the grid is quiet, everything has been freed. Stores are empty, and clients,
+//! servers and the agent remember nothing of tasks and data.
 //!
-//! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and every node remembers its peers: both
-//! are bounded. Nodes that are stopped or gone are not asked. Nor are servers with shared data that no agent can reach: these keep
-//! them for one that comes back.
+//! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and every node remembers its
+//! peers; both are bounded. Stopped and lost nodes are not checked. Neither are servers with shared data that no agent
+//! can reach: they keep the data for an agent that returns.
 //!
 //! DESIGN.md, 3.
 
@@ -18,7 +18,7 @@ use crate::soak::stage::Stage;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "everything is given back",
-    about: "when all is released and quiet, stores are empty and no node remembers tasks or data",
+    about: "when everything is released and quiet, stores are empty and no node remembers tasks or data",
     make: || Box::new(GivenBack),
 };
 
@@ -42,13 +42,13 @@ impl Check for GivenBack {
             remembers(sim, node, &sim.client(node).map(|client| client.leftovers()).unwrap_or_default())?;
         }
         match sim.links.comings().find(|(node, _)| sim.node(*node).life == Life::Running) {
-            Some((node, datum)) => Err(format!("{datum} has begun to come to '{}', and goes on", sim.node(node).name)),
+            Some((node, datum)) => Err(format!("'{}' is still receiving {datum}", sim.node(node).name)),
             None => Ok(()),
         }
     }
 }
 
-/// Whether no agent can tell a server that a name was deleted.
+/// Reports whether no agent can notify a server that a name was deleted.
 fn is_out_of_reach(sim: &Simulation, server: NodeId) -> bool {
     !Stage::running(sim, Role::Agent).any(|agent| sim.links.is_connected(agent, server))
 }

@@ -1,5 +1,5 @@
-//! Data are immutable: all copies of a datum are equal, byte for byte, wherever and whenever they come to be. So nobody takes in bytes
-//! that differ from what was put, whatever changes them on their way.
+//! Data are immutable: all copies of a datum are equal, byte for byte, wherever and whenever they are created. So
+//! nobody accepts bytes that differ from the put value, even if they were corrupted in transit.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::store::StoredValue;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "data are immutable",
-    about: "all copies of a datum are equal, byte for byte, wherever they come to be, and whatever changes them on their way",
+    about: "all copies of a datum are equal, byte for byte, wherever created, even if data are corrupted in transit",
     make: || Box::<Immutable>::default(),
 };
 
@@ -21,9 +21,9 @@ pub(super) const INVARIANT: Invariant = Invariant {
 struct Immutable {
     /// The first copy of each datum.
     known: BTreeMap<DatumId, StoredValue>,
-    /// Data that were not what was sent when they came.
+    /// Number of data that were rejected because they had been corrupted in transit.
     refused: u64,
-    /// Data that went on where they had broken off.
+    /// Number of interrupted transfers that continued where they had broken off.
     went_on: u64,
 }
 
@@ -49,7 +49,7 @@ impl Check for Immutable {
     }
 }
 
-/// Most copies are one value.
+/// Compares two values. Most copies share the same memory.
 fn is_equal(a: &StoredValue, b: &StoredValue) -> bool {
     let is_one = a.bytes.as_ref().zip(b.bytes.as_ref()).is_some_and(|(a, b)| std::sync::Arc::ptr_eq(a, b));
     a.meta.size_bytes() == b.meta.size_bytes() && (is_one || a.bytes == b.bytes)

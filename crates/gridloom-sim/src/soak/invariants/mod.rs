@@ -1,7 +1,7 @@
-//! What must hold of every run, a file each. Adding one is a file and a line in [`ALL`].
+//! The invariants of every run, one file each. To add one, add a file and a line in [`ALL`].
 //!
-//! A check sees every fact once, and keeps what it needs of it; after every step, and when everything has been given back,
-//! it judges. None looks at more than what has just changed, but at the end.
+//! A check sees every event once and keeps what it needs. It judges after every step, and when everything has been
+//! freed. Except at the end, it only inspects what has just changed.
 
 mod causes;
 mod client_traffic;
@@ -26,16 +26,16 @@ use super::ledger::Ledger;
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 
-/// Something that must hold.
+/// An invariant.
 #[derive(Clone, Copy, Debug)]
 pub struct Invariant {
     pub name: &'static str,
-    /// What it says.
+    /// What the invariant requires.
     pub about: &'static str,
     pub(super) make: fn() -> Box<dyn Check>,
 }
 
-/// All of them; "no stand-still" and "no panic" are watched by the run itself.
+/// All invariants. "no stand-still" and "no panic" are checked by the run itself.
 pub const ALL: &[Invariant] = &[
     results::INVARIANT,
     immutable::INVARIANT,
@@ -55,24 +55,24 @@ pub const ALL: &[Invariant] = &[
     given_back::INVARIANT,
 ];
 
-/// How an invariant is checked. An `Err` says what was seen instead.
+/// Checks an invariant. An `Err` describes what was observed instead.
 pub(super) trait Check {
-    /// A fact; `sim` is as it is after the step that brought it.
+    /// Called for each event. `sim` is the state after the step that caused it.
     fn see(&mut self, _sim: &Simulation, _ledger: &Ledger, _at: Time, _event: &SimEvent) -> Result<(), String> {
         Ok(())
     }
 
-    /// After every step.
+    /// Called after every step.
     fn step(&mut self, _sim: &Simulation, _ledger: &Ledger) -> Result<(), String> {
         Ok(())
     }
 
-    /// When all is over and quiet.
+    /// Called at the end, when everything is quiet.
     fn end(&mut self, _sim: &Simulation, _ledger: &Ledger) -> Result<(), String> {
         Ok(())
     }
 
-    /// States of interest that this run has reached, with how often: a soak that never reaches them proves little.
+    /// Returns the interesting states that this run has reached, with their counts: a soak that never reaches them proves little.
     fn reached(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -1,5 +1,5 @@
-//! Methods of an object run on the server where it was made: one at a time, in the order of the calls, each at most once.
-//! None runs after its end, or after its server began anew.
+//! Methods of an object run on the server where it was created: one at a time, in call order, each at most once. None
+//! runs after the object's end, or after its server restarted.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "objects keep their state",
-    about: "methods of an object run where it was made, one at a time, in order, at most once, and not after its end",
+    about: "an object's methods run where it was created, one at a time, in order, at most once, and not after its end",
     make: || Box::<Objects>::default(),
 };
 
@@ -40,11 +40,11 @@ impl Objects {
             return if method.is_initialize() { Ok(()) } else { Err(format!("{id} begins with {}", method.method())) };
         };
         let what = match () {
-            () if method.is_initialize() => "begins once more",
+            () if method.is_initialize() => "begins again",
             () if object.at != node => "runs elsewhere",
             () if object.is_over => "runs after its end",
             () if object.is_running => "runs two methods",
-            () if object.last >= task.id => "runs a method late, or again",
+            () if object.last >= task.id => "runs a method late or twice",
             () => {
                 (object.last, object.is_running, object.is_over) = (task.id, true, method.is_finalize());
                 return Ok(());

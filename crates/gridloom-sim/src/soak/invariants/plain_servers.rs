@@ -1,7 +1,7 @@
-//! A plain server keeps nothing and talks to clients only. When no call is there its store is empty, and no datum moves between it and
-//! another server. Nothing there is given a shared name.
+//! A stateless server keeps nothing and communicates with clients only. When it has no call, its store is empty. No
+//! datum moves between it and another server, and nothing on it gets a shared name.
 //!
-//! The page of `serve`, `--plain`.
+//! See `--plain` on the page of `serve`.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "plain servers keep nothing",
-    about: "a plain server without a call holds no datum, and sends to and takes from clients only",
+    about: "a stateless server without a call holds no datum, and exchanges data with clients only",
     make: || Box::<PlainServers>::default(),
 };
 
 #[derive(Default)]
 struct PlainServers {
-    /// Plain servers of which something has changed since they were judged.
+    /// Stateless servers that have changed since they were last checked.
     changed: BTreeSet<NodeId>,
     calls: u64,
     results: u64,
@@ -37,13 +37,15 @@ impl Check for PlainServers {
         match event {
             SimEvent::Arrived { node, from, datum } if is_plain(*node) || is_plain(*from) => {
                 if is_server(*node) && is_server(*from) {
-                    return Err(format!("{datum} came from server {from} to server {node}, and one of them is plain"));
+                    return Err(format!(
+                        "{datum} was sent from server {from} to server {node}, one of which is stateless"
+                    ));
                 }
                 self.changed.insert(*node);
                 self.results += u64::from(is_plain(*from) && !ledger.call_results.contains(datum));
             }
             SimEvent::Stored { node, datum, .. } if is_plain(*node) && datum.is_shared() => {
-                return Err(format!("plain server {node} has the shared datum {datum}"));
+                return Err(format!("stateless server {node} has the shared datum {datum}"));
             }
             SimEvent::Started { node, task } if is_plain(*node) => {
                 self.calls += u64::from(!ledger.calls.contains_key(&task.id));
@@ -63,7 +65,7 @@ impl Check for PlainServers {
             let is_judged = state.life == Life::Running && ledger.plain.contains(&state.name) && calls == 0;
             if is_judged && held + counted > 0 {
                 return Err(format!(
-                    "plain server '{}' holds {held} bytes without a call, and accounts for {counted}",
+                    "stateless server '{}' holds {held} bytes without a call, and accounts for {counted}",
                     state.name
                 ));
             }

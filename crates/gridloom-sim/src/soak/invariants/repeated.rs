@@ -1,5 +1,5 @@
-//! A task that fails runs again as often as its terms say, and no more; one that ends well runs once. Where servers are lost, or
-//! stores are so small that results are given up, tasks run again to make what is gone.
+//! A failed task runs again as often as its options allow, and no more; a successful one runs once. Exceptions: if
+//! servers are lost, or stores are so small that results are evicted, tasks run again to recompute the results.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A program that asks for a datum is answered once all is quiet. What it was given stays with the client until the program
-//! releases it, and is never said to be lost afterwards.
+//! A program that requests a datum gets an answer before everything is quiet. A datum that it was given stays with the
+//! client until the program releases it, and is never reported lost afterwards.
 //!
 //! DESIGN.md, 1.
 
@@ -15,7 +15,7 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was reported stays",
-    about: "a datum asked for is given or said to be lost; what was given stays until released",
+    about: "a requested datum is delivered or reported lost; a delivered one stays until released",
     make: || Box::<Reported>::default(),
 };
 
@@ -35,7 +35,7 @@ impl Check for Reported {
             }
             SimEvent::Releases { node, data } => {
                 self.released.extend(data.iter().map(|datum| (*node, *datum)));
-                // A function that is given up asks no longer.
+                // A cancelled function no longer waits for its requests.
                 if ledger.shared.sessions.contains_key(node) {
                     self.asked.retain(|(by, datum)| by != node || !data.contains(datum));
                 }
@@ -43,13 +43,13 @@ impl Check for Reported {
             SimEvent::Dropped { node, datum } => {
                 let is_kept = self.is_kept(*node, *datum);
                 if is_kept && sim.client(*node).is_some() {
-                    return Err(format!("{datum} was given to {node}, not released, and dropped"));
+                    return Err(format!("{datum} was delivered to {node} and dropped without being released"));
                 }
             }
             SimEvent::Told { node, event: Event::DatumHere { datum, .. } } => {
                 self.asked.remove(&(*node, *datum));
                 if sim.node(*node).store.value(*datum).is_none() && !self.released.contains(&(*node, *datum)) {
-                    return Err(format!("{datum} is given to {node} and is not in its store"));
+                    return Err(format!("{datum} was delivered to {node} but is not in its store"));
                 }
                 self.given.insert((*node, *datum));
             }
@@ -57,7 +57,7 @@ impl Check for Reported {
                 self.asked.remove(&(*node, *datum));
                 self.lost += 1;
                 if self.is_kept(*node, *datum) {
-                    return Err(format!("{datum} was given to {node} and is said to be lost now"));
+                    return Err(format!("{datum} was delivered to {node} but is now reported lost"));
                 }
             }
             SimEvent::Told { node, event: Event::TaskEnded { report, .. } } if report.outcome.is_ok() => {
@@ -76,7 +76,7 @@ impl Check for Reported {
     fn end(&mut self, _: &Simulation, ledger: &Ledger) -> Result<(), String> {
         match self.asked.iter().find(|(node, _)| !ledger.killed.contains(node)) {
             None => Ok(()),
-            Some((node, datum)) => Err(format!("{node} asked for {datum} and was never answered")),
+            Some((node, datum)) => Err(format!("{node} requested {datum} and got no answer")),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Every value is what its task makes of its inputs, and no result is committed more often than its task ran. A plain
-//! call ends once. A task of a group ends with a result no more often than it was started.
+//! Every value is the one that its task computes from its inputs, and no result is committed more often than its task
+//! ran. A plain call ends once. A task of a group ends with a result no more often than it was started.
 //!
 //! DESIGN.md, 1.
 
@@ -16,13 +16,13 @@ use crate::soak::workload::first;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "results are right and committed once",
-    about: "every value is what its task makes of its inputs; a call ends once, a task no more often than it was started",
+    about: "every value is the one that its task computes; a call ends once, a task no more often than it was started",
     make: || Box::<Results>::default(),
 };
 
 #[derive(Default)]
 struct Results {
-    /// Starts and ends of each task.
+    /// Number of starts and ends of each task.
     runs: BTreeMap<TaskId, (u64, u64)>,
 }
 

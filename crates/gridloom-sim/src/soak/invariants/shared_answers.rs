@@ -1,4 +1,4 @@
-//! Each question about a shared name has one answer. An error has a cause that the run knows of.
+//! Each request about a shared name has one answer. An error has a cause known to the run.
 //!
 //! docs/shared-data.md.
 
@@ -17,28 +17,29 @@ use crate::soak::shared::{AskId, Asked};
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "names are answered",
-    about: "each question about a shared name has one answer; an error has a cause that the run knows of",
+    about: "each request about a shared name has one answer; an error has a cause known to the run",
     make: || Box::<Answers>::default(),
 };
 
 #[derive(Default)]
 struct Answers {
     answered: BTreeSet<AskId>,
-    /// How often each kind of answer came.
+    /// Number of answers of each kind.
     kinds: BTreeMap<&'static str, u64>,
 }
 
 impl Answers {
-    /// Whether another has put that name: it was told where to put it.
+    /// Reports whether another client has put the name, because it was told where to put it.
     fn may_exist(&self, ledger: &Ledger, id: AskId, name: &str) -> bool {
         ledger.shared.other_puts(id, name).any(|other| ledger.shared.is_placed(other))
     }
 }
 
-/// How long the agent may hear after a client that its put has failed.
+/// Maximum delay after which the agent, like the client before it, learns that a put has failed.
 const LATE_NS: u64 = 4 * HEARTBEAT_NS;
 
-/// Whether another may have been about to put that name. With faults that is so until the agent knows that it comes no more.
+/// Reports whether another client may have been about to put the name. With faults, this holds until the agent knows
+/// that the put will not complete.
 fn is_being_put(ledger: &Ledger, id: AskId, asked_at: Time, name: &str) -> bool {
     let is_over = |other: &AskId| {
         let ended = ledger.shared.answered.get(other).map(|(at, _)| *at + LATE_NS);
@@ -53,7 +54,7 @@ impl Check for Answers {
         let id = (*node, *ask);
         let Some((asked_at, asked)) = ledger.shared.asked.get(&id) else { return Ok(()) };
         if !self.answered.insert(id) {
-            return Err(format!("{node} asked for {asked:?} and has a second answer: {answer:?}"));
+            return Err(format!("{node} requested {asked:?} and got a second answer: {answer:?}"));
         }
         let damage = &ledger.damage;
         let is_broken = damage.losses() > 0 || damage.was_full() || damage.agent_is_away(now);
@@ -91,14 +92,14 @@ impl Check for Answers {
             _ => ("another answer", false),
         };
         *self.kinds.entry(kind).or_default() += 1;
-        is_right.then_some(()).ok_or_else(|| format!("{node} asked for {asked:?} and has {answer:?}"))
+        is_right.then_some(()).ok_or_else(|| format!("{node} requested {asked:?} and got {answer:?}"))
     }
 
     fn end(&mut self, _: &Simulation, ledger: &Ledger) -> Result<(), String> {
         let asked = ledger.shared.asked.iter().filter(|((node, _), _)| !ledger.killed.contains(node));
         match asked.into_iter().find(|(id, _)| !self.answered.contains(id)) {
             None => Ok(()),
-            Some(((node, _), (at, asked))) => Err(format!("{node} asked for {asked:?} at {at} and has no answer")),
+            Some(((node, _), (at, asked))) => Err(format!("{node} requested {asked:?} at {at} and got no answer")),
         }
     }
 

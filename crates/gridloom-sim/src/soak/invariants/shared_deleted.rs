@@ -1,7 +1,8 @@
-//! A version that was there when its name was deleted is not found any more, whoever is lost or begins anew later.
+//! A version that existed when its name was deleted is not found any more, whichever nodes are lost or restart later.
 //!
-//! Servers hear of a deletion a moment after the client: one that a fault keeps from it may bring the name back to a new agent. So
-//! deletions are judged before the first fault, and finds at any time.
+//! Servers are notified of a deletion a moment after the client. A server that a fault keeps from the notification may
+//! register the name with a new agent. So only deletions before the first fault are checked, against finds at any
+//! time.
 //!
 //! docs/shared-data.md, "A name has versions".
 
@@ -20,13 +21,13 @@ use crate::soak::shared::Asked;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was deleted is not found",
-    about: "a version that was there when its name was deleted is not found any more",
+    about: "a version that existed when its name was deleted is not found any more",
     make: || Box::<Deleted>::default(),
 };
 
 #[derive(Default)]
 struct Deleted {
-    /// Versions that are there no more, and since when.
+    /// Versions that no longer exist, with the time since which they do not.
     gone: BTreeMap<DatumId, Time>,
     /// Their names.
     names: BTreeSet<String>,
@@ -46,7 +47,7 @@ impl Check for Deleted {
                 let Ok(CatalogAnswer::Found { named, .. }) = answer else { return Ok(()) };
                 let since = self.gone.get(&named.datum).filter(|since| **since < *asked_at);
                 if let Some(since) = since.filter(|since| ledger.damage.is_none_by(**since + HEARTBEAT_NS)) {
-                    return Err(format!("{node} finds {named:?}, which was deleted at {since}"));
+                    return Err(format!("{node} found {named:?}, which was deleted at {since}"));
                 }
             }
             _ => {}
@@ -60,7 +61,7 @@ impl Check for Deleted {
 }
 
 impl Deleted {
-    /// A name was deleted between those times: what was put before is there no more.
+    /// Records the deletion of a name between `asked_at` and `now`: versions put before no longer exist.
     fn deleted(&mut self, ledger: &Ledger, asked_at: Time, now: Time, name: &str) {
         let versions = ledger.shared.versions.values().filter(|version| version.named.name == name);
         let was_put = |ask| ledger.shared.answered.get(ask).is_some_and(|(at, is_ok)| *is_ok && *at < asked_at);

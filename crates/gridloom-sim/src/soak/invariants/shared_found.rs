@@ -1,7 +1,7 @@
-//! What was put under a name is found by everybody from the answer to the put on, until it is replaced or deleted.
+//! A value put under a name is found by every client from the answer to the put until it is replaced or deleted.
 //!
-//! Its server may have been lost, and a new agent, or one that has lost sight of servers or clients, hears of names when these
-//! register again: in the time after a fault nothing is judged.
+//! Its server may have been lost. A new agent, or one that has lost servers or clients, learns the names when they
+//! register again. So nothing is checked for a while after a fault.
 //!
 //! docs/shared-data.md.
 
@@ -21,16 +21,16 @@ use crate::soak::stage::Stage;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was put is found",
-    about: "a put that was answered is found by everybody until it is replaced or deleted, or its server is lost",
+    about: "an answered put is found by every client until it is replaced or deleted, or its server is lost",
     make: || Box::<Found>::default(),
 };
 
-/// So long after a fault names may be unknown.
+/// Time after a fault in which names may be unknown.
 const UNSURE_NS: u64 = SILENCE_NS_MAX + RETURN_NS_MAX + 3 * HEARTBEAT_NS;
 
 #[derive(Default)]
 struct Found {
-    /// Puts that were answered, and when.
+    /// Answered puts, with the time of the answer.
     put: BTreeMap<AskId, Time>,
     judged: u64,
     judged_after_faults: u64,
@@ -52,7 +52,7 @@ impl Check for Found {
                 self.waited += u64::from(*waits && is_found && now > *asked_at);
                 self.judge(sim, ledger, now, (*node, *asked_at, name), answer)
             }
-            // Both look at the same names.
+            // A failed deletion reports the same missing name as a find.
             (Asked::Delete { name }, answer @ Err(_)) => self.judge(sim, ledger, now, (*node, *asked_at, name), answer),
             _ => Ok(()),
         }
@@ -81,7 +81,7 @@ impl Found {
         let damage = &ledger.damage;
         let is_unsure = !damage.struck().is_empty() && damage.last() + UNSURE_NS > asked_at;
         let is_hit = |server: NodeId| damage.has_hit(&sim.node(server).name, sim.host_name(server));
-        // Of two keepers one is there, if faults have hit one server.
+        // If faults have hit one server, one of two keepers is still there.
         let hit = Stage::all(sim, Role::Server).filter(|server| is_hit(*server)).count();
         let is_kept = hit < usize::from(version.named.replicas);
         self.judged_kept += u64::from(is_kept && is_hit(version.server));
@@ -92,19 +92,19 @@ impl Found {
         let found = match answer {
             Ok(CatalogAnswer::Found { named, .. }) => ledger.shared.versions.get(&named.datum),
             Err(NameError::NoAgent { .. } | NameError::AgentCloses { .. }) => return Ok(()),
-            other => return Err(format!("{node} asked for '{name}', which was put, and has {other:?}")),
+            other => return Err(format!("{node} requested '{name}', which was put, and got {other:?}")),
         };
         self.judged += 1;
         self.judged_after_faults += u64::from(!damage.struck().is_empty());
-        // One that was there before the last was asked for is replaced by it.
+        // The find must not return a version that was replaced before it was requested.
         let is_old = found.is_some_and(|found| self.put.get(&found.ask).is_some_and(|put| *put < since));
         match is_old {
             false => Ok(()),
-            true => Err(format!("{node} asked for '{name}' and has a version that {:?} replaced", version.named)),
+            true => Err(format!("{node} requested '{name}' and got a version that {:?} has replaced", version.named)),
         }
     }
 
-    /// The last put of a name that was answered by then, and when it was asked for.
+    /// Returns the last put of a name that was answered by a given time, and the time of its request.
     fn last_put<'a>(&self, ledger: &'a Ledger, by: Time, name: &str) -> Option<(&'a Version, Time)> {
         let puts = self.put.iter().filter(|(_, answered)| **answered < by);
         let of_name = puts.filter_map(|(id, _)| match &ledger.shared.asked[id] {
@@ -112,7 +112,7 @@ impl Found {
             _ => None,
         });
         let (at, id) = of_name.max()?;
-        // Placed more than once, it went to the last place.
+        // If it was placed more than once, the value was sent to the last place.
         let version = ledger.shared.versions.values().filter(|version| version.ask == id);
         Some((version.max_by_key(|version| version.named.version)?, at))
     }

@@ -1,5 +1,5 @@
-//! A version of a shared name is what a client put as it, wherever there is a copy; and what a program finds under a name was put
-//! under that name and is whole.
+//! Each copy of a version of a shared name equals the value that a client put. A value that a program finds under a
+//! name was put under that name and is complete.
 //!
 //! docs/shared-data.md, "A name has versions".
 
@@ -18,7 +18,7 @@ use crate::soak::workload::first;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "versions are immutable",
-    about: "each copy of shared data is what a client put as that version of its name, and what is found was whole",
+    about: "each copy of shared data equals what a client put as that version of its name; found values are complete",
     make: || Box::<Versions>::default(),
 };
 
@@ -46,18 +46,18 @@ impl Check for Versions {
                 self.slices += 1;
                 match datum.slice().is_some_and(is_slice) {
                     true => Ok(()),
-                    false => Err(format!("{datum} is at {node}, and is no slice of what a client put")),
+                    false => Err(format!("{datum} at {node} is not a slice of a datum that a client put")),
                 }
             }
             SimEvent::Stored { node, datum, value } if datum.is_shared() => {
                 let Some(version) = ledger.shared.versions.get(datum) else {
-                    return Err(format!("{datum} is at {node}, and no client was to put it"));
+                    return Err(format!("{datum} is at {node}, but no client was told to put it"));
                 };
                 let got = value.bytes.as_ref().map_or(f64::NAN, |bytes| first(bytes));
                 let is_it = got == version.value && value.meta == version.named.meta;
                 if !is_it {
                     let name = &version.named.name;
-                    return Err(format!("{datum} ('{name}') at {node} is {got}, and was put as {}", version.value));
+                    return Err(format!("{datum} ('{name}') at {node} is {got}, but was put as {}", version.value));
                 }
                 if sim.server(*node).is_some() {
                     self.whole.insert(*datum);
@@ -68,14 +68,14 @@ impl Check for Versions {
                 let asked = ledger.shared.asked.get(&(*node, *ask)).map(|(_, asked)| asked);
                 let version = ledger.shared.versions.get(&named.datum).map(|version| &version.named);
                 if version != Some(named) {
-                    return Err(format!("{node} finds {named:?}, which was put as {version:?}"));
+                    return Err(format!("{node} found {named:?}, which was put as {version:?}"));
                 }
                 let is_of_session = asked.is_none() && ledger.shared.sessions.contains_key(node);
                 if !is_of_session && !matches!(asked, Some(Asked::Find { name, .. }) if *name == named.name) {
-                    return Err(format!("{node} finds {named:?}, and asked for {asked:?}"));
+                    return Err(format!("{node} found {named:?}, but requested {asked:?}"));
                 }
                 if !self.whole.contains(&named.datum) {
-                    return Err(format!("{node} finds {named:?}, which no server has had"));
+                    return Err(format!("{node} found {named:?}, which no server has had"));
                 }
                 self.found.insert((*node, named.datum));
                 Ok(())

@@ -1,10 +1,10 @@
-//! A silent peer is noticed, and a slow one is not called dead.
+//! A silent peer is noticed, and a slow one is not considered dead.
 //!
-//! *Noticed*: a node that has heard nothing of a peer for `SILENCE_NS_MAX` and two heartbeats has closed the connection.
-//! A heartbeat that comes more than three intervals after the last begins the count anew: that node was stopped itself.
-//! *Not called dead*: a node closes a connection for silence only after `SILENCE_NS_MAX` of it. In that time the peer was
-//! stopped or gone, or the way to or from it lost; or the peer has forgotten the connection. An agent also closes that of
-//! a server if another server has been started at its address.
+//! *Noticed*: a node that has received nothing from a peer for `SILENCE_NS_MAX` and two heartbeats has closed the
+//! connection. If a node's own heartbeat is more than three intervals late, the node itself was stopped and the count
+//! restarts. *Not considered dead*: a node closes a connection for silence only after `SILENCE_NS_MAX`. In that time
+//! the peer was stopped or gone, or the route to or from it was lost, or the peer has forgotten the connection. An
+//! agent also closes the connection of a server if another server was started at its address.
 //!
 //! DESIGN.md, 4.
 
@@ -21,16 +21,16 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "silence is noticed, slowness is not death",
-    about: "a peer silent for 12 s is given up; a peer that could be heard in the last 10 s is not",
+    about: "a peer silent for 12 s is given up; a peer that was reachable in the last 10 s is not",
     make: || Box::<Silence>::default(),
 };
 
 #[derive(Default)]
 struct Silence {
     heard: BTreeMap<(NodeId, NodeId), Time>,
-    /// The last heartbeat of each node, or its first connection.
+    /// Time of the last heartbeat of each node, or of its first connection.
     beats: BTreeMap<NodeId, Time>,
-    /// From when each node counts.
+    /// Time from which each node counts silence.
     since: BTreeMap<NodeId, Time>,
     noticed: u64,
 }
@@ -64,7 +64,7 @@ impl Silence {
             let Some(heard) = self.heard.get(&(node, peer)) else { continue };
             let silence_ns = at.since(since.max(*heard));
             if silence_ns > SILENCE_NS_MAX + 2 * HEARTBEAT_NS {
-                return Err(format!("{node} has heard nothing of {peer} for {silence_ns} ns and has not noticed"));
+                return Err(format!("{node} has received nothing from {peer} for {silence_ns} ns and has not noticed"));
             }
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Silence {
         }
         let silence_ns = at.since(self.heard.get(&(node, peer)).copied().unwrap_or(Time::ZERO));
         if silence_ns <= SILENCE_NS_MAX {
-            return Err(format!("{node} gives {peer} up after {silence_ns} ns"));
+            return Err(format!("{node} gives up {peer} after {silence_ns} ns"));
         }
         self.noticed += 1;
         let recent = |when: Time| when != Time::ZERO && at.since(when) <= SILENCE_NS_MAX + 2 * HEARTBEAT_NS;
@@ -91,6 +91,6 @@ impl Silence {
         if was_away || has_forgotten || lost(node, peer) || lost(peer, node) {
             return Ok(());
         }
-        Err(format!("{node} gives {peer} up, which was there and could be heard"))
+        Err(format!("{node} gives up {peer}, which was running and reachable"))
     }
 }

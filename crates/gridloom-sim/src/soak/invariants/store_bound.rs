@@ -1,9 +1,9 @@
-//! A server's store stays within its bound.
+//! A server's store stays within its limit.
 //!
-//! After every step, the sum of the sizes of its values is at most the bound. So is what the server accounts for, with
-//! room reserved for what will come. The slack: while a node is stopped, arguments of plain calls that travel unasked (at
-//! most `EAGER_BYTES_MAX` each) are in its store before it can refuse them. It is judged again when it goes on. Within a
-//! step a value may be there that the server drops in the same step.
+//! After every step, the sum of the sizes of its values is at most the limit. So is the size that the server accounts
+//! for, including room reserved for incoming data. Exception: while a node is stopped, arguments of plain calls that
+//! are sent without a request (at most `EAGER_BYTES_MAX` each) are in its store before it can refuse them; it is
+//! checked again when it resumes. Within a step, the store may hold a value that the server drops in the same step.
 //!
 //! DESIGN.md, 3.
 
@@ -19,13 +19,13 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "stores stay within their bounds",
-    about: "values in a server's store, and what it accounts for, are at most its bound after every step",
+    about: "the size of a server's store, actual and accounted, is at most its limit after every step",
     make: || Box::<StoreBound>::default(),
 };
 
 #[derive(Default)]
 struct StoreBound {
-    /// Servers with stores that have grown since they were judged.
+    /// Servers whose stores have grown since they were last checked.
     grown: BTreeSet<NodeId>,
     evictions: u64,
 }

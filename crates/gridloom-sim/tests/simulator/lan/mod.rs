@@ -1,4 +1,4 @@
-//! Grids on a small network, and programs that wait for what their client tells.
+//! Grids on a small network, and helpers that wait for a client's events.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ bandwidth = "100MBps"
 latency = "100us"
 "#;
 
-/// Five hosts without nodes.
+/// Creates five hosts without nodes.
 pub fn hosts(seed: u64) -> Simulation {
     let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
     Simulation::new(Arc::new(platform), SimConfig { seed, ..SimConfig::default() })
 }
 
-/// An agent, two servers of one slot, and a client that knows them.
+/// Starts an agent, two servers of one slot, and a client that knows them.
 #[allow(dead_code, reason = "some tests have grids of another shape")]
 pub fn grid(definitions: &[Definition], memory_bytes: u64) -> (Simulation, NodeId, Vec<NodeId>) {
     let mut sim = hosts(SimConfig::default().seed);
@@ -39,7 +39,7 @@ pub fn grid(definitions: &[Definition], memory_bytes: u64) -> (Simulation, NodeI
     (sim, client, servers)
 }
 
-/// The first such event. It comes within two minutes.
+/// Returns the first matching event, which must occur within two minutes.
 pub fn wait_for(sim: &mut Simulation, client: NodeId, is_it: impl Fn(&Event) -> bool) -> Event {
     let deadline = sim.now() + 120_000_000_000;
     loop {

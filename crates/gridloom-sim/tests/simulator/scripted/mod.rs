@@ -1,4 +1,4 @@
-//! Machines that follow a script, and short words for effects and inputs.
+//! Machines that follow a script, and short names for effects and inputs.
 #![allow(dead_code)]
 
 use std::sync::{Arc, Mutex};
@@ -10,15 +10,15 @@ use gridloom_core::node::{Effect, Input, Role, Timer};
 use gridloom_platform::{Platform, PlatformBuilder, Sharing};
 use gridloom_sim::{SimConfig, Simulation};
 
-/// Script timers are numbered from here.
+/// First number of script timers.
 const SCRIPT: u64 = 1_000_000;
 
 type Heard = Arc<Mutex<Vec<(Time, Input)>>>;
 
-/// Performs each effect at its time, in milliseconds, and notes every input but its own script's timers.
+/// Performs each effect at its time, in milliseconds, and records every input except its own script's timers.
 struct Scripted {
     script: Vec<(u64, Effect)>,
-    /// To whom it passes on what begins to come.
+    /// The node to which it forwards data as soon as their first part arrives.
     passes_to: Option<NodeId>,
     heard: Heard,
 }
@@ -70,7 +70,7 @@ impl Grid {
         self.passing(role, host, script, None)
     }
 
-    /// A node that passes on what begins to come.
+    /// Adds a node that forwards data as soon as their first part arrives.
     pub fn passing(&mut self, role: Role, host: &str, script: Vec<(u64, Effect)>, passes_to: Option<NodeId>) -> NodeId {
         let at = self.sim.platform().host(host).unwrap();
         let heard = Heard::default();
@@ -90,13 +90,13 @@ impl Grid {
         self.heard[node.0 as usize - 1].lock().unwrap().clone()
     }
 
-    /// When a node heard inputs of that short form, nanoseconds.
+    /// Returns when a node received inputs with that short form, nanoseconds.
     pub fn when(&self, node: NodeId, what: &str) -> Vec<u64> {
         self.heard(node).into_iter().filter(|(_, input)| short(input) == what).map(|(at, _)| at.0).collect()
     }
 }
 
-/// Hosts a, b and c of one core of 1 Gflop/s on one shared link of 1 MB/s and 1 ms; an island without routes.
+/// Hosts a, b and c with one core of 1 Gflop/s, on one shared link of 1 MB/s and 1 ms; an island without routes.
 pub fn platform() -> Platform {
     let mut builder = PlatformBuilder::new();
     let hosts = ["a", "b", "c", "island"].map(|name| builder.add_host(name, 1e9, 1).unwrap());
@@ -111,7 +111,7 @@ pub fn ms(milliseconds: u64) -> u64 {
     milliseconds * 1_000_000
 }
 
-/// The second node of a grid, before it is there.
+/// Returns the ID of a grid's second node, before it is created.
 pub fn second() -> NodeId {
     NodeId(2)
 }
@@ -124,7 +124,7 @@ pub fn task_id(serial: u64) -> TaskId {
     TaskId { client: NodeId(9), serial }
 }
 
-/// A task that makes datum 100 + its number, of 8 bytes.
+/// Returns a task that produces datum 100 + its number, of 8 bytes.
 pub fn task(serial: u64, work_flops: f64, inputs: &[DatumId]) -> Task {
     let output = Output { datum: datum(100 + serial), meta: Meta::Bytes { size_bytes: 8 } };
     let args = inputs.iter().map(|datum| Argument::Datum(*datum)).collect();
@@ -148,7 +148,7 @@ pub fn ping(to: NodeId, token: u64) -> Effect {
     Effect::Send { to, message: LinkMessage::Ping { token }.into() }
 }
 
-/// A message that takes some 20 ms to leave.
+/// A message that takes about 20 ms to send.
 pub fn long_message(to: NodeId) -> Effect {
     Effect::Send { to, message: DataMessage::FetchRefused { datum: datum(0), why: "x".repeat(20_000) }.into() }
 }
@@ -165,7 +165,7 @@ pub fn exit() -> Effect {
     Effect::Exit { why: "done".into() }
 }
 
-/// An input in a word or two.
+/// Returns the short form of an input.
 pub fn short(input: &Input) -> String {
     match input {
         Input::Start => "start".into(),

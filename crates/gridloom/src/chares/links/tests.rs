@@ -2,7 +2,7 @@ use gridloom_process::{Level, ProcessSpec};
 
 use super::*;
 
-/// Element 1 dials in it after all but one of so many waits were in vain.
+/// A world in which element 1 dials only at the last of a number of waits.
 struct Slow {
     spec: ProcessSpec,
     now: Time,
@@ -128,7 +128,7 @@ fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
         letter: Letter { kind: kind.into(), payload: payload.to_vec() },
     };
     let closed = |peer| Incoming::Closed { peer: PeerId(peer), why: "it has closed it".into() };
-    // Letter 1 comes before letter 0, which is long. Each has a time and a number.
+    // Batch 1 arrives before batch 0, which is long. Each has a time and a number.
     let number = |number: u64| [[0; 8], number.to_le_bytes()].concat();
     for incoming in [letter(1, RECORDS, &number(1)), letter(1, GOODBYE, b""), closed(1)] {
         links.on_incoming(&mut world, incoming).unwrap();
@@ -152,7 +152,7 @@ fn an_element_that_leaves_a_letter_out_is_lost() {
     (0..2).for_each(|peer| ways.parts(PeerId(peer)));
     assert_eq!(ways.closes(PeerId(0), "its end".into()), None);
     let why = ways.closes(PeerId(1), "its end".into()).unwrap();
-    assert_eq!(why, "it has not sent its letter 0, and later ones: its end");
+    assert_eq!(why, "it has not sent its batch 0, but later ones: its end");
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn a_letter_that_no_filter_of_the_other_element_made_is_refused() {
     let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
     let mut world = Slow { spec: ProcessSpec::default(), now: Time(0), waits: 1 };
     links.connect(&mut world, || Ok(false)).unwrap();
-    // Seven bytes of a block that says it becomes 4 GiB, and the time.
+    // Seven bytes of a block whose header claims 4 GiB of uncompressed data, and the time.
     let payload = [&[0; 7][..], &[255; 4], &[1], &[0; 8]].concat();
     let letter = Letter { kind: RECORDS.into(), payload };
     let why = links.on_incoming(&mut world, Incoming::Letter { from: PeerId(0), letter }).unwrap_err();
-    let says = "the letter says that its 12 bytes become 4294967295, at most 1785 can be";
-    assert_eq!(why.to_string(), format!("a letter of element 1: filter compress: {says}"));
+    let says = "the message states that its 12 bytes expand to 4294967295, at most 1785 are possible";
+    assert_eq!(why.to_string(), format!("a message batch from element 1: filter compress: {says}"));
 }

@@ -1,7 +1,8 @@
-//! The connections of an element with another one: one of them, or with the filter `stripe` several, over which letters go in turn.
+//! The connections of an element to another one: a single one, or several with the filter `stripe`, which batches use in turn.
 //!
-//! An element that ends sends a goodbye over each of several connections, behind its last letter there. So the end of a connection without
-//! a goodbye is a loss, and after a goodbye letters may still come over the others, however long that takes.
+//! An element that ends sends a goodbye on each of several connections, after its last message there. So if a
+//! connection ends without a goodbye, the element is lost. After a goodbye, batches may still arrive on the other
+//! connections, however long that takes.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +11,20 @@ use gridloom_process::{Letter, PeerId, ProcessError, ProcessWorld};
 
 use super::NOTES;
 
-/// Type of the letter that is the last of one of several connections.
+/// Type of the last message on one of several connections.
 pub(super) const GOODBYE: &str = "chares:goodbye";
 
 pub(super) struct Ways {
     pub(super) peers: Vec<Option<PeerId>>,
-    /// Over which one the next letter goes.
+    /// The connection for the next batch.
     turn: usize,
-    /// None where there is one.
+    /// `None` if there is one connection.
     pub(super) stripes: Option<Stripes>,
-    /// Those with a goodbye.
+    /// Connections on which a goodbye was received.
     parting: BTreeSet<PeerId>,
-    /// How many have closed.
+    /// Number of closed connections.
     closed: usize,
-    /// Whether one of several has closed without a goodbye.
+    /// True if one of several connections has closed without a goodbye.
     is_broken: bool,
 }
 
@@ -38,17 +39,17 @@ impl Ways {
         self.peers.iter().all(Option::is_some)
     }
 
-    /// Whether the other element may still make some of them.
+    /// True if the other element may still make some of the connections.
     pub(super) fn are_awaited(&self) -> bool {
         !self.are_made() && self.closed == 0
     }
 
-    /// The last letter of that one of several has come.
+    /// Notes that the last message on one of several connections has arrived.
     pub(super) fn parts(&mut self, peer: PeerId) {
         self.parting.insert(peer);
     }
 
-    /// That one has closed. If the other element has ended by that: why, in words. It ends once.
+    /// Notes that a connection has closed. If the other element has thereby ended, returns the reason as text; it does so once.
     pub(super) fn closes(&mut self, peer: PeerId, why: String) -> Option<String> {
         self.closed += 1;
         let Some(stripes) = &self.stripes else { return Some(why) };
@@ -63,17 +64,17 @@ impl Ways {
         match (self.closed == self.peers.len(), stripes.missing()) {
             (false, _) => None,
             (true, None) => Some(why),
-            (true, Some(number)) => Some(format!("it has not sent its letter {number}, and later ones: {why}")),
+            (true, Some(number)) => Some(format!("it has not sent its batch {number}, but later ones: {why}")),
         }
     }
 
-    /// Offers a letter to the next connection in turn that takes it.
+    /// Offers a message to the connections in turn, until one accepts it.
     pub(super) fn offer(
         &mut self,
         world: &mut dyn ProcessWorld,
         mut letter: Letter,
     ) -> Result<Option<Letter>, ProcessError> {
-        // Notes have no number: they keep their order in one connection.
+        // Notes have no number: they keep their order on a single connection.
         let (first, count) = if &*letter.kind == NOTES { (0, 1) } else { (self.turn, self.peers.len()) };
         for step in 0..count {
             let at = (first + step) % self.peers.len();
@@ -89,9 +90,9 @@ impl Ways {
         Ok(Some(letter))
     }
 
-    /// Sends a goodbye over each of several, and waits until they have gone.
+    /// Sends a goodbye on each of several connections, and waits until they are sent.
     pub(super) fn part(&self, world: &mut dyn ProcessWorld) -> Result<(), ProcessError> {
-        // Where some were never made, or have ended, the other element waits for no more letters.
+        // If some connections were never made, or have ended, the other element expects no more batches.
         if self.stripes.is_none() || !self.are_made() || self.closed > 0 {
             return Ok(());
         }
@@ -99,7 +100,7 @@ impl Ways {
         self.peers.iter().flatten().try_for_each(|peer| world.send(*peer, goodbye()))
     }
 
-    /// Sends a letter, and waits until it has gone.
+    /// Sends a message, and waits until it is sent.
     pub(super) fn send(&mut self, world: &mut dyn ProcessWorld, letter: Letter) -> Result<(), ProcessError> {
         let at = if &*letter.kind == NOTES { 0 } else { self.turn };
         self.turn = (self.turn + 1) % self.peers.len();

@@ -1,8 +1,8 @@
-//! What is left of a described group is mapped again: the calls that have not come, with what those before them have made.
+//! Maps the rest of a declared group again: the calls that were not made yet, with the results of those before them.
 //!
-//! Calls that came run where they are. Not more often than it pays, as for recorded groups: mapping takes no more than a small part of
-//! the time that is left ([`REMAP_PART_MAX`]), and then that part of it passes before the next time, twice as much before each further
-//! one.
+//! Calls already made stay where they are. As for recorded groups, this is done only as often as it pays off: mapping
+//! takes no more than a small part of the remaining time ([`REMAP_PART_MAX`]), and then that part of the remaining time
+//! passes before the next mapping; twice as much before each further one.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use gridloom_core::graph::{self, Argument, Source};
 use super::{Matching, Places};
 use crate::{Error, PlanRecord};
 
-/// How a plan was made again.
+/// State of repeated mapping.
 #[derive(Default)]
 pub(super) struct Again {
-    /// Now, by another thread.
+    /// True while another thread maps.
     is_asked: bool,
     times: u32,
-    /// Not before, in seconds of the session's clock.
+    /// Time of the earliest next mapping, seconds of the session's clock.
     pause_until: f64,
-    /// The plans that were made, with the numbers of their calls.
+    /// The last plan made, with the numbers of its calls.
     last: Option<(Vec<usize>, PlanRecord)>,
 }
 
-/// The calls that have not come: their numbers, and the group that they are.
+/// Calls that were not made yet: their numbers, and the group that they form.
 pub(crate) struct Left {
     numbers: Vec<usize>,
     pub(crate) group: graph::Group,
 }
 
 impl Matching {
-    /// What is left, if it pays to map it again now, and nobody does.
+    /// Returns the remaining calls if it pays off to map them again now and no thread does.
     pub(crate) fn left_if_it_pays(&mut self, now: f64) -> Option<Left> {
         let left_s = self.left_seconds();
         let map_s = self.again.last.as_ref().map_or(&self.plan, |(_, plan)| plan).map_seconds;
@@ -45,7 +45,7 @@ impl Matching {
         Some(left)
     }
 
-    /// What is left, which is being mapped again from now on; `None` if nothing is, or another thread has it mapped.
+    /// Returns the remaining calls and marks them as being mapped; `None` if there are none, or another thread maps them.
     pub(crate) fn left(&mut self) -> Option<Left> {
         if self.again.is_asked {
             return None;
@@ -70,7 +70,7 @@ impl Matching {
         Some(Left { numbers, group: graph::Group { id: self.group(), tasks, sources, wanted } })
     }
 
-    /// A described call, with what was passed for inputs in their places.
+    /// Returns a declared call, with the passed data in place of declared inputs.
     fn as_it_will_come(&self, number: usize) -> graph::Task {
         let mut task = self.resolved.group.tasks[number].clone();
         for arg in &mut task.args {
@@ -83,7 +83,7 @@ impl Matching {
         task
     }
 
-    /// The other plan has come, or cannot be made: calls that come from now on take their places in it.
+    /// Ends a repeated mapping. If it has succeeded, further calls use the new plan.
     pub(crate) fn mapped_again(&mut self, left: Left, plan: Result<&PlanRecord, ()>) -> Result<(), Error> {
         self.again.is_asked = false;
         let Ok(plan) = plan else { return Ok(()) };
@@ -101,8 +101,8 @@ impl Matching {
         Ok(())
     }
 
-    /// Seconds that the calls which have not come are planned to take: from the first that begins on a server to the last that ends
-    /// there, the longest of all servers.
+    /// Planned duration of the remaining calls, seconds: from the first start to the last end on a server; the maximum over all
+    /// servers.
     fn left_seconds(&self) -> f64 {
         let numbers: Vec<usize>;
         let (numbers, plan) = match &self.again.last {

@@ -1,4 +1,4 @@
-//! Lanes of bars over time as SVG.
+//! Draws lanes of bars over time as SVG.
 
 use svg::node::element::{Group, Line, Rectangle, Style, Text, Title};
 use svg::{Document, Node};
@@ -8,23 +8,23 @@ use crate::chart::{MUTED, WIDE, ink_on, short, time_ticks};
 const WIDTH: f64 = 1200.0;
 const RIGHT: f64 = 20.0;
 const MARGIN: f64 = 4.0;
-/// Height of a row, and of each of the lanes of one that has several.
+/// Height of a row with one lane; `LANE` is the height of a lane in a row with several.
 const ROW: f64 = 17.0;
 const LANE: f64 = 8.5;
-/// Lanes of one row become thinner, so that it does not become higher than this.
+/// Maximum height of a row; lanes become thinner to fit.
 const LANES: f64 = 120.0;
 const LINE: f64 = 16.0;
-/// Below the rows: figures and title of the axis.
+/// Space below the rows for the numbers and the title of the axis.
 const BELOW: f64 = 38.0;
-/// Bars drawn: at some 200 bytes each.
+/// Maximum number of bars, which take about 200 bytes each.
 const BARS_MAX: f64 = 40_000.0;
 const LEGEND_MAX: usize = 24;
 const TICKS_MAX: u32 = 11;
 const NAME_CHARS_MAX: usize = 37;
-/// Pixels of a character, rather too much than too little.
+/// Width of a character in pixels, rather overestimated.
 const CHARACTER: f64 = 6.6;
 
-/// In a legend: a dark edge instead of a colour.
+/// Marks a legend entry that has a dark edge instead of a colour.
 pub(super) const EDGE: &str = "#ffffff";
 
 pub(super) struct Lane {
@@ -48,9 +48,9 @@ pub(super) struct Drawing<'a> {
     /// Rows with their lanes.
     pub(super) slots: Vec<Vec<Lane>>,
     pub(super) links: Vec<Vec<Lane>>,
-    /// What is left out, in words.
+    /// Note on what is omitted.
     pub(super) not_drawn: &'a str,
-    /// The axis reaches to it at least.
+    /// Minimum end of the axis.
     pub(super) end_s: f64,
 }
 
@@ -102,7 +102,7 @@ impl Drawing<'_> {
         format!("{}\n", svg.set("font-family", "system-ui, sans-serif").set("font-size", 11))
     }
 
-    /// Names and colours, in as many lines as they need; gives where it ends.
+    /// Draws names and colours in as many lines as they need, and returns the bottom edge.
     fn legend(&self, svg: &mut Document, top: f64) -> f64 {
         let (mut x, mut y) = (MARGIN, top);
         for (name, colour) in self.legend.iter().take(LEGEND_MAX) {
@@ -132,12 +132,12 @@ fn height_of(row: &[Lane]) -> f64 {
     if row.len() == 1 { ROW } else { (row.len() as f64 * LANE).min(LANES) }
 }
 
-/// Seconds to pixels.
+/// The scale from seconds to pixels.
 struct Chart {
-    /// Where the axis begins, pixels.
+    /// Left end of the axis, pixels.
     left: f64,
     end_s: f64,
-    /// Bars closer than this, and shorter, are drawn as one; pixels.
+    /// Shorter bars that are closer than this are drawn as one; pixels.
     resolution: f64,
 }
 
@@ -166,7 +166,7 @@ impl Chart {
         axis
     }
 
-    /// One lane; what is thinner than a row has no gaps to speak of, and no labels.
+    /// Draws one lane. Lanes thinner than a row have narrow gaps and no labels.
     fn lane(&self, lane: &Lane, y: f64, height: f64) -> Group {
         let (gap, is_row) = if height >= ROW { (2.0, true) } else { (height * 0.1, false) };
         let mut bars = Group::new();
@@ -179,7 +179,7 @@ impl Chart {
                 1 => bar.title.clone(),
                 _ => format!("{count} on {}: {:.4} s to {end_s:.4} s", lane.name, bar.start_s),
             };
-            // A gap tells a bar from the next.
+            // A gap separates a bar from the next.
             let drawn = if width > 3.0 { width - 0.7 } else { width };
             let mut shape = Rectangle::new().set("x", tenths(x)).set("y", tenths(y + gap)).set("width", tenths(drawn));
             shape = shape.set("height", tenths(height - 2.0 * gap)).set("fill", bar.colour).add(Title::new(title));
@@ -196,7 +196,7 @@ impl Chart {
         bars
     }
 
-    /// How many bars from the first are drawn as one, and where that ends.
+    /// Returns how many of the bars, from the first, are drawn as one, and where that bar ends.
     fn together(&self, bars: &[Bar]) -> (usize, f64) {
         let is_short = |bar: &Bar| self.x(bar.end_s) - self.x(bar.start_s) < self.resolution;
         let mut end_s = bars[0].end_s;
@@ -215,19 +215,19 @@ impl Chart {
     }
 }
 
-/// A number of pixels.
+/// Formats a number of pixels.
 fn tenths(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// As much of a name as its column holds; of a link, as much of either end.
+/// Shortens a name to fit its column; of a link, both ends equally.
 fn shortened(name: &str) -> String {
     const ARROW: &str = " \u{2192} ";
     match name.split_once(ARROW) {
         None => short(name, NAME_CHARS_MAX),
         Some((from, to)) => {
             let most = (NAME_CHARS_MAX - 3) / 2;
-            // What one end leaves, the other may take.
+            // Room that one end does not need is available to the other.
             let (from_chars, to_chars) = (from.chars().count(), to.chars().count());
             let free = |chars: usize| most + most.saturating_sub(chars);
             format!("{}{ARROW}{}", short(from, free(to_chars)), short(to, free(from_chars)))

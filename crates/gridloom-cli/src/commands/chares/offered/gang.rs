@@ -1,4 +1,4 @@
-//! One run of a gang: asks the servers for their slots, starts the elements, and waits for their ends.
+//! One run of a gang: requests slots from the servers, starts the elements, and waits until they have ended.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::unix::process::ExitStatusExt;
@@ -17,11 +17,11 @@ use gridloom_testbed::telling::Telling;
 
 use crate::commands::chares::{Run, TimelineFile};
 
-/// A gang that waits longer for slots says so.
+/// A gang that waits longer than this for slots prints that it waits.
 const WAITS_TOLD: Duration = Duration::from_secs(1);
-/// Between two looks at what elements have printed.
+/// Interval between two checks for output of the elements.
 const OUTPUT_PAUSE: Duration = Duration::from_millis(50);
-/// A server ends its elements by itself after the time for that. It has so much longer to say so.
+/// Extra time after the grace period in which a server kills its elements, for its report to arrive.
 const SAYS_SO: Duration = Duration::from_secs(1);
 
 /// The part of a gang that one server runs.
@@ -29,7 +29,7 @@ pub(super) struct Share {
     pub(super) server: NodeId,
     pub(super) name: String,
     pub(super) host: String,
-    /// Its first element, and how many.
+    /// Number of its first element; `count` is the number of its elements.
     pub(super) first: usize,
     pub(super) count: usize,
 }
@@ -40,14 +40,14 @@ impl Share {
     }
 }
 
-/// What all runs of a program have in common.
+/// The common data of all runs of a program.
 pub(super) struct Asked<'a> {
     pub(super) grid: &'a Grid,
     pub(super) options: &'a Run,
     pub(super) function: Function,
-    /// Those of the program.
+    /// Arguments of the program.
     pub(super) arguments: Vec<&'a [u8]>,
-    /// Names of checkpoints.
+    /// Names of the checkpoints.
     pub(super) wanted: Wanted,
     pub(super) timeline: Option<TimelineFile>,
     pub(super) telling: Telling,
@@ -55,7 +55,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The one argument of a call, after so many starts.
+    /// Returns the single argument of a call; `start` is the number of starts before this one.
     fn argument(&self, start: u32) -> Result<Arg> {
         let wanted = serde_json::to_vec(&Wanted { start, ..self.wanted.clone() })?;
         let items: Vec<Option<&[u8]>> =
@@ -64,30 +64,30 @@ impl Asked<'_> {
     }
 }
 
-/// What has happened.
+/// Something that the gang waits for.
 enum Event {
-    /// A call of the gang has called back, then.
+    /// A call of the gang has called back, at that time.
     Asks(Asking, Reading),
     Ended(TaskId),
-    /// Nothing, until the time was up.
+    /// Nothing happened before the deadline.
     Late,
 }
 
 pub(super) struct Gang<'a> {
     asked: &'a Asked<'a>,
-    /// In the order in which the servers are asked.
+    /// Shares, in the order in which the servers are asked.
     shares: Vec<Share>,
-    /// How many runs there were before.
+    /// Number of runs before this one.
     run: u32,
     to: Sender<Asking>,
     asks: Receiver<Asking>,
     ended: VecDeque<TaskId>,
-    /// The calls, in the order of the shares.
+    /// Calls, in the order of the shares.
     calls: Vec<Option<Pending>>,
-    /// Elements of which the failure has been told.
+    /// Elements whose failure has been reported.
     failed: BTreeSet<String>,
     status: u8,
-    /// When the elements are ended that still run.
+    /// When the remaining elements are ended.
     ends_at: Option<Instant>,
 }
 
@@ -98,10 +98,10 @@ impl<'a> Gang<'a> {
         Gang { asked, shares, run, to, asks, ended, calls, failed, status: 0, ends_at: asked.until }
     }
 
-    /// Runs it to its end: the status of the element that failed first, else 0.
+    /// Runs the gang to its end. Returns the status of the element that failed first, else 0.
     ///
     /// # Errors
-    /// If a server does not give its slots, or what it says makes no sense.
+    /// If a server does not grant its slots, or if its answer is invalid.
     pub(super) fn run(mut self) -> Result<u8> {
         let Some(ready) = self.gather()? else { return Ok(1) };
         let started = self.start(&ready)?;
@@ -109,7 +109,7 @@ impl<'a> Gang<'a> {
         self.wait()
     }
 
-    /// Waits for what happens next, no longer than until that time. What elements print is told at the end of each wait.
+    /// Waits for the next event, at most until `until`. Output of the elements is printed at the end of each wait.
     fn next(&mut self, until: Option<Instant>) -> Result<Event> {
         let (ended, asks, calls) = (&mut self.ended, &self.asks, &self.calls);
         loop {
@@ -127,7 +127,7 @@ impl<'a> Gang<'a> {
         }
     }
 
-    /// Waits until all servers have given their slots; none if the time of the run is over before.
+    /// Waits until all servers have granted their slots. Returns `None` if the time of the run ends first.
     fn gather(&mut self) -> Result<Option<Vec<(Asking, Reading)>>> {
         let mut ready = Vec::new();
         let until = self.asked.until;
@@ -150,7 +150,7 @@ impl<'a> Gang<'a> {
                     Event::Late if until.is_some_and(|at| at <= Instant::now()) => {
                         self.asked
                             .telling
-                            .message(&format!("ended at the end of --until: '{name}' had not given slots"));
+                            .message(&format!("ended at the end of --until: '{name}' had not granted slots"));
                         self.cancel();
                         return Ok(None);
                     }
@@ -164,10 +164,10 @@ impl<'a> Gang<'a> {
         Ok(Some(ready))
     }
 
-    /// Why a server does not give its slots. The others need not keep theirs.
+    /// Returns why a server does not grant its slots. Cancels the other calls, which need not hold theirs.
     fn refused(&mut self, task: TaskId) -> anyhow::Error {
         let Some((at, call)) = self.at(task).and_then(|at| Some((at, self.calls[at].take()?))) else {
-            return anyhow!("a call of the gang has ended that is none of it");
+            return anyhow!("an unknown call of the gang has ended");
         };
         self.cancel();
         match call.wait() {
@@ -176,7 +176,7 @@ impl<'a> Gang<'a> {
         }
     }
 
-    /// Which share that call runs.
+    /// Returns the share that this call runs.
     fn at(&self, task: TaskId) -> Option<usize> {
         self.calls.iter().position(|call| call.as_ref().is_some_and(|call| call.task() == task))
     }
@@ -185,10 +185,10 @@ impl<'a> Gang<'a> {
         self.calls.iter().flatten().for_each(Pending::cancel);
     }
 
-    /// Tells all servers where the elements are. Says the same in words.
+    /// Sends the places of the elements to all servers. Returns a description of them.
     fn start(&mut self, asked: &[(Asking, Reading)]) -> Result<String> {
         let (options, timeline) = (self.asked.options, &self.asked.timeline);
-        let wrong = |share: &Share| format!("what server '{}' says of its slots is wrong", share.name);
+        let wrong = |share: &Share| format!("server '{}' sent an invalid answer about its slots", share.name);
         let mut ready: Vec<Ready> = Vec::new();
         for (share, (asking, _)) in self.shares.iter().zip(asked) {
             ensure!(asking.callback == READY, wrong(share));
@@ -233,9 +233,9 @@ impl<'a> Gang<'a> {
         Ok(format!("starts {} elements: {}{from}", places.elements.len(), each.join(", ")))
     }
 
-    /// From which checkpoint the elements go on, and the same in words.
+    /// Returns the checkpoint from which the elements restart, and a description of it.
     fn from(&self, ready: &[Ready]) -> Result<(Option<Restart>, String)> {
-        // The first one has left a mark in its folder, which the others find.
+        // The first server has left a mark in its folder, and the others have looked for it.
         if let Some((other, _)) = self.shares.iter().zip(ready).skip(1).find(|(_, one)| one.shares == Some(false)) {
             bail!(
                 "servers '{}' and '{}' keep checkpoints in different folders: start all that offer the program with --checkpoints \
@@ -244,7 +244,7 @@ impl<'a> Gang<'a> {
                 other.name
             );
         }
-        // What a server sees of a shared folder may be old: the latest one that any of them sees is there.
+        // A server's view of a shared folder may be stale: the latest checkpoint that any of them sees exists.
         let last = |which: usize| ready.iter().filter_map(|one| one.last[which]).max();
         let Wanted { checkpoint, restart, .. } = &self.asked.wanted;
         let own = checkpoint.as_ref().zip(last(0));
@@ -265,7 +265,7 @@ impl<'a> Gang<'a> {
         Ok((Some(Restart { folder: name.clone(), number: Some(number) }), from))
     }
 
-    /// Waits until all elements have ended: the status of the one that failed first.
+    /// Waits until all elements have ended. Returns the status of the one that failed first.
     fn wait(mut self) -> Result<u8> {
         let mut is_cancelled = false;
         while self.calls.iter().any(Option::is_some) {
@@ -306,7 +306,7 @@ impl<'a> Gang<'a> {
         Ok(self.status)
     }
 
-    /// The elements of a share have ended.
+    /// Handles the end of a share's elements.
     fn ended(&mut self, at: usize, values: &[Value]) -> Result<()> {
         let bytes = |which: usize| values.get(which).and_then(Value::payload).with_context(|| self.wrong(at));
         let ends: Vec<ProcessEnd> = serde_json::from_slice(bytes(0)?.bytes()).with_context(|| self.wrong(at))?;
@@ -321,7 +321,7 @@ impl<'a> Gang<'a> {
         ends.into_iter().try_for_each(|end| self.tell_end(at, end))
     }
 
-    /// An element of a share has ended.
+    /// Reports the end of one element of a share.
     fn tell_end(&mut self, at: usize, end: ProcessEnd) -> Result<()> {
         let (labels, telling) = (self.shares[at].labels(), self.asked.telling);
         let label = labels.get(end.process).with_context(|| self.wrong(at))?;
@@ -340,7 +340,7 @@ impl<'a> Gang<'a> {
         Ok(())
     }
 
-    /// The first failure says the status, and when the others are ended.
+    /// Records a failure. The first one determines the status, and when the other elements are ended.
     fn has_failed(&mut self, status: u8) {
         if self.status == 0 {
             self.status = status;
@@ -350,17 +350,17 @@ impl<'a> Gang<'a> {
     }
 
     fn wrong(&self, at: usize) -> String {
-        format!("what server '{}' says of the ends of its elements is wrong", self.shares[at].name)
+        format!("server '{}' sent an invalid report of the ends of its elements", self.shares[at].name)
     }
 }
 
-/// Notes the ends of own calls. One of a gang before this, which was cancelled, may end late.
+/// Records the ends of this gang's calls. A cancelled call of an earlier gang may still end late.
 fn take_up(ended: &mut VecDeque<TaskId>, ends: &[TaskId], is_own: impl Fn(TaskId) -> bool) {
     ended.extend(ends.iter().copied().filter(|task| is_own(*task)));
 }
 
-/// Numbers the elements of these shares by site, then by server, and says in which order. Servers are asked in the order of their own numbers, which
-/// are drawn: neighbours would be at any site.
+/// Numbers the elements of these shares by site, then by server, and returns that order. Servers are asked in the
+/// order of their node numbers, which are random: neighbouring numbers can be in different sites.
 fn number_elements(shares: &mut [Share], site: impl Fn(usize) -> u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..shares.len()).collect();
     order.sort_by_key(|at| (site(*at), shares[*at].name.clone(), shares[*at].server));

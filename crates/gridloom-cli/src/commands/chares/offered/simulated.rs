@@ -1,9 +1,10 @@
 //! `gridloom simulate -- gridloom chares run --agent`: the elements of an offered program in virtual time, on the slots of the simulated servers.
 //!
-//! `gridloom simulate` tells this command, in a variable, how it simulates and which programs the servers offer. This command places the
-//! elements as it does on real servers, and runs the program with that deployment.
+//! `gridloom simulate` passes its configuration and the programs that the servers offer to this command in an
+//! environment variable. This command places the elements as it does on real servers, and runs the program with that
+//! deployment.
 //!
-//! **Limit:** the gang has the grid for itself. So it never waits for slots.
+//! **Limit:** the gang has the grid to itself, so it never waits for slots.
 
 use std::process::ExitCode;
 
@@ -52,23 +53,19 @@ pub(super) fn run(options: &Run, simulated: SimulatedPrograms) -> Result<ExitCod
     Ok(exit_code(run_simulated(&command, &config, &[], Output::AsItIs)?))
 }
 
-/// Refuses what a simulated run has not.
+/// Refuses options that a simulated run does not support.
 fn refuse(options: &Run) -> Result<()> {
     let none = "in simulation";
-    ensure!(!options.bind, "--bind: {none} hosts share their processors as the platform says; leave it out");
+    ensure!(!options.bind, "--bind: {none} hosts share their processors as the platform defines; leave it out");
     ensure!(
         !options.json,
-        "--json: {none} the program's output goes where the program prints it; 'gridloom simulate --json' reports the run"
+        "--json: {none} the program's output is not captured; 'gridloom simulate --json' reports the run"
     );
     ensure!(
         options.checkpoint.is_none() && options.restart.is_none(),
         "--checkpoint, --restart: {none} nothing is written; leave them out"
     );
-    ensure!(
-        options.restarts == 0,
-        "--restarts {}: {none} elements are not started again; leave it out",
-        options.restarts
-    );
+    ensure!(options.restarts == 0, "--restarts {}: {none} elements are not restarted; leave it out", options.restarts);
     ensure!(
         options.trace.is_none(),
         "--trace: 'gridloom simulate --trace FILE' writes the timeline of a simulated run"

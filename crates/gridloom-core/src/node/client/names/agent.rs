@@ -1,4 +1,4 @@
-//! Questions to the catalog as time goes by, and as the agent comes and goes.
+//! Requests to the catalog over time, and as the agent connects and disconnects.
 
 use super::{Ask, Stage};
 use crate::node::client::Client;
@@ -9,14 +9,14 @@ use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, T
 use gridloom_base::{DatumId, NameError, Time};
 
 impl Client {
-    /// Asks again what has waited; without an agent nothing waits for long.
+    /// Repeats requests that have waited. Without an agent they fail after a short time.
     pub(in crate::node::client) fn names_beat(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.contacts.agent().is_none() {
             if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
                 self.end_asks(out);
                 for datum in self.names.sought.keys().copied().collect::<Vec<_>>() {
                     self.names.not_sought(datum);
-                    self.datum_lost(now, datum, "no server that is known has it, and the agent is not there", out);
+                    self.datum_lost(now, datum, "no known server has it, and the agent is not connected", out);
                 }
                 self.map_waiting(now, out);
             }
@@ -57,7 +57,7 @@ impl Client {
         self.send_suspects(now, out);
     }
 
-    /// An agent is there: it is told what is read here, and asked what no earlier one has answered.
+    /// Handles a connected agent: reports what is read here, and repeats the requests that no earlier agent answered.
     pub(in crate::node::client) fn names_agent_up(&mut self, now: Time, out: &mut Vec<Effect>) {
         let found: Vec<(DatumId, u64)> = self.names.found.iter().map(|(datum, found)| (*datum, found.told)).collect();
         for data in found.chunks(SHARED_DATA_TOLD_MAX) {
@@ -69,7 +69,7 @@ impl Client {
                     let unknown = NameError::Unknown { name: name.clone(), near: Vec::new() };
                     self.answer(ask, Err(unknown), out);
                 }
-                // It has a place, or is tried again at the next heartbeat.
+                // It has a location, or is retried at the next heartbeat.
                 Ask::Put(put) if put.stage != Stage::Asked => {}
                 _ if self.names.requests.is_suspect(Asked::Question(ask)) => {}
                 _ => self.ask_catalog(ask, out),
@@ -78,7 +78,7 @@ impl Client {
         self.ask_suspects(now, out);
     }
 
-    /// The catalog is asked where a datum is.
+    /// Asks the catalog for the location of a datum.
     pub(in crate::node::client) fn ask_place(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         if self.contacts.agent().is_some() {
             self.names.requests.sent(Asked::Place(datum));
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// Asks again what was lost with the agent, one after the other.
+    /// Repeats the requests that were lost with the agent, one at a time.
     pub(in crate::node::client) fn ask_suspects(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.contacts.agent().is_none() {
             return;
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// The agent is lost, perhaps for something that it was asked.
+    /// Handles the loss of the agent, which a request may have caused.
     pub(in crate::node::client) fn names_agent_lost(&mut self, now: Time, out: &mut Vec<Effect>) {
         for one in self.names.requests.lose() {
             match one {
@@ -117,7 +117,7 @@ impl Client {
                 Asked::Place(datum) => {
                     self.names.not_sought(datum);
                     let why = self.agent_closes("where the data are".into());
-                    self.datum_lost(now, datum, &format!("no server that is known has it; {why}"), out);
+                    self.datum_lost(now, datum, &format!("no known server has it; {why}"), out);
                 }
             }
         }

@@ -1,29 +1,29 @@
-//! The queue at one server, and how long what runs and waits there is expected to take.
+//! The queue at one server, and the expected times of its running and waiting tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, TaskId, Time};
 
-/// A task that runs so many times as long as was expected puts what was predicted there in doubt.
+/// A task whose run time exceeds the expected one by this factor makes the other predictions there doubtful.
 const OVERRUN: f64 = 2.5;
 
-/// How long a task is expected to run on its server.
+/// The expected run time of a task on its server.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in super::super) struct Expected {
     pub(in super::super) run_s: f64,
-    /// Calls of the function were measured there. If not, the time says little.
+    /// True if calls of the function were measured there. If not, the time is only a rough guess.
     pub(in super::super) is_measured: bool,
-    /// Another server may run it as well.
+    /// True if another server may run it.
     pub(in super::super) may_move: bool,
 }
 
-/// What a task waits for that is not in the queue yet.
+/// The reason why a task is not in the queue yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum For {
-    /// For data on their way to its server.
+    /// Its data are being sent to its server.
     Data,
-    /// For tasks that make its data.
+    /// The tasks that produce its data have not ended.
     Results,
 }
 
@@ -31,7 +31,7 @@ pub(in super::super) enum For {
 pub(super) struct Queued {
     pub(super) task: TaskId,
     pub(super) expected: Expected,
-    /// It is taken to run since then.
+    /// When it is assumed to have begun to run.
     pub(super) since: Option<Time>,
 }
 
@@ -39,22 +39,22 @@ pub(super) struct Queued {
 pub(super) struct Queue {
     pub(super) slots: usize,
     pub(super) tasks: BTreeMap<u64, Queued>,
-    /// Number of the first task that waits, and of all after it.
+    /// Number of the first waiting task. All later ones wait too.
     pub(super) first_waiting: u64,
     pub(super) waiting: usize,
-    /// Those among them that may move.
+    /// Number of waiting tasks that may move.
     pub(super) movable: usize,
-    /// What the measured ones among those that wait are expected to run, seconds.
+    /// Total expected run time of the waiting tasks with measured functions, in seconds.
     pub(super) waiting_s: f64,
     pub(super) waiting_unmeasured: usize,
-    /// Tasks that wait for data on their way, and for tasks that make their data.
+    /// Numbers of tasks that wait for data in transfer, and of those that wait for results of other tasks.
     pub(super) coming: usize,
     pub(super) planned: usize,
-    /// Tasks of other clients that the server had when it reported last.
+    /// Number of tasks of other clients in the server's last report.
     pub(super) others: u32,
-    /// Since when tasks of other clients run that keep these waiting.
+    /// Start times of other clients' running tasks that block these.
     pub(super) taken: Vec<Time>,
-    /// What the server was asked to give back and has not answered, and for which server.
+    /// The tasks that the server was asked to return and has not answered for, and the server that will get them.
     pub(super) recalled: Option<(BTreeSet<TaskId>, NodeId)>,
 }
 
@@ -116,7 +116,7 @@ impl Queue {
         }
     }
 
-    /// As many run as there are slots, less those that others have.
+    /// Marks as many tasks as running as there are slots, minus those that others occupy.
     pub(super) fn start_next(&mut self, now: Time) {
         while self.waiting > 0 && self.tasks.len() - self.waiting + self.taken.len() < self.slots {
             let next = self.tasks.range(self.first_waiting..).find(|(_, queued)| queued.since.is_none());
@@ -129,7 +129,7 @@ impl Queue {
         }
     }
 
-    /// Others have slots in which tasks were taken to run: the last of these wait.
+    /// Marks the last running tasks as waiting if others occupy their slots.
     pub(super) fn stop_last(&mut self) {
         while self.tasks.len() - self.waiting + self.taken.len() > self.slots {
             let running = self.tasks.iter().filter(|(_, queued)| queued.since.is_some());
@@ -144,13 +144,13 @@ impl Queue {
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = (f64, &Queued)> {
-        // What runs began in the order of the numbers.
+        // Running tasks began in the order of their numbers.
         let running = self.tasks.range(..self.first_waiting).map(|(_, queued)| queued);
         running.filter_map(|queued| Some((ns_to_seconds(queued.since?.0), queued)))
     }
 
-    /// What the tasks that run at a server are expected to take yet, seconds. One that runs longer than was expected is expected
-    /// to run as long again, and so is one of another client.
+    /// Returns the expected remaining seconds of the running tasks of a server. A task that has exceeded its expected
+    /// time, or that belongs to another client, is expected to run for as long as it has run already.
     pub(super) fn running_s(&self, now: Time) -> f64 {
         let left = self.running().map(|(since_s, queued)| {
             let elapsed_s = ns_to_seconds(now.0) - since_s;
@@ -162,23 +162,23 @@ impl Queue {
         left.sum::<f64>() + self.taken_s(now).sum::<f64>()
     }
 
-    /// How long the longest of the tasks that run has run, seconds.
+    /// Returns for how long the longest-running task has run, in seconds.
     pub(super) fn longest_s(&self, now: Time) -> f64 {
         let own = self.running().map(|(since_s, _)| ns_to_seconds(now.0) - since_s);
         own.chain(self.taken_s(now)).fold(0.0, f64::max)
     }
 
-    /// How long each task of another client has run that keeps tasks waiting, seconds.
+    /// Returns for how long each task of another client that blocks waiting tasks has run, in seconds.
     pub(super) fn taken_s(&self, now: Time) -> impl Iterator<Item = f64> {
         self.taken.iter().map(move |since| ns_to_seconds(now.since(*since)))
     }
 
-    /// Whether a task has run so much longer than was expected that the other predictions there are in doubt.
+    /// True if a task has run so much longer than expected that the other predictions there are doubtful.
     pub(super) fn has_overrun(&self, now: Time) -> bool {
         self.running().any(|(since_s, queued)| ns_to_seconds(now.0) - since_s > OVERRUN * queued.expected.run_s)
     }
 
-    /// Seconds until a server has worked off its queue.
+    /// Returns the expected seconds until a server has finished its queue.
     pub(super) fn wait_s(&self, now: Time) -> f64 {
         let longest_s = self.longest_s(now);
         let waiting_s = match self.has_overrun(now) {

@@ -1,4 +1,4 @@
-//! Tasks that end, or are taken back before they run, and what becomes of their data.
+//! Tasks that end or are returned before they run, and the handling of their data.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, Meta, NodeId, TaskId, Time};
 
 impl Admission {
-    /// Takes out a task that has ended.
+    /// Removes and returns a task that has ended.
     pub fn take_ended(&mut self, now: Time, id: TaskId) -> Option<Entry> {
         let entry = self.executor.remove(id)?;
         self.forget_sources(&entry.task);
@@ -19,7 +19,7 @@ impl Admission {
         Some(entry)
     }
 
-    /// A task is gone: what it read is awaited only if another task here reads it.
+    /// Stops awaiting the inputs of a removed task, except those that another task here reads.
     fn forget_sources(&mut self, task: &Task) {
         for datum in task.inputs() {
             if !self.executor.reads(datum) {
@@ -28,8 +28,8 @@ impl Admission {
         }
     }
 
-    /// A task has made its results. They stay here if the client of the task's group is here. Gives those that
-    /// found no room.
+    /// Handles the results of a task. They stay here if the client of the task's group is connected. Returns the
+    /// results that did not fit.
     pub fn made(
         &mut self,
         now: Time,
@@ -43,7 +43,8 @@ impl Admission {
             let datum = *datum;
             self.fetches.forget(datum);
             if entry.is_call || client.is_none() {
-                // Of a call's result the place goes: a task that reads it, as no sane client has it, waits for a source.
+                // The reservation of a call's result is removed. A task that reads the result, which no correct client
+                // sends, waits for a source.
                 let (readers, _) = self.executor.waiting_for(datum);
                 self.hold_back(now, readers, out);
                 out.extend(client.map(|to| Effect::SendDatum { to, datum }.into()));
@@ -52,7 +53,7 @@ impl Admission {
             } else if !self.replicas.is_known(datum)
                 && !self.replicas.fits(self.replicas.counted_bytes(meta.size_bytes()))
             {
-                // A copy of it was here, and was given back while its task ran again for another result.
+                // A copy of it was here, and was dropped while its task ran again for another result.
                 let waiting = self.replicas.refuse(datum);
                 out.extend(waiting.into_iter().map(|to| Effect::SendDatum { to, datum }.into()));
                 out.push(Effect::DropDatum { datum }.into());
@@ -64,7 +65,7 @@ impl Admission {
         dropped
     }
 
-    /// A task has failed: its results will not be made.
+    /// Handles a failed task: its results will not be made.
     pub fn not_made(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
         self.ask_elsewhere(now, task, out);
         for output in &task.outputs {
@@ -72,7 +73,7 @@ impl Admission {
         }
     }
 
-    /// A task that has ended reads its inputs no longer.
+    /// Removes a task that has ended from the readers of its inputs.
     pub fn read_no_more(&mut self, now: Time, entry: &Entry, out: &mut Vec<Output>) {
         let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
         for datum in inputs {
@@ -83,8 +84,8 @@ impl Admission {
         }
     }
 
-    /// A task makes nothing here: tasks that waited for its results are let in anew, and ask for them then. The results may
-    /// be elsewhere, if the task ran again for another of them.
+    /// Requeues the tasks that wait for results of a task that makes nothing here; they request the data when they are
+    /// admitted again. The results may exist elsewhere, if the task ran again for another of them.
     pub fn ask_elsewhere(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
         for output in &task.outputs {
             let (readers, _) = self.executor.waiting_for(output.datum);
@@ -100,17 +101,17 @@ impl Admission {
         self.replicas.unreserve(datum, now);
     }
 
-    /// No task here reads a datum any more that has not come.
+    /// Handles a datum that has not arrived and that no task here reads any more.
     fn will_not_come(&mut self, now: Time, datum: DatumId, out: &mut Vec<Output>) {
         if !self.fetches.is_awaited(datum) {
             for peer in self.replicas.refuse(datum) {
-                self.refuse(datum, peer, "waits for it no longer", out);
+                self.refuse(datum, peer, "no longer waits for it", out);
             }
         }
         self.replicas.unreserve(datum, now);
     }
 
-    /// Forgets a task that does not run.
+    /// Forgets a task that has not begun.
     pub fn take_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Output>) {
         let Some(entry) = self.executor.remove(id) else { return };
         self.forget_sources(&entry.task);
@@ -126,7 +127,7 @@ impl Admission {
         self.does_not_read(now, &entry, inputs, out);
     }
 
-    /// A task that is taken out before it ran reads those of its inputs no longer.
+    /// Removes a task that did not run from the readers of the given inputs.
     fn does_not_read(&mut self, now: Time, entry: &Entry, inputs: BTreeSet<DatumId>, out: &mut Vec<Output>) {
         if entry.state == State::Held {
             return;
@@ -142,11 +143,11 @@ impl Admission {
         }
     }
 
-    /// The tasks of a client that is gone. Its data are forgotten next; shared data that they read stay.
+    /// Drops the tasks of a lost client. Its data are dropped next; shared data that the tasks read stay.
     pub fn forget_tasks_of(&mut self, now: Time, client: NodeId, out: &mut Vec<Output>) {
         for id in self.executor.of_client(client) {
             if self.executor.get(id).is_some_and(|entry| entry.state.has_begun()) {
-                // Its end cleans up behind it.
+                // Its data are cleaned up when it ends.
                 out.push(Effect::StopTask { task: id }.into());
             } else if let Some(entry) = self.executor.remove(id) {
                 self.forget_sources(&entry.task);

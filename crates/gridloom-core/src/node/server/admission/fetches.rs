@@ -1,7 +1,7 @@
-//! Fetches: where the inputs come from that are not made here. They are asked of their holders as soon as there is room,
-//! and of others when a holder fails.
+//! Fetches: sources of the inputs that are not made here. Inputs are requested from their holders as soon as there is
+//! memory, and from other sources if a holder fails.
 //!
-//! **Invariant:** what a holder will not give any more is told to the client that owns it, which names another source.
+//! **Invariant:** if a holder will not send a datum, the client that owns the datum is notified and names another source.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use crate::node::protocol::{Effect, Role};
 use crate::node::server::ServerConfig;
 use gridloom_base::{DatumId, NodeId};
 
-/// Where a datum comes from that tasks here wait for.
+/// The source of a datum for which tasks wait here.
 #[derive(Clone, Debug)]
 pub(super) struct Awaited {
-    /// Its holder; this server itself if the owner must be asked.
+    /// Its holder; this server itself if the owner must be asked for a source.
     pub(super) from: NodeId,
     pub(super) address: String,
     pub(super) size_bytes: u64,
     pub(super) origin: Origin,
-    /// The request went out (or waits for the connection).
+    /// The request was sent, or waits for the connection.
     pub(super) is_asked: bool,
-    /// Its sender sends it without being asked.
+    /// The holder sends it without a request.
     pub(super) comes_unasked: bool,
-    /// How many sends it takes to here, as planned.
+    /// Planned number of sends from the datum's origin to this server.
     pub(super) hops: u16,
-    /// By the storage that both share.
+    /// It is transferred through a storage that both servers share.
     pub(super) by_storage: bool,
-    /// Its first bytes have come from there, and it has not broken off.
+    /// Its first bytes have arrived from the holder, and the transfer has not broken off.
     pub(super) has_begun: bool,
 }
 
 impl Awaited {
-    /// What nobody was asked for.
+    /// Returns the source of a datum that has not been requested yet.
     pub(super) fn new(size_bytes: u64, origin: Origin, (from, address, hops): (NodeId, String, u16)) -> Awaited {
         let (is_asked, comes_unasked, by_storage, has_begun) = Default::default();
         Awaited { from, address, size_bytes, origin, is_asked, comes_unasked, hops, by_storage, has_begun }
@@ -67,17 +67,17 @@ impl Fetches {
         self.awaited.contains_key(&datum)
     }
 
-    /// Whether data were asked of a node, and have not come.
+    /// True if data were requested from a node and have not arrived.
     pub(in crate::node::server) fn is_asked(&self, node: NodeId) -> bool {
         self.awaited.values().any(|awaited| awaited.from == node && awaited.is_asked)
     }
 
-    /// Whether nobody was asked for a datum.
+    /// True if a datum has not been requested from any node.
     pub(super) fn is_unasked(&self, datum: DatumId) -> bool {
         self.awaited.get(&datum).is_none_or(|awaited| !awaited.is_asked)
     }
 
-    /// How many data are awaited, and how many addresses are dialled for them.
+    /// Returns the number of awaited data, and of addresses that are dialled for them.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.awaited.len(), self.dialling.len())
     }
@@ -86,9 +86,9 @@ impl Fetches {
         self.awaited.insert(datum, awaited);
     }
 
-    /// A datum is expected of a source that its owner has to name.
+    /// Expects a datum from a source that its owner has to name.
     pub(super) fn expect_of_owner(&mut self, datum: DatumId, size_bytes: u64, origin: Origin) {
-        // The argument of a plain call is its client's.
+        // The argument of a plain call is at its client.
         let from = if origin == Origin::Argument { datum.client } else { self.config.id };
         self.expect(datum, Awaited::new(size_bytes, origin, (from, String::new(), 1)));
     }
@@ -101,27 +101,27 @@ impl Fetches {
         self.awaited.retain(|datum, _| datum.client != client);
     }
 
-    /// The tasks that wait for a datum are held back: it is asked for again when one is let in.
+    /// Forgets the request for a datum whose tasks were requeued. It is requested again when one of them is admitted.
     pub(super) fn hold_back(&mut self, datum: DatumId) {
         if let Some(awaited) = self.awaited.get_mut(&datum) {
             awaited.is_asked = false;
         }
     }
 
-    /// A datum has begun to come from a peer: whether it is awaited from there.
+    /// Records that a datum has begun to arrive from a peer. Returns true if it is awaited from that peer.
     pub(super) fn begin(&mut self, datum: DatumId, from: NodeId) -> bool {
         let awaited = self.awaited.get_mut(&datum).filter(|awaited| awaited.from == from);
         awaited.map(|awaited| awaited.has_begun = true).is_some()
     }
 
-    /// A datum came and found no room: it is asked for when its task is let in.
+    /// Records that a datum arrived but did not fit. It is requested when its task is admitted.
     pub(super) fn found_no_room(&mut self, datum: DatumId) {
         if let Some(awaited) = self.awaited.get_mut(&datum) {
             (awaited.comes_unasked, awaited.has_begun) = (false, false);
         }
     }
 
-    /// Asks the holder of an awaited datum for it, over a connection that stands or is made.
+    /// Requests an awaited datum from its holder, over an existing connection or a new one.
     pub(super) fn ask(&mut self, datum: DatumId, members: &Members<Role>, out: &mut Vec<Output>) {
         let Some(awaited) = self.awaited.get_mut(&datum) else { return };
         if awaited.from == self.config.id {
@@ -146,14 +146,14 @@ impl Fetches {
         }
     }
 
-    /// Asks the owner of a datum where it is to come from.
+    /// Asks the owner of a datum for a source.
     pub(super) fn ask_for_source(&self, datum: DatumId, out: &mut Vec<Output>) {
-        let why = format!("server '{}' was not told where it comes from", self.config.name);
+        let why = format!("server '{}' has no source for it", self.config.name);
         let (from, fault) = (self.config.id, SupplyFault::Gone);
         send(out, datum.client, TaskToClient::SupplyFailed { datum, from, fault, why });
     }
 
-    /// Tells the owner that a datum does not come from its source. The owner names another.
+    /// Notifies the owner that a datum cannot be obtained from its source. The owner names another source.
     fn failed(&mut self, datum: DatumId, fault: SupplyFault, why: &str, out: &mut Vec<Output>) {
         if let Some(awaited) = self.awaited.get_mut(&datum)
             && awaited.is_asked
@@ -164,7 +164,8 @@ impl Fetches {
         }
     }
 
-    /// A holder has dropped a datum. If the datum is asked for before its owner has named another source, the owner is asked.
+    /// Handles the refusal of a holder that has dropped a datum. If the datum is needed before its owner has named
+    /// another source, the owner is asked.
     pub(in crate::node::server) fn refused(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
         if self.awaited.get(&datum).is_none_or(|awaited| awaited.from != from) {
             return;
@@ -175,7 +176,7 @@ impl Fetches {
         }
     }
 
-    /// A datum broke off on its way here.
+    /// Handles a transfer that broke off.
     pub(in crate::node::server) fn broken(
         &mut self,
         from: NodeId,
@@ -205,7 +206,7 @@ impl Fetches {
         }
     }
 
-    /// Gives the holders that are not reached.
+    /// Handles a failed dial. Returns the holders that were not reached.
     pub(in crate::node::server) fn dial_failed(
         &mut self,
         address: &str,
@@ -224,7 +225,7 @@ impl Fetches {
                 continue;
             }
             unreachable.push(awaited.from);
-            // Even if its task was held back meanwhile: it would ask there again.
+            // Also if its task was requeued meanwhile, since the task would ask the same holder again.
             awaited.is_asked = true;
             self.failed(datum, SupplyFault::Unreachable, why, out);
         }
@@ -246,13 +247,14 @@ impl Fetches {
         }
         let own = |awaited: &Awaited| awaited.from == self.config.id && awaited.is_asked;
         match self.awaited.iter().find(|(_, awaited)| own(awaited)) {
-            Some((datum, _)) => Err(format!("{datum} is asked of this server itself")),
+            Some((datum, _)) => Err(format!("{datum} is requested from this server itself")),
             None => Ok(()),
         }
     }
 }
 
-/// Whether a node of that role cannot have a datum. A client may name sources of shared data, and one that means ill names any.
+/// True if a node of this role cannot have a datum. Clients may name sources of shared data, and a malicious client
+/// names any node.
 fn is_no_source(datum: DatumId, role: Option<Role>) -> bool {
     datum.is_shared() && role.is_some_and(|role| role != Role::Server)
 }
@@ -301,7 +303,7 @@ mod tests {
             fetches.expect(datum, Awaited::new(8, Origin::Copied, (HOLDER, "there:1".to_string(), 1)));
             fetches.ask(datum, &members, &mut out);
             assert_eq!(fetches.is_asked(HOLDER), role == Role::Server, "{out:?}");
-            assert_eq!(out.len(), 1, "its source, or its owner");
+            assert_eq!(out.len(), 1, "to its source or its owner");
         }
     }
 

@@ -1,7 +1,8 @@
-//! Admission: tasks are let in, in order, as the store has room for what they read and make, and start as slots come free.
+//! Admission: tasks are admitted in order as the store has memory for their inputs and results, and start as slots
+//! become free. Until it is admitted, a task is *held*.
 //!
-//! **Invariant:** as long as tasks are held and none runs, something is let in, makes way, or is refused: a store that is
-//! too small is an error, never a silence.
+//! **Invariant:** while tasks are held and none runs, a task is admitted, preempted or refused. A store that is too
+//! small causes an error, never a silent stall.
 
 mod ending;
 mod fetches;
@@ -30,29 +31,29 @@ use room::Homeward;
 pub(super) use slices::Arrived;
 use slices::Slices;
 
-/// Tasks, the store's accounting, and what is asked of others.
+/// The server's tasks, the accounting of its store, and its requests to other nodes.
 #[derive(Debug)]
 pub(super) struct Admission {
     config: Arc<ServerConfig>,
     executor: Executor,
     replicas: Replicas,
-    /// What else happens to a fetch concerns this part alone: the server tells it directly.
+    /// Public to the server, because some events of fetches concern only this part.
     pub(super) fetches: Fetches,
     homeward: Homeward,
     parts: Parts,
     slices: Slices,
-    /// When a datum last became available here or a task last ended.
+    /// Time at which a datum last became available here or a task last ended.
     last_progress: Time,
-    /// When a task was last let in, or came while none was held.
+    /// Time at which a task was last admitted, or was added while none was held.
     last_admitted: Time,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Output {
     Effect(Effect),
-    /// A copy has made way: its owner is told, after what has come for it.
+    /// A copy was evicted. Its owner is notified, after the reports of data that arrived for it.
     Evicted(DatumId),
-    /// So has one that was to stay: another client needs its share of the store.
+    /// Kept data were evicted, because another client needs its share of the store.
     GaveWay {
         client: NodeId,
         data: Vec<DatumId>,
@@ -67,12 +68,12 @@ impl From<Effect> for Output {
     }
 }
 
-/// How a server that stands still goes on.
+/// How a stall of the server was resolved.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Unstuck {
-    /// Tasks that wait have made way: others may be let in.
+    /// Waiting tasks were requeued, so that others may be admitted.
     MadeWay,
-    /// That task will find no room.
+    /// The task will not get the memory that it needs.
     Refused(TaskId, TaskError),
 }
 
@@ -91,9 +92,9 @@ impl Admission {
         }
     }
 
-    // ---- what is here
+    // ---- queries
 
-    /// Tasks known and bytes held.
+    /// Returns the number of known tasks and the bytes held.
     pub(super) fn load(&self) -> (usize, u64) {
         (self.executor.len(), self.replicas.used_bytes())
     }
@@ -114,32 +115,32 @@ impl Admission {
         self.executor.get(id).map(|entry| entry.state)
     }
 
-    /// How many tasks of other clients are here.
+    /// Returns the number of tasks of other clients at this server.
     pub(super) fn others(&self, client: NodeId) -> u32 {
         self.executor.others(client)
     }
 
-    /// Whether tasks may wait while those of other clients run.
+    /// True if tasks may be waiting while tasks of other clients run.
     pub(super) fn may_keep_waiting(&self) -> bool {
         self.executor.may_keep_waiting()
     }
 
-    /// Clients of which tasks are ready and wait.
+    /// Returns the clients with ready tasks that wait.
     pub(super) fn kept_waiting(&self) -> BTreeSet<NodeId> {
         self.executor.kept_waiting()
     }
 
-    /// Tasks of other clients that run.
+    /// Returns the running tasks of other clients.
     pub(super) fn others_running(&self, client: NodeId) -> impl Iterator<Item = TaskId> {
         self.executor.others_running(client)
     }
 
-    /// How many tasks compute.
+    /// Returns the number of computing tasks.
     pub(super) fn computing(&self) -> u32 {
         self.executor.running()
     }
 
-    /// Methods of an object that are here, in the order in which they came.
+    /// Returns the methods of an object at this server, in order of arrival.
     pub(super) fn of_object(&self, object: ObjectId) -> Vec<TaskId> {
         self.executor.of_object(object)
     }
@@ -156,9 +157,9 @@ impl Admission {
         self.replicas.is_here(datum)
     }
 
-    // ---- letting in
+    // ---- admission
 
-    /// Takes a task in, held. False if it is here already.
+    /// Adds a task as held. Returns false if it is already here.
     pub(super) fn add(&mut self, now: Time, task: Task, is_call: bool) -> bool {
         if self.executor.first_held().is_none() {
             self.last_admitted = now;
@@ -166,7 +167,7 @@ impl Admission {
         self.executor.add(Arc::new(task), is_call)
     }
 
-    /// Lets in what there is room for, until a task is met that will never have room: that one is to be refused.
+    /// Admits tasks while there is memory. Returns a task that will never fit, which the caller refuses.
     pub(super) fn admit(
         &mut self,
         now: Time,
@@ -187,8 +188,8 @@ impl Admission {
             if self.executor.is_busy() {
                 return None;
             }
-            // Waiting tasks that keep the room from those they wait for (the order of a plan rules that out, a
-            // later plan for what was lost may bring it about) make way.
+            // Requeue waiting tasks that occupy memory needed by the tasks for which they wait. The order of a plan
+            // rules that out, but a later plan for lost results may cause it.
             let stuck = self.executor.waiting(true);
             if !stuck.is_empty() {
                 self.hold_back(now, stuck, out);
@@ -199,7 +200,7 @@ impl Admission {
                 self.admit_task(now, &other, inputs, members, out);
                 continue;
             }
-            // What the others wait for may come.
+            // The data for which the other tasks wait may still arrive.
             let waits = self.executor.admitted() > 0;
             if !waits && self.give_up_places(now) {
                 continue;
@@ -214,7 +215,7 @@ impl Admission {
         None
     }
 
-    /// Bytes that the store has to have free before a task is let in.
+    /// Returns the free bytes that the store needs before a task is admitted.
     fn room_needed(&self, task: &Task, inputs: &BTreeSet<DatumId>) -> u64 {
         let size_of = |datum: &DatumId| {
             self.fetches.get(*datum).map_or(0, |awaited| self.replicas.counted_bytes(awaited.size_bytes))
@@ -224,7 +225,7 @@ impl Admission {
         coming.chain(made).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of all that a task reads and makes.
+    /// Returns the bytes of all inputs and results of a task.
     fn bytes_of(&self, task: &Task) -> u64 {
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
         let counted = |size_bytes| self.replicas.counted_bytes(size_bytes);
@@ -246,9 +247,9 @@ impl Admission {
         (task.id, error)
     }
 
-    /// Makes room, but neither of what is `kept` (what the task reads that is to be let in) nor of copies of what a task
-    /// here makes again: that is the room for its result. What a held call will read is asked for again when the call is
-    /// let in.
+    /// Evicts copies until `needed` bytes fit, except the data in `kept` (the inputs of the task to admit) and copies
+    /// of data that a task here makes again, since their memory is reserved for the result. Evicted inputs of held
+    /// tasks are requested again when the task is admitted.
     fn evict(&mut self, needed: u64, kept: &BTreeSet<DatumId>, out: &mut Vec<Output>) {
         let executor = &self.executor;
         let evicted = self.replicas.evict(
@@ -262,7 +263,7 @@ impl Admission {
                 out.push(Output::Evicted(datum));
             }
             if self.executor.reads(datum) {
-                // A copy may come from elsewhere the next time: its owner is asked for the source.
+                // The next copy may come from another source, so the owner is asked for one.
                 self.fetches.expect_of_owner(datum, size_bytes, origin);
             }
         }
@@ -291,7 +292,7 @@ impl Admission {
                         self.answer_askers(datum, out);
                         self.fetches.ask(datum, members, out);
                     }
-                    // A task that is held behind this one makes it.
+                    // A task that is held behind this one makes the datum.
                     None if self.executor.makes(datum) => {
                         self.reserve(datum, 0, Origin::Made, now);
                     }
@@ -309,25 +310,26 @@ impl Admission {
         self.executor.admit(task.id, |datum| self.replicas.is_here(datum));
     }
 
-    /// Makes a place for a datum. Tasks that have waited without one, as the task that makes the datum was held back, read it there.
+    /// Reserves memory for a datum. Tasks may have waited for it without a reservation, because the task that makes
+    /// the datum was requeued; they become its readers.
     fn reserve(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) {
         let waiting = if self.replicas.is_known(datum) { 0 } else { self.executor.waiting_count(datum) };
         self.replicas.reserve(datum, size_bytes, origin, now);
         (0..waiting).for_each(|_| self.replicas.add_reader(datum, false));
     }
 
-    // ---- making way
+    // ---- requeueing
 
-    /// If nothing has moved here for a heartbeat while tasks are held for lack of room, those that wait make way: what
-    /// they wait for may itself be held up elsewhere by tasks that wait for what is held here.
+    /// Resolves a stall: if there was no progress for a heartbeat while tasks are held for lack of memory, requeues
+    /// the waiting tasks. Their data may be delayed at another server by tasks that wait for data held here.
     pub(super) fn unstick(&mut self, now: Time, out: &mut Vec<Output>) -> Option<Unstuck> {
         let first = self.executor.first_held()?.task.clone();
         let stands_ns = now.since(self.last_progress);
         if self.executor.is_busy() || stands_ns < HEARTBEAT_NS {
             return None;
         }
-        // Every admitted task has called its program back or made calls itself, and waits: perhaps for the very task that finds no
-        // room.
+        // Every admitted task has called its program back or made calls itself, and waits, possibly for the very task
+        // for which there is no memory.
         if self.executor.paused() > 0 && self.executor.admitted() == self.executor.paused() {
             let inputs = first.inputs().collect();
             if self.make_room(now, self.room_needed(&first, &inputs), &inputs, out) {
@@ -342,11 +344,11 @@ impl Admission {
         Some(Unstuck::MadeWay)
     }
 
-    /// Puts waiting tasks back behind all others and gives up the room that they had.
+    /// Puts waiting tasks back behind all others, and releases their memory.
     fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Output>) {
         for id in tasks {
             self.executor.hold_back(id);
-            let task = self.executor.get(id).expect("held back a moment ago").task.clone();
+            let task = self.executor.get(id).expect("requeued above").task.clone();
             for output in &task.outputs {
                 self.replicas.unreserve(output.datum, now);
             }
@@ -365,18 +367,18 @@ impl Admission {
 
     // ---- running
 
-    /// The next task to start, if a slot is free. One slot takes several tasks of a function with short calls.
+    /// Returns the next task to start, if a slot is free. One slot takes several tasks of a function with short calls.
     pub(super) fn next_start(&mut self, is_short: impl Fn(&str) -> bool) -> Option<Arc<Task>> {
         let depth = self.config.queue_depth.max(1);
         self.executor.next_start(|function| if is_short(function) { depth } else { 1 })
     }
 
-    /// Takes out a task that was to take copies here, which are here. The copies still count it among their readers.
+    /// Removes and returns a task whose copies are all here. The copies still count it as a reader.
     pub(super) fn take_replicated(&mut self) -> Option<Arc<Task>> {
         self.executor.take_placed()
     }
 
-    /// A task that was to take copies here is done.
+    /// Ends a task whose copies are all here.
     pub(super) fn end_replicated(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
         for datum in task.inputs().collect::<BTreeSet<DatumId>>() {
             if task.kind == TaskKind::Replicate(Copies::Kept) {
@@ -388,12 +390,12 @@ impl Admission {
         }
     }
 
-    /// A running task has called its program back.
+    /// Records that a running task has called its program back.
     pub(super) fn begin_asking(&mut self, id: TaskId) {
         self.executor.begin_asking(id);
     }
 
-    /// A running task waits for calls that it made itself, or goes on.
+    /// Records that a running task waits for calls that it made itself, or resumes.
     pub(super) fn set_calling(&mut self, id: TaskId, waits: bool) {
         match waits {
             true => self.executor.begin_calling(id),
@@ -401,14 +403,14 @@ impl Admission {
         }
     }
 
-    /// The program has answered.
+    /// Records that the program has answered a callback.
     pub(super) fn end_asking(&mut self, id: TaskId) {
         self.executor.end_asking(id);
     }
 
     // ---- for invariants and status
 
-    /// What is remembered of tasks and data, by kind.
+    /// Returns the number of entries about tasks and data, by kind.
     pub(super) fn leftovers(&self) -> [(&'static str, usize); 7] {
         let (awaited, dialled) = self.fetches.counts();
         [
@@ -416,23 +418,23 @@ impl Admission {
             ("data", self.replicas.len()),
             ("bytes", self.replicas.used_bytes() as usize),
             ("requests for unknown data", self.replicas.unknown()),
-            ("data waited for", awaited),
+            ("awaited data", awaited),
             ("addresses dialled for data", dialled),
-            ("results that go to their clients", self.homeward.len()),
+            ("results being written back to their clients", self.homeward.len()),
         ]
     }
 
-    /// Where the tasks stand and what they wait for, a line each, after a line on the store.
+    /// Returns the state of each task and its data, one line per task, after a line about the store.
     pub(super) fn situation(&self) -> Vec<String> {
         let (used, limit) = (self.replicas.used_bytes(), self.replicas.limit_bytes());
         let store = format!("{}: holds {used} of {limit} bytes in {} data", self.config.name, self.replicas.len());
         let input = |datum: DatumId| match (self.replicas.is_here(datum), self.fetches.get(datum)) {
             (true, _) => format!("{datum} (here)"),
             (false, Some(awaited)) if awaited.from == self.config.id => format!("{datum} (evicted)"),
-            (false, Some(awaited)) if awaited.is_asked => format!("{datum} (asked of {})", awaited.from),
-            (false, Some(awaited)) => format!("{datum} (to come from {})", awaited.from),
+            (false, Some(awaited)) if awaited.is_asked => format!("{datum} (requested from {})", awaited.from),
+            (false, Some(awaited)) => format!("{datum} (expected from {})", awaited.from),
             (false, None) if self.executor.makes(datum) => format!("{datum} (made here)"),
-            (false, None) => format!("{datum} (of unknown source)"),
+            (false, None) => format!("{datum} (source unknown)"),
         };
         let tasks = self.executor.tasks().map(|entry| {
             let reads: Vec<String> = entry.task.inputs().collect::<BTreeSet<_>>().into_iter().map(input).collect();
@@ -449,15 +451,15 @@ impl Admission {
         self.check_parts()?;
         self.check_slices()?;
         for entry in self.executor.tasks() {
-            // The inputs of a task that has begun are dropped if its client is lost. A result has no place while the task that
-            // makes it is held back.
+            // The inputs of a task that has begun are dropped if its client is lost. A result has no reservation while
+            // the task that makes it is held.
             let lacks = |datum: &DatumId| match entry.state {
                 State::Ready => !self.replicas.is_here(*datum),
                 State::Waiting => !self.replicas.is_known(*datum) && !self.executor.makes(*datum),
                 State::Held | State::Running | State::Asking | State::Calling => false,
             };
             if let Some(datum) = entry.task.inputs().find(lacks) {
-                return Err(format!("{} is {:?}, and {datum} has no place", entry.task.id, entry.state));
+                return Err(format!("{} is {:?}, but {datum} has no reservation", entry.task.id, entry.state));
             }
             let is_unread = |datum: &DatumId| self.replicas.is_known(*datum) && !self.replicas.is_read(*datum);
             let is_let_in = matches!(entry.state, State::Ready | State::Waiting);

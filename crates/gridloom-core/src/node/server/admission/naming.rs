@@ -1,4 +1,4 @@
-//! Data that get a second name here: what a client has put becomes shared.
+//! Data that get a second identifier here: a datum that a client has put becomes a shared datum.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,9 @@ use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, NodeId, TaskError, Time};
 
 impl Admission {
-    /// A datum that is here is that shared one as well. A copy that came for the naming task is the shared one alone from then on,
-    /// and takes no more room. Others count twice while both are here, as others may count on them; for lack of room they make way.
+    /// Makes a datum that is here also available as a shared datum. A copy that was sent only for this task becomes
+    /// the shared datum, without more memory. Other copies count twice while both exist, because other tasks may rely
+    /// on them; if memory is short, they are evicted.
     pub(in super::super) fn name_datum(
         &mut self,
         now: Time,
@@ -44,24 +45,24 @@ impl Admission {
         Ok(())
     }
 
-    /// All data that are here or are to come.
+    /// Returns all data that are here or are awaited.
     pub(in super::super) fn data(&self) -> impl Iterator<Item = DatumId> {
         self.replicas.data()
     }
 
-    /// Shared data that are here, whatever for.
+    /// Returns all shared data that are here, for whatever purpose.
     pub(in super::super) fn shared_here(&self) -> impl Iterator<Item = DatumId> {
         self.replicas.of_client(NodeId::CATALOG).into_iter().filter(|datum| self.replicas.is_here(*datum))
     }
 
-    /// Shared data that tasks here wait for, and that nobody was asked for. Of some no source was ever named: their client took this
-    /// server for one that has them.
+    /// Returns the shared data for which tasks wait here, but which were not requested from any node. Some of them
+    /// never had a source, because their client assumed that this server has them.
     pub(in super::super) fn unasked_shared(&self) -> Vec<DatumId> {
         let is_due = |datum: &DatumId| !self.replicas.is_here(*datum) && self.fetches.is_unasked(*datum);
         self.replicas.of_client(NodeId::CATALOG).into_iter().filter(is_due).collect()
     }
 
-    /// Asks a new agent for the sources of shared data that tasks here wait for.
+    /// Asks a new agent for the sources of shared data for which tasks wait here.
     pub(in super::super) fn ask_again_for_shared(&mut self, out: &mut Vec<Output>) {
         self.unasked_shared().into_iter().for_each(|datum| self.fetches.ask_for_source(datum, out));
     }

@@ -1,6 +1,6 @@
-//! Parts of data: a program gets some rows of an array, and only these move.
+//! Parts of data: a program gets some rows of an array, and only these are transferred.
 //!
-//! **Invariant:** the whole stays as long as a part of it is here, as they lie in the same memory.
+//! **Invariant:** a datum stays here as long as one of its parts does, because they share memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::graph::Task;
 use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, Time};
 
-/// Data that are parts of others here.
+/// Data that are parts of other data here.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Of which each is a part.
+    /// The datum of which each is a part.
     wholes: BTreeMap<DatumId, DatumId>,
-    /// The same, by whole.
+    /// The same relation, ordered by the whole datum.
     parts: BTreeSet<(DatumId, DatumId)>,
 }
 
@@ -25,14 +25,14 @@ impl Parts {
         self.parts.insert((whole, part));
     }
 
-    /// A part is here no longer. Gives its whole.
+    /// Removes a part that is no longer here. Returns the whole datum.
     fn remove(&mut self, part: DatumId) -> Option<DatumId> {
         let whole = self.wholes.remove(&part)?;
         self.parts.remove(&(whole, part));
         Some(whole)
     }
 
-    /// A datum is here no longer: what was a part of it is not any more.
+    /// Removes a datum that is no longer here from the list of wholes.
     fn forget_whole(&mut self, whole: DatumId) {
         let none = DatumId { client: NodeId(0), serial: 0 };
         let its = self.parts.range((whole, none)..).take_while(|(of, _)| *of == whole);
@@ -43,10 +43,10 @@ impl Parts {
 }
 
 impl Admission {
-    /// The task's output is bytes of the datum that it reads, which is here. Gives its description.
+    /// Makes the task's output a part of the datum that it reads, which is here. Returns the output's description.
     ///
     /// # Errors
-    /// [`TaskError::Refused`] if the datum has not so many bytes.
+    /// [`TaskError::Refused`] if the part exceeds the datum.
     pub(in super::super) fn take_part(
         &mut self,
         now: Time,
@@ -54,11 +54,12 @@ impl Admission {
         from_byte: u64,
         out: &mut Vec<Output>,
     ) -> Result<Vec<(DatumId, Meta)>, TaskError> {
-        let (datum, output) = (task.inputs().next().expect("checked when the task was taken in"), &task.outputs[0]);
+        let (datum, output) = (task.inputs().next().expect("checked when the task was accepted"), &task.outputs[0]);
         let (part, meta) = (output.datum, output.meta.clone());
         let (size_bytes, whole_bytes) = (meta.size_bytes(), self.replicas.own_bytes(datum));
         if from_byte.checked_add(size_bytes).is_none_or(|end| end > whole_bytes) {
-            let why = format!("{size_bytes} bytes from byte {from_byte} on are to be a part of {whole_bytes} bytes");
+            let why =
+                format!("a part of {size_bytes} bytes from byte {from_byte} exceeds its datum of {whole_bytes} bytes");
             let (function, server) = (task.name().to_string(), self.config.name.clone());
             return Err(TaskError::Refused { function, server, why });
         }
@@ -72,7 +73,7 @@ impl Admission {
         Ok(vec![(part, meta)])
     }
 
-    /// A datum is here no longer. Gives what was only here for parts of it.
+    /// Handles the removal of a datum. Returns the data that were kept only for parts of them.
     pub(in super::super) fn part_dropped(&mut self, now: Time, datum: DatumId) -> Vec<DatumId> {
         let (mut last, mut dropped) = (datum, Vec::new());
         loop {
@@ -89,7 +90,9 @@ impl Admission {
         let is_wrong =
             |(part, whole): &(&DatumId, &DatumId)| !self.replicas.is_here(**part) || !self.replicas.is_here(**whole);
         match self.parts.wholes.iter().find(is_wrong) {
-            Some((part, whole)) => Err(format!("{part} is listed as a part of {whole}, and one of them is not here")),
+            Some((part, whole)) => {
+                Err(format!("{part} is listed as a part of {whole}, but one of them is not in the store"))
+            }
             None => Ok(()),
         }
     }
@@ -112,7 +115,7 @@ mod tests {
         DatumId { client: CLIENT, serial }
     }
 
-    /// The number of its part, and of its bytes.
+    /// Returns a task that takes the first `size_bytes` bytes of datum 1 as datum `part`.
     fn takes(part: u64, size_bytes: u64) -> Task {
         Task {
             id: TaskId { client: CLIENT, serial: part },
@@ -124,7 +127,7 @@ mod tests {
         }
     }
 
-    /// A datum counts for more bytes than it has, as it takes a descriptor.
+    /// A datum is accounted for with more bytes than it has, because it takes a descriptor.
     fn with_a_datum(out: &mut Vec<Output>) -> Admission {
         let config = ServerConfig { memory_bytes: 1 << 20, data_max: 16, ..offering_nothing() };
         let mut admission = Admission::new(Arc::new(config));

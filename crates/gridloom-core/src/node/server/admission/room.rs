@@ -1,13 +1,15 @@
-//! Room for the next task when nothing runs and the store is full.
+//! Memory for the next task when nothing runs and the store is full.
 //!
-//! 1. A later task goes ahead that has all its inputs here and room for its results. It ends, and may end the need for its inputs.
-//! 2. Results of which this is the only copy go to their client, so that they can make way. Those that no task here reads go first;
-//!    what a task reads is fetched again.
+//! 1. A later task is admitted first, if all its inputs are here and there is memory for its results. When it ends,
+//!    its inputs may no longer be needed.
+//! 2. Results of which this is the only copy are written back to their client, so that they can be evicted here.
+//!    Results without readers here are written back first; results with readers are fetched again.
 //!
 //! ```text
 //! server ──MakeRoom──▶ client ──Fetch──▶ server ──datum──▶ client ──HasCopies──▶ server: it may evict its copies
 //! ```
-//! So a group whose largest task has room ends, however much its data are together. Data that were put here to stay do not go.
+//! A group therefore completes if its largest task fits, whatever the total size of its data. Data that were put here
+//! to be kept are not written back.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,15 +21,15 @@ use crate::node::message::TaskToClient;
 use gridloom_base::limits::TAKE_HOME_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
-/// How many held tasks are looked at for one that can go ahead.
+/// Maximum number of held tasks that are checked for one that can be admitted first.
 const LOOKED_AT_MAX: usize = 1024;
 
-/// Results that go to their clients.
+/// Results that are being written back to their clients.
 #[derive(Debug, Default)]
 pub(super) struct Homeward {
-    /// And when they were asked to.
+    /// Results that the clients were asked to fetch, with the time of the request.
     asked: BTreeMap<DatumId, Time>,
-    /// Their clients could not take them.
+    /// Results that their clients could not take.
     refused: BTreeSet<DatumId>,
 }
 
@@ -42,7 +44,7 @@ impl Homeward {
         self.refused.retain(|datum| datum.client != client);
     }
 
-    /// Its client cannot take it, or has not done so for long.
+    /// True if a result's client cannot take it, or has not taken it within [`TAKE_HOME_NS_MAX`].
     pub(super) fn is_left_here(&self, datum: DatumId, now: Time) -> bool {
         let is_slow = |since: &Time| now.since(*since) >= TAKE_HOME_NS_MAX;
         self.refused.contains(&datum) || self.asked.get(&datum).is_some_and(is_slow)
@@ -54,7 +56,7 @@ impl Homeward {
 }
 
 impl Admission {
-    /// A held task that can run at once: the one that leaves most room when it has ended.
+    /// Returns the held task that can run at once and leaves the most free memory when it has ended.
     pub(super) fn may_go_ahead(&self) -> Option<Arc<Task>> {
         let mut best: Option<(i128, &Arc<Task>)> = None;
         for entry in self.executor.held().take(LOOKED_AT_MAX) {
@@ -78,7 +80,7 @@ impl Admission {
         best.map(|(_, task)| task.clone())
     }
 
-    /// Gives up places of data that did not come, as the tasks that were to read them are held back. True if there were such places.
+    /// Releases the reservations of data that did not arrive and whose readers were requeued. Returns true if there were any.
     pub(super) fn give_up_places(&mut self, now: Time) -> bool {
         let places: Vec<DatumId> = self.replicas.idle_places().collect();
         for datum in &places {
@@ -87,7 +89,7 @@ impl Admission {
         !places.is_empty()
     }
 
-    /// Has clients take copies of results, so that so many bytes find room. False if that cannot be.
+    /// Asks clients to fetch copies of results, so that `needed` bytes will fit. Returns false if that is impossible.
     pub(super) fn make_room(
         &mut self,
         now: Time,
@@ -123,7 +125,7 @@ impl Admission {
         true
     }
 
-    /// A client has a copy of what it was to take, or cannot take it.
+    /// Handles a client's answer to `MakeRoom`: it has a copy of the datum, or cannot take one.
     pub fn taken_home(&mut self, datum: DatumId, has_copy: bool) {
         if self.homeward.asked.remove(&datum).is_none() {
             return;

@@ -1,12 +1,14 @@
-//! Shares of the store: what a client may claim from others that hold more than theirs.
+//! Shares of the store: the memory that a client may claim from clients that hold more than their share.
 //!
-//! A client may fill the store while nobody else needs it. Its *share* is the store by the number of clients of which tasks or
-//! data are here. A task of a client that keeps to its share, and that finds no room, gets it from those that hold more:
+//! A client may fill the store while no other client needs it. Its *share* is the size of the store divided by the
+//! number of clients with tasks or data here. If a task of a client within its share does not fit, it gets memory from
+//! clients above theirs:
 //!
-//! 1. copies that were to stay here, and results that their client was asked to take and does not ([`TAKE_HOME_NS_MAX`]);
-//! 2. the places of tasks that wait.
+//! 1. copies that were kept here on request, and results that their client was asked to fetch but has not fetched within
+//!    [`TAKE_HOME_NS_MAX`];
+//! 2. reservations of tasks that wait.
 //!
-//! What runs is not disturbed. The owner of what made way is told, and computes it again if it needs it.
+//! Running tasks are not disturbed. The owner of evicted data is notified, and computes them again if it needs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,10 +21,10 @@ use crate::node::protocol::{Effect, Role};
 use gridloom_base::limits::TAKE_HOME_NS_MAX;
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
 
-/// How many held tasks are looked at for one that may claim room.
+/// Maximum number of held tasks that are checked for one that may claim memory.
 const LOOKED_AT_MAX: usize = 1024;
 
-/// What each client holds, bytes, and the share of each.
+/// The bytes that each client holds, and the share of a client in bytes.
 struct Shares {
     held: BTreeMap<NodeId, u64>,
     share: u64,
@@ -49,7 +51,8 @@ impl Admission {
         Shares { share: self.replicas.limit_bytes() / held.len().max(1) as u64, held }
     }
 
-    /// Lets in tasks that have waited for room for long although their clients keep to their shares. True if there were any.
+    /// Admits tasks that have waited long for memory although their clients are within their shares. Returns true if
+    /// there were any.
     pub(in super::super) fn admit_by_shares(
         &mut self,
         now: Time,
@@ -65,11 +68,11 @@ impl Admission {
             let inputs: BTreeSet<DatumId> = task.inputs().collect();
             if self.claim_share(now, &task, &inputs, out) {
                 self.admit_task(now, &task, inputs, members, out);
-                // What it reads is given the time to come: it is not held back at once.
+                // Gives its inputs time to arrive: it is not requeued at once.
                 self.last_progress = now;
                 has_admitted = true;
             } else if self.shares().has_room_for(&task, self.room_needed(&task, &inputs)) {
-                // Results of tasks that ended go to their clients, though others still run.
+                // Results of ended tasks are written back to their clients, even while other tasks run.
                 self.make_room(now, self.room_needed(&task, &inputs), &inputs, out);
                 break;
             }
@@ -77,7 +80,7 @@ impl Admission {
         has_admitted
     }
 
-    /// Makes room for a task among what clients hold beyond their shares. True if it has room then.
+    /// Makes room for a task by evicting data that clients hold beyond their shares. Returns true if the task fits then.
     pub(super) fn claim_share(
         &mut self,
         now: Time,
@@ -104,9 +107,9 @@ impl Admission {
         self.replicas.fits(needed)
     }
 
-    /// Gives up data that nobody here reads, of clients that hold more than their shares, until so many bytes fit.
+    /// Evicts data without readers here, of clients above their shares, until `needed` bytes fit.
     fn take_idle(&mut self, now: Time, needed: u64, shares: &mut Shares, out: &mut Vec<Output>) {
-        // Shared data that this server keeps nobody else may have.
+        // Shared data that this server keeps may have no other copy.
         let gives_way = |datum: &DatumId| {
             !datum.is_shared() && (self.replicas.is_kept(*datum) || self.homeward.is_left_here(*datum, now))
         };
@@ -189,7 +192,7 @@ mod tests {
             refused
         }
 
-        /// The hog has a datum of that size put here to stay.
+        /// Keeps a datum of this size here for the hog.
         fn keep(&mut self, serial: u64, size_bytes: u64) {
             let admission = &mut self.0;
             let kept = task(HOG, serial, TaskKind::Replicate(Copies::Kept), &[serial], None);
@@ -204,7 +207,7 @@ mod tests {
             admission.end_replicated(Time(0), &task, out);
         }
 
-        /// A task of the hog makes a result, which stays here.
+        /// Runs a task of the hog whose result stays here.
         fn make(&mut self, serial: u64, size_bytes: u64) {
             self.0.add(Time(0), call(HOG, serial, (serial, size_bytes)), false);
             assert_eq!(self.admit(Time(0)), None);
@@ -224,11 +227,11 @@ mod tests {
         let quarter = offering_nothing().memory_bytes / 4;
         let mut store = Store::new();
         (1..=4).for_each(|serial| store.keep(serial, quarter));
-        // A client alone may fill the store, and is told when it has.
+        // A single client may fill the store, and is notified when it has.
         store.0.add(Time(1), call(HOG, 5, (5, 1)), false);
         assert!(matches!(store.admit(Time(1)), Some((_, TaskError::StoreFull { .. }))));
         store.0.take_back(Time(1), TaskId { client: HOG, serial: 5 }, &mut store.2);
-        // More than a share is not for the other to claim.
+        // The other client cannot claim more than a share.
         store.0.add(Time(1), call(OTHER, 1, (1, 2 * quarter + 1)), false);
         assert!(matches!(store.admit(Time(1)), Some((_, TaskError::StoreFull { .. }))));
         store.0.take_back(Time(1), TaskId { client: OTHER, serial: 1 }, &mut store.2);
@@ -247,7 +250,7 @@ mod tests {
         (1..=2).for_each(|serial| store.make(serial, half));
         store.0.add(Time(1), call(OTHER, 1, (1, half)), false);
         assert_eq!(store.admit(Time(1)), None);
-        assert_eq!(store.0.next_start(|_| false), None, "the hog is asked to take a result");
+        assert_eq!(store.0.next_start(|_| false), None, "the hog is asked to fetch a result");
         for (now, is_admitted) in [(Time(1) + TAKE_HOME_NS_MAX / 2, false), (Time(1) + TAKE_HOME_NS_MAX, true)] {
             let Store(admission, members, out) = &mut store;
             assert_eq!(admission.admit_by_shares(now, members, out), is_admitted);
@@ -256,8 +259,8 @@ mod tests {
         assert_eq!(store.0.next_start(|_| false).unwrap().id.client, OTHER);
     }
 
-    /// Found by the soak (seeds 40042, 41870): what was let in by its share was held back in the same heartbeat, as nothing had moved for
-    /// long, and again each time.
+    /// Found by the soak test (seeds 40042, 41870): a task admitted by its share was requeued in the same heartbeat,
+    /// because there had been no progress for long, and so on each time.
     #[test]
     fn what_is_let_in_by_its_share_is_given_the_time_for_its_arguments_to_come() {
         let half = offering_nothing().memory_bytes / 2;
@@ -269,7 +272,7 @@ mod tests {
         store.0.expect(OTHER, vec![supply], false);
         let Store(admission, members, out) = &mut store;
         let refused = admission.admit(Time(1), members, out);
-        assert_eq!(refused, None, "the hog is asked to take its result");
+        assert_eq!(refused, None, "the hog is asked to fetch its result");
         let now = Time(1) + TAKE_HOME_NS_MAX;
         assert!(admission.admit_by_shares(now, members, out));
         assert_eq!(admission.unstick(now, out), None);

@@ -1,9 +1,10 @@
-//! Shared data that come in slices, each from another server.
+//! Shared data that are received in slices, each from a different server.
 //!
-//! The whole has a place, with room for all of it, and is awaited of nobody: its slices are. Each of them is asked for, passed on and
-//! named another source as any datum is; it has a place that takes no room. When all are here, the whole is.
+//! The complete datum has a reservation for its full size, and is not awaited from any node; its slices are. Each
+//! slice is requested, forwarded and given another source like any datum, but its reservation takes no memory. The
+//! datum is complete when all slices are here.
 //!
-//! **Invariant:** slices are awaited only as long as the whole has a place here, is awaited and not here.
+//! **Invariant:** slices are awaited only while the complete datum has a reservation here, is awaited, and is not here.
 
 use std::collections::BTreeMap;
 
@@ -15,31 +16,31 @@ use crate::node::message::Supply;
 use crate::node::protocol::{Effect, Role};
 use gridloom_base::{DatumId, Meta, NodeId, SLICES, Time, slice_bytes};
 
-/// Data that come in slices.
+/// Data that are being received in slices.
 #[derive(Debug, Default)]
 pub(super) struct Slices(BTreeMap<DatumId, Sliced>);
 
 #[derive(Debug)]
 struct Sliced {
-    /// Of the whole.
+    /// Description of the complete datum.
     meta: Meta,
     has_place: [bool; SLICES],
     is_here: [bool; SLICES],
 }
 
-/// What became of a slice that has come.
+/// The result of the arrival of a slice.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::node::server) enum Arrived {
-    /// It is of no use, and was dropped.
+    /// The slice is not needed and was dropped.
     InVain,
-    /// Others are still to come. So many bytes have.
+    /// Other slices are still missing. `bytes` is the size of this one.
     One { bytes: u64 },
-    /// The whole is here: its description.
+    /// All slices are here. `meta` describes the complete datum.
     Whole { bytes: u64, meta: Meta },
 }
 
 impl Admission {
-    /// The source of a slice.
+    /// Records the source of a slice and requests the slice.
     pub(super) fn expect_slice(
         &mut self,
         now: Time,
@@ -53,13 +54,13 @@ impl Admission {
             return;
         };
         let is_needed = self.executor.reads(whole) || self.fetches.is_awaited(whole);
-        // What has no place is asked for again when its task is let in.
+        // A datum without a reservation is requested again when its task is admitted.
         let is_due = is_needed && self.replicas.is_known(whole) && !self.replicas.is_here(whole);
         if client != NodeId::CATALOG || !is_due {
             return;
         }
         let origin = self.fetches.get(whole).map_or(Origin::Copied, |awaited| awaited.origin);
-        // Its size is known from now on, also if its tasks are held back for lack of room.
+        // Records its size, which must be known from now on even if its tasks are requeued for lack of memory.
         self.fetches.expect(whole, Awaited::new(size_bytes, origin, (self.config.id, String::new(), 1)));
         if !self.make_room_for(now, whole, size_bytes, out) {
             return;
@@ -80,7 +81,7 @@ impl Admission {
         self.fetches.ask(slice, members, out);
     }
 
-    /// Whether a slice can be sent: it is here, or the whole is.
+    /// True if a slice can be sent, because the slice or the complete datum is here. Marks the complete datum as used now.
     pub(super) fn has_slice(&mut self, now: Time, slice: DatumId) -> bool {
         let (whole, number) = (slice.whole(), slice.slice().unwrap_or(0));
         if self.replicas.is_here(whole) {
@@ -90,7 +91,7 @@ impl Admission {
         self.slices.0.get(&whole).is_some_and(|sliced| sliced.is_here[number])
     }
 
-    /// A slice has come.
+    /// Handles the arrival of a slice.
     pub(in crate::node::server) fn slice_arrived(
         &mut self,
         now: Time,
@@ -118,7 +119,7 @@ impl Admission {
         Arrived::Whole { bytes, meta }
     }
 
-    /// Slices of what does not come in slices any more are given up.
+    /// Drops the slices of data that are no longer received in slices.
     pub(in crate::node::server) fn end_unawaited_slices(&mut self, now: Time, out: &mut Vec<Output>) {
         let is_over = |whole: DatumId| {
             !self.replicas.is_known(whole) || self.replicas.is_here(whole) || !self.fetches.is_awaited(whole)
@@ -127,7 +128,7 @@ impl Admission {
         over.into_iter().for_each(|whole| self.end_slices(now, whole, out));
     }
 
-    /// A datum comes in slices no longer.
+    /// Stops receiving a datum in slices, and drops its slices.
     pub(super) fn end_slices(&mut self, now: Time, whole: DatumId, out: &mut Vec<Output>) {
         let Some(sliced) = self.slices.0.remove(&whole) else { return };
         let is_here = self.replicas.is_here(whole);
@@ -136,14 +137,14 @@ impl Admission {
             for peer in self.replicas.refuse(slice) {
                 match is_here {
                     true => out.push(Effect::SendDatum { to: peer, datum: slice }.into()),
-                    false => self.refuse(slice, peer, "does not get it any more", out),
+                    false => self.refuse(slice, peer, "no longer receives it", out),
                 }
             }
             if sliced.has_place[number] {
                 let _ = self.replicas.remove_reader(slice, now);
                 self.replicas.unreserve(slice, now);
             }
-            // Also of one that has only begun to come: what has come of it.
+            // Also drops the received bytes of a slice that has only begun to arrive.
             out.push(Effect::DropDatum { datum: slice }.into());
         }
     }
@@ -152,12 +153,12 @@ impl Admission {
         for (whole, sliced) in &self.slices.0 {
             let has_place = self.replicas.is_known(*whole) && !self.replicas.is_here(*whole);
             if !has_place || !self.fetches.is_awaited(*whole) {
-                return Err(format!("{whole} comes in slices, and has no place or is not awaited"));
+                return Err(format!("{whole} is received in slices, but has no reservation or is not awaited"));
             }
             let slices = whole.slices().into_iter().enumerate();
             for (number, slice) in slices.filter(|(number, _)| sliced.has_place[*number]) {
                 if sliced.is_here[number] == self.fetches.is_awaited(slice) || !self.replicas.is_known(slice) {
-                    return Err(format!("{slice} is here and awaited, or neither, or has no place"));
+                    return Err(format!("{slice} is both here and awaited, or neither, or has no reservation"));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Data that come, are asked for and are given up.
+//! Data that arrive, are requested and are released.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use gridloom_base::limits::{EAGER_BYTES_MAX, FETCH_UNKNOWN_NS_MAX};
 use gridloom_base::{DatumId, NodeId, Time};
 
 impl Admission {
-    /// The sources of what tasks read that have just been taken in.
+    /// Records the sources of inputs of tasks that have just been added.
     pub fn expect(&mut self, client: NodeId, supplies: Vec<Supply>, is_call: bool) {
         for Supply { datum, meta, from, address, hops, .. } in supplies {
             let is_its = datum.client == client || datum.is_shared();
@@ -26,7 +26,7 @@ impl Admission {
         }
     }
 
-    /// Other sources, of data that did not come from theirs.
+    /// Replaces the sources of data that could not be obtained from theirs.
     pub fn resupply(
         &mut self,
         now: Time,
@@ -60,9 +60,10 @@ impl Admission {
         }
     }
 
-    /// Whether a datum that admitted tasks wait for can come. Its place may be too small for it, if it was made before its size was
-    /// known: if there is no room for the rest, tasks behind them make way, or else they do. The first in order never does
-    /// for another, so that two tasks cannot keep taking each other's room.
+    /// Makes room for a datum for which admitted tasks wait. Returns true if it can be received. Its reservation may
+    /// be too small if it was made before the size was known. If the rest does not fit, later tasks are requeued, or
+    /// else the tasks that wait for the datum. The first task in order is never requeued for another one, so that two
+    /// tasks cannot keep taking each other's memory.
     pub(super) fn make_room_for(&mut self, now: Time, datum: DatumId, size_bytes: u64, out: &mut Vec<Output>) -> bool {
         let more_bytes = self.replicas.lacks_bytes(datum, size_bytes);
         let (readers, behind) = self.executor.waiting_for(datum);
@@ -80,10 +81,11 @@ impl Admission {
         fits
     }
 
-    /// Peers that ask for a datum which is to come here, and from elsewhere. They get it as it comes once it has begun to: what comes
-    /// is in no circle of servers that wait for one another. Before that, those with no more hops than this server are refused:
-    /// along a chain that waits the hops fall, so it is no circle. Their tasks may have been told of this server before the task
-    /// that makes the datum was called back from here.
+    /// Answers peers that request a datum that this server awaits from another node. Once the datum has begun to
+    /// arrive, it is forwarded to them: such a transfer cannot be part of a cycle of servers that wait for one
+    /// another. Before that, peers with no more hops than this server are refused: the hops decrease along a chain of
+    /// waiting servers, so the chain is no cycle. A peer's tasks may have been given this server as the source before
+    /// the task that makes the datum was recalled from here.
     pub(super) fn answer_askers(&mut self, datum: DatumId, out: &mut Vec<Output>) {
         let Some(awaited) = self.fetches.get(datum) else { return };
         if self.replicas.is_here(datum) || self.executor.makes(datum) {
@@ -93,7 +95,7 @@ impl Admission {
         let is_behind = |asker: &Asker| asker.peer != from && (has_begun || asker.hops > hops);
         for peer in self.replicas.take_askers(datum, |asker| !is_behind(asker)) {
             // The owner of the datum knows its holders.
-            self.refuse(datum, peer, "waits for it itself", out);
+            self.refuse(datum, peer, "is waiting for it itself", out);
         }
         if has_begun {
             let waiting = self.replicas.take_askers(datum, |_| true);
@@ -101,17 +103,17 @@ impl Admission {
         }
     }
 
-    /// A peer asks for a datum.
+    /// Handles a peer's request for a datum.
     pub fn fetch(&mut self, now: Time, datum: DatumId, (asker, by_storage): (Asker, bool), out: &mut Vec<Output>) {
         if datum.slice().is_some() && self.has_slice(now, datum) {
             return out.push(Effect::SendDatum { to: asker.peer, datum }.into());
         }
         if self.config.plain {
             if asker.peer == datum.client && self.executor.makes(datum) {
-                // It goes there unasked.
+                // The result is sent there without a request.
                 return;
             }
-            let what = "is plain (serve --plain): it sends results to their client alone, when they are made";
+            let what = "is stateless (serve --plain): it sends results only to their client, when they are made";
             return self.refuse(datum, asker.peer, what, out);
         }
         match self.replicas.fetch(datum, asker, now) {
@@ -129,14 +131,14 @@ impl Admission {
         send(out, peer, DataMessage::FetchRefused { datum, why });
     }
 
-    /// A datum has begun to come.
+    /// Handles the first bytes of a datum.
     pub fn begun(&mut self, datum: DatumId, from: NodeId, out: &mut Vec<Output>) {
         if self.fetches.begin(datum, from) {
             self.answer_askers(datum, out);
         }
     }
 
-    /// A datum has come: what it is here for and over how many sends, or nothing if it is of no use and was dropped.
+    /// Handles the arrival of a datum. Returns its origin and hops, or `None` if it is not needed and was dropped.
     pub fn take_arrived(
         &mut self,
         now: Time,
@@ -144,17 +146,17 @@ impl Admission {
         size_bytes: u64,
         out: &mut Vec<Output>,
     ) -> Option<(Origin, u16)> {
-        // A datum has no room yet while its source is being asked for.
+        // A datum has no reservation while the owner is being asked for its source.
         let has_room = self.replicas.is_known(datum) && self.fetches.is_awaited(datum);
         if !has_room && !self.replicas.fits(self.replicas.lacks_bytes(datum, size_bytes)) {
-            // There is no room for it yet, or not any more.
+            // There is no memory for the datum yet, or no longer.
             self.fetches.found_no_room(datum);
             out.push(Effect::DropDatum { datum }.into());
             return None;
         }
         let awaited = self.fetches.forget(datum);
         if awaited.is_none() && !self.executor.waits_for(datum) {
-            // Its task was cancelled on the way, or it came twice.
+            // Its task was cancelled during the transfer, or the datum arrived twice.
             if !self.replicas.is_here(datum) {
                 if !self.executor.makes(datum) {
                     let waiting = self.replicas.refuse(datum);
@@ -168,7 +170,7 @@ impl Admission {
         Some(awaited.map_or((Origin::Copied, 1), |awaited| (awaited.origin, awaited.hops)))
     }
 
-    /// A datum is in the store: the peers and the tasks that wait for it have it.
+    /// Records that a datum is in the store. Sends it to waiting peers, and notifies waiting tasks.
     pub fn datum_here(&mut self, now: Time, datum: DatumId, size_bytes: u64, origin: Origin, out: &mut Vec<Output>) {
         self.last_progress = now;
         self.reserve(datum, size_bytes, origin, now);
@@ -178,7 +180,7 @@ impl Admission {
         self.executor.datum_here(datum);
     }
 
-    /// The owner of a datum no longer needs it.
+    /// Handles the release of a datum by its owner.
     pub fn release(&mut self, datum: DatumId, out: &mut Vec<Output>) {
         self.homeward.forget(datum);
         if self.replicas.release(datum) {
@@ -186,12 +188,12 @@ impl Admission {
         }
     }
 
-    /// Refuses requests for data of which nothing is known for long.
+    /// Refuses requests for data that have been unknown for long.
     pub fn expire(&mut self, now: Time, out: &mut Vec<Output>) {
         let executor = &self.executor;
         let refused = self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum));
         for (datum, peer) in refused {
-            self.refuse(datum, peer, "knows nothing of it", out);
+            self.refuse(datum, peer, "does not know it", out);
         }
     }
 
@@ -202,12 +204,12 @@ impl Admission {
         self.fetches.peer_lost(peer, why, out);
     }
 
-    /// The data of a client that is gone.
+    /// Drops the data of a lost client.
     pub fn forget_data_of(&mut self, client: NodeId, out: &mut Vec<Output>) {
         self.fetches.forget_client(client);
         self.homeward.forget_client(client);
         for datum in self.replicas.of_client(client) {
-            // Servers that can still reach the client are told of another source by it.
+            // Servers that can still reach the client receive another source from it.
             for peer in self.replicas.refuse(datum) {
                 self.refuse(datum, peer, "has dropped it: it lost the client", out);
             }

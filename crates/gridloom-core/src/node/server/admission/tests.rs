@@ -1,4 +1,4 @@
-//! Which tasks are let in, and when.
+//! Tests of which tasks are admitted, and when.
 
 use super::*;
 use crate::data::Asker;
@@ -64,7 +64,7 @@ fn a_task_runs_when_what_was_asked_for_is_here() {
     assert!(admission.next_start(|_| false).is_some());
 }
 
-/// Server 1 waits for datum 5 of a holder, over two sends.
+/// Returns a server 1 that awaits datum 5 from a holder, over two sends.
 fn waiting(out: &mut Vec<Output>) -> Admission {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
     let mut members = Members::default();
@@ -83,7 +83,7 @@ fn asker(peer: u64, hops: u16) -> Asker {
     Asker { peer: NodeId(peer), hops }
 }
 
-/// Peers that are refused, and peers that are sent something.
+/// Returns the peers that are refused, and the peers that receive a datum.
 fn answered(out: &mut Vec<Output>) -> (Vec<u64>, Vec<u64>) {
     let (mut refused, mut sent) = (Vec::new(), Vec::new());
     for output in out.drain(..) {
@@ -108,19 +108,19 @@ fn those_farther_off_wait_behind_a_server_that_waits_and_others_are_refused() {
     }
     assert_eq!(answered(&mut out), (vec![21, 22, HOLDER.0], vec![]));
     admission.begun(datum(5), NodeId(99), &mut out);
-    assert_eq!(answered(&mut out), (vec![], vec![]), "it is awaited from another");
+    assert_eq!(answered(&mut out), (vec![], vec![]), "it is awaited from another node");
     admission.begun(datum(5), HOLDER, &mut out);
     assert_eq!(answered(&mut out), (vec![], vec![23]));
     admission.fetch(Time(2), datum(5), (asker(24, 1), false), &mut out);
-    assert_eq!(answered(&mut out), (vec![], vec![24]), "it comes: nobody waits in a circle");
+    assert_eq!(answered(&mut out), (vec![], vec![24]), "it is arriving, so there is no cycle of waiting servers");
     admission.fetches.broken(HOLDER, datum(5), SupplyFault::Broken, "it broke", &mut out);
     admission.fetch(Time(3), datum(5), (asker(25, 3), false), &mut out);
-    assert_eq!(answered(&mut out), (vec![], vec![]), "it comes no longer");
-    // Its owner names a source that has it.
+    assert_eq!(answered(&mut out), (vec![], vec![]), "it is no longer arriving");
+    // The owner names a source that has the datum.
     let meta = Meta::array(Dtype::Float64, &[1]);
     let supply = Supply::direct(datum(5), meta, CLIENT, String::new(), 3);
     admission.resupply(Time(4), CLIENT, vec![supply], &Members::default(), &mut out);
-    assert_eq!(answered(&mut out), (vec![25], vec![]), "it is no longer nearer");
+    assert_eq!(answered(&mut out), (vec![25], vec![]), "this server no longer has fewer hops");
     admission.check().unwrap();
 }
 
@@ -129,7 +129,7 @@ fn what_came_and_found_no_room_comes_no_longer() {
     let mut out = Vec::new();
     let mut admission = waiting(&mut out);
     admission.begun(datum(5), HOLDER, &mut out);
-    // Its task makes way, and another takes the room.
+    // Its task is requeued, and another datum takes the memory.
     admission.hold_back(Time(1), vec![TaskId { client: CLIENT, serial: 1 }], &mut out);
     let whole = offering_nothing().memory_bytes;
     admission.replicas.reserve(datum(9), whole, Origin::Made, Time(1));
@@ -153,7 +153,7 @@ fn those_who_wait_behind_a_task_that_is_taken_back_are_refused() {
     admission.check().unwrap();
 }
 
-/// A group's task that reads the result of a plain call: the call's client alone gets that.
+/// A group's task reads the result of a plain call, which is sent only to the call's client.
 #[test]
 fn a_task_that_reads_the_result_of_a_call_waits_for_a_source() {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
@@ -170,10 +170,10 @@ fn a_task_that_reads_the_result_of_a_call_waits_for_a_source() {
     out.clear();
     assert_eq!(admission.admit(Time(1), &members, &mut out), None);
     admission.check().unwrap();
-    assert!(matches!(out[..], [Output::Effect(Effect::Send { to: CLIENT, .. })]), "its source is asked for: {out:?}");
+    assert!(matches!(out[..], [Output::Effect(Effect::Send { to: CLIENT, .. })]), "its source is requested: {out:?}");
 }
 
-/// A client has a copy that was on the server before put under a name: it may be the last one.
+/// A client puts a name on a copy that was on the server before. It may be the last copy.
 #[test]
 fn a_copy_that_was_here_before_stays_when_it_gets_a_name() {
     let named = DatumId { client: NodeId::CATALOG, serial: 1 };
@@ -210,8 +210,8 @@ fn a_copy_that_was_here_before_stays_when_it_gets_a_name() {
     }
 }
 
-/// Found by the soak (seeds 11792, 12000, 19362): the client took this server for one that had a copy. Nobody named it a source, and the
-/// agent was lost before it did.
+/// Found by the soak test (seeds 11792, 12000, 19362): the client assumed that this server has a copy. No source was
+/// named, and the agent was lost before it named one.
 #[test]
 fn a_new_agent_is_asked_for_what_no_earlier_one_has_named_a_source_of() {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
@@ -224,19 +224,19 @@ fn a_new_agent_is_asked_for_what_no_earlier_one_has_named_a_source_of() {
     admission.ask_again_for_shared(&mut out);
     assert!(matches!(out[..], [Output::Effect(Effect::Send { to: NodeId::CATALOG, .. })]), "{out:?}");
     assert_eq!(out, asked);
-    // As soon as it comes, nobody is asked any more.
+    // Once the datum is here, it is no longer requested.
     admission.datum_here(Time(1), shared, 8, Origin::Copied, &mut out);
     assert_eq!(admission.unasked_shared(), []);
 }
 
-/// Found by the soak (seed 35688): the task that makes a datum was held back, and with its place went the count of those that wait for it.
-/// The datum was released, and dropped before they read it.
+/// Found by the soak test (seed 35688): the task that makes a datum was requeued, and the number of waiting readers
+/// was lost with its reservation. The datum was released, and dropped before they read it.
 #[test]
 fn a_task_reads_what_is_made_after_its_maker_was_held_back() {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
     let (members, mut out) = (Members::default(), Vec::new());
     let id = |serial| TaskId { client: CLIENT, serial };
-    // The maker waits for a datum, and its reader for the result.
+    // Task 1 waits for a datum, and task 2 for the result of task 1.
     admission.add(Time(0), task(1, &[5], 11, 1), false);
     admission.add(Time(0), task(2, &[11], 12, 1), false);
     assert_eq!(admission.admit(Time(0), &members, &mut out), None);
@@ -255,8 +255,8 @@ fn a_task_reads_what_is_made_after_its_maker_was_held_back() {
     admission.check().unwrap();
 }
 
-/// Found by the soak (seed 42681): a task was let in without room for a shared datum of unknown size, held back when the datum was to come in
-/// slices, and let in again as before, for ever.
+/// Found by the soak test (seed 42681): a task was admitted without memory for a shared datum of unknown size,
+/// requeued when the datum was to arrive in slices, and admitted again in the same way, forever.
 #[test]
 fn the_size_of_what_was_to_come_in_slices_is_known_when_its_task_is_let_in_again() {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
@@ -274,6 +274,6 @@ fn the_size_of_what_was_to_come_in_slices_is_known_when_its_task_is_let_in_again
     assert_eq!(admission.state(id), Some(State::Held));
     out.clear();
     assert_eq!(admission.admit(Time(1), &members, &mut out), None);
-    assert_eq!(admission.state(id), Some(State::Held), "a result goes to its client first: {out:?}");
+    assert_eq!(admission.state(id), Some(State::Held), "a result is written back first: {out:?}");
     admission.check().unwrap();
 }

@@ -1,36 +1,36 @@
-//! What is known of the times of one function: learned from its calls, and news for the agent when it has changed.
+//! The model of one function's run time: learned from its calls, and reported to the agent when it has changed.
 
 use gridloom_base::Time;
 use gridloom_base::limits::{MODEL_REPORT_NS, SHORT_CALL_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_perf::{Beside, Curve, FunctionModel, Learner, Perturbation, Point, Size};
 
-/// Of a function with short calls, one call in so many is learned from after the first few: the rest would take time
-/// from the calls.
+/// A function with short calls is learned from its first [`SHORT_CALLS_LEARNED`] calls, and then from one call in
+/// [`SHORT_CALLS_SKIPPED`]. Learning from all of them would take time from the calls.
 const SHORT_CALLS_SKIPPED: u64 = 16;
 const SHORT_CALLS_LEARNED: u64 = 64;
-/// A time that has changed by more than this part, and by more than its spread, is news.
+/// Relative change of a time above which it is reported, if the change also exceeds the time's spread.
 const NEWS_PART: f64 = 0.05;
 
-/// What is known of one function.
+/// The model of one function.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     learner: Learner,
-    /// Calls that are still cold: the first on each slot.
+    /// Number of calls that are still cold: the first one on each slot.
     cold_left: u32,
     calls: u64,
-    /// What the agent was told, and when.
+    /// The last model reported to the agent, and the time of the report.
     reported: Option<(FunctionModel, Time)>,
     changed: bool,
 }
 
 impl Known {
-    /// Of a function that has not been called yet.
+    /// Returns the model of a function that has not been called yet.
     pub(super) fn cold(slots: u32) -> Known {
         Known { cold_left: slots, ..Known::default() }
     }
 
-    /// Goes on from a model that was kept.
+    /// Resumes from a stored model.
     pub(super) fn resume(model: &FunctionModel, slots: u32) -> Known {
         Known { learner: Learner::resume(model), cold_left: slots, changed: true, ..Known::default() }
     }
@@ -40,18 +40,19 @@ impl Known {
         self.calls
     }
 
-    /// Seconds that are expected of a call while so many tasks run, itself included; `None` before a warm one of its function.
+    /// Returns the expected duration of a call in seconds while `tasks` tasks run, itself included; `None` before the
+    /// first warm call of the function.
     pub(super) fn expected_s(&self, size: Size, tasks: f64) -> Option<f64> {
         Some(self.learner.predict(size)?.seconds * self.learner.perturbation().factor(tasks))
     }
 
-    /// Whether a call is short as far as is known.
+    /// True if calls are short, as far as is known.
     pub(super) fn is_short(&self) -> bool {
         self.learner.mean_s().is_some_and(|mean_s| mean_s < ns_to_seconds(SHORT_CALL_NS_MAX))
     }
 
-    /// A call has ended. Gives whether it was cold, or nothing if it is passed over, as most calls of a short function
-    /// are. A call that was made to be measured is never passed over.
+    /// Counts a call that has ended. Returns whether it was cold, or `None` if it is skipped, as most calls of a short
+    /// function are. A calibration call is never skipped.
     pub(super) fn count(&mut self, is_measured: bool) -> Option<bool> {
         self.calls += 1;
         let is_due = self.calls <= SHORT_CALLS_LEARNED || self.calls.is_multiple_of(SHORT_CALLS_SKIPPED);
@@ -68,7 +69,7 @@ impl Known {
         self.changed = true;
     }
 
-    /// The model, if it has changed enough to be told. It counts as told then.
+    /// Returns the model if it has changed enough to be reported, and marks it as reported.
     pub(super) fn take_news(&mut self, now: Time) -> Option<FunctionModel> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -81,7 +82,7 @@ impl Known {
         Some(model)
     }
 
-    /// An agent that may know nothing yet is told everything.
+    /// Forgets the last report, because an agent that may know nothing yet needs the model.
     pub(super) fn forget_told(&mut self) {
         self.reported = None;
         self.changed = true;

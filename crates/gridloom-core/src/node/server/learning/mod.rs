@@ -1,6 +1,6 @@
-//! Learning: the times of the functions that run here, from their calls, and how fast this server is of late.
+//! Learning: models of the run times of the server's functions, learned from their calls, and the server's recent pace.
 //!
-//! What is news for the agent is returned; the server tells it.
+//! Updates for the agent are returned; the server sends them.
 
 mod known;
 mod pace;
@@ -31,28 +31,28 @@ pub(super) struct Learning {
 pub(super) enum News {
     /// A function's model has changed.
     Model(String, FunctionModel),
-    /// Calls take so many times as long as the models say, of late.
+    /// Factor by which recent calls took longer than the models predict.
     Pace(f64),
-    /// Models have changed, and are told when the timer fires.
+    /// Models have changed, and are reported when the timer fires.
     SetTimer,
 }
 
-/// A call that has ended well.
+/// A call that ended with a result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call<'a> {
     pub(super) function: &'a str,
     pub(super) size: Size,
     pub(super) run_ns: u64,
-    /// The mean number of tasks that ran meanwhile, itself included.
+    /// Mean number of tasks that ran during the call, itself included.
     pub(super) tasks: f64,
-    /// It was made to be measured.
+    /// It was a calibration call.
     pub(super) is_measured: bool,
-    /// It ran a function that its program sent along, which says nothing of how fast the server is.
+    /// It ran a function that the program sent with the call, whose time is no measure of the server's speed.
     pub(super) runs_any: bool,
 }
 
 impl Learning {
-    /// Goes on from the models that were kept of functions which are offered.
+    /// Resumes from the configured models of those functions that the server offers.
     pub(super) fn new(config: &ServerConfig) -> Learning {
         let offered = |name: &str| config.functions.iter().any(|signature| signature.name == name);
         let kept = config.models.iter().filter(|(name, model)| offered(name) && model.is_sane());
@@ -65,22 +65,22 @@ impl Learning {
         }
     }
 
-    /// Whether calls of a function are short as far as is known.
+    /// True if calls of a function are short, as far as is known.
     pub(super) fn is_short(&self, function: &str) -> bool {
         self.known.get(function).is_some_and(Known::is_short)
     }
 
-    /// A task has started; so many compute from now on.
+    /// Records the start of a task. `computing`: number of tasks that compute from now on.
     pub(super) fn started(&mut self, now: Time, task: &Task, computing: u32) {
         self.running.started(now, task, computing);
     }
 
-    /// So many tasks compute from now on.
+    /// Sets the number of tasks that compute from now on.
     pub(super) fn set_computing(&mut self, now: Time, computing: u32) {
         self.running.set_computing(now, computing);
     }
 
-    /// A task has ended. Gives the mean number of tasks that ran while it did, itself included.
+    /// Records the end of a task. Returns the mean number of tasks that ran during it, itself included.
     pub(super) fn ended(&mut self, now: Time, task: TaskId, computing: u32) -> f64 {
         self.running.ended(now, task, computing)
     }
@@ -96,7 +96,7 @@ impl Learning {
         };
         let Some(is_cold) = known.count(call.is_measured) else { return Vec::new() };
         let seconds = ns_to_seconds(call.run_ns.max(1));
-        // Of very short calls several are with a worker at a time, in its queue.
+        // Several very short calls are queued in a worker at a time, so their number does not show how many run.
         let tasks = if seconds < PACE_CALL_S_MIN { 1.0 } else { call.tasks.min(f64::from(self.slots)) };
         known.learn(call.size, seconds, tasks, is_cold);
         let mut news = Vec::new();
@@ -105,7 +105,7 @@ impl Learning {
             news.extend(self.take_pace(now));
         }
         if is_cold {
-            // The first figures are told at once: a client may wait for them.
+            // The first figures are reported at once, because a client may wait for them.
             news.extend(self.take_models(now));
         } else if !self.timer_is_set {
             self.timer_is_set = true;
@@ -114,13 +114,13 @@ impl Learning {
         news
     }
 
-    /// The timer has fired.
+    /// Handles the timer. Returns the models to report.
     pub(super) fn timer_fired(&mut self, now: Time) -> Vec<News> {
         self.timer_is_set = false;
         self.take_models(now)
     }
 
-    /// Everything, for an agent or a client that may know nothing yet.
+    /// Returns all models, for an agent or a client that may know none yet.
     pub(super) fn take_all_models(&mut self, now: Time) -> Vec<News> {
         self.known.values_mut().for_each(Known::forget_told);
         self.take_models(now)
@@ -131,12 +131,12 @@ impl Learning {
         news.filter_map(|(function, model)| Some(News::Model(function.clone(), model?))).collect()
     }
 
-    /// The pace, if it has changed much.
+    /// Returns the pace if it has changed much.
     pub(super) fn take_pace(&mut self, now: Time) -> Option<News> {
         self.pace.take_news(now, &self.known, &self.running).map(News::Pace)
     }
 
-    /// The pace counts as never told.
+    /// Forgets that the pace was reported, so that it is reported again.
     pub(super) fn forget_told_pace(&mut self) {
         self.pace.forget_told();
     }
@@ -178,7 +178,7 @@ mod tests {
         let mut learning = Learning::new(&offering_nothing());
         let call = call(1_000_000_000, false);
         let is_model = |news: &[News]| matches!(news, [News::Model(function, _)] if function == "m/f");
-        assert!(is_model(&learning.learn(Time(1), call)), "one for each slot is cold");
+        assert!(is_model(&learning.learn(Time(1), call)), "the first call on each slot is cold");
         assert_eq!(learning.learn(Time(2), call), [News::SetTimer]);
         assert_eq!(learning.learn(Time(3), call), []);
         assert!(is_model(&learning.timer_fired(Time(4))));
@@ -199,7 +199,7 @@ mod tests {
         };
         learning.started(Time(0), &task(1), 1);
         learning.started(Time(0), &task(2), 2);
-        // The other one asks during half of the time.
+        // The other task waits for its program during half of the time.
         learning.set_computing(Time(1_000_000_000), 1);
         assert_eq!(learning.ended(Time(2_000_000_000), task(1).id, 0), 1.5);
         learning.check().unwrap();

@@ -1,11 +1,13 @@
-//! How fast this server is of late: the time of its last calls, and of those that run, against what the models say.
+//! The server's pace: the time of its last calls, and of those that run, relative to the models' predictions.
 //!
-//! Models learn a change after some calls; that other work has taken half of the processors shows in the next call, or while
-//! it runs. The ratio is always to the models as they are: when they have learned the change, it is 1 again.
+//! Models need several calls to learn a change. The pace shows in the next call, or while it runs, that other work has
+//! taken half of the processors. The ratio always refers to the current models: once they have learned the change, it
+//! is 1 again.
 //!
-//! It is of sums over the calls of about the last second of computing, without the call that was furthest behind: processors
-//! that are given out in turns (a quota's periods of 100 ms) make a short call take its own time or twenty times that, and
-//! only their sum tells what is left of the processor; of long calls, one that was disturbed moves nothing.
+//! The ratio is one of sums over the calls of about the last second of computing, without the call that was delayed
+//! most. If processors are assigned in turns (such as a quota's periods of 100 ms), a short call takes either its own
+//! time or twenty times as long, and only a sum shows the available part of the processor. With long calls, a single
+//! disturbed one has no effect.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,13 +18,13 @@ use gridloom_base::limits::{PACE_CALL_S_MIN, PACE_MAX, PACE_MIN, PACE_NEWS_FACTO
 use gridloom_base::time::ns_to_seconds;
 use gridloom_perf::Size;
 
-/// Calls that count, the last ones: at least so many,
+/// Minimum number of calls that are taken into account, starting with the last one.
 const CALLS_MIN: usize = 3;
-/// at most so many,
+/// Maximum number of calls that are taken into account.
 const CALLS_MAX: usize = 64;
-/// and no more of them than took so long, seconds.
+/// Total duration of the calls, in seconds, above which no further calls are taken into account.
 const WINDOW_S: f64 = 1.0;
-/// A call that runs for so many times its time counts although it has not ended.
+/// A running call is taken into account once it has run for this multiple of its expected time.
 const OVERDUE: f64 = 2.0;
 
 #[derive(Debug, Default)]
@@ -44,7 +46,7 @@ impl Pace {
         self.told = None;
     }
 
-    /// A call has ended; that many tasks ran beside it in the mean, itself included.
+    /// Records a call that has ended. `tasks`: mean number of tasks that ran during it, itself included.
     pub(super) fn measured(&mut self, function: &str, size: Size, seconds: f64, tasks: f64) {
         if self.last.len() == CALLS_MAX {
             self.last.pop_front();
@@ -52,7 +54,7 @@ impl Pace {
         self.last.push_back(PaceSample { function: function.to_string(), size, seconds, tasks });
     }
 
-    /// The pace, if it has changed much since it was told. It counts as told then.
+    /// Returns the pace if it has changed much since the last report, and marks it as reported.
     pub(super) fn take_news(
         &mut self,
         now: Time,
@@ -76,7 +78,7 @@ impl Pace {
         let last = self.last.iter().rev();
         let pace =
             of_calls(last.filter_map(|one| Some((one.seconds, expected_s(&one.function, one.size, one.tasks)?))));
-        // Calls without a stated work are told apart by bytes, which are not at hand here; their ends say it.
+        // Calls without a stated work are distinguished by their bytes, which are not available here. Their ends show the pace.
         let overdue = running.all().filter_map(|one| {
             let (elapsed_s, tasks) = (ns_to_seconds(now.since(one.since)), running.mean_tasks(now, one));
             let expected_s = expected_s(&one.function, Size::Work(one.work_flops?), tasks)?.max(TURNS_NOISE_S);
@@ -87,7 +89,8 @@ impl Pace {
     }
 }
 
-/// The pace that calls tell, by what they took and what was expected, seconds, the last one first; 1 if they are too few.
+/// Returns the pace from pairs of actual and expected duration in seconds, the last call first. Returns 1 if there are
+/// too few calls.
 fn of_calls(calls: impl Iterator<Item = (f64, f64)>) -> f64 {
     let (mut count, mut took_s, mut expected_s, mut furthest) = (0, 0.0, 0.0, (0.0, 0.0));
     for (took, expected) in calls {
@@ -119,7 +122,7 @@ mod tests {
             let pace = of_calls((0..end).rev().take(CALLS_MAX).map(call));
             assert!((2.5..3.5).contains(&pace), "{end}: {pace}");
         }
-        // Two periods are too few to tell.
+        // Two periods are too few.
         assert_eq!(of_calls((0..16).map(call)), 1.0);
     }
 
@@ -128,7 +131,7 @@ mod tests {
         assert_eq!(of_calls([(1.0, 1.0); 2].into_iter()), 1.0);
         assert_eq!(of_calls([(9.0, 1.0), (1.0, 1.0), (1.0, 1.0)].into_iter()), 1.0);
         assert_eq!(of_calls([(4.0, 1.0), (4.0, 1.0), (4.0, 1.0), (1.0, 1.0)].into_iter()), 4.0);
-        // As it was before counts no more.
+        // Earlier calls are no longer taken into account.
         assert_eq!(of_calls([(1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (4.0, 1.0), (4.0, 1.0)].into_iter()), 1.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks that run here: since when, and beside how many others.
+//! The tasks that run at the server: start times, and the number of tasks that run at the same time.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,10 @@ use gridloom_perf::is_work;
 #[derive(Debug, Default)]
 pub(super) struct RunningTasks {
     tasks: BTreeMap<TaskId, Running>,
-    /// How many of them compute since `changed`: one that waits for its program's answer slows no other down.
+    /// Number of tasks that have been computing since `changed`. A task that waits for its program's answer does not
+    /// slow others down.
     computing: u32,
-    /// Task-seconds until `changed`: their difference over a time, divided by it, is the mean number of tasks.
+    /// Task-seconds until `changed`. Their difference over an interval, divided by its length, is the mean number of tasks.
     task_s: f64,
     changed: Time,
 }
@@ -26,27 +27,27 @@ pub(super) struct Running {
 }
 
 impl RunningTasks {
-    /// A task has started; so many compute from now on.
+    /// Records the start of a task. `computing`: number of tasks that compute from now on.
     pub(super) fn started(&mut self, now: Time, task: &Task, computing: u32) {
         self.set_computing(now, computing);
         let (function, work_flops) = (task.name().to_string(), task.work_flops.filter(|work| is_work(*work)));
         self.tasks.insert(task.id, Running { since: now, function, work_flops, task_s: self.task_s });
     }
 
-    /// So many tasks compute from now on.
+    /// Sets the number of tasks that compute from now on.
     pub(super) fn set_computing(&mut self, now: Time, computing: u32) {
         self.task_s += ns_to_seconds(now.since(self.changed)) * f64::from(self.computing);
         self.changed = now;
         self.computing = computing;
     }
 
-    /// Gives the mean number of tasks that ran while this one did, itself included.
+    /// Records the end of a task. Returns the mean number of tasks that ran during it, itself included.
     pub(super) fn ended(&mut self, now: Time, task: TaskId, computing: u32) -> f64 {
         self.set_computing(now, computing);
         self.tasks.remove(&task).map_or(1.0, |running| self.mean_tasks(now, &running))
     }
 
-    /// Mean number of tasks since that one started, itself included.
+    /// Returns the mean number of tasks since this one started, itself included.
     pub(super) fn mean_tasks(&self, now: Time, running: &Running) -> f64 {
         let elapsed_s = ns_to_seconds(now.since(running.since));
         let since_s = ns_to_seconds(now.since(self.changed)) * f64::from(self.computing);
@@ -63,6 +64,6 @@ impl RunningTasks {
 
     pub(super) fn check(&self) -> Result<(), String> {
         let (computing, begun) = (self.computing as usize, self.tasks.len());
-        if computing > begun { Err(format!("{computing} tasks compute, of {begun} that run")) } else { Ok(()) }
+        if computing > begun { Err(format!("{computing} tasks compute, but only {begun} run")) } else { Ok(()) }
     }
 }
