@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gridloom_channel::Dialect;
 use gridloom_base::limits::{EAGER_BYTES_MAX, MAP_QUESTIONS_MAX};
 use gridloom_base::{DatumId, Named, NodeId};
+use gridloom_channel::Dialect;
 use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_flow::HostIndex;

@@ -422,6 +422,9 @@ fn each_command_has_an_example_and_stands_on_a_page() {
             continue;
         }
         assert!(help.contains("Example"), "{name} has no example");
-        assert!(text.contains(&format!("```text\n$ gridloom {name} --help\n```\n")), "no page of docs/commands has {name}");
+        assert!(
+            text.contains(&format!("```text\n$ gridloom {name} --help\n```\n")),
+            "no page of docs/commands has {name}"
+        );
     }
 }

@@ -346,9 +346,7 @@ impl Run {
     }
 
     fn outcome(&self) -> Outcome {
-        let mut reached = BTreeMap::from([
-            ("a mapping took long", self.sim.mappings.slow()),
-        ]);
+        let mut reached = BTreeMap::from([("a mapping took long", self.sim.mappings.slow())]);
         for (_, check) in &self.checks {
             for (state, times) in check.reached() {
                 *reached.entry(state).or_default() += times;
