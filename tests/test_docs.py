@@ -228,7 +228,7 @@ def test_the_page_on_plans(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with gl.simulate("p.toml") as grid:
         passes("plans.md", grid)
-    assert "hangs on" in told("explain", "plan.json", "--svg", "plan.svg", cwd=tmp_path)
+    assert "determined by" in told("explain", "plan.json", "--svg", "plan.svg", cwd=tmp_path)
     assert "elsewhere" in told("explain", "plan.json", "2", cwd=tmp_path)
     assert "<title>task 2" in (tmp_path / "plan.svg").read_text()
     # The fields that the page lists are those of the file.
