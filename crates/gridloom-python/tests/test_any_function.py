@@ -358,7 +358,7 @@ def test_functions_that_await_run_to_their_end(grid):
     assert list(grid.map(later, [1, 2], chunksize=2)) == [2, 4]
     with grid.stream(counted, 3) as values:
         assert list(values) == [0, 1, 2]
-    with grid.stream(counted, 10**9, lead=1) as values:
+    with grid.stream(counted, 10**9, buffersize=1) as values:
         assert next(values) == 0
 
 

@@ -10,7 +10,8 @@ import types
 
 import gridloom as gl
 import pytest
-from gridloom import _awaits, chares
+from gridloom import chares
+from gridloom.chares import waiting
 
 PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 
@@ -118,7 +119,7 @@ def foreign():
 
 
 def test_the_module_s_examples():
-    assert doctest.testmod(_awaits).failed == 0
+    assert doctest.testmod(waiting).failed == 0
 
 
 def test_messages_are_kept_until_the_step_that_wants_them():

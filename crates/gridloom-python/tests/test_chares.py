@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom import _awaits, chares
+from gridloom import chares
 
 PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -395,8 +395,8 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
     def program(job):
         chare = Waits()
         chare.element = job.element
-        _awaits.begin(chare, chare.go())
-        waiting.append(len(_awaits._waiting))
+        waits.begin(chare, chare.go())
+        waiting.append(len(waits._waiting))
 
     def makes_again(make):
         # Two simulated elements; then one again, as after a loss.

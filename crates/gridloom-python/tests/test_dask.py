@@ -142,7 +142,7 @@ def test_annotations_choose_servers_priorities_and_retries(grid):
 
 
 def test_priorities_come_before_the_order_of_dask():
-    from gridloom._dask_graph import Graph
+    from gridloom.adapters.dask_graph import Graph
 
     class Annotated(dict):
         def __dask_annotations__(self):
@@ -170,7 +170,7 @@ def test_a_task_is_tried_again(tmp_path):
 
 
 def test_what_tasks_took_is_kept_in_mind(grid):
-    from gridloom._dask import _known
+    from gridloom.adapters.dask import _known
 
     def slow(n):
         import time

@@ -7,7 +7,7 @@ from typing import Annotated
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom._message import type_of
+from gridloom.messages.message import type_of
 
 FRAMES = Path(__file__).resolve().parents[2] / "gridloom-derive" / "tests" / "frames"
 

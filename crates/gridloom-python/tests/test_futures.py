@@ -311,7 +311,7 @@ def test_an_endless_map_in_asyncio(grid):
             yield number
 
     async def program():
-        results = grid.map(twice, numbers(), lead=5)
+        results = grid.map(twice, numbers(), buffersize=5)
         async for result in results:
             if result == 10:
                 break

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import gridloom as gl
 import pytest
 from bad_functions import wait_until
-from gridloom import _command
+from gridloom.common import executable
 
 FUNCTIONS = """
 import os, time
@@ -31,7 +31,7 @@ def twice(x: float) -> float:
 
 
 def serve(stack, name, *modules):
-    command = [_command.program() or "gridloom", "serve", *modules, "--no-agent", "--name", name, "--models", "none", "--python", sys.executable]
+    command = [executable.program() or "gridloom", "serve", *modules, "--no-agent", "--name", name, "--models", "none", "--python", sys.executable]
     server = subprocess.Popen(
         [*command, "--listen", "127.0.0.1:0", "--json", "--quiet", "--until-stdin-closes"],
         stdin=subprocess.PIPE,

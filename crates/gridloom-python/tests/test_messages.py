@@ -9,7 +9,7 @@ from typing import Annotated
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom._message import type_of
+from gridloom.messages.message import type_of
 
 OTHERS = ["i386", "ppc", "s390x", "arm", "m68k-linux", "packed", "packed-ilp32-be", "x86-64-windows"]
 

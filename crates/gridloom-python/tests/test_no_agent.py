@@ -10,7 +10,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from conftest import FUNCTIONS
-from gridloom import _command
+from gridloom.common import executable
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def serve(program, monkeypatch):
     running = []
 
     def start(name, **environment):
-        command = [_command.program() or "gridloom", "serve", str(FUNCTIONS), "--no-agent", "--name", name, "--models", "none"]
+        command = [executable.program() or "gridloom", "serve", str(FUNCTIONS), "--no-agent", "--name", name, "--models", "none"]
         command += ["--python", sys.executable, "--json", "--quiet", "--until-stdin-closes"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         process = subprocess.Popen(command, env={**os.environ, **environment}, text=True, **pipes)

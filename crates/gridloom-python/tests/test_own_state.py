@@ -123,7 +123,7 @@ def test_calls_of_a_chunk_share_the_object_as_in_python(alone):
 
 
 def test_plain_functions_are_kept():
-    from gridloom._kept import is_kept
+    from gridloom.worker.reuse import is_kept
 
     def plain(x, y=(1, "a", np.float64(2), None), *, z=int):
         return x

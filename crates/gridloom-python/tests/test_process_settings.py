@@ -188,7 +188,7 @@ def worse(me):
     last = "try: peer.wait_for('never')\n    except gl.ConnectionClosed: me.sleep(3)"
     code, _, errors = run(tmp_path, world, both.format(bad="pass", worse=last), PAIR)
     assert code == 1
-    assert "ValueError: boom" in errors and "gridloom._errors.ProcessError: " in errors, errors
+    assert "ValueError: boom" in errors and "gridloom.errors.ProcessError: " in errors, errors
     if world == "simulate":
         assert re.search(r"gridloom: bad@a, at 0\.00\d+ s:\nTraceback", errors), errors
         assert re.search(r"gridloom: bad@a failed at 0\.00\d+ s: ValueError: boom", errors), errors

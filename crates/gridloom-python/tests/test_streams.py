@@ -36,7 +36,7 @@ def test_values_come_in_order(grid):
 
 
 def test_many_streams_take_turns(grid):
-    streams = [grid.stream(count, 20, lead=1) for _ in range(8)]
+    streams = [grid.stream(count, 20, buffersize=1) for _ in range(8)]
     assert list(zip(*streams)) == [(number,) * 8 for number in range(20)]
 
 
@@ -67,13 +67,13 @@ def test_what_goes_wrong_there_is_told(grid, function, error, told):
 def test_what_cannot_be_sent_is_told_at_once(grid):
     with pytest.raises(gl.ArgumentError, match="argument 1, of type generator, cannot be pickled"):
         grid.stream(count, (_ for _ in ()))
-    with pytest.raises(ValueError, match="lead must be >= 1, got 0"):
-        grid.stream(count, 1, lead=0)
+    with pytest.raises(ValueError, match="buffersize must be >= 1, got 0"):
+        grid.stream(count, 1, buffersize=0)
 
 
 def test_the_function_runs_ahead_by_lead_values_and_ends_with_close(grid, tmp_path):
     path = tmp_path / "told"
-    with grid.stream(tell, path, lead=4) as stream:
+    with grid.stream(tell, path, buffersize=4) as stream:
         assert [next(stream), next(stream)] == [0, 1]
         # Calls are run in turn: with the sixth value there, five others are.
         while len(path.read_text().split()) < 6:
@@ -109,9 +109,9 @@ class Unloadable:
 
 
 def test_what_cannot_be_loaded_there_is_told(grid):
-    for lead in (1, 16):
+    for buffersize in (1, 16):
         with pytest.raises(gl.CannotRun, match="count cannot run on server 'server-.': an argument cannot be unpickled.*ZeroDivisionError"):
-            list(grid.stream(count, Unloadable(), lead=lead))
+            list(grid.stream(count, Unloadable(), buffersize=buffersize))
 
 
 class Slow:

@@ -14,7 +14,14 @@
 from typing import TYPE_CHECKING
 
 from . import chares
-from ._c_types import (
+from ._gridloom import __version__
+from .adapters.dask import dask
+from .adapters.executor import Executor, register_joblib
+from .calls.function import Function
+from .calls.future import Future
+from .calls.wait import Completed, DoneAndNotDone, as_completed, wait
+from .common.executable import blas_library
+from .ctypes import (
     CType,
     Named,
     Ref,
@@ -29,13 +36,9 @@ from ._c_types import (
     c_ulonglong,
     c_ushort,
 )
-from ._calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
-from ._command import blas_library
-from ._completed import Completed, Waited, as_completed, wait
-from ._dask import dask
-from ._define import C, F, function
-from ._engine import EngineReport
-from ._errors import (
+from .display.output import Output, progress
+from .engines.cluster import EngineReport
+from .errors import (
     AgentLost,
     ArgumentError,
     Cancelled,
@@ -80,37 +83,36 @@ from ._errors import (
     WrongNumber,
     WrongResult,
 )
-from ._executor import Executor, register_joblib
-from ._facts import Link, ServerInfo, Simulation, Traffic
-from ._file import File
-from ._function import Function, Future
-from ._graph import Graph, GraphNode
-from ._grid import Grid
-from ._gridloom import __version__
-from ._group import Group, Handle
-from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
-from ._map import MapResults
-from ._message import message, message_declaration, message_dtype
-from ._models import Model, ModelPoint, Models
-from ._options import Options
-from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
-from ._process_run import ProcessRun, process, read_settings, run_processes
-from ._program import program
-from ._program_run import ProgramFailed
-from ._report import Difference, Report
-from ._run_future import RunFuture
-from ._said import Said, progress
-from ._sessions import connect, local, simulate
-from ._shared import SharedName, SharedValue
-from ._stream import Stream
-from .process import Peer, Process
+from .functions.declare import C, F, function
+from .functions.file import File
+from .functions.program import program
+from .functions.program_run import ProgramFailed
+from .groups.graph import Graph, GraphNode
+from .groups.group import Group
+from .groups.handle import Handle
+from .messages.message import message, message_declaration, message_dtype
+from .models.calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
+from .models.models import Model, ModelPoint, Models
+from .models.server_info import Link, ServerInfo, Simulation, Traffic
+from .plans.heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
+from .plans.plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
+from .plans.report import Difference, Report
+from .processes.process import Peer, Process
+from .processes.run import ProcessRun, process, read_settings, run_processes
+from .run.future import RunFuture
+from .run.map import MapResults
+from .run.options import Options
+from .run.stream import Stream
+from .session.grid import Grid
+from .session.opening import connect, local, simulate
+from .session.shared_data import SharedName, SharedValue
 
 if TYPE_CHECKING:
     # To static type checkers Array[NDArray[np.float64], "m"] is then the array, and Out[float, "mean"] the number.
     from typing import Annotated as Array
     from typing import Annotated as Out
 else:
-    from ._define import Array, Out
+    from .functions.declare import Array, Out
 
 __all__ = [
     "AgentLost",
@@ -181,7 +183,7 @@ __all__ = [
     "RemoteFailure",
     "Report",
     "RunFuture",
-    "Said",
+    "Output",
     "ServerInfo",
     "ServerLost",
     "SharedDataError",
@@ -205,7 +207,7 @@ __all__ = [
     "UnreadErrorWarning",
     "UsageError",
     "WaitTimedOut",
-    "Waited",
+    "DoneAndNotDone",
     "WrongMessage",
     "WrongNumber",
     "WrongResult",

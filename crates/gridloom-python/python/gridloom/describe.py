@@ -13,9 +13,9 @@ import types
 from pathlib import Path
 
 from . import _gridloom
-from ._define import _ATTRIBUTE
-from ._modules import load
-from ._offered import DEFINITIONS
+from .functions.offer import DEFINITIONS
+from .pickling.protocol import SIGNATURE_ATTRIBUTE
+from .worker.modules import load
 
 
 def definitions(path: str) -> list[tuple[str, types.CodeType]]:
@@ -41,7 +41,7 @@ def definitions(path: str) -> list[tuple[str, types.CodeType]]:
     made = getattr(module, DEFINITIONS, ())
     found = [(one, vars(module)[json.loads(one)["body"]["Python"]["function"]].__code__) for one in made]
     for name, value in vars(module).items():
-        signature = getattr(value, _ATTRIBUTE, None)
+        signature = getattr(value, SIGNATURE_ATTRIBUTE, None)
         if isinstance(value, types.FunctionType) and isinstance(signature, _gridloom.RawSignature):
             if value.__module__ == module.__name__:
                 found.append((signature.definition(file, name), value.__code__))

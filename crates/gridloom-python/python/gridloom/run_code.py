@@ -1,7 +1,7 @@
 """The functions by which a server runs Python functions that programs send: ``gridloom serve --run-code`` offers them.
 
 A call carries the pickled function and its arguments, and gives the pickled result. Only these functions unpickle them, in a
-worker process. The client's side is ``_packing``; `FUNCTION`, `VALUE` and `ERROR` are the contract of both.
+worker process. The client's side is `pickling.packing`; `pickling.protocol` is the contract of both.
 
 A stream is an object of the grid, and so a process of its own: `begin` gets the function, each `next` gives one value.
 """
@@ -25,38 +25,29 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _rebuilt
-from ._buffers import copied, split
-from ._by_value import Pickler
-from ._define import Array, Out, function
-from ._errors import text_of
-from ._kept import is_kept
-from ._modules import end_fork, format_traceback
-from ._rebuilt import OtherPython, Rebuilt, forget_namespaces, rebuild
-from ._retry import class_names
-from ._sources import digests_in, drop_outdated, note_imports, tell_others
+from .errors import text_of
+from .functions.declare import Array, Out, function
+from .pickling.buffers import copied, split
+from .pickling.by_value import Pickler, digest
+from .pickling.module_versions import digests_in, drop_outdated, note_imports, tell_others
+from .pickling.protocol import (
+    END,
+    ERROR,
+    PATH_VARIABLE,
+    RESULTS,
+    TASK,
+    TOKEN_BYTES,
+    VALUE,
+    CannotImport,
+    CannotLoad,
+    OtherVersion,
+    class_names,
+)
+from .pickling.rebuild import OtherPython, Parts, Rebuilt, forget_namespaces, rebuild
+from .worker.modules import end_fork, format_traceback, loaded_modules
+from .worker.reuse import is_kept
 
 gl_module = "python"
-
-FUNCTION = "python/run"
-"""Name of the function on the grid."""
-TASK = "task"
-"""The name of a function that runs a task on results of others begins so; the number of results follows."""
-RESULTS = (1, 4, 16, 64)
-"""So many results such functions take at most."""
-STREAM = "python/stream"
-"""Class of the object that is a stream."""
-VALUE = b"v"
-"""First byte of what a call gives: the pickled value follows."""
-ERROR = b"e"
-"""First byte of what a call gives: a pickled tuple follows. It has the pickled exception, its class, text and traceback, the names of
-its class and those above it, and why the exception could not be pickled, if so."""
-END = b"."
-"""What a stream gives after its last value."""
-PATH_VARIABLE = "GRIDLOOM_PYTHON_PATH"
-"""Folders in which workers of `gridloom.local` look for modules too: those of the program."""
-TOKEN_BYTES = 16
-"""The setup of a call begins with so many bytes that name it; the pickled initializer and its arguments follow."""
 
 # A program calls few functions in turn.
 _FUNCTIONS_MAX = 16
@@ -69,18 +60,6 @@ _set_up: dict[bytes, BaseException | None] = {}
 _values: Iterator[Any] = iter(())
 
 sys.path += [path for path in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if path and path not in sys.path]
-
-
-class CannotLoad(Exception):
-    """The function or an argument cannot be unpickled here."""
-
-
-class CannotImport(CannotLoad):
-    """A module is missing here that the function or an argument needs. Another server may have it."""
-
-
-class OtherVersion(CannotLoad):
-    """The function or an argument has code of another version of Python. Another server may have that."""
 
 
 class CannotReturn(Exception):
@@ -294,13 +273,13 @@ def _loaded(pickled: bytes) -> Any:
 def _unpickled(given: bytes | memoryview, what: str) -> Rebuilt:
     pickled, arrays = split(memoryview(given))
     digests = digests_in(pickled)
-    if digests and drop_outdated(digests):
+    if digests and drop_outdated(digests, loaded_modules()):
         # What is left of the earlier modules goes, too.
         forget_namespaces()
         _functions.clear()
         _set_up.clear()
     try:
-        made = rebuild(pickled, copied(arrays))
+        made = rebuild(pickled, copied(arrays), digest)
     except ModuleNotFoundError as error:
         raise CannotImport(
             f"{what} needs the module '{error.name}', which the server cannot import ({sys.executable}): install it there, "
@@ -336,7 +315,7 @@ def _pickled_exception(error: Exception) -> tuple[bytes, str]:
     why = ""
     # An exception is unpickled by its constructor, unless it says how itself. The constructor may take something else than it hands on.
     says_how = type(error).__reduce__ is not BaseException.__reduce__
-    for form in (error,) if says_how else (error, _rebuilt.Parts(error)):
+    for form in (error,) if says_how else (error, Parts(error)):
         try:
             made = io.BytesIO()
             Pickler(made, shares=False).dump(form)

@@ -15,20 +15,19 @@ import itertools
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ._dask_graph import TOGETHER, Graph, Task, flat, name_of, nested, together
-from ._errors import TaskError, UnknownFunctionError, UsageError
-from ._heuristic import Heuristic
-from ._open_grids import open_grids
-from ._packing import packed_array, renamed, unpack
-from .run_code import RESULTS, TASK
-
-if TYPE_CHECKING:
-    from ._function import Function
-    from ._grid import Grid
-    from ._group import Group, Handle
-    from ._plan import Plan
+from ..calls.function import Function
+from ..errors import TaskError, UnknownFunctionError, UsageError
+from ..groups.group import Group
+from ..groups.handle import Handle
+from ..pickling.packing import packed_array, renamed, unpack
+from ..pickling.protocol import RESULTS, TASK
+from ..plans.heuristic import Heuristic
+from ..plans.plan import Plan
+from ..session.grid import Grid
+from ..session.open_grids import open_grids
+from .dask_graph import TOGETHER, Graph, Task, flat, name_of, nested, together
 
 # What a task is taken to need before one of its name has run: seconds, and bytes of the result beside those that it reads.
 _SECONDS = 0.05
@@ -172,7 +171,7 @@ class _Run:
 
     def _call(self, key: Any, body: Callable[..., Any], results: list[_Result], server: str | None = None) -> _Result:
         name = name_of(key)
-        call = packed_array(body, lambda: f"the task {name}", lambda: iter(()), self._grid._any().room)
+        call = packed_array(body, lambda: f"the task {name}", lambda: iter(()), self._grid._any_function.runner.room)
         read_bytes = sum(one.size_bytes for one in results)
         seconds, size_bytes = self._known.get(name, (_SECONDS, _BYTES + read_bytes + call.nbytes))
         function, count = self._function(len(results), server)
@@ -191,7 +190,7 @@ class _Run:
             try:
                 found = self._grid.function(f"python/{TASK}{count}")
             except UnknownFunctionError:
-                raise self._grid._any().no_server() from None
+                raise self._grid._any_function.runner.no_server() from None
             found = found if server is None else found.on(server)
             self._functions[count, server] = found
         return found, count
@@ -254,7 +253,7 @@ class _Run:
 
 def _the_open() -> Grid:
     """The grid that is open; of several, that which was opened last."""
-    found = [grid for grid in open_grids if not grid._closed]
+    found = [grid for grid in open_grids if isinstance(grid, Grid) and not grid._session.is_closed]
     if not found:
         raise UsageError("no grid is open: open one by gridloom.local() or gridloom.connect() before Dask computes")
-    return max(found, key=lambda grid: grid._opened)
+    return max(found, key=lambda grid: grid._number)

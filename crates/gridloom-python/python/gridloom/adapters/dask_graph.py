@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ._errors import UsageError
+from ..errors import UsageError
 
 TOGETHER = object()
 """In place of the key of a task that only puts results together."""

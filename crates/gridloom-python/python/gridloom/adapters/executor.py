@@ -7,21 +7,18 @@ import operator
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from ._called_back import quick
-from ._errors import ArgumentError, Crashed, RemoteError, UsageError
-from ._grid import Grid
-from ._map import MapResults, mapped
-from ._packing import RemoteTraceback, is_raised, name_of, pack_call, pack_function, pack_setup
-from ._retry import retry_of
-from ._run_future import RunFuture
-from ._sessions import local
-
-if TYPE_CHECKING:
-    from ._call import Call
-    from ._lead import Lead
-    from ._retry import RetryOn
+from ..calls.callbacks import quick
+from ..errors import ArgumentError, Crashed, RemoteError, UsageError
+from ..pickling.packing import RemoteTraceback, is_raised, name_of, pack_call, pack_function, pack_setup
+from ..run.call import Call
+from ..run.future import RunFuture
+from ..run.map import MapResults, mapped
+from ..run.prefetch import PrefetchWindow
+from ..run.retry import RetryOn, retry_of
+from ..session.grid import Grid
+from ..session.opening import local
 
 _T = TypeVar("_T")
 
@@ -94,7 +91,7 @@ class Executor(concurrent.futures.Executor):
         self._own = None if grid is not None else local(max_workers or len(os.sched_getaffinity(0)))
         self._grid = grid or self._own
         assert self._grid is not None, "one of both"
-        self._runner = self._grid._any()
+        self._runner = self._grid._any_function.runner
         self._lock = threading.Lock()
         self._futures: set[RunFuture[Any]] = set()
         self._broken: BaseException | None = None
@@ -177,7 +174,7 @@ class Executor(concurrent.futures.Executor):
             iterables,
             timeout=timeout,
             chunksize=chunksize,
-            lead=buffersize,
+            buffersize=buffersize,
             submit=self._submit,
             room=self._runner.room,
         )
@@ -235,7 +232,7 @@ class Executor(concurrent.futures.Executor):
         if self._shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")
 
-    def _submit(self, function: bytes, name: str, arguments: Any, lead: Lead | None = None) -> RunFuture[Any]:
+    def _submit(self, function: bytes, name: str, arguments: Any, window: PrefetchWindow | None = None) -> RunFuture[Any]:
         future: RunFuture[Any] = RunFuture()
         future.add_done_callback(self._ended)
         try:
@@ -243,7 +240,7 @@ class Executor(concurrent.futures.Executor):
                 self._check()
                 self._futures.add(future)
             return self._runner.submit(
-                function, name, arguments, self._setup, self._failed, future, self._retry, lead=lead
+                function, name, arguments, self._setup, self._failed, future, self._retry, window=window
             )
         except BaseException:
             self._ended(future)
@@ -315,6 +312,6 @@ def register_joblib() -> None:
     ...     joblib.Parallel()(joblib.delayed(pow)(n, 2) for n in range(3))
     [0, 1, 4]
     """
-    from . import _joblib
+    from . import joblib as _joblib
 
     _joblib.register()

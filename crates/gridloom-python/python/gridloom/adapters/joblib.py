@@ -22,14 +22,14 @@ from joblib.parallel import (  # type: ignore[import-not-found, import-untyped, 
     ThreadingBackend,
 )
 
-from ._called_back import quick
-from ._errors import UsageError
-from ._grid import Grid
-from ._packing import name_of, pack_function, packed_array
-from ._run_future import RunFuture
-from ._runner import Runner
-from ._sessions import connect
-from ._waits import Wait
+from ..calls.callbacks import quick
+from ..calls.worker_slot import SlotRelease
+from ..errors import UsageError
+from ..pickling.packing import name_of, pack_function, packed_array
+from ..run.future import RunFuture
+from ..run.runner import Runner
+from ..session.grid import Grid
+from ..session.opening import connect
 
 # The grid that a process without one of its own is connected to, by process: a forked child has none.
 _connected: dict[int, Grid] = {}
@@ -74,7 +74,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         self._sent: set[RunFuture[Any]] = set()
         self._held: collections.deque[tuple[RunFuture[Any], str, Any]] = collections.deque()
         # Within a call: joblib looks from time to time whether they have ended.
-        self._wait = Wait()
+        self._wait = SlotRelease()
 
     def __reduce__(self) -> Any:
         # A server has no session of the program: it is connected by the environment.
@@ -162,7 +162,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     def _runner(self) -> Runner | None:
         """What sends calls; ``None`` within a call if the worker knows no grid."""
         if self._grid is not None:
-            return self._grid._any()
+            return self._grid._any_function.runner
         if not os.environ.get("GRIDLOOM_AGENT") and not os.environ.get("GRIDLOOM_SERVERS"):
             if self.nesting_level:
                 return None
@@ -170,7 +170,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         with _connecting:
             if os.getpid() not in _connected:
                 _connected[os.getpid()] = connect()
-            return _connected[os.getpid()]._any()
+            return _connected[os.getpid()]._any_function.runner
 
     def _room(self, size_bytes: int) -> Any:
         runner = self._runner()

@@ -1,7 +1,7 @@
 """An executor for Parsl: its apps run on the servers of a grid. It needs Parsl: ``pip install parsl``.
 
 >>> import parsl                                                       # doctest: +SKIP
->>> from gridloom.parsl import GridloomExecutor                        # doctest: +SKIP
+>>> from gridloom.adapters.parsl import GridloomExecutor                        # doctest: +SKIP
 >>> parsl.load(parsl.Config(executors=[GridloomExecutor()]))           # doctest: +SKIP
 """
 
@@ -11,9 +11,9 @@ import concurrent.futures
 from collections.abc import Callable
 from typing import Any
 
-from ._errors import UsageError
-from ._executor import Executor
-from ._grid import Grid
+from ..errors import UsageError
+from ..session.grid import Grid
+from .executor import Executor
 
 try:
     from parsl.executors.base import ParslExecutor  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -21,7 +21,7 @@ try:
     from parsl.utils import RepresentationMixin  # type: ignore[import-not-found, import-untyped, unused-ignore]
 except ImportError as missing:
     raise ImportError(
-        f"gridloom.parsl needs Parsl, which cannot be imported here ({missing}): install it by 'pip install parsl', also where servers run "
+        f"gridloom.adapters.parsl needs Parsl, which cannot be imported here ({missing}): install it by 'pip install parsl', also where servers run "
         "functions of programs"
     ) from missing
 

@@ -1,4 +1,4 @@
-"""What futures of all calls have in common: how their callbacks are called.
+"""The base of all futures: how their callbacks are called.
 
 **Invariants.** Callbacks of the program are called one after another, in a thread of the session that does nothing else. So one of them
 may wait for another call. An error of a callback, whatever it is, keeps none from being called.
@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ._conditions import Condition
-from ._crew import Crew, InnerThread
-from ._pickles import OfSession
-from ._waits import waiters
+from ..common.condition import Condition
+from ..common.session_objects import OfSession
+from ..common.thread_pool import InnerThread, ThreadPool
+from .worker_slot import waiters
 
 _T = TypeVar("_T")
 _C = TypeVar("_C", bound=Callable[..., object])
@@ -29,13 +29,13 @@ def quick(callback: _C) -> _C:
     return callback
 
 
-class CalledBack(OfSession, concurrent.futures.Future[_T]):
-    """A future of the standard library, with its callbacks called so."""
+class CallbackFuture(OfSession, concurrent.futures.Future[_T]):
+    """A future of the standard library whose callbacks never block the thread that receives completions."""
 
-    _crew: Crew | None = None
+    _callback_pool: ThreadPool | None = None
 
     def _prepare(self) -> None:
-        """Make what the standard library looks at under the condition, such that an interrupt leaves it whole."""
+        """Make the attributes that the standard library reads under the condition, such that an interrupt leaves them consistent."""
         self._condition = Condition()
         self._waiters = waiters()
 
@@ -47,8 +47,8 @@ class CalledBack(OfSession, concurrent.futures.Future[_T]):
         later = [callback for callback in callbacks if not getattr(callback, "_is_quick", False)]
         if not later:
             return
-        if self._crew is not None and isinstance(threading.current_thread(), InnerThread):
-            self._crew.run(lambda: self._call(later))
+        if self._callback_pool is not None and isinstance(threading.current_thread(), InnerThread):
+            self._callback_pool.run(lambda: self._call(later))
         else:
             self._call(later)
 

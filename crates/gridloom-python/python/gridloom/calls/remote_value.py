@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _gridloom
-from ._operators import ValueOperators
-from ._pickles import OfSession
+from .. import _gridloom
+from ..common.session_objects import OfSession
+from .operators import ValueOperators
 
 
 class RemoteValue(OfSession, ValueOperators):

@@ -1,4 +1,4 @@
-"""Failed calls of which the program has not read the error: told when their session ends, as `asyncio` tells those of tasks."""
+"""Errors that the program has not read: a warning lists them when the session is closed, as `asyncio` does for tasks."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import threading
 import weakref
 from typing import Protocol
 
-from ._errors import Cancelled, text_of
+from ..errors import Cancelled, text_of
 
-# Errors that are told; the others are counted. Of a longer one the rest is left out.
+# Errors that are listed, the others are counted; and the length at which a line is cut.
 _LINES_MAX = 10
 _LINE_CHARACTERS_MAX = 300
 
 
-class Unreadable(Protocol):
+class Reporter(Protocol):
     """A future whose error may be left unread."""
 
-    def _tell_unread(self, is_over: bool) -> bool:
-        """Tell the error, if there is one that was not read; false for a call that goes on. Nothing goes on if the session is over."""
+    def _report_unread(self, is_over: bool) -> bool:
+        """Report the error, if there is one that was not read; false if the call is still running. No call runs once the session is over."""
 
 
-class Unread:
-    """Of one session."""
+class UnreadErrors:
+    """Unread errors of one session."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count = 0
         self._first: list[str] = []
-        self._followed: weakref.WeakSet[Unreadable] = weakref.WeakSet()
+        self._followed: weakref.WeakSet[Reporter] = weakref.WeakSet()
 
-    def follow(self, future: Unreadable) -> None:
-        """Look at it when the session ends, if something holds it then."""
+    def follow(self, future: Reporter) -> None:
+        """Ask the future when the session is closed, if it still exists then."""
         with self._lock:
             self._followed.add(future)
 
-    def tell(self, error: BaseException | None, name: str = "") -> None:
-        """An error of a function that nothing can read any more."""
+    def report(self, error: BaseException | None, name: str = "") -> None:
+        """Note the error of a function that nothing can read any more."""
         if error is None or isinstance(error, Cancelled):
             return
         first, more, _ = text_of(error).partition("\n")
@@ -47,11 +47,11 @@ class Unread:
                 self._first.append(line)
 
     def take(self, is_over: bool) -> str | None:
-        """What is to be said at the end, before and after the session is over; ``None`` for nothing."""
+        """Text of the warning, before or after the session is over; ``None`` if there is nothing to warn of."""
         with self._lock:
             followed = list(self._followed)
         for future in followed:
-            if future._tell_unread(is_over):
+            if future._report_unread(is_over):
                 with self._lock:
                     self._followed.discard(future)
         with self._lock:

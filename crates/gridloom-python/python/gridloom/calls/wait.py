@@ -1,6 +1,6 @@
-"""Futures and handles as they end: ``gridloom.as_completed``, ``gridloom.wait``, and ``await``.
+"""Waits for futures and handles: ``gridloom.as_completed``, ``gridloom.wait``, and ``await``.
 
-**Invariants.** No wait polls: what ends tells it. An event loop is never blocked by a real grid.
+**Invariants.** No wait polls. A real grid never blocks an event loop.
 """
 
 from __future__ import annotations
@@ -12,43 +12,41 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
-from ._called_back import quick
-from ._checks import seconds
-from ._conditions import Condition
-from ._errors import Cancelled, UsageError, WaitTimedOut
-from ._waits import waiting
-
-if TYPE_CHECKING:
-    from ._ends import Ends
+from ..common.checks import seconds
+from ..common.condition import Condition
+from ..errors import Cancelled, UsageError, WaitTimedOut
+from .callbacks import quick
+from .completion import Completions
+from .worker_slot import waiting
 
 _F = TypeVar("_F")
 
 
-class Ending(Protocol):
+class Running(Protocol):
     """A `Future` or a `Handle`."""
 
     @property
-    def _ends(self) -> Ends: ...
+    def _completions(self) -> Completions: ...
 
     def get(self) -> Any: ...
 
     def _when_ended(self, callback: Callable[[], None]) -> None:
-        """Have a function called, by any thread, once it has ended: now if it has."""
+        """Call a function, in any thread, once it has ended: now if it has."""
 
     def _drop(self, callback: Callable[[], None]) -> None:
         """Do not call it."""
 
 
 def as_completed(futures: Iterable[_F], timeout: float | None = None) -> Completed[_F]:
-    """Give each of these calls as soon as it has ended, like ``concurrent.futures.as_completed``.
+    """Yield each of these calls as soon as it has ended, like ``concurrent.futures.as_completed``.
 
     Parameters
     ----------
     futures : iterable of Future, Handle or RunFuture
         Calls under way: of `Function.submit`, in groups, of `Grid.run` and of executors, also those of ``concurrent.futures``.
-        One that stands there twice is given once.
+        A call that is listed twice is yielded once.
     timeout : float, optional
         Seconds from now in which all have to end; virtual ones on a simulated grid.
 
@@ -72,7 +70,7 @@ def as_completed(futures: Iterable[_F], timeout: float | None = None) -> Complet
 
 
 class Completed(Generic[_F]):
-    """Calls as they end, given by `as_completed`: an iterator, also for ``async for``."""
+    """Iterator of `as_completed` over calls as they end, also for ``async for``."""
 
     def __init__(self, futures: Iterable[_F], timeout: float | None = None) -> None:
         self._left: dict[_F, Callable[..., None]] = {}
@@ -85,11 +83,11 @@ class Completed(Generic[_F]):
         self._simulated = _simulated(every)
         self._deadline = None if self._limit is None else self._now() + self._limit
         for future in every:
-            tell = self._left[future] = _teller(weakref.ref(self), future)
+            notify = self._left[future] = _notifier(weakref.ref(self), future)
             if _is_plain(future):
-                future.add_done_callback(tell)
+                future.add_done_callback(notify)
             else:
-                _ending(future)._when_ended(tell)
+                _running(future)._when_ended(notify)
 
     def __iter__(self) -> Iterator[_F]:
         return self
@@ -126,27 +124,27 @@ class Completed(Generic[_F]):
                 left = self._seconds_left()
                 if left == 0.0:
                     raise self._timed_out()
-                told: asyncio.Future[None] = loop.create_future()
-                self._loops.add((loop, told))
+                woken: asyncio.Future[None] = loop.create_future()
+                self._loops.add((loop, woken))
             try:
                 with waiting():
-                    await asyncio.wait([told], timeout=left)
+                    await asyncio.wait([woken], timeout=left)
             finally:
                 with self._changed:
-                    self._loops.discard((loop, told))
+                    self._loops.discard((loop, woken))
 
     def __del__(self) -> None:
-        for future, tell in self._left.items():
+        for future, notify in self._left.items():
             if not _is_plain(future):
-                _ending(future)._drop(tell)
+                _running(future)._drop(notify)
 
-    def _drive(self, ends: Ends) -> _F:
+    def _drive(self, completions: Completions) -> _F:
         """The next one of a simulated grid, for which virtual time passes."""
         if not self._left:
             raise StopIteration
         while not self._ended:
             try:
-                ends.drive(self._seconds_left())
+                completions.drive(self._seconds_left())
             except WaitTimedOut:
                 raise self._timed_out() from None
         return self._take()
@@ -160,14 +158,14 @@ class Completed(Generic[_F]):
         with self._changed:
             return [self._take() for _ in range(len(self._ended))]
 
-    def _tell(self, future: _F) -> None:
+    def _add(self, future: _F) -> None:
         with self._changed:
             self._ended.append(future)
             self._changed.notify()
             loops = list(self._loops)
             self._loops.clear()
-        for loop, told in loops:
-            _tell_loop(loop, told)
+        for loop, woken in loops:
+            _wake(loop, woken)
 
     def _now(self) -> float:
         return time.monotonic() if self._simulated is None else self._simulated.now()
@@ -176,18 +174,18 @@ class Completed(Generic[_F]):
         return None if self._deadline is None else max(self._deadline - self._now(), 0.0)
 
     def _timed_out(self) -> WaitTimedOut:
-        error = WaitTimedOut(f"{len(self._left)} of {self._number} calls have not ended within {self._limit} s; they go on")
+        error = WaitTimedOut(f"{len(self._left)} of {self._number} calls have not ended within {self._limit} s; they are still running")
         error.limit_seconds = self._limit if self._limit is not None else 0.0
         return error
 
 
-class Waited(NamedTuple):
-    """What `wait` gives.
+class DoneAndNotDone(NamedTuple):
+    """Result of `wait`.
 
     Attributes
     ----------
     done : set
-        What has ended, or was cancelled.
+        Calls that have ended or were cancelled.
     not_done : set
         The others.
     """
@@ -196,7 +194,7 @@ class Waited(NamedTuple):
     not_done: set[Any]
 
 
-def wait(futures: Iterable[Any], timeout: float | None = None, return_when: str = ALL_COMPLETED) -> Waited:
+def wait(futures: Iterable[Any], timeout: float | None = None, return_when: str = ALL_COMPLETED) -> DoneAndNotDone:
     """Wait for calls, like ``concurrent.futures.wait``.
 
     Parameters
@@ -211,7 +209,7 @@ def wait(futures: Iterable[Any], timeout: float | None = None, return_when: str 
 
     Returns
     -------
-    Waited
+    DoneAndNotDone
         A named tuple of two sets, `done` and `not_done`.
 
     Raises
@@ -236,12 +234,12 @@ def wait(futures: Iterable[Any], timeout: float | None = None, return_when: str 
     except WaitTimedOut:
         pass
     done.update(completed._take_all())
-    return Waited(done, every - done)
+    return DoneAndNotDone(done, every - done)
 
 
 async def awaited(future: Any) -> Any:
     """Await a future or a handle; a future whose wait is cancelled is cancelled too, as those of asyncio are."""
-    if not _is_plain(future) and _ending(future)._ends.simulated:
+    if not _is_plain(future) and _running(future)._completions.simulated:
         return future.get()
     try:
         await end_of(future)
@@ -264,57 +262,57 @@ async def end_of(future: Any, timeout: float | None = None) -> None:
     ended: asyncio.Future[None] = loop.create_future()
 
     @quick
-    def tell(*_: Any) -> None:
-        _tell_loop(loop, ended)
+    def notify(*_: Any) -> None:
+        _wake(loop, ended)
 
     plain = _is_plain(future)
-    (future.add_done_callback if plain else future._when_ended)(tell)
+    (future.add_done_callback if plain else future._when_ended)(notify)
     try:
         with waiting():
             await asyncio.wait([ended], timeout=timeout)
     finally:
         if not plain:
-            future._drop(tell)
+            future._drop(notify)
 
 
-def _tell_loop(loop: asyncio.AbstractEventLoop, told: asyncio.Future[None]) -> None:
-    def tell() -> None:
-        if not told.done():
-            told.set_result(None)
+def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None]) -> None:
+    def notify() -> None:
+        if not woken.done():
+            woken.set_result(None)
 
     try:
-        loop.call_soon_threadsafe(tell)
+        loop.call_soon_threadsafe(notify)
     except RuntimeError:  # the loop is closed, and nothing waits in it
         pass
 
 
-def _teller(completed: weakref.ref[Completed[_F]], future: _F) -> Callable[..., None]:
+def _notifier(completed: weakref.ref[Completed[_F]], future: _F) -> Callable[..., None]:
     @quick
-    def tell(*_: Any) -> None:
+    def notify(*_: Any) -> None:
         if (waits := completed()) is not None:
-            waits._tell(future)
+            waits._add(future)
 
-    return tell
+    return notify
 
 
-def _simulated(futures: Iterable[Any]) -> Ends | None:
+def _simulated(futures: Iterable[Any]) -> Completions | None:
     """Ends of the simulated session that all these are of; ``None`` if they are of real ones."""
-    found = {None if _is_plain(one) else _ending(one)._ends for one in futures}
-    simulated = [ends for ends in found if ends is not None and ends.simulated]
+    found = {None if _is_plain(one) else _running(one)._completions for one in futures}
+    simulated = [one for one in found if one is not None and one.simulated]
     if simulated and len(found) > 1:
         raise UsageError("calls of a simulated grid are waited for without those of other grids: their time is another")
     return simulated[0] if simulated else None
 
 
-def _ending(future: Any) -> Ending:
+def _running(future: Any) -> Running:
     if not hasattr(future, "_when_ended"):
         raise UsageError(f"expected gl.Future, gl.Handle or a future of concurrent.futures, got {type(future).__name__}")
-    ending: Ending = future
-    return ending
+    running: Running = future
+    return running
 
 
 def _is_plain(future: Any) -> TypeGuard[concurrent.futures.Future[Any]]:
-    """Whether it is a future of the standard library alone, or of `Grid.run`: neither needs a session to tell its end."""
+    """Whether it is a future of the standard library alone, or of `Grid.run`: neither needs a session to notify its end."""
     return isinstance(future, concurrent.futures.Future) and not hasattr(future, "_when_ended")
 
 

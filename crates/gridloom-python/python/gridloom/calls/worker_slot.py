@@ -1,6 +1,6 @@
-"""Waits of a function that makes calls: it gives up its slot meanwhile, as what it waits for may need it.
+"""A function that waits for calls of its own gives up its slot meanwhile, as those calls may need it.
 
-Waits for calls with types say so in Rust. Those of futures of `Grid.run` and of the standard library say so here.
+Waits for calls of declared functions do so in Rust; waits for futures of `Grid.run` and of the standard library do so here.
 """
 
 from __future__ import annotations
@@ -8,35 +8,35 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from . import _gridloom
+from .. import _gridloom
 
-# Only a worker runs calls.
+# Only workers run calls.
 _is_worker = False
 
 
-def begin_worker() -> None:
-    """This process runs calls."""
+def mark_worker() -> None:
+    """Mark this process as a worker."""
     global _is_worker
     _is_worker = True
 
 
 def waiting() -> contextlib.AbstractContextManager[Any]:
-    """For a ``with`` block in which the call that runs here, if one does, waits."""
+    """Context in which the call that runs in this process, if one does, gives up its slot."""
     return _Waiting() if _is_worker else contextlib.nullcontext()
 
 
 def waiters() -> list[Any]:
-    """A list for the waits of the standard library that wait for a future."""
+    """List of the standard library's waiters for a future."""
     return _Waiters() if _is_worker else []
 
 
-class Wait:
-    """Whether the call that runs here waits, as far as this knows. Two threads may not set it at a time."""
+class SlotRelease:
+    """Whether the call that runs in this process waits. Two threads must not set it at the same time."""
 
     _raw: _gridloom.RawWaiting | None = None
 
     def set(self, waits: bool) -> None:
-        """It does from now on, or does no more."""
+        """Give up the slot, or take it again."""
         if waits and self._raw is None and _is_worker:
             self._raw = _gridloom.begin_wait()
         elif not waits and self._raw is not None:
@@ -44,7 +44,7 @@ class Wait:
             self._raw = None
 
 
-class _Waiting(Wait):
+class _Waiting(SlotRelease):
     def __enter__(self) -> None:
         self.set(True)
 
@@ -53,11 +53,11 @@ class _Waiting(Wait):
 
 
 class _Waiters(list[Any]):
-    """While something is in it, the call that runs here waits."""
+    """While the list has an item, the call that runs in this process waits."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._wait = Wait()
+        self._wait = SlotRelease()
 
     def append(self, waiter: Any) -> None:
         super().append(waiter)

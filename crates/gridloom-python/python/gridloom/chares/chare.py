@@ -1,19 +1,4 @@
-"""Message-driven objects (*chares*): many objects on each processor, each of which runs when a message for it is there.
-
->>> from gridloom import chares
->>> class Worker(chares.Chare):
-...     def square(self, of):
-...         own = of + self.index[0]
-...         self.contribute(own * own, "sum", chares.exit)
->>> def program(job):
-...     workers = job.array(Worker, 4)
-...     workers.square(1.0)
->>> chares.run(program).value
-30.0
-
-``gridloom chares run -n 4 -- python program.py`` runs a program on four processing elements, each a process; a program that is
-started by itself has one. Every element calls ``program``, which names the arrays; what it sends is sent once.
-"""
+"""Chares and their arrays, entry methods, and the run of a program."""
 
 from __future__ import annotations
 
@@ -21,15 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from . import _gridloom, _migration
-from ._awaits import Channel, Future, Mailbox, Replies, forget, told_waiting
-from ._errors import ChareError, UsageError
-from ._gridloom import RawEntry as Entry
-from ._gridloom import RawTarget as Target
-
-__all__ = [
-    "ByCommunication", "Channel", "Chare", "Ended", "Entry", "Future", "Index", "Job", "Mailbox", "Reducer", "Target", "checkpoint", "compute", "exit", "now", "resize", "run", "when_quiet",
-]  # fmt: skip
+from .. import _gridloom
+from .._gridloom import RawEntry as Entry
+from .._gridloom import RawTarget as Target
+from ..errors import ChareError, UsageError
+from . import migration as _migration
+from .waiting import Future, Mailbox, Replies, forget, told_waiting
 
 #: Where a chare stands in its array: an integer, or 1 to 6 of them.
 Index: TypeAlias = "int | tuple[int, ...]"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .chares import Chare
+from typing import Any
 
 
 class _Pickler(pickle.Pickler):
     """Pickles what belongs to a chare; a reference to the chare itself stays one."""
 
-    def __init__(self, file: io.BytesIO, chare: Chare) -> None:
+    def __init__(self, file: io.BytesIO, chare: Any) -> None:
         super().__init__(file, protocol=5)
         self._chare = chare
 
@@ -22,22 +19,22 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, chare: Chare) -> None:
+    def __init__(self, file: io.BytesIO, chare: Any) -> None:
         super().__init__(file)
         self._chare = chare
 
-    def persistent_load(self, pid: Any) -> Chare:
+    def persistent_load(self, pid: Any) -> Any:
         return self._chare
 
 
-def pack(chare: Chare) -> bytes:
+def pack(chare: Any) -> bytes:
     """Pickle the state of a chare: what its ``__getstate__`` gives, else its attributes."""
     file = io.BytesIO()
     _Pickler(file, chare).dump(chare.__reduce_ex__(2)[2])  # the state, by the protocol of pickle
     return file.getvalue()
 
 
-def unpack(chare: Chare, data: bytes) -> None:
+def unpack(chare: Any, data: bytes) -> None:
     """Give a new chare that state: by its ``__setstate__``, else as its attributes."""
     state = _Unpickler(io.BytesIO(data), chare).load()
     if hasattr(chare, "__setstate__"):

@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Protocol, overload
 
-from ._errors import UsageError
-from ._gridloom import RawEntry, RawTarget, chare_entry
-
-if TYPE_CHECKING:
-    from .chares import Chare
+from .._gridloom import RawEntry, RawTarget, chare_entry
+from ..errors import UsageError
 
 #: Those of this process that hold up a coroutine, in the order in which these came to wait.
 _waiting: dict[Wait, None] = {}
@@ -25,12 +22,25 @@ _waiting: dict[Wait, None] = {}
 _TOLD_MAX = 8
 
 
+class Waiter(Protocol):
+    """A chare whose entry methods wait: a `Chare`."""
+
+    element: int
+    index: tuple[int, ...]
+    array: RawTarget
+    _waits: int
+
+    @property
+    def this(self) -> RawTarget: ...
+    def _made_replies(self) -> Replies: ...
+
+
 class Wait:
     """One ``await`` of a coroutine."""
 
     __slots__ = ("_chare", "_coroutine", "_is_ready", "_value", "_what", "prefix")
 
-    def __init__(self, chare: Chare, what: str, prefix: tuple[Any, ...] = ()) -> None:
+    def __init__(self, chare: Waiter, what: str, prefix: tuple[Any, ...] = ()) -> None:
         self._chare = chare
         self._what = what
         #: With what the message begins that it waits for.
@@ -54,7 +64,7 @@ class Wait:
             drive(self._chare, coroutine)
         return self
 
-    def hold(self, chare: Chare, coroutine: CoroutineType[Any, Any, Any]) -> bool:
+    def hold(self, chare: Waiter, coroutine: CoroutineType[Any, Any, Any]) -> bool:
         """Whether that coroutine may wait for it, and does from now on."""
         if self._chare is not chare or self._coroutine is not None:
             return False
@@ -79,13 +89,13 @@ class Wait:
         raise UsageError(f"{self}: a chare whose entry method waits cannot be pickled, and so stays on its element")
 
 
-def begin(chare: Chare, outcome: Any) -> None:
+def begin(chare: Waiter, outcome: Any) -> None:
     """Start what an entry method has returned, if it is a coroutine."""
     if isinstance(outcome, CoroutineType):
         drive(chare, outcome)
 
 
-def drive(chare: Chare, coroutine: CoroutineType[Any, Any, Any]) -> None:
+def drive(chare: Waiter, coroutine: CoroutineType[Any, Any, Any]) -> None:
     """Run a coroutine until it waits or ends."""
     try:
         wait = coroutine.send(None)
@@ -116,7 +126,7 @@ def forget(element: int | None = None) -> None:
 class Box:
     """The messages of one chare's mailbox: ``await self.name.receive(...)``."""
 
-    def __init__(self, chare: Chare, name: str) -> None:
+    def __init__(self, chare: Waiter, name: str) -> None:
         self._chare = chare
         self._name = name
         self._messages: deque[tuple[Any, ...]] = deque()
@@ -185,9 +195,9 @@ class Mailbox:
     def __get__(self, chare: None, owner: type) -> Mailbox: ...
 
     @overload
-    def __get__(self, chare: Chare, owner: type) -> Box: ...
+    def __get__(self, chare: Waiter, owner: type) -> Box: ...
 
-    def __get__(self, chare: Chare | None, owner: type) -> Mailbox | Box:
+    def __get__(self, chare: Waiter | None, owner: type) -> Mailbox | Box:
         if chare is None:
             return self
         # Later look-ups find it there.
@@ -227,7 +237,7 @@ class Future:
 class Replies:
     """The futures and channels of one chare."""
 
-    def __init__(self, chare: Chare) -> None:
+    def __init__(self, chare: Waiter) -> None:
         self._chare = chare
         self._waits: dict[int, Wait] = {}
         self._own = 0
@@ -264,7 +274,7 @@ class Replies:
 class Pipe:
     """One end of a channel: its messages in the order in which they were sent."""
 
-    def __init__(self, chare: Chare, what: str) -> None:
+    def __init__(self, chare: Waiter, what: str) -> None:
         self.box = Box(chare, what)
         self._next = 0
         self._early: dict[int, tuple[Any, ...]] = {}
@@ -288,7 +298,7 @@ class Channel:
         The other one. The first channel that one of them makes belongs to the other's first, and so on.
     """
 
-    def __init__(self, chare: Chare, other: RawTarget) -> None:
+    def __init__(self, chare: Waiter, other: RawTarget) -> None:
         array, index, is_section = other.__reduce__()[1]
         if index is None or is_section:
             raise UsageError("a channel joins two chares: give one, such as self.array[1]")

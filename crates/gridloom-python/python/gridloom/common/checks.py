@@ -6,7 +6,7 @@ import math
 import operator
 from typing import Any
 
-from ._errors import UsageError
+from ..errors import UsageError
 
 
 def whole(name: str, value: Any, least: int, most: int = 2**32 - 1) -> int:

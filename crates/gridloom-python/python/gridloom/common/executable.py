@@ -14,7 +14,7 @@ from pathlib import Path
 
 def program() -> str | None:
     """Find the program: this package's, else the one that GRIDLOOM_PROGRAM names, else the one on PATH."""
-    packaged = Path(__file__).parent / "bin" / "gridloom"
+    packaged = Path(__file__).parents[1] / "bin" / "gridloom"
     if packaged.is_file():
         return os.fspath(packaged)
     named, found = os.environ.get("GRIDLOOM_PROGRAM"), shutil.which("gridloom")

@@ -1,6 +1,6 @@
-"""Threads that run what may take long, or may wait, so that the thread that takes in ends does not.
+"""Threads for jobs that may take long or wait, so that the thread that receives completions does not.
 
-**Invariants.** A job that fails, however it does, ends no thread: its error goes to the log. No lock is held while a job runs.
+**Invariants.** A job that fails, however it does, ends no thread: its error is logged. No lock is held while a job runs.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ._conditions import Condition
+from .condition import Condition
 
-# How long a thread stays when there is nothing to do, seconds.
-_LINGER = 5.0
+# How long an idle thread stays, seconds.
+_IDLE_SECONDS = 5.0
 
 _LOGGER = logging.getLogger("gridloom")
 
@@ -22,32 +22,32 @@ class InnerThread(threading.Thread):
     """A thread of a session that must not run code of the program which may wait."""
 
 
-class Crew:
-    """Threads that run jobs in the order given, as many at a time as there are threads.
+class ThreadPool:
+    """Threads that run jobs in the order in which they were added, as many at a time as there are threads.
 
     Parameters
     ----------
     name : str
-        Of the threads.
+        Name of the threads.
     most : int
-        How many there are at most.
+        Largest number of threads.
     kind : class
-        Of the threads.
+        Class of the threads.
     """
 
     def __init__(self, name: str, most: int, kind: type[threading.Thread] = threading.Thread) -> None:
         self._name, self._most, self._kind = name, most, kind
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """In a forked child none of its threads is there."""
+    def reset(self) -> None:
+        """Start without threads and jobs, also in a forked child, which has none of the threads."""
         self._changed = Condition()
         self._jobs: collections.deque[Callable[[], object]] = collections.deque()
         self._threads: set[threading.Thread] = set()
         self._busy: set[threading.Thread] = set()
 
     def run(self, job: Callable[[], object]) -> None:
-        """Have a job run."""
+        """Run a job as soon as a thread is free."""
         with self._changed:
             idle = len(self._threads) - len(self._busy)
             if idle <= len(self._jobs) and len(self._threads) < self._most:
@@ -63,7 +63,7 @@ class Crew:
         thread = self._kind(target=self._work, name=self._name, daemon=True)
         self._threads.add(thread)
         try:
-            begin(thread)
+            start(thread)
         except RuntimeError:  # the interpreter ends, or the system gives no more threads
             self._threads.discard(thread)
         except BaseException:  # an interrupt: it may not have begun
@@ -71,7 +71,7 @@ class Crew:
             raise
 
     def settle(self, seconds: float | None) -> None:
-        """Wait until all jobs have ended, for so many seconds at most. A job does not wait for itself."""
+        """Wait until all jobs have ended, for at most `seconds`. A job does not wait for itself."""
         thread = threading.current_thread()
         with self._changed:
             if thread not in self._threads:
@@ -84,18 +84,18 @@ class Crew:
                 self._busy.discard(thread)
                 if not self._jobs:
                     self._changed.notify_all()
-                    self._changed.wait_for(lambda: self._jobs, _LINGER)
+                    self._changed.wait_for(lambda: self._jobs, _IDLE_SECONDS)
                 if not self._jobs:
                     self._threads.discard(thread)
                     return
                 self._busy.add(thread)
                 job = self._jobs.popleft()
             attempt(job)
-            # An idle thread holds nothing of the program.
+            # An idle thread holds no object of the program.
             del job
 
 
-def begin(thread: threading.Thread) -> None:
+def start(thread: threading.Thread) -> None:
     """Start a thread. An interrupt that comes while Python waits for its beginning may be hidden by an error of Python's lock."""
     try:
         thread.start()
@@ -114,7 +114,7 @@ def join(thread: threading.Thread) -> None:
 
 
 def attempt(job: Callable[[], object]) -> None:
-    """Run what must not end the thread."""
+    """Run a job whose errors must not end the thread: they are logged."""
     try:
         job()
     except BaseException:  # SystemExit, too: the program goes on

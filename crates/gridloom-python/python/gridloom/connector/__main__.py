@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from ._connected import ConnectorError, Model, ModelNotOffered
-from ._connector import PROTOCOLS, Connector, Shapes, signature_of, write
-from ._errors import InputError
+from ..errors import InputError
+from .model import ConnectorError, Model, ModelNotOffered
+from .model_functions import PROTOCOLS, Connector, Shapes, signature_of, write
 
 
 def main(arguments: list[str]) -> int:

@@ -18,10 +18,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import _connector_v2, _gridloom
-from ._connected import BYTES, Model, ModelNotOffered, Tensor, Value
-from ._define import _ATTRIBUTE
-from ._errors import InputError
+from .. import _gridloom
+from ..errors import InputError
+from ..pickling.protocol import SIGNATURE_ATTRIBUTE
+from . import protocol_v2 as _connector_v2
+from .model import BYTES, Model, ModelNotOffered, Tensor, Value
 
 Declared: TypeAlias = "tuple[str, str, list[str] | None, str]"
 
@@ -124,7 +125,7 @@ def functions(module: str, file: str, protocol: str, models: Sequence[dict[str, 
         signature, tensors = signature_of(model, entry["module"], entry["shapes"])
         body = _body(connector, model, tensors)
         body.__module__, body.__name__ = module, f"model_{number}"
-        setattr(body, _ATTRIBUTE, signature)
+        setattr(body, SIGNATURE_ATTRIBUTE, signature)
         made[body.__name__] = body
     return made
 
@@ -154,7 +155,7 @@ ENDPOINT = "endpoint"
 
 _MODULE = '''"""Models of a model server, as 'gridloom connector' found them."""
 
-from gridloom._connector import functions
+from gridloom.connector.model_functions import functions
 
 globals().update(functions(__name__, __file__, {protocol!r}, {models!r}))
 '''

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._connected import (
+from ..errors import InputError
+from .model import (
     BYTES,
     EndpointLost,
     Model,
@@ -35,7 +36,6 @@ from ._connected import (
     Value,
     WrongAnswer,
 )
-from ._errors import InputError
 
 _DTYPES = {
     "BOOL": "bool",

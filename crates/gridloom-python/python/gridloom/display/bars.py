@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from . import _notebook
+from . import notebook as _notebook
 
 # A bar is drawn again after so many seconds at the earliest.
 _PAUSE_SECONDS = 0.1

@@ -1,24 +1,17 @@
-"""How notebooks show a grid, a group, a plan, a handle and a report.
+"""HTML of a grid, a group, a plan, a handle and a report in notebooks. Callers hand in all data.
 
-**Invariants.** Showing an object waits for no call and runs none. All texts are escaped. Tables take colours and background from
-the notebook, light or dark; drawings stand on white.
+**Invariants.** All texts are escaped. Tables take colours and background from the notebook, light or dark; drawings have a white
+background.
 """
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
-from ._errors import GridloomError
-
-if TYPE_CHECKING:
-    from ._facts import ServerInfo
-    from ._grid import Grid
-    from ._group import Group, Handle
-    from ._plan import Plan
-    from ._report import Report
+import numpy as np
 
 # A notebook keeps what it shows in its file.
 _DRAWING_BYTES_MAX = 1_000_000
@@ -31,55 +24,157 @@ _CELL = "padding:.15em 1em .15em 0;border:0;border-bottom:1px solid rgba(128,128
 _CARD = "background:#fff;color:#222;font:11px system-ui,sans-serif;padding:.4em;max-width:100%;max-height:32em;overflow:auto"
 
 
-def of_grid(grid: Grid) -> str:
-    """Show a session: a row for each server."""
-    kind = "closed" if grid._closed else "simulated" if grid.simulated else "real"
-    try:
-        servers = [] if grid._closed else grid.servers()
-    except GridloomError as error:
-        return _shown("Grid", kind, _note(str(error)))
-    if grid._closed:
+class Server(Protocol):
+    """A server, as `gridloom.models.ServerInfo` describes it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def speed_flops(self) -> float | None: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def functions(self) -> Sequence[str]: ...
+
+
+class Course(Protocol):
+    """A plan, or the report of a run."""
+
+    @property
+    def heuristic(self) -> str: ...
+    @property
+    def tasks(self) -> Sequence[Any]: ...
+    @property
+    def transfers(self) -> Sequence[Any]: ...
+    @property
+    def client_bytes(self) -> int: ...
+    @property
+    def server_bytes(self) -> int: ...
+    @property
+    def not_measured(self) -> Sequence[str]: ...
+
+
+class Plan(Course, Protocol):
+    """A plan, as `gridloom.plans.Plan` is."""
+
+    @property
+    def makespan_seconds(self) -> float: ...
+    @property
+    def lower_bound_seconds(self) -> float | None: ...
+
+
+class Report(Course, Protocol):
+    """The report of a run, as `gridloom.plans.Report` is."""
+
+    @property
+    def simulated(self) -> bool: ...
+    @property
+    def predicted_seconds(self) -> float: ...
+    @property
+    def measured_seconds(self) -> float: ...
+    @property
+    def plans(self) -> Sequence[Plan]: ...
+    @property
+    def together(self) -> int: ...
+    @property
+    def tasks_failed(self) -> int: ...
+    @property
+    def tasks_again(self) -> int: ...
+    @property
+    def lost_servers(self) -> Sequence[str]: ...
+    @property
+    def differences(self) -> Sequence[Any]: ...
+    @property
+    def by_link(self) -> Mapping[str, int]: ...
+
+
+Load: TypeAlias = "tuple[int, int, int, int, int]"
+"""Load of a server: calls that run, calls that wait for calls of their own, calls in its queue, calls that wait for data, bytes stored."""
+
+
+def of_grid(kind: str, servers: Sequence[Server] | None, loads: Mapping[str, Load] | None) -> str:
+    """Show a session: a row for each server.
+
+    Parameters
+    ----------
+    kind : str
+        "real", "simulated" or "closed".
+    servers : sequence of Server or None
+        The servers; ``None`` if the session is closed.
+    loads : mapping of str to Load or None
+        Loads by name of the server; ``None`` if they were not asked for.
+    """
+    if servers is None:
         return _shown("Grid", kind)
-    told = f"{kind}, {_count(len(servers), 'server')}, {_count(sum(server.slots for server in servers), 'slot')}"
+    summary = f"{kind}, {_count(len(servers), 'server')}, {_count(sum(server.slots for server in servers), 'slot')}"
     head = ["server", "slots", "speed of a slot", "memory", "functions"]
     rows = [_server(server) for server in servers]
-    if grid._loads is not None:
+    if loads is not None:
         head += ["running", "waiting", "in store"]
         for row, server in zip(rows, servers, strict=True):
-            if (load := grid._loads.get(server.name)) is None:
+            if (load := loads.get(server.name)) is None:
                 row += ["no answer", "", ""]
             else:
                 running, calling, queued, waiting, stored = load
                 row += [str(running + calling), str(queued + waiting), scaled(stored, "B")]
-    return _shown("Grid", told, _table(head, rows, 1))
+    return _shown("Grid", summary, _table(head, rows, 1))
 
 
-def _server(server: ServerInfo) -> list[str]:
+def of_error(kind: str, title: str, error: BaseException) -> str:
+    """Show an error in the place of an object."""
+    return _shown(kind, title, _note(str(error)))
+
+
+def _server(server: Server) -> list[str]:
     speed = "not measured" if server.speed_flops is None else scaled(server.speed_flops, "flop/s")
     return [server.name, str(server.slots), speed, scaled(server.memory_bytes, "B"), str(len(server.functions))]
 
 
-def of_group(group: Group) -> str:
-    """Show a group: what is known of it without waiting."""
-    facts = [("state", group._state()), ("calls", str(group._calls)), ("heuristic", _heuristic(group._heuristic))]
-    if group._can_report():
-        group.report()
-    if group._course is not None and group._reported == group._calls:
-        predicted, measured, failed, together = group._course
-        how = "simulated" if group._grid.simulated else "measured"
+def of_group(
+    state: str,
+    calls: int,
+    heuristic: Any,
+    *,
+    simulated: bool,
+    times: tuple[float, float, int, int] | None,
+    ended: tuple[int, int] | None,
+) -> str:
+    """Show a group.
+
+    Parameters
+    ----------
+    state : str
+        Its state in words.
+    calls : int
+        Number of its calls.
+    heuristic : str, Plan or function
+        What its calls are mapped by.
+    simulated : bool
+        Whether it runs in simulation.
+    times : (float, float, int, int) or None
+        Predicted and measured makespan in seconds, failed tasks, and groups that were mapped together; ``None`` before the report.
+    ended : (int, int) or None
+        Number of calls that have ended, and of all; the latter is 0 if no progress bar is shown. ``None`` if the session is closed.
+    """
+    facts = [("state", state), ("calls", str(calls)), ("heuristic", _heuristic(heuristic))]
+    if times is not None:
+        predicted, measured, failed, together = times
+        how = "simulated" if simulated else "measured"
         facts += [("predicted makespan", _seconds(predicted)), (f"{how} makespan", _seconds(measured))]
         if failed:
             facts.append(("failed", _count(failed, "task")))
         if together > 1:
             facts.append(("together", f"{together} groups were mapped together; times are of all of them"))
-    elif not group._grid._closed:
-        return _shown("Group", "", _bar(group), _facts(facts), _note("report() waits for the end of all calls, and has their times."))
+    elif ended is not None:
+        note = _note("report() waits for the end of all calls, and has their times.")
+        return _shown("Group", "", _bar(*ended), _facts(facts), note)
     return _shown("Group", "", _facts(facts))
 
 
-def _bar(group: Group) -> str:
-    calls, ended, _, is_over = group._come()
-    return f'<progress value="{ended}" max="{calls}" style="width:20em"></progress>' if calls and not is_over else ""
+def _bar(ended: int, calls: int) -> str:
+    return f'<progress value="{ended}" max="{calls}" style="width:20em"></progress>' if calls else ""
 
 
 def _heuristic(heuristic: Any) -> str:
@@ -89,20 +184,18 @@ def _heuristic(heuristic: Any) -> str:
     return f"a given plan, by {inner}" if inner else str(getattr(heuristic, "__name__", heuristic))
 
 
-def of_handle(handle: Handle) -> str:
-    """Show a handle: its function, how far the call is, and the type of its value."""
-    raw = handle._raw
-    facts = [("function", handle._name), ("state", handle._state()), ("kind", raw.kind)]
-    if raw.shape is not None and raw.type_string is not None:
-        size = math.prod(raw.shape) * handle.dtype.itemsize
-        if raw.kind == "array":
-            facts.append(("shape", f"({', '.join(map(str, raw.shape))}{',' if len(raw.shape) == 1 else ''})"))
-        facts += [("dtype", str(handle.dtype)), ("size", scaled(size, "B"))]
+def of_handle(function: str, state: str, kind: str, shape: tuple[int, ...] | None, dtype: np.dtype[Any] | None) -> str:
+    """Show a handle: its function, the state of the call, and the type of its value."""
+    facts = [("function", function), ("state", state), ("kind", kind)]
+    if shape is not None and dtype is not None:
+        if kind == "array":
+            facts.append(("shape", f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"))
+        facts += [("dtype", str(dtype)), ("size", scaled(math.prod(shape) * dtype.itemsize, "B"))]
     return _shown("Handle", "", _facts(facts))
 
 
-def of_plan(plan: Plan) -> str:
-    """Show a plan: its times, and its drawing."""
+def of_plan(plan: Plan, drawing: str | BaseException) -> str:
+    """Show a plan: its times, and its drawing as SVG, or the error why there is none."""
     servers = {task.server for task in plan.tasks}
     facts = [
         ("heuristic", plan.heuristic),
@@ -112,10 +205,8 @@ def of_plan(plan: Plan) -> str:
         ("moved", _moved(plan)),
         *_guessed(plan),
     ]
-    try:
-        drawing = plan._raw.gantt("plan.svg")
-    except GridloomError as error:
-        return _shown("Plan", "", _facts(facts), _note(str(error)))
+    if isinstance(drawing, BaseException):
+        return _shown("Plan", "", _facts(facts), _note(str(drawing)))
     if len(drawing) > _DRAWING_BYTES_MAX:
         size = scaled(len(drawing), "B")
         drawn = _note(f"The drawing has {size}, too much for a notebook: gantt('plan.svg') writes it to a file.")
@@ -129,13 +220,16 @@ def of_models(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return _shown("Models", "" if rows else "nothing was measured yet", *([_table(head, rows, 2)] if rows else []))
 
 
-def of_report(report: Report) -> str:
-    """Show a report: its times, what moved, and its drawings, predicted above measured or simulated."""
+def of_report(report: Report, timeline: Callable[[], str]) -> str:
+    """Show a report: its times, traffic, and drawings, predicted above measured or simulated.
+
+    `timeline` makes the page with the drawings; it is called only if they are small enough.
+    """
     facts = [
         ("heuristic", report.heuristic),
         ("tasks", _count(len(report.tasks), "task")),
         ("predicted makespan", _seconds(report.predicted_seconds)),
-        (f"{report._how()} makespan", _seconds(report.measured_seconds)),
+        (f"{'simulated' if report.simulated else 'measured'} makespan", _seconds(report.measured_seconds)),
         ("moved", _moved(report)),
         *_guessed(report),
     ]
@@ -148,19 +242,19 @@ def of_report(report: Report) -> str:
     facts += [("lost", server) for server in report.lost_servers]
     facts += [("difference", difference.why) for difference in report.differences[:_ROWS_MAX]]
     links = [[link, scaled(size, "B")] for link, size in report.by_link.items()]
-    return _shown("Report", "", _facts(facts), _table(["link", "moved"], links, 1) if links else "", _timeline(report))
+    return _shown("Report", "", _facts(facts), _table(["link", "moved"], links, 1) if links else "", _timeline(report, timeline))
 
 
-def _guessed(course: Plan | Report) -> list[tuple[str, str]]:
+def _guessed(course: Course) -> list[tuple[str, str]]:
     names = course.not_measured
     more = f" and {len(names) - _ROWS_MAX} more" if len(names) > _ROWS_MAX else ""
     return [("guessed, as not measured yet", ", ".join(names[:_ROWS_MAX]) + more)] if names else []
 
 
-def _timeline(report: Report) -> str:
-    courses: list[Plan | Report] = [report, *report.plans]
+def _timeline(report: Report, timeline: Callable[[], str]) -> str:
+    courses: list[Course] = [report, *report.plans]
     bars = sum(len(course.tasks) + len(course.transfers) for course in courses)
-    page = report._raw.timeline("") if bars * _BAR_BYTES_MIN <= _DRAWING_BYTES_MAX else None
+    page = timeline() if bars * _BAR_BYTES_MIN <= _DRAWING_BYTES_MAX else None
     if page is None or len(page) > _DRAWING_BYTES_MAX:
         return _note("The timeline is too large for a notebook: save_timeline('timeline.html') writes it to a file.")
     # What follows the text of the report: charts, each below a heading.
@@ -169,12 +263,12 @@ def _timeline(report: Report) -> str:
     return _card(charts.replace("<h2>", '<div style="margin:.6em 0 .2em;font-weight:bold">').replace("</h2>", "</div>"))
 
 
-def _moved(course: Plan | Report) -> str:
+def _moved(course: Course) -> str:
     return f"{scaled(course.client_bytes, 'B')} over client links, {scaled(course.server_bytes, 'B')} between servers"
 
 
-def _shown(kind: str, told: str, *parts: str) -> str:
-    title = f"<div><b>gridloom.{kind}</b> {html.escape(told)}</div>"
+def _shown(kind: str, summary: str, *parts: str) -> str:
+    title = f"<div><b>gridloom.{kind}</b> {html.escape(summary)}</div>"
     return f"<div>{title}{''.join(parts)}</div>"
 
 

@@ -1,4 +1,4 @@
-"""What calls say while they run: lines that their functions print, and how far they have come."""
+"""Output of calls while they run: lines that their functions print, and their progress."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import threading
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from . import _gridloom
-from ._bars import Bar, print_above
-from ._errors import UsageError
+from .. import _gridloom
+from ..errors import UsageError
+from .bars import Bar, print_above
 
 NO_LOG_VARIABLE = "GRIDLOOM_NO_LOG_OF_CALLS"
 """Set in workers of servers whose log a program shows: those of `gridloom.local`."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
-    """Something that a call says while it runs.
+class Output:
+    """Output of a call: text that its function printed, or its progress.
 
     Attributes
     ----------
@@ -28,13 +28,13 @@ class Said:
     function : str
         Its function: ``module/function``, or ``module:function`` of one that the program sent.
     call : int
-        Tells it from other calls of the session.
+        Number of the call in the session.
     text : str or None
-        What it prints: whole lines with their ends, or the begin of one. ``None`` of a progress.
+        Printed text: whole lines with their ends, or the begin of one. ``None`` for progress.
     is_error : bool
-        Whether that goes to standard error: warnings and the lines of `logging` do.
+        Whether the text was printed to standard error, as warnings and lines of `logging` are.
     done, total : float or None
-        How far it has come, as it told `gridloom.progress`.
+        Progress, as reported by `gridloom.progress`.
     """
 
     server: str
@@ -47,19 +47,19 @@ class Said:
 
     @property
     def label(self) -> str:
-        """Where it comes from, for people: ``"function@server"``."""
+        """Source of the output, for people: ``"function@server"``."""
         return f"{self.function.rpartition('/')[2].rpartition(':')[2].rpartition('<locals>.')[2]}@{self.server}"
 
 
 def progress(done: float, total: float | None = None) -> None:
-    """Tell the program how far the running call has come. Outside a call of a server nothing happens.
+    """Report the progress of the running call to the program. Outside a call on a server nothing happens.
 
     Parameters
     ----------
     done : float
-        So much is done, in a unit of your own: rounds, rows, bytes.
+        Amount that is done, in any unit: rounds, rows, bytes.
     total : float, optional
-        Of so much in all, if that is known.
+        Amount in all, if it is known.
 
     Raises
     ------
@@ -80,33 +80,42 @@ def progress(done: float, total: float | None = None) -> None:
     _gridloom.tell_progress(float(done), None if total is None else float(total))
 
 
-def listener(logs: bool | Callable[[Said], None]) -> Callable[[Said], None] | None:
-    """Give what hears the calls of a session: what shows them, or the function that the user gave."""
+def listener(logs: bool | Callable[[Output], None]) -> Callable[[Output], None] | None:
+    """The receiver of a session's output: one that prints it, or the function that the user gave."""
     if logs is not True and logs is not False and not callable(logs):
-        raise UsageError(f"logs is {logs!r}; expected True, False or a function of a gridloom.Said")
+        raise UsageError(f"logs is {logs!r}; expected True, False or a function of a gridloom.Output")
     return logs if callable(logs) else Shown() if logs else None
 
 
-def listen(raw: _gridloom.RawGrid, hear: Callable[[Said], None]) -> None:
-    """Have it called for what calls of a session say."""
-    raw.listen(lambda *said: hear(Said(said[0], said[1], said[2], said[4], said[3], said[5], said[6])))
+def _receiver(on_output: Callable[[Output], None]) -> Callable[..., None]:
+    def receive(
+        server: str, function: str, call: int, is_error: bool, text: str | None, done: float | None, total: float | None
+    ) -> None:
+        on_output(Output(server, function, call, text, is_error, done, total))
+
+    return receive
+
+
+def listen(raw: _gridloom.RawGrid, on_output: Callable[[Output], None]) -> None:
+    """Call a function for each output of the session's calls."""
+    raw.listen(_receiver(on_output))
 
 
 class Shown:
-    """Prints lines with their labels, and a bar of what has come how far where a terminal or notebook shows it."""
+    """Prints lines with their labels, and a progress bar where a terminal or notebook shows it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._come: dict[int, tuple[float, float]] = {}
+        self._progress: dict[int, tuple[float, float]] = {}
         self._bar: Bar | None = None
 
-    def __call__(self, said: Said) -> None:
+    def __call__(self, output: Output) -> None:
         with self._lock:
-            if said.text is not None:
-                self._print(said.label, said.is_error, said.text)
-            elif said.done is not None and said.total:
-                self._come[said.call] = (min(said.done, said.total), said.total)
-                self._move(said.label)
+            if output.text is not None:
+                self._print(output.label, output.is_error, output.text)
+            elif output.done is not None and output.total:
+                self._progress[output.call] = (min(output.done, output.total), output.total)
+                self._move(output.label)
 
     def _print(self, label: str, is_error: bool, text: str) -> None:
         lines = [f"[{label}] {line}" for line in text.replace("\r\n", "\n").splitlines() if line]
@@ -115,20 +124,20 @@ class Shown:
 
     def _move(self, label: str) -> None:
         self._bar = self._bar or Bar(label)
-        if len(self._come) == 1:
-            ((done, total),) = self._come.values()
+        if len(self._progress) == 1:
+            ((done, total),) = self._progress.values()
             self._bar.move(done, total)
         else:
-            calls = len(self._come)
-            self._bar.move(sum(done / total for done, total in self._come.values()), calls, label=f"{calls} calls")
-        if all(done >= total for done, total in self._come.values()):
+            calls = len(self._progress)
+            self._bar.move(sum(done / total for done, total in self._progress.values()), calls, label=f"{calls} calls")
+        if all(done >= total for done, total in self._progress.values()):
             self._bar.close()
             self._bar = None
-            self._come.clear()
+            self._progress.clear()
 
 
 class ToProgram(io.TextIOBase):
-    """Standard output or standard error of a worker: what is written goes to the program of the running call, or to the server's log."""
+    """Standard output or standard error of a worker: text goes to the program of the running call, or to the server's log."""
 
     def __init__(self, log: TextIO, is_error: bool) -> None:
         self._log, self._is_error = log, is_error

@@ -1,20 +1,14 @@
-"""Bars of what a session does: calls of groups, and large values on their way. They look, and wait for nothing."""
+"""Progress bars of calls of groups and of large transfers. They poll, and wait for nothing."""
 
 from __future__ import annotations
 
 import time
-import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from ._bars import Bar, Watch, are_shown
-from ._errors import GridloomError, UsageError
+from ..errors import GridloomError, UsageError
+from .bars import Bar, Watch, are_shown
 
-if TYPE_CHECKING:
-    from . import _gridloom
-    from ._grid import Grid
-    from ._group import Group
-
-# A transfer is long after so many seconds.
+# Transfers get a bar after this time.
 _LONG_SECONDS = 0.5
 
 
@@ -25,13 +19,19 @@ def wanted(progress: object) -> bool:
     return progress
 
 
-def of_group(group: Group) -> Watch | None:
-    """Show how many calls of a group have ended. The program need not hold the group."""
+def of_group(counts: Callable[[], tuple[int, int, int, bool]]) -> Watch | None:
+    """Show how many calls of a group have ended.
+
+    Parameters
+    ----------
+    counts : function
+        Returns how many calls there are, have ended and have failed, and whether all have ended.
+    """
     bar = Bar("group", "calls")
 
     def look() -> bool:
         try:
-            calls, ended, failed, is_over = group._come()
+            calls, ended, failed, is_over = counts()
         except GridloomError:
             return True
         bar.move(ended, calls, f"{failed} failed" if failed else "")
@@ -40,74 +40,88 @@ def of_group(group: Group) -> Watch | None:
     return Watch(look, bar.close) if are_shown() else None
 
 
-def of_result(raw: _gridloom.RawHandle, name: str) -> Watch | None:
-    """Show how much of a result has come here, from when it is on its way."""
-    bar, way = Bar(name, "B"), _Way()
+def of_result(received: Callable[[], tuple[int, int] | None], name: str) -> Watch | None:
+    """Show how much of a result was received.
+
+    Parameters
+    ----------
+    received : function
+        Returns how many bytes were received, and of how many; ``None`` while none is sent.
+    name : str
+        Label of the bar.
+    """
+    bar, transfers = Bar(name, "B"), _Transfers()
 
     def look() -> bool:
         try:
-            come = raw.moving()
+            moving = received()
         except GridloomError:  # the session is closed
             return True
-        way.look(bar, {} if come is None else {0: come})
+        transfers.look(bar, {} if moving is None else {0: moving})
         return False
 
     return Watch(look, bar.close) if are_shown() else None
 
 
-def of_transfers(grid: Grid) -> Watch | None:
-    """Show what a session sends and receives, if that takes long, until it is closed or nothing holds it."""
-    ways, watched = {True: _Long("sending"), False: _Long("receiving")}, weakref.ref(grid)
+def of_transfers(moving: Callable[[], list[tuple[int, bool, int, int]] | None]) -> Watch | None:
+    """Show what a session sends and receives, if that takes long, until it is closed.
+
+    Parameters
+    ----------
+    moving : function
+        Returns for each transfer its number, whether it is sent, how many bytes were moved, and of how many; ``None`` once the session
+        exists no more.
+    """
+    bars = {True: _LateBar("sending"), False: _LateBar("receiving")}
 
     def look() -> bool:
-        one = watched()
         try:
-            moving = [] if one is None else one._raw.moving()
+            found = moving()
         except GridloomError:  # the session is closed
             return True
-        for is_sent, way in ways.items():
-            way.look({number: (done, size) for number, sent, done, size in moving if sent == is_sent})
-        return one is None
+        for is_sent, bar in bars.items():
+            bar.look({number: (done, size) for number, sent, done, size in found or () if sent == is_sent})
+        return found is None
 
     def close() -> None:
-        for way in ways.values():
-            way.look({})
+        for bar in bars.values():
+            bar.look({})
 
     return Watch(look, close) if are_shown() else None
 
 
-class _Way:
-    """Values that go one way, one after the other or at once: together they are one bar."""
+class _Transfers:
+    """Transfers in one direction, one after another or at once, which share one bar."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
 
     def look(self, bar: Bar, moving: dict[int, tuple[int, int]]) -> None:
-        """Move the bar. What moves no more has come."""
+        """Move the bar. A transfer that is not in `moving` any more is complete."""
         self._sizes |= {number: size for number, (_, size) in moving.items()}
         if self._sizes:
             total = sum(self._sizes.values())
             bar.move(total - sum(size - done for done, size in moving.values()), total)
 
 
-class _Long:
-    """A way with a bar that appears late, and ends when nothing moves."""
+class _LateBar:
+    """A bar of transfers that appears late, and ends with the last transfer."""
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._begun: tuple[float, Bar, _Way] | None = None
+        self._begun: tuple[float, Bar, _Transfers] | None = None
         self._is_shown = False
 
     def look(self, moving: dict[int, tuple[int, int]]) -> None:
-        """Show what moves."""
+        """Show these transfers."""
         if moving and self._begun is None:
-            self._begun = time.monotonic(), Bar(self._label, "B"), _Way()
+            self._begun = time.monotonic(), Bar(self._label, "B"), _Transfers()
         if self._begun is None:
             return
-        began, bar, way = self._begun
+        began, bar, transfers = self._begun
         self._is_shown = self._is_shown or time.monotonic() - began >= _LONG_SECONDS
         if self._is_shown:
-            way.look(bar, moving)
+            transfers.look(bar, moving)
         if not moving:
             bar.close()
             self._begun, self._is_shown = None, False

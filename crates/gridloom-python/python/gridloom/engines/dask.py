@@ -21,9 +21,9 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
-from ._engine import Measured, NotYet, ResultLost
-from ._engine_parts import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
-from ._errors import ConnectError, ServerLost
+from ..errors import ConnectError, ServerLost
+from .protocol import Measured, NotYet, ResultLost
+from .support import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
 
 # Arguments from so many bytes on are sent straight to their worker, not by the scheduler.
 _SCATTERED_BYTES_MIN = 64 << 10

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ._engine import Measured, NotYet, ResultLost
-from ._engine_parts import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
-from ._errors import ConnectError, ServerLost, UsageError
+from ..errors import ConnectError, ServerLost, UsageError
+from .protocol import Measured, NotYet, ResultLost
+from .support import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
 
 # Arguments from so many bytes on are put into Ray's store, once for all calls of a group.
 _PUT_BYTES_MIN = 64 << 10

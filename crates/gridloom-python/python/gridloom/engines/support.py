@@ -9,16 +9,14 @@ import re
 import types
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from . import _gridloom
-from ._errors import TaskError, UntriedVersionWarning, _make
-from ._offered import undeclared
-
-if TYPE_CHECKING:
-    from ._engine import Measured
+from .. import _gridloom
+from ..errors import TaskError, UntriedVersionWarning, _make
+from ..functions.offer import undeclared
+from .protocol import Measured
 
 _KIND = "gridloom_kind"
 # The caller of `connect`, seen from `check_versions`.
@@ -133,7 +131,7 @@ def _conversion(base: Any, is_array: bool) -> Callable[[Any], Any]:
     return converted
 
 
-def told(error: BaseException, server: str) -> TaskError | None:
+def error_of(error: BaseException, server: str) -> TaskError | None:
     """Gridloom's error for one that a function of `body_of` raised on a worker; none for the function's own."""
     if not (isinstance(error, RuntimeError) and hasattr(error, _KIND)):
         return None

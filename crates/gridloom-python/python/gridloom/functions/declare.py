@@ -13,9 +13,10 @@ from typing import Any, Callable, TypeAlias, TypeVar
 
 import numpy as np
 
-from . import _gridloom
-from ._aliases import resolved
-from ._errors import InputError
+from .. import _gridloom
+from ..common.type_aliases import resolved
+from ..errors import InputError
+from ..pickling.protocol import SIGNATURE_ATTRIBUTE
 
 C = "C"
 """Row-major order."""
@@ -31,7 +32,6 @@ _EXPECTED = (
     'expected names and sizes in bytes, such as {"part/{i}": "8*n"}, and of what is put also '
     '{"sum": {"size": "8", "replicas": 2, "durable": True, "method": "swarm"}}'
 )
-_ATTRIBUTE = "__gridloom__"
 _PYTHON_TYPES: dict[Any, str] = {
     bool: "bool",
     int: "int64",
@@ -238,7 +238,7 @@ def function(
     """
 
     def mark(body: Any) -> Any:
-        setattr(body, _ATTRIBUTE, _signature(body, name, module, work, {"gets": gets, "puts": puts, "replaces": replaces}, sizes))
+        setattr(body, SIGNATURE_ATTRIBUTE, _signature(body, name, module, work, {"gets": gets, "puts": puts, "replaces": replaces}, sizes))
         return body
 
     return mark if body is None else mark(body)

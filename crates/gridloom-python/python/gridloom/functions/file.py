@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from ._files import write
+from ..common.file_writing import write
 
 
 class File(os.PathLike[str]):

@@ -14,10 +14,11 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from . import _gridloom
-from ._define import _ATTRIBUTE, function
-from ._errors import ArgumentError, InputError, UsageError
-from ._packing import name_of, pack_function
+from .. import _gridloom
+from ..errors import ArgumentError, InputError, UsageError
+from ..pickling.packing import name_of, pack_function
+from ..pickling.protocol import SIGNATURE_ATTRIBUTE
+from .declare import function
 
 Offer: TypeAlias = str | os.PathLike[str] | types.ModuleType | Callable[..., Any]
 
@@ -26,7 +27,7 @@ DEFINITIONS = "__gridloom_definitions__"
 
 _FILE = '''"""Functions of a program, as it has given them to a grid."""
 
-from gridloom._offered import load
+from gridloom.functions.offer import load
 
 globals().update(load({path!r}, {pickled!r}))
 {definitions} = {made!r}
@@ -68,14 +69,14 @@ def offered_name(function: Any) -> str:
     if isinstance(function, str):
         return function
     if callable(function):
-        return _signature_of(function, "function").name
+        return signature_of(function, "function").name
     raise UsageError(f"function: expected a name such as 'linalg/dgemm', or a declared function, got {type(function).__name__} {function!r}")
 
 
 def undeclared(body: types.FunctionType) -> types.FunctionType:
     """The function without its signature and annotations: for what pickles functions by itself, and unpickles them where there is no gridloom."""
     made = _copy(body)
-    vars(made).pop(_ATTRIBUTE, None)
+    vars(made).pop(SIGNATURE_ATTRIBUTE, None)
     made.__annotations__ = {}
     return made
 
@@ -105,18 +106,18 @@ def _file_of(module: types.ModuleType) -> str:
 
 
 def _text(bodies: list[Callable[..., Any]], made: str) -> str:
-    definitions = [_signature_of(body).definition(made, _name(number)) for number, body in enumerate(bodies)]
+    definitions = [signature_of(body).definition(made, _name(number)) for number, body in enumerate(bodies)]
     pickled = [pack_function(body) for body in bodies]
     return _FILE.format(path=search_path(), pickled=pickled, definitions=DEFINITIONS, made=definitions)
 
 
-def _signature_of(body: Any, what: str = "functions") -> _gridloom.RawSignature:
+def signature_of(body: Any, what: str = "functions") -> _gridloom.RawSignature:
     if not isinstance(body, types.FunctionType):
         raise ArgumentError(f"{what}: {name_of(body)} is no function written in Python: run it by grid.run, which takes anything")
-    signature = getattr(body, _ATTRIBUTE, None)
+    signature = getattr(body, SIGNATURE_ATTRIBUTE, None)
     if signature is None:
         try:
-            signature = getattr(function(_copy(body)), _ATTRIBUTE)
+            signature = getattr(function(_copy(body)), SIGNATURE_ATTRIBUTE)
         except InputError as error:
             raise InputError(f"{error}; or run it without declaring it: grid.run({body.__name__}, ...)") from None
     return signature  # type: ignore[no-any-return]

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
-from . import _gridloom
-from ._checks import seconds, whole
-from ._define import _ATTRIBUTE, sizes_of
-from ._errors import InputError
-from ._program_run import Spec
+from .. import _gridloom
+from ..common.checks import seconds, whole
+from ..errors import InputError
+from ..pickling.protocol import SIGNATURE_ATTRIBUTE
+from .declare import sizes_of
+from .program_run import Spec
 
 # A worker gives a function that has it files as `InMemory`.
 _IS_PROGRAM = "_gridloom_program"
@@ -153,7 +154,7 @@ def program(
     call.__module__ = caller.f_globals.get("__name__", "__main__")
     call.__doc__ = f"Run the program: {spec.shown}"
     setattr(call, "__signature__", spec.signature)
-    setattr(call, _ATTRIBUTE, signature)
+    setattr(call, SIGNATURE_ATTRIBUTE, signature)
     # Itself: a function that wraps it gets its attributes, and is no program.
     setattr(call, _IS_PROGRAM, call)
     return call

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from ._program_files import InMemory, KeptFiles
+from .program_files import InMemory, KeptFiles
 
 # Of what a program printed, an error has the end.
 _TAIL_BYTES = 4096

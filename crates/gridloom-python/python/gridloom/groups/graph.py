@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom
-from ._errors import InputError, UsageError
-from ._files import write_text
-from ._function import Function
-from ._group import Handle
-from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
-from ._pickles import from_text
-from ._plan import Plan, plan_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ._grid import Grid
+from .. import _gridloom
+from ..calls.function import Function
+from ..calls.session_state import HasSession
+from ..common.file_writing import write_text
+from ..common.session_objects import from_text
+from ..errors import InputError, UsageError
+from ..plans.heuristic import MAP_TIMEOUT, Heuristic, mapping_of
+from ..plans.plan import Plan, plan_of
+from .handle import Handle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +229,7 @@ class Graph:
         name = node if isinstance(node, str) else _node("remove", node).split(".", 1)[0]
         self._raw.remove(name)
 
-    def plan(self, grid: Grid, heuristic: str | Plan | Heuristic = "auto", *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
+    def plan(self, grid: HasSession, heuristic: str | Plan | Heuristic = "auto", *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
         """Tell what the agent would do with it; nothing is run.
 
         Parameters
@@ -257,7 +253,7 @@ class Graph:
         NotMapped
             If it cannot be mapped.
         """
-        return plan_of(grid._raw.plan_of(self._raw, mapping_of(heuristic, map_timeout)))
+        return plan_of(grid._session.raw.plan_of(self._raw, mapping_of(heuristic, map_timeout)))
 
     @property
     def calls(self) -> list[str]:

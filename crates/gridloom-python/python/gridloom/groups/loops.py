@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator
 
-from . import _gridloom
-from ._errors import UsageError
-from ._heuristic import Heuristic, mapping_of
-from ._plan import Plan
+from .. import _gridloom
+from ..errors import UsageError
+from ..plans.heuristic import Heuristic, mapping_of
+from ..plans.plan import Plan
 
 # Loops that hold back bodies at a time: programs interleave a few.
 _LOOPS_MAX = 8

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Callable
 
 import numpy as np
 
-from . import _gridloom
-from ._aliases import resolved
-from ._c_types import C_CODES, NUMPY_TYPES, CType, Named, Reference
-from ._define import Array
-from ._errors import InputError
+from .. import _gridloom
+from ..common.type_aliases import resolved
+from ..ctypes import C_CODES, NUMPY_TYPES, CType, Named, Reference
+from ..errors import InputError
+from ..functions.declare import Array
 
 ATTRIBUTE = "__gridloom_message__"
 #: Message classes by module and name, for annotations that name them before they exist.

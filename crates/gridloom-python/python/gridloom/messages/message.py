@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Callable, TypeVar
 
 import numpy as np
 
-from . import _gridloom
-from ._c_types import NUMPY_TYPES
-from ._declare import ATTRIBUTE, NAME, Compiler, Info, by_module
-from ._define import Array
-from ._errors import InputError
+from .. import _gridloom
+from ..ctypes import NUMPY_TYPES
+from ..errors import InputError
+from ..functions.declare import Array
+from .compiler import ATTRIBUTE, NAME, Compiler, Info, by_module
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform

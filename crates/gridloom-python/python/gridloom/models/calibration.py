@@ -7,10 +7,10 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._errors import UsageError
+from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from . import _gridloom
+    from .. import _gridloom
 
 
 @dataclasses.dataclass(frozen=True)

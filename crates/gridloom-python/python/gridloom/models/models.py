@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from . import _html
+from ..display.html import of_models, scaled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Models(Sequence[Model]):
         return "\n".join(lines) if len(lines) > 1 else "nothing was measured yet"
 
     def _repr_html_(self) -> str:
-        return _html.of_models(_HEAD, [_row(model, point) for model, point in self._points()])
+        return of_models(_HEAD, [_row(model, point) for model, point in self._points()])
 
     def _points(self) -> Iterator[tuple[Model, ModelPoint]]:
         for model in self._models:
@@ -93,7 +93,7 @@ _HEAD = ["function", "server", "size", "seconds", "spread", "calls", "off by"]
 
 def _row(model: Model, point: ModelPoint) -> list[str]:
     error = "" if model.error is None else f"{100 * model.error:.0f} %"
-    size = _html.scaled(point.size, model.unit)
+    size = scaled(point.size, model.unit)
     return [model.function, model.server, size, f"{point.seconds:.3g}", f"{point.spread_seconds:.2g}", str(point.calls), error]
 
 

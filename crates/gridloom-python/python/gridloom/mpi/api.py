@@ -7,8 +7,8 @@ import socket
 from typing import Any, NoReturn
 
 from .. import __version__ as _version
-from . import constants, datatype, errors, op
-from .buffers import BOTTOM, BUFFER_AUTOMATIC, IN_PLACE
+from . import constants, datatype, errors, layout, op
+from .buffers import BOTTOM, BUFFER_AUTOMATIC, IN_PLACE, memory_of
 from .comm import COMM_NULL, COMM_SELF, COMM_WORLD, ERRORS_RETURN, Comm, Intercomm, Intracomm
 from .datatype import Datatype
 from .errors import Exception, unsupported
@@ -32,7 +32,7 @@ globals().update(datatype.BY_NAME)
 globals().update(op.BY_NAME)
 __all__ += [*(name for name in vars(constants) if name.isupper()), *datatype.BY_NAME, *op.BY_NAME]
 __all__ += errors.NAMES
-_typedict = datatype.BY_CODE
+_typedict = layout.BY_CODE
 
 REQUEST_NULL = Request()
 GROUP_NULL = Group()
@@ -163,8 +163,6 @@ def Pcontrol(level: int) -> None:
 
 def Get_address(location: Any) -> int:
     """Give the address of a buffer."""
-    from .buffers import memory_of
-
     return int(memory_of(location, False)[0].ctypes.data)
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from . import dlpack
 from .constants import PROC_NULL
-from .datatype import BY_NAME, Datatype, datatype_of
 from .errors import ERR_TRUNCATE, Exception, unsupported
+from .layout import Layout, datatype_of
 
 Memory = NDArray[np.uint8]
 
@@ -37,7 +37,7 @@ class _Constant(int):
 IN_PLACE = _Constant(-1, "IN_PLACE")
 BOTTOM = _Constant(0, "BOTTOM")
 BUFFER_AUTOMATIC = _Constant(1, "BUFFER_AUTOMATIC")
-_BYTE = BY_NAME["BYTE"]
+_BYTE = Layout.basic("MPI_BYTE", "B")
 
 
 def is_in_place(message: Any) -> bool:
@@ -104,7 +104,7 @@ class Block:
 
     __slots__ = ("count", "datatype", "keeps", "memory", "offset")
 
-    def __init__(self, memory: Memory, offset: int, count: int, datatype: Datatype, keeps: Any = None) -> None:
+    def __init__(self, memory: Memory, offset: int, count: int, datatype: Layout, keeps: Any = None) -> None:
         self.memory = memory
         #: Bytes from the beginning.
         self.offset = offset
@@ -177,7 +177,7 @@ def _parts(message: Any) -> tuple[Any, Any, Any, Any]:
         return message, None, None, None
     if len(message) == 2:
         buffer, counts = message
-        if isinstance(counts, (Datatype, str)):
+        if isinstance(counts, (Layout, str)):
             return buffer, None, None, counts
         return (buffer, *_pair(counts), None)
     if len(message) == 3:
@@ -202,7 +202,7 @@ def _is_integral(given: Any) -> bool:
     return True
 
 
-def _memory(buffer: Any, datatype: Any, is_written: bool) -> tuple[Memory, Datatype]:
+def _memory(buffer: Any, datatype: Any, is_written: bool) -> tuple[Memory, Layout]:
     if buffer is BOTTOM:
         raise unsupported("MPI.BOTTOM with counts and displacements", "name the buffer, or give a count and a datatype")
     if buffer is None:
@@ -258,7 +258,7 @@ def simple(message: Any, is_written: bool, rank: int = 0, blocks: int = 1) -> Bl
     return Block(memory, offset, count, datatype, buffer)
 
 
-def _extent(datatype: Datatype, purpose: str) -> int:
+def _extent(datatype: Layout, purpose: str) -> int:
     if datatype.is_null:
         raise ValueError(f"message: cannot {purpose}, datatype is null")
     lb, extent = datatype.Get_extent()
@@ -267,7 +267,7 @@ def _extent(datatype: Datatype, purpose: str) -> int:
     return extent
 
 
-def _entries(length: int, datatype: Datatype) -> int:
+def _entries(length: int, datatype: Layout) -> int:
     extent = _extent(datatype, "infer count")
     if length % extent:
         lb = datatype.lb
@@ -329,7 +329,7 @@ def of_datatypes(message: Any, is_written: bool, blocks: int) -> Blocks:
         buffer, counts, displacements, datatypes = message
     else:
         raise ValueError("message: expecting 2 to 4 items")
-    datatypes = [datatype_of(one) for one in datatypes] if not isinstance(datatypes, (Datatype, str)) else [datatype_of(datatypes)] * blocks
+    datatypes = [datatype_of(one) for one in datatypes] if not isinstance(datatypes, (Layout, str)) else [datatype_of(datatypes)] * blocks
     if len(datatypes) != blocks:
         raise ValueError(f"expecting {blocks} items, got {len(datatypes)}")
     counts = [1] * blocks if counts is None else _each(counts, blocks)
@@ -341,7 +341,7 @@ def of_datatypes(message: Any, is_written: bool, blocks: int) -> Blocks:
     return Blocks([Block(memory, at, count, datatype, buffer) for count, at, datatype in each])
 
 
-def _at_address(address: int, count: int, datatype: Datatype) -> Block:
+def _at_address(address: int, count: int, datatype: Layout) -> Block:
     """Give items by their address, as those of BOTTOM are."""
     if count == 0 or datatype.size == 0:
         return NOTHING

@@ -7,7 +7,8 @@ import os
 import sys
 
 from .. import chares
-from .._errors import ChareError
+from ..errors import ChareError
+from .comm import own_communicators
 from .private import Finder, Modules
 from .rank import Program, Rank
 
@@ -44,7 +45,7 @@ def launch(path: str, arguments: list[str], size: int, placement: str, list_modu
             return 1
         return 0
 
-    program = Program(run, lambda: Modules(path), size)
+    program = Program(run, lambda: Modules(path), own_communicators, size)
 
     def arrays(job: chares.Job) -> None:
         job.array(Rank, size, (program,), placement=placement, movable=False).begin()

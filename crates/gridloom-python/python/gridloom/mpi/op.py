@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .buffers import Block
+from .buffers import Block, simple
 from .errors import ERR_OP, Exception
 
 
@@ -104,8 +104,6 @@ class Op:
 
     def Reduce_local(self, inbuf: Any, inoutbuf: Any) -> None:
         """Combine two buffers into the second."""
-        from .buffers import simple
-
         one, other = simple(inbuf, False), simple(inoutbuf, True)
         if one.count != other.count:
             raise ValueError(f"mismatch in inbuf count {one.count} and inoutbuf count {other.count}")

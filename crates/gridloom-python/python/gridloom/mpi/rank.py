@@ -39,11 +39,26 @@ def current() -> Rank:
 
 
 class Program:
-    """What all ranks run, with the world's size."""
+    """What all ranks run, with the world's size.
 
-    def __init__(self, run: Callable[[Modules], int], modules: Callable[[], Modules], size: int) -> None:
+    Parameters
+    ----------
+    run : function
+        Runs the program with the modules of a rank, and returns its exit status.
+    modules : function
+        Makes the modules of a rank.
+    communicators : function
+        Makes the communicators of the rank that calls it, by name.
+    size : int
+        Number of ranks.
+    """
+
+    def __init__(
+        self, run: Callable[[Modules], int], modules: Callable[[], Modules], communicators: Callable[[], dict[str, Any]], size: int
+    ) -> None:
         self.run = run
         self.modules = modules
+        self.communicators = communicators
         self.size = size
         #: The ranks of this process, by number.
         self.ranks: dict[int, Rank] = {}
@@ -101,9 +116,7 @@ class Rank(chares.Chare):
         self._stack.switch()
 
     def _main(self) -> None:
-        from .comm import own_communicators
-
-        self.own = own_communicators()
+        self.own = self._program.communicators()
         try:
             code = self._program.run(self.modules)
         except GreenletExit:

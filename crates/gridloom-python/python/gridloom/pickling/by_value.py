@@ -1,28 +1,28 @@
 """Pickles of objects with functions and classes of the program: those that cannot be imported go by value, as in cloudpickle.
 
-Beyond cloudpickle: such functions find their common global variables again (`_rebuilt`); decorators of ``functools`` go along; and
+Beyond cloudpickle: such functions find their common global variables again (`rebuild`); decorators of ``functools`` go along; and
 code says by which version of Python it was compiled, and how its lines read.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import linecache
 import os
 import pickle
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 
-from . import _rebuilt
-from ._buffers import Aside
-from ._define import _ATTRIBUTE
-from ._pickles import CannotPickle
-from ._sources import trailer
+from ..common.session_objects import CannotPickle
+from . import rebuild
+from .buffers import Aside
+from .module_versions import trailer
+from .protocol import SIGNATURE_ATTRIBUTE
 
 _CACHED = type(functools.lru_cache(lambda: None))
 _DISPATCHING: types.CodeType = getattr(functools.singledispatch(lambda _: None), "__code__")
@@ -85,20 +85,20 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             self._note_module(value)
             return reduced
         if kind is types.CodeType:
-            return _rebuilt.make_code, (sys.version_info[:2], _shown_file(value), self.dispatch_table[kind](value)[1])
+            return rebuild.make_code, (sys.version_info[:2], _shown_file(value), self.dispatch_table[kind](value)[1])
         if kind is _CACHED and not _is_importable(value):
             limits = value.cache_parameters()
             state = value.__wrapped__, _own_attributes(value)
-            return _rebuilt.make_cached, (limits["maxsize"], limits["typed"]), state, None, None, _rebuilt.set_cached
+            return rebuild.make_cached, (limits["maxsize"], limits["typed"]), state, None, None, rebuild.set_cached
         if kind is functools.singledispatchmethod:
-            setter = _rebuilt.set_dispatching_method
-            return _rebuilt.make_dispatching_method, (), value.dispatcher, None, None, setter
+            setter = rebuild.set_dispatching_method
+            return rebuild.make_dispatching_method, (), value.dispatcher, None, None, setter
         if kind is functools.cached_property:
-            return _rebuilt.make_cached_property, (value.func, value.attrname)
+            return rebuild.make_cached_property, (value.func, value.attrname)
         if getattr(kind, "_stands_for_value", False):
             if not self._fetches:
                 raise CannotPickle(value._why, value._remedy)
-            return _rebuilt.same, (value.get(),)
+            return rebuild.same, (value.get(),)
         reduced = super().reducer_override(value)
         if reduced is NotImplemented and isinstance(value, type):
             self._note_module(value)
@@ -112,15 +112,15 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         """A function by value: what cloudpickle makes of it, and how it finds its global variables there."""
         if function.__code__ is _DISPATCHING and hasattr(function, "registry"):
             state = list(function.registry.items()), _own_attributes(function)
-            return _rebuilt.make_dispatching, (), state, None, None, _rebuilt.set_dispatching
+            return rebuild.make_dispatching, (), state, None, None, rebuild.set_dispatching
         make, (code, base, _, _, cells), (attributes, slots), *rest = reduced
         # A declared function's signature is of use where it is declared alone.
-        attributes.pop(_ATTRIBUTE, None)
+        attributes.pop(SIGNATURE_ATTRIBUTE, None)
         if not self._shares:
             return make, reduced[1], (attributes, slots), *rest
         key = _key_of(function.__globals__)
         made = key, code, base, cells, _source_of(function)
-        return _rebuilt.make_function, made, (key, (attributes, slots)), None, None, _rebuilt.set_function
+        return rebuild.make_function, made, (key, (attributes, slots)), None, None, rebuild.set_function
 
 
 class _Digester(Pickler):
@@ -138,14 +138,19 @@ class _Digester(Pickler):
         return str, (function.__qualname__, function.__code__), state
 
 
-def write_digest(value: Any, write: Callable[[Any], object]) -> None:
-    """Write what identifies a value in this process."""
-    _Digester(types.SimpleNamespace(write=write)).dump(value)
+def digest(value: Any) -> bytes | None:
+    """Digest of what identifies a value in this process; ``None`` if it cannot be pickled."""
+    made = hashlib.blake2b(digest_size=16)
+    try:
+        _Digester(types.SimpleNamespace(write=made.update)).dump(value)
+    except Exception:
+        return None
+    return made.digest()
 
 
 def _own_attributes(wrapper: Any) -> dict[str, Any]:
     """Attributes of a wrapped function that ``functools`` does not set."""
-    known = {"__wrapped__", "registry", "dispatch", "register", "_clear_cache", "cache_parameters", _ATTRIBUTE}
+    known = {"__wrapped__", "registry", "dispatch", "register", "_clear_cache", "cache_parameters", SIGNATURE_ATTRIBUTE}
     return {name: value for name, value in vars(wrapper).items() if name not in known}
 
 
@@ -164,7 +169,7 @@ def _is_importable(value: Any) -> bool:
 
 def _key_of(variables: dict[str, Any]) -> str:
     """Names the global variables of a function, for as long as they exist."""
-    if (known := _rebuilt.key_of(variables)) is not None:
+    if (known := rebuild.key_of(variables)) is not None:
         return known
     name = variables.get("__name__")
     module = sys.modules.get(name) if isinstance(name, str) else None

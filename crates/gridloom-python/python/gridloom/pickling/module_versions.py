@@ -20,8 +20,6 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-from ._modules import declared
-
 # Names and digests.
 _Digests: TypeAlias = list[tuple[str, bytes]]
 
@@ -36,7 +34,7 @@ _INSTALLED = tuple(
     for folder in {
         *(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
         site.getusersitepackages(),
-        os.path.dirname(__file__),
+        os.path.dirname(os.path.dirname(__file__)),
     }
 )
 
@@ -76,12 +74,15 @@ def note_imports() -> None:
         _count = len(sys.modules)
 
 
-def drop_outdated(digests: _Digests) -> bool:
-    """Forget the program's modules, to be imported anew, if one was edited since it was imported; whether they were."""
+def drop_outdated(digests: _Digests, keep: Iterable[types.ModuleType]) -> bool:
+    """Drop the program's modules, so that they are imported again, if one was edited since it was imported; whether they were.
+
+    Modules in `keep` stay.
+    """
     others = [name for name, digest in digests if name in sys.modules and _digest(name) != digest]
     if not any(_read(sys.modules[name]) != _digest(name) for name in others):
         return False
-    kept = {id(module) for module in declared()}
+    kept = {id(module) for module in keep}
     for name, module in list(sys.modules.items()):
         if _is_own(module) and id(module) not in kept:
             del sys.modules[name]

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import _errors
-from ._buffers import Aside
-from ._by_value import dumps
-from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult, text_of
-from ._pickles import CannotPickle
-from .run_code import ERROR, FUNCTION, RESULTS, STREAM, TASK, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
+from .. import errors as _errors
+from ..common.session_objects import CannotPickle
+from ..errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult, text_of
+from .buffers import Aside
+from .by_value import dumps
+from .protocol import ERROR, FUNCTION, RESULTS, STREAM, TASK, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
 
 # Functions of the grid that run those of programs.
 _RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next", *(f"python/{TASK}{count}" for count in reversed(RESULTS)))

@@ -1,4 +1,4 @@
-"""What functions of a program become in another process: what pickles of `_by_value` name.
+"""What functions of a program become in another process: what pickles of `by_value` name.
 
 **Invariants.** Functions that share their global variables in the program share them here. What functions here do to a global
 variable stays until the program sends another value of it than before. Code of another version of Python is not run.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import hashlib
 import linecache
 import pickle
 import sys
@@ -50,10 +49,9 @@ class Namespace:
     digests: dict[str, bytes | None] = dataclasses.field(default_factory=dict)
     changes: int = 0
 
-    def put(self, name: str, value: Any) -> None:
-        """Take in what the program sends."""
+    def put(self, name: str, value: Any, digest: bytes | None) -> None:
+        """Take in what the program sends, with the digest of the value."""
         is_known = name in self.digests
-        digest = _digest(value)
         if is_known and digest is not None and self.digests[name] == digest and name in self.values:
             return
         self.changes += is_known and digest is not None
@@ -81,13 +79,16 @@ class Rebuilt:
         return all(namespace.changes == changes for namespace, changes in self.changes)
 
 
-def rebuild(pickled: bytes | memoryview, arrays: Iterable[Any] = ()) -> Rebuilt:
-    """Unpickle what `_by_value` pickled; arrays that stand beside the pickle are taken as they are."""
+def rebuild(pickled: bytes | memoryview, arrays: Iterable[Any], digest: Callable[[Any], bytes | None]) -> Rebuilt:
+    """Unpickle what `by_value` pickled; arrays that stand beside the pickle are taken as they are.
+
+    `digest` sums up a value, or returns ``None`` for one that cannot be pickled.
+    """
     _come.clear()
     _used.clear()
     value = pickle.loads(pickled, buffers=arrays)
     for (key, name), variable in _come.items():
-        _namespaces[key].put(name, variable)
+        _namespaces[key].put(name, variable, digest(variable))
     _come.clear()
     return Rebuilt(value, [(space, space.changes) for key in _used if (space := _namespaces.get(key)) is not None])
 
@@ -225,15 +226,3 @@ def _show(filename: str, first: int, lines: list[str]) -> None:
 
 
 _shown: collections.OrderedDict[str, None] = collections.OrderedDict()
-
-
-def _digest(value: Any) -> bytes | None:
-    """Sums up a value as it came; ``None`` if it cannot be pickled."""
-    from ._by_value import write_digest
-
-    made = hashlib.blake2b(digest_size=16)
-    try:
-        write_digest(value, made.update)
-    except Exception:
-        return None
-    return made.digest()

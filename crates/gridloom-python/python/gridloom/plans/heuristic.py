@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ._checks import seconds
-from ._errors import UsageError
-from ._plan import Plan
+from ..common.checks import seconds
+from ..errors import UsageError
+from .plan import Plan
 
 if TYPE_CHECKING:
-    from . import _gridloom
+    from .. import _gridloom
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from . import _gridloom, _html
-from ._errors import InputError
-from ._files import write_text
-from ._pickles import from_text
+from .. import _gridloom
+from ..common.file_writing import write_text
+from ..common.session_objects import from_text
+from ..display import html
+from ..errors import GridloomError, InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +203,11 @@ class Plan:
         return str(self._raw).rstrip("\n")
 
     def _repr_html_(self) -> str:
-        return _html.of_plan(self)
+        try:
+            drawing: str | GridloomError = self._raw.gantt("plan.svg")
+        except GridloomError as error:
+            drawing = error
+        return html.of_plan(self, drawing)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Plan:

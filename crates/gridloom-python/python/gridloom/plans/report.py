@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from . import _gridloom, _html
-from ._files import write_text
-from ._pickles import from_text
-from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
+from .. import _gridloom
+from ..common.file_writing import write_text
+from ..common.session_objects import from_text
+from ..display.html import of_report
+from .plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Report:
         return "simulated" if self.simulated else "measured"
 
     def _repr_html_(self) -> str:
-        return _html.of_report(self)
+        return of_report(self, lambda: self._raw.timeline(""))
 
     def to_dict(self) -> dict[str, Any]:
         """Give the report as plain dictionaries, lists, texts and numbers, such as JSON holds.
@@ -155,10 +156,10 @@ _TITLE = "{{title of the page}}"
 
 @dataclasses.dataclass
 class _Unpickled:
-    """What the library tells of a report, kept as data."""
+    """A report as data, as it was pickled."""
 
     text: str
-    told: dict[str, Any]
+    data: dict[str, Any]
     files: list[str]
     page: str
 
@@ -166,7 +167,7 @@ class _Unpickled:
         return self.text
 
     def record(self) -> dict[str, Any]:
-        return copy.deepcopy(self.told)
+        return copy.deepcopy(self.data)
 
     def plans(self) -> list[_gridloom.RawPlan]:
         return [from_text(_gridloom.RawPlan.load, file) for file in self.files]
@@ -175,5 +176,5 @@ class _Unpickled:
         return self.page.replace(_TITLE, html.escape(title).replace("&#x27;", "'"))
 
 
-def _unpickled(*told: Any) -> Report:
-    return Report(_Unpickled(*told))
+def _unpickled(*parts: Any) -> Report:
+    return Report(_Unpickled(*parts))

@@ -27,9 +27,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
-from . import _gridloom
-from ._errors import InputError, ProcessEnded, UsageError, WrongNumber
-from ._message import type_of
+from .. import _gridloom
+from ..errors import InputError, ProcessEnded, UsageError, WrongNumber
+from ..messages.message import type_of
 
 __all__ = ["Peer", "Process"]
 

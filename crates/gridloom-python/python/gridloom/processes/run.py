@@ -7,8 +7,8 @@ import inspect
 import sys
 from collections.abc import Callable
 
-from . import _gridloom
-from ._errors import UsageError
+from .. import _gridloom
+from ..errors import UsageError
 from .process import Process
 
 __all__ = ["ProcessRun", "process", "read_settings", "run_processes"]

@@ -1,42 +1,40 @@
-"""A call of any function, as it waits in the program and runs on servers."""
+"""A call of any function, while it waits in the program and while it runs on servers."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from . import _gridloom
-from ._run_future import RunFuture
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from ._lead import Lead
-    from ._retry import Retry
+from .. import _gridloom
+from .future import RunFuture
+from .prefetch import PrefetchWindow
+from .retry import Retry
 
 
 @dataclasses.dataclass(eq=False)
 class Call:
-    """What is sent, and what tells its end."""
+    """What is sent, and the future that gets the result."""
 
     future: RunFuture[Any]
     name: str
     setup: bytes
     function: bytes
     arguments: npt.NDArray[np.uint8]
-    # Looks at an error before the future has it; without one, it gives the future its end itself.
+    # Sees an error before the future does; if it returns none, it completes the future itself.
     failed: Callable[[Call, BaseException], BaseException | None]
+    # When it was sent last, seconds of the monotonic clock.
     sent: float = 0.0
-    # How long it may take from when it is first sent, seconds, and until when that is.
+    # Time limit from when the call is first sent, seconds, and its end.
     limit: float | None = None
     deadline: float | None = None
-    # The map that it is of, and its number there.
-    lead: Lead | None = None
+    # The prefetch window of its map, and its number there.
+    window: PrefetchWindow | None = None
     number: int = 0
-    # The server that has to run it, if one has to.
+    # The server that must run it, if one must.
     only: str | None = None
     # When it runs again, how often it has failed, and where.
     retry: Retry | None = None
@@ -47,7 +45,7 @@ class Call:
     # The server that it is bound to, if it is, and how often it was sent.
     bound_to: str | None = None
     attempts: int = 0
-    # The call of the grid, once it was sent, and the serial of the first of them: those after it may put again what it has put.
+    # The call on the grid once it was sent, and the serial number of the first attempt: later attempts may put the same names again.
     pending: _gridloom.RawPending | None = None
     serial: int = -1
     first_serial: int | None = None

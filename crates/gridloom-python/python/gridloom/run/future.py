@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Generator, Iterable
+from typing import Any, Protocol, TypeVar
 
-from ._called_back import CalledBack
-from ._completed import awaited
-from ._errors import Cancelled
-from ._waits import waiting
-
-if TYPE_CHECKING:
-    from ._runner import Runner
-    from ._unread import Unread
+from ..calls.callbacks import CallbackFuture
+from ..calls.unread_errors import UnreadErrors
+from ..calls.wait import awaited
+from ..calls.worker_slot import waiting
+from ..errors import Cancelled
+from .prefetch import PrefetchWindow
 
 _T = TypeVar("_T")
 
 
-class RunFuture(CalledBack[_T]):
+class Sender(Protocol):
+    """Sends the call of a future: a `Runner`."""
+
+    def drop(self, future: RunFuture[Any]) -> None:
+        """Do not send a cancelled call."""
+
+    def abort(self, futures: Iterable[RunFuture[Any]]) -> None:
+        """Cancel calls, also those that run."""
+
+    def taken(self, window: PrefetchWindow, future: RunFuture[Any]) -> None:
+        """Note that the program has taken the next result of a map."""
+
+
+class RunFuture(CallbackFuture[_T]):
     """A call of any function under way: a future as of ``concurrent.futures``, which can be awaited too.
 
     It can be cancelled until it is sent to a server, and ended by `abort` while it runs.
@@ -27,13 +38,13 @@ class RunFuture(CalledBack[_T]):
     _why = "a gridloom.RunFuture is a call of this process"
     _remedy = "wait for the result, and pass its .get()"
 
-    _runner: Runner | None = None
+    _runner: Sender | None = None
     _aborted = False
-    # What tells an error that the program does not read, whether it has, and the function's name for that.
-    _unread: Unread | None = None
+    # Where an error that the program does not read is reported, whether it was read, and the name of the function for the report.
+    _unread: UnreadErrors | None = None
     _is_read = False
     _name = ""
-    # Of a map: bytes of its arguments, and once it has ended those of its result.
+    # In a map: bytes of the arguments, or of the result once the call has ended.
     _bytes = 0
 
     def __init__(self) -> None:
@@ -63,15 +74,15 @@ class RunFuture(CalledBack[_T]):
             self._is_read = self._is_read or self.done()
 
     def _timed_out(self, timeout: float | None, error: BaseException) -> BaseException:
-        """The error of a wait that has lasted too long, with a text; that of a function stays as it is."""
+        """The error of a wait that has timed out, with a message; a TimeoutError of the function stays as it is."""
         if self.done():
             return error
         return concurrent.futures.TimeoutError(
-            f"{self._name or 'the call'} has not ended within {timeout} s; it goes on: get() waits again, abort() ends it"
+            f"{self._name or 'the call'} has not ended within {timeout} s; it is still running: get() waits again, abort() ends it"
         )
 
     def _begin(self) -> bool:
-        """Have it run, unless it was cancelled; whether it runs."""
+        """Set it running, unless it was cancelled; whether it runs."""
         with self._condition:
             if self._state in ("PENDING", "CANCELLED"):
                 return self.set_running_or_notify_cancel()
@@ -83,14 +94,14 @@ class RunFuture(CalledBack[_T]):
             self._unread.follow(self)
         super().set_exception(exception)
 
-    def _tell_unread(self, is_over: bool = False) -> bool:
+    def _report_unread(self, is_over: bool = False) -> bool:
         is_read, self._is_read = self._is_read, True
         if self._unread is not None and not is_read:
-            self._unread.tell(self._exception, self._name)
+            self._unread.report(self._exception, self._name)
         return True
 
     def __del__(self) -> None:
-        self._tell_unread()
+        self._report_unread()
 
     def get(self, timeout: float | None = None) -> _T:
         """Wait for the result, as `result`.
@@ -98,7 +109,7 @@ class RunFuture(CalledBack[_T]):
         Parameters
         ----------
         timeout : float, optional
-            How long to wait at most, seconds. The call goes on after that, and a later `get` works.
+            How long to wait at most, seconds. The call keeps running after that, and a later `get` works.
 
         Returns
         -------

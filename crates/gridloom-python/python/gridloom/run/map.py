@@ -1,9 +1,9 @@
-"""Results of a function for many items, in order: what ``Grid.map`` and ``Executor.map`` give.
+"""Results of a function for many items, in order: `Grid.map` and `Executor.map` return them.
 
-**Invariants.** If `lead` says so, the number of calls is bounded that are submitted and of which no result was taken, and so are the
-bytes of their arguments and results, by `_lead`. An error ends the iterator, and comes after the results of the items before: also that of
-an item that cannot be sent, or of the iterable. An iterator that has ended cancels the calls that were not sent. One that has timed out
-or was interrupted ends the others, too, and says so whenever a result is asked for.
+**Invariants.** `buffersize`, if given, bounds the number of submitted calls whose results were not taken, and `prefetch` bounds the bytes of
+their arguments and results. An error ends the iterator after the results of the items before it, also an error of the iterable or of an item
+that cannot be sent. An iterator that has ended cancels the calls that were not sent. One that has timed out or was interrupted ends the
+others, too, and raises whenever a result is asked for.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
 from typing import Any, Generic, TypeVar
 
-from ._bars import Bar, are_shown
-from ._called_back import quick
-from ._completed import end_of
-from ._errors import ArgumentError, Cancelled, WaitTimedOut
-from ._lead import Lead
-from ._packing import Room, named, pack_call, pack_chunk
-from ._run_future import RunFuture
+from ..calls.callbacks import quick
+from ..calls.wait import end_of
+from ..display.bars import Bar, are_shown
+from ..errors import ArgumentError, Cancelled, WaitTimedOut
+from ..pickling.packing import Room, named, pack_call, pack_chunk
+from .future import RunFuture
+from .prefetch import PrefetchWindow
 
 _T = TypeVar("_T")
 
@@ -33,9 +33,9 @@ class MapResults(Generic[_T]):
 
     def __init__(
         self,
-        submit: Callable[[Any, Lead | None], RunFuture[Any]],
+        submit: Callable[[Any, PrefetchWindow | None], RunFuture[Any]],
         items: Iterable[Any],
-        lead: int | None,
+        buffersize: int | None,
         least: int,
         timeout: float | None,
         chunked: bool,
@@ -43,10 +43,10 @@ class MapResults(Generic[_T]):
     ) -> None:
         self._bar = bar
         self._futures: collections.deque[RunFuture[Any]] = collections.deque()
-        self._ahead = None if lead is None else Lead(least)
+        self._window = None if buffersize is None else PrefetchWindow(least)
         self._submit = submit
         self._items = iter(items)
-        self._lead, self._least = lead, least
+        self._buffersize, self._least = buffersize, least
         self._limit = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._chunked = chunked
@@ -146,27 +146,27 @@ class MapResults(Generic[_T]):
 
     def _submit_ahead(self, taken: int) -> None:
         """Submit calls as far as there is room, if so many results are about to be taken."""
-        while self._lead is None or len(self._futures) - taken < self._lead:
-            if self._ahead is not None and self._ahead.is_full and len(self._futures) - taken >= self._least:
+        while self._buffersize is None or len(self._futures) - taken < self._buffersize:
+            if self._window is not None and self._window.is_full and len(self._futures) - taken >= self._least:
                 return
             try:
                 items = next(self._items, _NO_ITEM)
             except Exception as error:
-                if self._lead is None:  # as executors of Python do
+                if self._buffersize is None:  # as executors of Python do
                     raise
                 self._futures.append(_failed(error))
                 self._items = iter(())
                 return
             if items is _NO_ITEM:
                 return
-            future = self._submit(items, self._ahead)
+            future = self._submit(items, self._window)
             self._futures.append(future)
             if future._runner is None:  # it was not sent, and its error will be the last that the iterator gives
                 self._items = iter(())
 
     def _first(self) -> RunFuture[Any]:
         """The first call, once others were submitted in its place."""
-        if self._lead is not None:
+        if self._buffersize is not None:
             self._submit_ahead(1)
         return self._futures[0]
 
@@ -184,8 +184,8 @@ class MapResults(Generic[_T]):
 
     def _take(self, result: Any) -> None:
         future = self._futures.popleft()
-        if self._ahead is not None and future._runner is not None:
-            future._runner.taken(self._ahead, future)
+        if self._window is not None and future._runner is not None:
+            future._runner.taken(self._window, future)
         self._rest = result[::-1] if self._chunked else [result]
 
     def _seconds_left(self) -> float | None:
@@ -198,7 +198,7 @@ def mapped(
     *,
     timeout: float | None,
     chunksize: int,
-    lead: int | None,
+    buffersize: int | None,
     submit: Callable[..., RunFuture[Any]],
     room: Room,
     least: int = 1,
@@ -211,16 +211,16 @@ def mapped(
     calls = zip(*iterables)
     bar = Bar(name.rpartition(":")[2], "calls", _length(iterables)) if progress and are_shown() else None
 
-    def call(args: Any, ahead: Lead | None) -> RunFuture[Any]:
+    def call(args: Any, window: PrefetchWindow | None) -> RunFuture[Any]:
         try:
             packed = pack_call(name, args, {}, room) if chunksize == 1 else pack_chunk(name, args, room)
         except ArgumentError as error:
             return _failed(error)
-        return submit(function, name, packed, lead=ahead)
+        return submit(function, name, packed, window=window)
 
     if chunksize == 1:
-        return MapResults(_counted(call, bar, lambda args: 1), calls, lead, least, timeout, False, bar)
-    return MapResults(_counted(call, bar, len), _chunks(calls, chunksize), lead, least, timeout, True, bar)
+        return MapResults(_counted(call, bar, lambda args: 1), calls, buffersize, least, timeout, False, bar)
+    return MapResults(_counted(call, bar, len), _chunks(calls, chunksize), buffersize, least, timeout, True, bar)
 
 
 def _chunks(calls: Iterable[_T], size: int) -> Iterator[list[_T]]:
@@ -258,14 +258,14 @@ def _length(iterables: tuple[Iterable[Any], ...]) -> int | None:
 
 
 def _counted(
-    submit: Callable[[Any, Lead | None], RunFuture[Any]], bar: Bar | None, count: Callable[[Any], int]
-) -> Callable[[Any, Lead | None], RunFuture[Any]]:
+    submit: Callable[[Any, PrefetchWindow | None], RunFuture[Any]], bar: Bar | None, count: Callable[[Any], int]
+) -> Callable[[Any, PrefetchWindow | None], RunFuture[Any]]:
     """Submit, and move the bar when the call has ended."""
     if bar is None:
         return submit
 
-    def counted(items: Any, ahead: Lead | None) -> RunFuture[Any]:
-        calls, future = count(items), submit(items, ahead)
+    def counted(items: Any, window: PrefetchWindow | None) -> RunFuture[Any]:
+        calls, future = count(items), submit(items, window)
         future.add_done_callback(quick(lambda ended: None if ended.cancelled() else bar.advance(calls)))
         return future
 

@@ -1,33 +1,31 @@
-"""On what terms any function runs: what ``Grid.options`` gives. They stand apart, so that no keyword of a function is taken for one."""
+"""Options of calls of any function: `Grid.options` returns them. They are an object, so that they cannot clash with a function's keywords."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from ._pickles import OfSession
-
-if TYPE_CHECKING:
-    from ._any_function import AnyFunction
-    from ._retry import Retry
-    from ._run_future import RunFuture
+from ..common.session_objects import OfSession
+from .any_function import AnyFunction
+from .future import RunFuture
+from .retry import Retry
 
 _T = TypeVar("_T")
 
 
 class Options(OfSession):
-    """Terms of calls: `run` makes one on them."""
+    """Options of calls: `run` makes a call with them."""
 
     _why = "a gridloom.Options is of a session of this process"
     _remedy = "open a session by gridloom.connect() where it is used"
 
-    def __init__(self, grid: AnyFunction, retry: Retry | None, timeout: float | None) -> None:
-        self._grid = grid
+    def __init__(self, any_function: AnyFunction, retry: Retry | None, timeout: float | None) -> None:
+        self._any_function = any_function
         self._retry = retry
         self._timeout = timeout
 
     def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
-        """Have any Python function run on a server, as `Grid.run` does, on these terms.
+        """Run any Python function on a server, as `Grid.run` does, with these options.
 
         Parameters
         ----------
@@ -39,16 +37,16 @@ class Options(OfSession):
         Returns
         -------
         RunFuture
-            The call under way.
+            The running call.
 
         Raises
         ------
         ArgumentError, TaskError, UnknownFunctionError, UsageError
             As `Grid.run`.
         """
-        return self._grid._run(function, args, kwargs, self._retry, self._timeout)
+        return self._any_function.run(function, args, kwargs, self._retry, self._timeout)
 
     def __repr__(self) -> str:
-        terms = [] if self._retry is None else [f"{self._retry.times} retries"]
-        terms += [] if self._timeout is None else [f"{self._timeout} s"]
-        return f"<gridloom.Options: {', '.join(terms) or 'none'}>"
+        options = [] if self._retry is None else [f"{self._retry.times} retries"]
+        options += [] if self._timeout is None else [f"{self._timeout} s"]
+        return f"<gridloom.Options: {', '.join(options) or 'none'}>"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from ._checks import whole
-from ._errors import (
+from ..common.checks import whole
+from ..errors import (
     AgentLost,
     Cancelled,
     CannotRun,
@@ -24,11 +24,11 @@ from ._errors import (
     UsageError,
     WrongResult,
 )
+from ..pickling.protocol import class_names
 
-if TYPE_CHECKING:
-    RetryOn: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+RetryOn: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...]"
 
-# A further run mends none of them, or calls run again after them without being told to.
+# Errors that a further run would not change, or after which calls run again anyway.
 _NOT_REPEATED = (
     AgentLost,
     Cancelled,
@@ -44,11 +44,6 @@ _NOT_REPEATED = (
     WrongResult,
 )
 _RETRIES_MAX = 1000
-
-
-def class_names(*classes: type) -> tuple[str, ...]:
-    """Names that tell classes from others."""
-    return tuple(f"{one.__module__}.{one.__qualname__}" for one in classes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +77,13 @@ class Retry:
             return False
         if isinstance(error, self.classes) or not isinstance(error, RemoteError):
             return isinstance(error, self.classes)
-        # The exception itself could not come here.
+        # The exception itself could not be unpickled here.
         names = class_names(*self.classes) if error._classes else self.raised or []
         return not {*(error._classes or (error.kind,))}.isdisjoint(names)
 
 
 def retry_of(what: str, retries: int, retry_on: Any) -> Retry | None:
-    """Check what a program says; ``None`` if its calls run once."""
+    """Check the options of a program; ``None`` if its calls run once."""
     times = whole(f"{what}: retries", retries, 0, _RETRIES_MAX)
     if times == 0:
         if retry_on is not None:

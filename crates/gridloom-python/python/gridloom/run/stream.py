@@ -1,7 +1,7 @@
-"""What a function yields on a server, value by value: what ``Grid.stream`` gives.
+"""Values that a function yields on a server: `Grid.stream` returns them one by one.
 
-**Invariants.** The function runs on an object of the grid, a process of its own. Of values that were not taken, at most `lead` are
-asked for, so that the function runs ahead by no more. The object ends with the last value, an error, or `close`.
+**Invariants.** The function runs on an object of the grid, a process of its own. At most `buffersize` values that were not taken are
+requested, so that the function runs ahead by no more. The object ends with the last value, an error, or `close`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,17 @@ from __future__ import annotations
 import collections
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ._checks import seconds
-from ._completed import end_of
-from ._errors import GridloomError, WaitTimedOut
-from ._function import Future
-from ._packing import Room, name_of, pack_call, pack_function, renamed, unpack
-from ._pickles import OfSession
-from .run_code import END, STREAM
-
-if TYPE_CHECKING:
-    from . import _gridloom
-    from ._ends import Ends
+from .. import _gridloom
+from ..calls.completion import Completions
+from ..calls.future import Future
+from ..calls.wait import end_of
+from ..common.checks import seconds
+from ..common.session_objects import OfSession
+from ..errors import GridloomError, WaitTimedOut
+from ..pickling.packing import Room, name_of, pack_call, pack_function, renamed, unpack
+from ..pickling.protocol import END, STREAM
 
 _T = TypeVar("_T")
 
@@ -38,26 +36,26 @@ class Stream(OfSession, Generic[_T]):
     def __init__(
         self,
         raw: _gridloom.RawGrid,
-        ends: Ends,
+        completions: Completions,
         room: Room,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        lead: int,
+        buffersize: int,
         timeout: float | None,
     ) -> None:
         self._object: _gridloom.RawObject | None = None
         self._begun: Future | None = None
         self._asked: collections.deque[Future] = collections.deque()
-        if lead < 1:
-            raise ValueError(f"lead must be >= 1, got {lead}")
-        self._name, self._lead, self._ends = name_of(function), lead, ends
+        if buffersize < 1:
+            raise ValueError(f"buffersize must be >= 1, got {buffersize}")
+        self._name, self._buffersize, self._completions = name_of(function), buffersize, completions
         self._limit = seconds("timeout", timeout)
         begun = (pack_function(function), pack_call(self._name, args, kwargs, room))
         self._object = raw.object(STREAM)
         try:
             self._next = self._object.method("next")
-            self._begun = Future(self._object.method("begin").submit(begun, {}, None, self._name), ends, None)
+            self._begun = Future(self._object.method("begin").submit(begun, {}, None, self._name), completions, None)
             self._ask()
         except BaseException:
             self.close()
@@ -123,8 +121,8 @@ class Stream(OfSession, Generic[_T]):
             pass
 
     def _ask(self) -> None:
-        while len(self._asked) < self._lead:
-            self._asked.append(Future(self._next.submit((), {}, None, self._name), self._ends, None))
+        while len(self._asked) < self._buffersize:
+            self._asked.append(Future(self._next.submit((), {}, None, self._name), self._completions, None))
 
     def _take(self) -> Any:
         """The value of the first call, which has ended, once the next one is asked for; `_ENDED` after the last one."""

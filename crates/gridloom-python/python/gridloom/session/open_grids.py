@@ -1,4 +1,4 @@
-"""Grids that are open: they are closed when the program ends, and given up in a forked child."""
+"""Sessions that are open: they are closed when the program ends, and abandoned in a forked child."""
 
 from __future__ import annotations
 
@@ -8,23 +8,42 @@ import os
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
-from . import _gridloom
+from .. import _gridloom
 
-if TYPE_CHECKING:
-    from ._grid import Grid
 
-open_grids: weakref.WeakSet[Grid] = weakref.WeakSet()
+class Ending(Protocol):
+    """An executor that uses a session."""
+
+    def _end(self, *, aborts: bool) -> None:
+        """Wait for its calls, or abort them."""
+
+
+class Open(Protocol):
+    """A session that is open: a `Grid`."""
+
+    def close(self) -> None:
+        """End the session."""
+
+    @property
+    def _executors(self) -> Iterable[Ending]: ...
+
+    def _reset_after_fork(self) -> None:
+        """Abandon the session in a forked child."""
+
+
+open_grids: weakref.WeakSet[Open] = weakref.WeakSet()
 openings = itertools.count()
-"""Numbers of grids in the order in which they are opened."""
+"""Numbers of sessions in the order in which they are opened."""
 
 
 @atexit.register
 def _close_all() -> None:
     is_interrupted = _is_interrupted()
     for grid in list(open_grids):
-        # As executors of Python do, theirs wait for their calls first. Ctrl-C ends these instead.
+        # Executors wait for their calls first, as those of Python do. Ctrl-C aborts the calls instead.
         for executor in list(grid._executors):
             try:
                 executor._end(aborts=is_interrupted)
@@ -34,10 +53,10 @@ def _close_all() -> None:
 
 
 def _is_interrupted() -> bool:
-    """Whether Ctrl-C has ended the program, or Python's wait for the program's threads. A prompt goes on after it."""
+    """Whether Ctrl-C has ended the program, or Python's wait for the program's threads. A prompt continues after it."""
     if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(sys, "ps1"):
         return True
-    # Python waits for all of these first, and tells nobody that this was interrupted.
+    # Python waits for all of these first, and reports to nobody that this was interrupted.
     return any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate())
 
 
@@ -45,10 +64,7 @@ def _forked() -> None:
     """In a forked child no session works: its threads and its connections are the parent's."""
     _gridloom.forked()
     for grid in list(open_grids):
-        grid._closed = grid._forked = True
-        grid._ends.forget()
-        if grid._runner is not None:
-            grid._runner.forget()
+        grid._reset_after_fork()
     open_grids.clear()
 
 

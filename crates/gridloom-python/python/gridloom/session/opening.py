@@ -8,20 +8,19 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import _gridloom
-from ._checks import whole
-from ._command import blas_library, program
-from ._errors import UnreachableWarning, UsageError
-from ._grid import Grid
-from ._offered import Offer, files_of, search_path
-from ._progress import wanted
-from ._said import NO_LOG_VARIABLE, Said, listener
-from .run_code import PATH_VARIABLE
-
-if TYPE_CHECKING:
-    from ._engine import Engine
+from .. import _gridloom
+from ..common.checks import whole
+from ..common.executable import blas_library, program
+from ..display.output import NO_LOG_VARIABLE, Output, listener
+from ..display.progress import wanted
+from ..engines.cluster import EngineCluster
+from ..engines.protocol import Engine, Measured
+from ..errors import UnreachableWarning, UsageError
+from ..functions.offer import Offer, files_of, search_path
+from ..pickling.protocol import PATH_VARIABLE
+from .grid import Grid
 
 _Path = str | os.PathLike[str]
 
@@ -43,7 +42,7 @@ def local(
     shared_memory: bool = True,
     environment: Mapping[str, str] | None = None,
     run_code: bool = True,
-    logs: bool | Callable[[Said], None] = True,
+    logs: bool | Callable[[Output], None] = True,
     progress: bool = False,
 ) -> Grid:
     """Start an embedded grid on this machine and connect to it: an agent and servers, each a process.
@@ -82,7 +81,7 @@ def local(
     logs : bool or callable, optional
         What functions print in Python, with warnings and lines of `logging`, and what they tell `gridloom.progress`: ``True``
         shows it here while the program waits for results, with the function and the server before each line; ``False``
-        shows nothing, also of what C code prints; a function gets each as a `Said`.
+        shows nothing, also of what C code prints; a function gets each as a `Output`.
     progress : bool, optional
         Whether a terminal or notebook shows how far groups and maps are, and values that take long on the network.
 
@@ -108,7 +107,7 @@ def local(
     ...     grid.function("linalg/dnrm2")(np.array([3.0, 4.0]))
     5.0
     """
-    hear, shows = listener(logs), wanted(progress)
+    on_output, shows = listener(logs), wanted(progress)
     files, folder = files_of(functions)
     raw = _gridloom.local(
         servers=whole("servers", servers, 1),
@@ -125,10 +124,10 @@ def local(
         python=sys.executable or None,
         program=program(),
         environment=[(PATH_VARIABLE, os.pathsep.join(search_path())), (NO_LOG_VARIABLE, "1"), *(environment or {}).items()],
-        silent=hear is None,
+        silent=on_output is None,
         executes=_executes(),
     )
-    return Grid(raw, hear, progress=shows, folder=folder)
+    return Grid(raw, on_output, progress=shows, folder=folder)
 
 
 def connect(
@@ -136,7 +135,7 @@ def connect(
     *,
     servers: Iterable[str] | None = None,
     functions: Iterable[Callable[..., Any]] = (),
-    logs: bool | Callable[[Said], None] = True,
+    logs: bool | Callable[[Output], None] = True,
     progress: bool = False,
 ) -> Grid:
     """Connect to a grid: to its agent, or to servers without one. In a simulated process: to that of its simulation.
@@ -176,31 +175,49 @@ def connect(
     if address is not None and (not isinstance(address, str) or address.startswith((_DASK, _RAY))):
         if servers is not None:
             raise UsageError("connect: a cluster of Dask or Ray, or servers, not both")
-        from ._engine import EngineGrid
-
-        engine = _engine_of(address)
-        try:
-            return EngineGrid(engine, engine.probe(), functions)
-        except BaseException:
-            engine.close()
-            raise
+        return connect_engine(_engine_of(address), functions)
     if list(functions):
         raise UsageError("connect: functions are for a cluster of Dask or Ray; servers of a grid offer theirs: gridloom serve functions.py")
     if address is not None and servers is not None:
         raise UsageError("connect: an address of an agent or servers, not both")
-    hear, shows = listener(logs), wanted(progress)
+    on_output, shows = listener(logs), wanted(progress)
     named = os.environ.get("GRIDLOOM_SERVERS")
     if address is None and servers is None and named and not os.environ.get("GRIDLOOM_AGENT"):
         servers = (server.strip() for server in named.split(","))
     if isinstance(servers, str):
         raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
     if servers is not None:
-        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()), hear, progress=shows)
+        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()), on_output, progress=shows)
         for server, why in grid._raw.unreachable():
             warnings.warn(f"going on without the server at {server}: {why}", UnreachableWarning, stacklevel=2)
         return grid
     agent = address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS
-    return Grid(_gridloom.connect(agent, _executes()), hear, progress=shows)
+    return Grid(_gridloom.connect(agent, _executes()), on_output, progress=shows)
+
+
+def connect_engine(engine: Engine, functions: Iterable[Callable[..., Any]], measured: Measured | None = None) -> Grid:
+    """Open a session on an engine, which is closed with the session.
+
+    Parameters
+    ----------
+    engine : Engine
+        The engine.
+    functions : iterable of function
+        Functions of the program with types in their annotations.
+    measured : Measured, optional
+        The cluster as it was measured; by default the engine measures it now.
+
+    Returns
+    -------
+    Grid
+        The session.
+    """
+    try:
+        cluster = EngineCluster(engine, measured or engine.probe(), functions)
+        return Grid(cluster.raw, folder=cluster.folder, cluster=cluster)
+    except BaseException:
+        engine.close()
+        raise
 
 
 def simulate(
@@ -266,11 +283,11 @@ def _engine_of(cluster: Any) -> Engine:
     else:
         system = (cluster.__name__ if isinstance(cluster, types.ModuleType) else type(cluster).__module__).partition(".")[0]
     if system == "ray":
-        from ._engine_ray import RayEngine
+        from ..engines.ray import RayEngine
 
         return RayEngine(cluster)
     if system in ("dask", "distributed"):
-        from ._engine_dask import DaskEngine
+        from ..engines.dask import DaskEngine
 
         return DaskEngine(f"tcp://{cluster.removeprefix(_DASK)}" if isinstance(cluster, str) else cluster)
     raise UsageError(f"connect: expected an address, an open distributed.Client, or ray, got {type(cluster).__name__} {cluster!r:.80}")

@@ -6,9 +6,9 @@ import os
 import signal
 import sys
 
-from . import _gridloom
-from ._said import NO_LOG_VARIABLE, ToProgram
-from ._waits import begin_worker
+from .. import _gridloom
+from ..calls.worker_slot import mark_worker
+from ..display.output import NO_LOG_VARIABLE, ToProgram
 
 
 def main(arguments: list[str]) -> int:
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What functions print is for people: those of the program, or of the server.
     os.dup2(2, 1)
-    begin_worker()
+    mark_worker()
     # By the line, as at a terminal: a crash loses none that was printed.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.stdout, sys.stderr = ToProgram(sys.stdout, False), ToProgram(sys.stderr, True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 _loaded: dict[str, types.ModuleType] = {}
 # Its frames are above those of the functions that it calls, and of no use to their programs.
-_RUN_CODE = str(Path(__file__).with_name("run_code.py"))
+_RUN_CODE = str(Path(__file__).parents[1] / "run_code.py")
 
 
 def load(path: str) -> types.ModuleType:
@@ -44,7 +44,7 @@ def load(path: str) -> types.ModuleType:
     return module
 
 
-def declared() -> list[types.ModuleType]:
+def loaded_modules() -> list[types.ModuleType]:
     """The modules that were loaded."""
     return list(_loaded.values())
 

@@ -1,9 +1,7 @@
 """Groups on a cluster of another system, which stays as it is: an engine runs the calls as our plan says.
 
-A simulated grid with the hosts and links of the cluster, as they were measured, is the model: it checks arguments, maps each group, and knows
-where results lie. The engine runs the functions themselves, each call on the worker that the model chose.
-
-The seam is `Engine`; each engine is one file.
+A simulated grid with the measured hosts and links of the cluster is the model: it checks arguments, maps each group, and knows where results
+are stored. The engine runs the functions themselves, each call on the worker that the model chose.
 """
 
 from __future__ import annotations
@@ -21,18 +19,21 @@ import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
-from . import _gridloom
-from ._command import program
-from ._engine_parts import body_of, conversions_of, part_of, platform, told
-from ._errors import ServerLost, UsageError, WaitTimedOut
-from ._function import Function
-from ._grid import Grid
-from ._group import Group, Handle
-from ._heuristic import Heuristic, mapping_of
-from ._offered import _signature_of, files_of, offered_name, undeclared
-from ._plan import Plan, TaskRecord
+from .. import _gridloom
+from ..calls.function import Function
+from ..calls.session_state import SessionState
+from ..common.executable import program
+from ..errors import ServerLost, UsageError, WaitTimedOut
+from ..functions.offer import files_of, offered_name, signature_of, undeclared
+from ..groups.group import Group
+from ..groups.handle import Handle
+from ..plans.heuristic import Heuristic, mapping_of
+from ..plans.plan import Plan, TaskRecord
+from ..run.retry import RetryOn
+from .protocol import Engine, Measured, NotYet, ResultLost
+from .support import body_of, conversions_of, error_of, part_of, platform
 
 # What a call gets beside a name is checked by the model; results of at least so many bytes are sent before all inputs of a call exist.
 _PREFETCHED_BYTES_MIN = 1 << 20
@@ -44,79 +45,11 @@ _GENERATIONS_MAX = 10
 _WAITED_MAX = 1_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """A cluster as it was measured."""
-
-    # By worker: calls that it runs at a time, and the speed of one in operations per second.
-    slots: dict[str, int]
-    speed: dict[str, float]
-    # Bytes per second from the client to each worker, and between any two workers, which stand in the order of their names.
-    client_bytes_per_s: dict[str, float]
-    direct_bytes_per_s: dict[tuple[str, str], float]
-    latency_seconds: float
-
-
-class NotYet(Exception):
-    """A result has not come so far."""
-
-
-class ResultLost(Exception):
-    """A result, or data that its call reads, went with a worker."""
-
-
-class Engine(Protocol):
-    """A system that runs functions on workers that it is told."""
-
-    recovers: bool
-    """Whether calls and results that are lost with a worker are made again by the engine itself, on another one."""
-
-    def workers(self) -> list[str]:
-        """Names of the workers that are there now."""
-
-    def probe(self) -> Measured:
-        """Measure workers and links."""
-
-    def dumps(self, body: Callable[..., Any]) -> bytes:
-        """Pickle a function for the workers."""
-
-    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
-        """Have a call run on that worker, those of lower rank first; gives what stands for its result in `args` of others.
-
-        It is sent at the latest by `launch`: many calls go in one message. `ResultLost` if the worker is not reached. One thread at a time
-        submits, launches and discards.
-        """
-
-    def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
-        """Have a result sent to a worker as soon as it is made."""
-
-    def launch(self) -> None:
-        """Send what was submitted, and forget which arguments were sent: all calls of a group have been submitted."""
-
-    def discard(self) -> None:
-        """Forget what was submitted and not sent, and what lies on workers for calls: submission has failed, or a worker was lost."""
-
-    def wait(self, results: list[Any], timeout: float) -> int | None:
-        """Wait for the end of launched calls: none, or the place of one that failed, though others go on.
-
-        `NotYet` after so many seconds, or `ResultLost`.
-        """
-
-    def collect(self, result: Any, timeout: float) -> Any:
-        """Wait for a result and bring it here: `NotYet` after so many seconds, `ResultLost`, or the function's own exception."""
-
-    def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
-        """When calls ran, seconds of the workers' clocks, and on which worker."""
-
-    def close(self) -> None:
-        """End the connection; the cluster goes on."""
-
-
 class _Call:
     """A call, with what is needed to run it again."""
 
-    def __init__(self, grid: EngineGrid, name: str, args: dict[str, Any], outputs: int) -> None:
-        self.grid, self.name, self.args, self.outputs = grid, name, args, outputs
+    def __init__(self, cluster: EngineCluster, name: str, args: dict[str, Any], outputs: int) -> None:
+        self.cluster, self.name, self.args, self.outputs = cluster, name, args, outputs
         self.worker, self.rank = "", 0
         # Of its results that are arrays, as far as they are known.
         self.shapes: list[tuple[int, ...] | None] = []
@@ -132,8 +65,8 @@ class _Call:
         while waiting:
             call = waiting[-1]
             handles = (one for one in call.args.values() if isinstance(one, EngineHandle))
-            before = [one._made_by for one in handles if one._made_by.generation != self.grid._generation]
-            if call.generation == self.grid._generation:
+            before = [one._made_by for one in handles if one._made_by.generation != self.cluster._generation]
+            if call.generation == self.cluster._generation:
                 waiting.pop()
             elif before:
                 waiting += before
@@ -142,27 +75,27 @@ class _Call:
         return self.result
 
     def _submit(self) -> None:
-        engine, worker = self.grid._engine, self.grid._alive(self.worker)
+        engine, worker = self.cluster._engine, self.cluster._alive(self.worker)
         args: list[Any] = [self.shapes]
         for value in self.args.values():
             if not isinstance(value, EngineHandle):
                 args.append(value)
                 continue
-            made_at, part = self.grid._alive(value._made_by.worker), f"{value._made_by.key}-{value._number}"
+            made_at, part = self.cluster._alive(value._made_by.worker), f"{value._made_by.key}-{value._number}"
             read, ahead = value._made_by.result, f"{part}-to-{worker}"
             if value._made_by.outputs > 1:
-                if part not in self.grid._parts:
-                    key = f"{part}-for-{next(self.grid._numbers)}"
-                    self.grid._parts[part] = engine.submit(key, part_of(value._number), [read], made_at, self.rank)
-                read = self.grid._parts[part]
-            if made_at != worker and value._size_bytes() >= _PREFETCHED_BYTES_MIN and len(self.args) > 1 and ahead not in self.grid._ahead:
-                self.grid._ahead.add(ahead)
+                if part not in self.cluster._parts:
+                    key = f"{part}-for-{next(self.cluster._numbers)}"
+                    self.cluster._parts[part] = engine.submit(key, part_of(value._number), [read], made_at, self.rank)
+                read = self.cluster._parts[part]
+            if made_at != worker and value._size_bytes() >= _PREFETCHED_BYTES_MIN and len(self.args) > 1 and ahead not in self.cluster._ahead:
+                self.cluster._ahead.add(ahead)
                 engine.prefetch(ahead, read, worker, self.rank)
             args.append(read)
-        self.key = f"gridloom-{os.urandom(4).hex()}-{self.name.replace('/', '-')}-{next(self.grid._numbers)}"
-        self.result = engine.submit(self.key, self.grid._sent[self.name], args, worker, self.rank)
-        self.generation = self.grid._generation
-        self.grid._unsent.append(self)
+        self.key = f"gridloom-{os.urandom(4).hex()}-{self.name.replace('/', '-')}-{next(self.cluster._numbers)}"
+        self.result = engine.submit(self.key, self.cluster._sent[self.name], args, worker, self.rank)
+        self.generation = self.cluster._generation
+        self.cluster._unsent.append(self)
 
 
 class EngineHandle(Handle):
@@ -175,7 +108,7 @@ class EngineHandle(Handle):
 
     def _fetch(self, limit: float | None) -> Any:
         if not self._here:
-            value = self._made_by.grid._collect(self._made_by, limit)
+            value = self._made_by.cluster._collect(self._made_by, limit)
             self._here.append(value[self._number] if self._made_by.outputs > 1 else value)
         self._ended, self._end = True, "fetched"
         return self._here[0]
@@ -222,23 +155,23 @@ class EngineReport:
 class EngineGroup(Group):
     """A group of calls that run on an engine."""
 
-    _grid: EngineGrid
+    def __init__(self, cluster: EngineCluster, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic) -> None:
+        super().__init__(cluster.session, raw, heuristic)
+        self._cluster = cluster
+        self._engine_calls: list[_Call] = []
 
     def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         modelled = super()._record(function, args, kwargs)
-        parameters = inspect.signature(self._grid._bodies[function.name]).parameters
+        parameters = inspect.signature(self._cluster._bodies[function.name]).parameters
         given = dict(zip(parameters, args), **{name: value for name, value in kwargs.items() if name in parameters})
         handles = () if modelled is None else modelled if isinstance(modelled, tuple) else (modelled,)
-        converted = self._grid._conversions[function.name]
+        converted = self._cluster._conversions[function.name]
         passed = {name: one if isinstance(one := given[name], EngineHandle) else converted[name](one) for name in parameters}
-        call = _Call(self._grid, function.name, passed, len(handles))
+        call = _Call(self._cluster, function.name, passed, len(handles))
         call.shapes = [None if one.shape is None else tuple(one.shape) for one in handles]
-        self._made().append(call)
+        self._engine_calls.append(call)
         made = tuple(EngineHandle(one, call, number) for number, one in enumerate(handles))
         return made[0] if len(made) == 1 else made or None
-
-    def _made(self) -> list[_Call]:
-        return self.__dict__.setdefault("_engine_calls", [])  # type: ignore[no-any-return]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         super().__exit__(kind, error, traceback)
@@ -248,16 +181,16 @@ class EngineGroup(Group):
         self._modelled = super().report()
         # In order of their numbers, calls stand as they were recorded.
         records = sorted(self._modelled.tasks, key=lambda one: int(one.task))
-        for call, record in zip(self._made(), records, strict=True):
+        for call, record in zip(self._engine_calls, records, strict=True):
             call.worker = record.server
         order = sorted(range(len(records)), key=lambda number: records[number].start_seconds)
         for rank, number in enumerate(order):
-            self._made()[number].rank = rank
-        self._grid._submit(self._made()[number] for number in order)
+            self._engine_calls[number].rank = rank
+        self._cluster._submit(self._engine_calls[number] for number in order)
 
     def wait(self) -> None:
         """Wait for all calls; the first exception of one is raised."""
-        self._grid._wait(self._made())
+        self._cluster._wait(self._engine_calls)
 
     def report(self) -> EngineReport:  # type: ignore[override]
         """Tell what was predicted and what the engine measured, after the end of all calls.
@@ -268,8 +201,8 @@ class EngineGroup(Group):
             Times are those of the engine's workers.
         """
         self.wait()
-        calls = {call.key: call for call in self._made()}
-        times = self._grid._engine.times(calls)
+        calls = {call.key: call for call in self._engine_calls}
+        times = self._cluster._engine.times(calls)
         begun = min((start for start, _, _ in times.values()), default=0.0)
         tasks = [TaskRecord(key, calls[key].name, worker, start - begun, end - begun, None) for key, (start, end, worker) in times.items()]
         measured = max((one.end_seconds for one in tasks), default=0.0)
@@ -279,12 +212,16 @@ class EngineGroup(Group):
 class EngineFunction(Function):
     """A function that an engine runs."""
 
+    def __init__(self, cluster: EngineCluster, raw: _gridloom.RawFunction, server: str | None = None) -> None:
+        super().__init__(cluster.session, raw, server)
+        self._cluster = cluster
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it: now and by itself, or, inside the block of a group, record the call."""
-        group = self._grid._current.get()
+        group = self._session.current.get()
         if group is not None:
             return group._record(self, args, kwargs)
-        with self._grid.group() as alone:
+        with self._cluster.group("auto") as alone:
             made = alone._record(self, args, kwargs)
         if made is None:
             return alone.wait()
@@ -292,15 +229,27 @@ class EngineFunction(Function):
 
     def on(self, server: str) -> EngineFunction:
         """Give the same function on that worker and no other."""
-        return EngineFunction(self._grid, self._raw.on(server), server)
+        return EngineFunction(self._cluster, self._raw.on(server), server)
 
     def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Is not there: record the call in a group, which does not wait either."""
         raise UsageError(f"{self.name}: calls of an engine are recorded in groups: with grid.group(): handle = function(...)")
 
 
-class EngineGrid(Grid):
-    """A session with a cluster of another system: functions and groups, as of a grid."""
+class EngineCluster:
+    """A cluster of another system, on which an engine runs groups of functions of the program.
+
+    Attributes
+    ----------
+    raw : RawGrid
+        The simulated grid that is the model of the cluster.
+    session : SessionState
+        State of the session.
+    folder : tempfile.TemporaryDirectory or None
+        Files of the functions for the model.
+    measured : Measured
+        The cluster as it was measured.
+    """
 
     def __init__(self, engine: Engine, measured: Measured, functions: Iterable[Callable[..., Any]]) -> None:
         bodies = list(functions)
@@ -311,14 +260,14 @@ class EngineGrid(Grid):
             )
         self._bodies = {offered_name(body): undeclared(body) for body in bodies if isinstance(body, types.FunctionType)}
         # As workers run them.
-        signatures = [_signature_of(body) for body in bodies]
+        signatures = [signature_of(body) for body in bodies]
         self._sent = {one.name: body_of(engine.dumps(self._bodies[one.name]), one) for one in signatures}
         self._conversions = {one.name: conversions_of(one) for one in signatures}
-        files, made = files_of(bodies)
+        files, self.folder = files_of(bodies)
         with tempfile.TemporaryDirectory(prefix="gridloom-engine-") as folder:
             path = Path(folder, "cluster.toml")
             path.write_text(platform(measured))
-            raw = _gridloom.simulate(
+            self.raw = _gridloom.simulate(
                 platform=os.fspath(path),
                 deployment=None,
                 functions=files,
@@ -330,7 +279,7 @@ class EngineGrid(Grid):
                 python=sys.executable or None,
                 program=program(),
             )
-        super().__init__(raw, folder=made)
+        self.session = SessionState(self.raw)
         self._engine, self.measured = engine, measured
         self._generation, self._workers = 0, engine.workers()
         self._numbers = itertools.count()
@@ -341,29 +290,19 @@ class EngineGrid(Grid):
         self._parts: dict[str, Any] = {}
         self._ahead: set[str] = set()
 
-    def function(
-        self,
-        name: str | Callable[..., Any],
-        *,
-        retries: int = 0,
-        retry_on: type[BaseException] | tuple[type[BaseException], ...] | None = None,
-    ) -> Function:
+    def function(self, name: str | Callable[..., Any], *, retries: int = 0, retry_on: RetryOn | None = None) -> EngineFunction:
         """Find a function of the program that was named when the session began."""
         if retries or retry_on:
             raise UsageError("calls of an engine are not tried again: have the function itself try again")
-        found = super().function(offered_name(name))
-        return EngineFunction(self, found._raw)
+        return EngineFunction(self, self.raw.function(offered_name(name)))
 
-    def group(self, heuristic: str | Plan | Heuristic = "auto", **options: Any) -> Group:
-        """Begin a group of calls, as `Grid.group`: with a heuristic, and no other options."""
-        if given := [name for name, value in options.items() if value]:
-            raise UsageError(f"a group on an engine has no option '{given[0]}': it is recorded, mapped as a whole and run")
-        return EngineGroup(self, self._raw.group(mapping_of(heuristic)), heuristic)
+    def group(self, heuristic: str | Plan | Heuristic, map_timeout: float | None = None) -> EngineGroup:
+        """Make a group of calls; `map_timeout` is in seconds."""
+        return EngineGroup(self, self.raw.group(mapping_of(heuristic, map_timeout)), heuristic)
 
-    def _close(self, *, tells_pending: bool) -> None:
-        if not self._closed:
-            self._engine.close()
-        super()._close(tells_pending=tells_pending)
+    def close(self) -> None:
+        """End the connection to the cluster."""
+        self._engine.close()
 
     def _alive(self, worker: str) -> str:
         """That worker, or one in its place if it is lost."""
@@ -450,7 +389,7 @@ class EngineGrid(Grid):
                     ) from None
                 self._look(False)
             except RuntimeError as error:
-                if (known := told(error, call.worker)) is not None:
+                if (known := error_of(error, call.worker)) is not None:
                     raise known from error
                 raise
             except ResultLost as error:
@@ -480,21 +419,3 @@ class EngineGrid(Grid):
             if is_lost or not self._engine.recovers:
                 self._generation += 1
                 self._engine.discard()
-
-
-_ABSENT = "run map stream put get find begin_put begin_get begin_wait delete empty object options models links traffic".split()
-
-
-def _absent(name: str) -> Callable[..., Any]:
-    def refuse(self: EngineGrid, *args: Any, **kwargs: Any) -> Any:
-        raise UsageError(
-            f"Grid.{name} is not there on an engine, which runs groups of declared functions: use a grid of gridloom servers for it"
-        )
-
-    refuse.__doc__ = "Is not there on an engine."
-    return refuse
-
-
-for _one in _ABSENT:
-    if hasattr(Grid, _one):
-        setattr(EngineGrid, _one, _absent(_one))
