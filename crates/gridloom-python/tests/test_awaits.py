@@ -167,9 +167,9 @@ def test_channels_keep_the_order_and_are_apart():
 
 
 def test_what_waits_at_the_end_is_said():
-    with pytest.raises(gl.ChareError, match=r"can never end: (.*); here Waiter\(1\).for_ever waits for note\('step', 7\)$"):
+    with pytest.raises(gl.ProcessError, match=r"can never end: (.*); here Waiter\(1\).for_ever waits for note\('step', 7\)$"):
         ended(lambda job: job.array(Waiter, 2)[1].for_ever())
-    with pytest.raises(gl.ChareError, match=r"and 12 more$"):
+    with pytest.raises(gl.ProcessError, match=r"and 12 more$"):
         ended(lambda job: job.array(Waiter, 20).for_ever())
 
 

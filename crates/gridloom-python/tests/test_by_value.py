@@ -164,7 +164,7 @@ class Block:
     row: int
     data: gl.Array["float64", "n"]
 
-gl.message_declaration(Block)
+gl.messages.message_declaration(Block)
 
 def trace(block):
     return Block(row=block.row + 1, data=block.data * 2)

@@ -125,7 +125,7 @@ def test_a_reducer_of_the_program_s_own():
 def test_a_reducer_that_fails_ends_the_program_with_its_exception():
     with pytest.raises(ZeroDivisionError):
         ended(lambda job: job.array(Word, 2).begin(job.reducer(lambda one, other: 1 / 0)))
-    with pytest.raises(gl.ChareError, match="reducer 3 is not known"):
+    with pytest.raises(gl.ProcessError, match="reducer 3 is not known"):
         ended(lambda job: job.array(Word, 2).begin(chares.Reducer(3)))
 
 
@@ -183,16 +183,16 @@ def test_what_a_program_does_wrong():
         (gl.UsageError, "placement 'near' is not known", lambda job: job.array(Keeper, 1, placement="near")),
         (gl.UsageError, "has a shape or indices", lambda job: job.array(Keeper)),
         (gl.UsageError, "is no class derived from", lambda job: job.array(dict, 1)),
-        (gl.ChareError, "the program can never end", lambda job: job.array(Keeper, 1)),
-        (gl.ChareError, r"array Keeper has no chare \(5\)", lambda job: job.array(Keeper, 2)[5].tell()),
-        (gl.ChareError, "puts (.*) on element 7, and there are 1", lambda job: job.array(Keeper, 2, placement=lambda *_: 7)),
+        (gl.ProcessError, "the program can never end", lambda job: job.array(Keeper, 1)),
+        (gl.ProcessError, r"array Keeper has no chare \(5\)", lambda job: job.array(Keeper, 2)[5].tell()),
+        (gl.ProcessError, "puts (.*) on element 7, and there are 1", lambda job: job.array(Keeper, 2, placement=lambda *_: 7)),
         (ZeroDivisionError, "division", lambda job: job.array(Keeper, 2, placement=lambda index, _: 1 // index[0])),
         (AttributeError, "no entry method 'missing'", lambda job: chares.when_quiet(job.array(Keeper, 2).missing)),
         (AttributeError, "no entry method begins with '_'", lambda job: job.array(Keeper, 2)._private()),
         (AttributeError, "missing", lambda job: job.array(Keeper, 2)[0].missing()),
         (gl.UsageError, "a callback is an entry method", lambda job: chares.when_quiet(print)),
         (TypeError, "an index is an integer", lambda job: job.array(Keeper, 2)["a"].tell()),
-        (gl.ChareError, "only a chare contributes", lambda job: Keeper.contribute(job.array(Keeper, 1))),
+        (gl.ProcessError, "only a chare contributes", lambda job: Keeper.contribute(job.array(Keeper, 1))),
     ]
     for error, text, program in wrong:
         with pytest.raises(error, match=text):
@@ -250,7 +250,7 @@ def test_an_exception_of_an_element_ends_the_others(tmp_path):
     done = gridloom("chares", "run", "-n", 2, "--", sys.executable, program)
     assert done.returncode == 1
     assert "element@1| AssertionError: this one" in done.stderr
-    assert "ChareError: element 1 has ended the program: Fall(1).fall: AssertionError: this one" in done.stderr, done.stderr
+    assert "ProcessError: element 1 has ended the program: Fall(1).fall: AssertionError: this one" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("placement", ["round-robin", "by-communication"])
@@ -320,7 +320,7 @@ def test_communication_of_chares_that_are_not_there_is_told():
     def program(edges):
         return lambda job: job.array(Node, 2, placement=chares.ByCommunication(edges)).tell()
 
-    with pytest.raises(gl.ChareError, match=r"array Node has no chare \(2\): it has indices from 0 to below \[2\]"):
+    with pytest.raises(gl.ProcessError, match=r"array Node has no chare \(2\): it has indices from 0 to below \[2\]"):
         chares.run(program([(0, 2, 10)]))
     with pytest.raises(OverflowError):
         chares.run(program([(0, 1, -1)]))

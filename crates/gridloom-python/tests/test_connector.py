@@ -250,7 +250,7 @@ def test_a_result_of_another_shape_is_an_error(program, fake):
     with ExitStack() as stack:
         _, address, _ = connect(stack, fake.endpoint, "--model", "rest", "--shape", "rest/y=batch,x_1")
         grid = stack.enter_context(gl.connect(servers=[address]))
-        with pytest.raises(gl.WrongResult, match=r"\[2, 2\]"):
+        with pytest.raises(gl.SignatureError, match=r"\[2, 2\]"):
             grid.function("models/rest")(np.ones((2, 3)))
 
 

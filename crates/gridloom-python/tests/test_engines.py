@@ -319,7 +319,7 @@ def test_errors_are_told_as_on_a_grid(grid):
         grid.group(regroup=2)
     with pytest.raises(gl.UsageError, match="recorded in groups"):
         grid.function(half).submit(1.0)
-    with pytest.raises(gl.UnknownFunctionError):
+    with pytest.raises(gl.UnknownName):
         grid.function("engines/other")
 
 
@@ -474,11 +474,11 @@ def test_what_workers_cannot_do_is_told(grid, monkeypatch):
         monkeypatch.delitem(sys.modules, "absent_there")
     with pytest.raises(gl.CannotRun, match="engines/needs_more on .*: it needs the module 'absent_there', which the worker cannot import"):
         grid.function(needs_more)(1.0)
-    with pytest.raises(gl.WrongResult, match="engines/wrong on .*: result 'out0': expected float64, got generator"):
+    with pytest.raises(gl.SignatureError, match="engines/wrong on .*: result 'out0': expected float64, got generator"):
         grid.function(wrong)(1.0)
     with grid.group():
         row = grid.function(reshaped)(np.ones((3, 3)))
-    with pytest.raises(gl.WrongResult, match=r"result 'out0': expected float64\[3\], got float64\[3, 3\]") as caught:
+    with pytest.raises(gl.SignatureError, match=r"result 'out0': expected float64\[3\], got float64\[3, 3\]") as caught:
         row.get()
     assert caught.value.function == "engines/reshaped"
 
@@ -649,7 +649,7 @@ def test_a_dask_of_another_release_runs_groups(tmp_path):
                 if len(grid._cluster.measured.slots) == 2:
                     break
                 grid.close()
-        assert "has distributed 2026.7.1" in str([one.message for one in told if one.category is gl.UntriedVersionWarning][0])
+        assert "has distributed 2026.7.1" in str([one.message for one in told if one.category is gl.ConnectWarning][0])
         with grid:
             x = np.random.default_rng(1).standard_normal((400, 400))
             with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]):
@@ -762,19 +762,19 @@ def test_versions_that_were_not_tried_are_told(cluster, monkeypatch):
         worker = min(versions["workers"])
         versions["workers"][worker]["packages"]["distributed"] = ours
         monkeypatch.setattr(client, "get_versions", lambda: versions)
-        with pytest.warns(gl.UntriedVersionWarning) as told, gl.connect(client, functions=[half]) as grid:
+        with pytest.warns(gl.ConnectWarning) as told, gl.connect(client, functions=[half]) as grid:
             assert grid.function(half)(3.0) == 1.5
-    assert [str(one.message) for one in told if one.category is gl.UntriedVersionWarning] == [
+    assert [str(one.message) for one in told if one.category is gl.ConnectWarning] == [
         f"the Dask worker at {worker} has distributed {ours}, and this program 2031.2.0: calls may fail; install one version everywhere",
         "this program has distributed 2031.2.0, and this version of Gridloom was tried with 2026.8: if calls fail, install that one",
     ]
-    assert all(one.filename == __file__ for one in told if one.category is gl.UntriedVersionWarning)
+    assert all(one.filename == __file__ for one in told if one.category is gl.ConnectWarning)
 
 
 def test_a_ray_that_was_not_tried_is_told(rays, monkeypatch):
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "__version__", "2.61.0")
-    with pytest.warns(gl.UntriedVersionWarning, match="this program has Ray 2.61.0, and this version of Gridloom was tried with 2.60") as told:
+    with pytest.warns(gl.ConnectWarning, match="this program has Ray 2.61.0, and this version of Gridloom was tried with 2.60") as told:
         gl.connect(ray, functions=[half]).close()
     assert told[0].filename == __file__
 

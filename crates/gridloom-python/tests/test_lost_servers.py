@@ -58,7 +58,7 @@ def test_the_error_names_the_server_that_was_lost(program, gate, tmp_path):
         held = grid.function("own/hold").submit(str(gate.path))
         wait_until(gate.path.exists)
         one.kill()
-        with pytest.raises(gl.UnknownFunctionError, match=r"^no server offers function 'own/hold' any more: server 'one' was lost \("):
+        with pytest.raises(gl.UnknownName, match=r"^no server offers function 'own/hold' any more: server 'one' was lost \("):
             held.get()
         bound = r"server 'one' was lost \(.*\) and the call of 'shared/twice' is bound to it, for example by on\('one'\)$"
         with pytest.raises(gl.ServerLost, match=f"^{bound}"):

@@ -88,7 +88,7 @@ def test_servers_are_found_in_the_environment_and_what_is_wrong_is_said(serve, m
             gl.connect(servers=servers)
         assert all(f"cannot use the server at {server}: " in str(refused.value) for server in servers)
         assert "connection refused" in str(refused.value) and "serve --no-agent" in str(refused.value)
-    with pytest.warns(gl.UnreachableWarning, match="without the server at 127.0.0.1:1: .*connection refused") as told:
+    with pytest.warns(gl.ConnectWarning, match="without the server at 127.0.0.1:1: .*connection refused") as told:
         grid = gl.connect(servers=[address, "127.0.0.1:1"])
     assert [warning.filename for warning in told] == [__file__]
     with grid:

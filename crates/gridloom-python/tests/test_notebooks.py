@@ -120,11 +120,11 @@ def test_what_is_discarded_or_fails_is_shown(grid):
     assert [rows(one)["state"] for one in (kept, other, last)] == ["fetched", "discarded", "fetched"]
     with grid.group(lambda problem: [0] * len(problem.tasks)) as group:
         failed = grid.function("tests/wrong_scalar")()
-    with pytest.raises(gl.WrongResult) as told:
+    with pytest.raises(gl.SignatureError) as told:
         failed.get()
-    assert rows(failed)["state"] == f"failed: WrongResult: {told.value}"
+    assert rows(failed)["state"] == f"failed: SignatureError: {told.value}"
     assert rows(group)["heuristic"] == "<lambda>"
-    with pytest.raises(gl.WrongResult):
+    with pytest.raises(gl.SignatureError):
         group.wait()
 
 

@@ -54,7 +54,7 @@ def test_an_error_comes_after_the_values_before_it_and_ends_the_stream(grid):
     [
         (lambda: 5, TypeError, "a stream takes a function with 'yield', or one that returns an iterable; this one returned int"),
         (lambda: os._exit(3), gl.Crashed, "exit status 3"),
-        (lambda: iter([iter(()), (_ for _ in ())]), gl.WrongResult, "generator: it gives values one by one"),
+        (lambda: iter([iter(()), (_ for _ in ())]), gl.SignatureError, "generator: it gives values one by one"),
         (lambda: 1 / 0, ZeroDivisionError, "division by zero"),
     ],
 )
@@ -90,14 +90,14 @@ def test_a_wait_has_a_limit_and_can_be_made_again(grid, tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with grid.stream(read, path, timeout=0.1) as stream:
-        with pytest.raises(gl.WaitTimedOut, match="within 0.1 s"):
+        with pytest.raises(gl.TimedOut, match="within 0.1 s"):
             next(stream)
         path.write_text("late")
         while True:
             try:
                 assert next(stream) == "late"
                 break
-            except gl.WaitTimedOut:
+            except gl.TimedOut:
                 pass
 
 

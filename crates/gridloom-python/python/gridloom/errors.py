@@ -1,127 +1,125 @@
-"""What can go wrong. One class for each variant of the errors that Gridloom has in Rust."""
+"""Exceptions and warnings.
+
+::
+
+    GridloomError
+    ├── UsageError            the program's mistakes
+    │   ├── ArgumentError     also TypeError and ValueError
+    │   ├── InputError        also ValueError
+    │   └── DifferenceError
+    ├── UnknownName           also KeyError
+    ├── NameExists            also ValueError
+    ├── ConnectError          also ConnectionError
+    │   └── ConnectionClosed
+    ├── TimedOut              also TimeoutError
+    ├── StalledError
+    ├── ProcessError
+    │   └── ProcessEnded
+    └── TaskError             a call, or a put or get of shared data, failed
+        ├── Cancelled         also concurrent.futures.CancelledError
+        ├── CannotRun
+        ├── Crashed
+        ├── DataLost
+        ├── NotRun
+        ├── OutOfMemory       also MemoryError
+        ├── RemoteError
+        ├── ServerLost
+        └── SignatureError
+    RuntimeWarning
+    ├── ConnectWarning
+    ├── DifferenceWarning
+    └── UnreadErrorWarning
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
-from typing import Any
+import sys
+from typing import Any, TypeVar
+
+__all__ = [
+    "ArgumentError",
+    "Cancelled",
+    "CannotRun",
+    "ConnectError",
+    "ConnectWarning",
+    "ConnectionClosed",
+    "Crashed",
+    "DataLost",
+    "DifferenceError",
+    "DifferenceWarning",
+    "GridloomError",
+    "InputError",
+    "NameExists",
+    "NotRun",
+    "OutOfMemory",
+    "ProcessEnded",
+    "ProcessError",
+    "RemoteError",
+    "ServerLost",
+    "SignatureError",
+    "StalledError",
+    "TaskError",
+    "TimedOut",
+    "UnknownName",
+    "UnreadErrorWarning",
+    "UsageError",
+]
+
+_E = TypeVar("_E", bound=BaseException)
+
+if sys.version_info >= (3, 11):
+    _TimeoutError = TimeoutError
+else:
+
+    class _TimeoutError(TimeoutError, concurrent.futures.TimeoutError):
+        """Both are one class from Python 3.11 on."""
+
 
 
 class GridloomError(Exception):
     """Base class of all errors of Gridloom."""
 
 
-class ArgumentError(GridloomError, TypeError, ValueError):
-    """A call does not fit its function's signature. Nothing was sent.
-
-    The message names the function, the argument, what was expected and what was passed.
-    """
-
-
-class UnknownFunctionError(GridloomError, KeyError):
-    """No server offers a function of that name.
-
-    Attributes
-    ----------
-    name : str
-        The name asked for.
-    """
-
-    name: str
-
-    def __str__(self) -> str:
-        # KeyError shows the representation of its argument; this is a sentence.
-        return str(self.args[0]) if self.args else ""
-
-
-class ConnectError(GridloomError, ConnectionError):
-    """The grid cannot be reached or started."""
-
-
 class UsageError(GridloomError):
-    """The session is used in a way that it does not offer, for example after it was closed."""
+    """The program uses the library in a way that it does not offer, for example a session after it was closed."""
 
 
-class WrongNumber(UsageError, ValueError):
-    """A number that cannot be meant, such as a port above 65535 or a time that never ends."""
+class ArgumentError(UsageError, TypeError, ValueError):
+    """An argument does not fit: the function's signature, the range of a number, or the class of a message. Nothing was sent.
 
-
-class InputError(GridloomError, ValueError):
-    """An interface description, a platform or a Python module cannot be used."""
-
-
-class ProcessError(GridloomError):
-    """A process that talks by messages cannot do what it was to do."""
-
-
-class ChareError(GridloomError):
-    """A program of message-driven objects (chares) cannot go on: an element is lost, or the program can never end."""
-
-
-class TimedOut(ProcessError, TimeoutError):
-    """No message of that type came in time."""
-
-
-class ConnectionClosed(ProcessError, ConnectionError):
-    """The connection between two processes is closed."""
-
-
-class CannotConnect(ProcessError, ConnectionError):
-    """No such host, or no process listens there."""
-
-
-class RemoteFailure(ProcessError):
-    """The handler of another process failed for a message of this one."""
-
-
-class WrongMessage(ProcessError, ValueError):
-    """A typed message cannot be sent, since its values do not fit its class, or what came is no such message.
-
-    The message names the type, the field, what it is and what was expected.
+    The message names the function, the argument, what was expected and what was passed. It is raised, too, if a received message does not fit
+    its class.
 
     Attributes
     ----------
     kind : str
-        Name of the message's type.
+        Name of the message's type; empty if the error is not of a message.
     """
 
-    kind: str
+    kind: str = ""
 
 
-class ProcessEnded(ProcessError):
-    """The process has to end: it was killed, or nothing can happen any more. Let it pass."""
+class InputError(UsageError, ValueError):
+    """An interface description, a platform, a configuration or a Python module cannot be used."""
 
 
-class Discarded(GridloomError):
-    """The call was recorded, but never ran: the block of its group raised, or the group was discarded.
+class DifferenceError(UsageError):
+    """In a group with ``strict=True``: a call is not as it was described, and was not made; or a described call was never made.
 
-    What the block raised is its cause (``__cause__``).
-
-    Attributes
-    ----------
-    function, why : str
-        The function, and what became of the group.
-    """
-
-    function: str
-    why: str
-
-
-class DifferenceError(GridloomError):
-    """In a group with ``strict=True``: a call is not as it was described, and was not made; or a described call never came.
-
-    The former is raised by the call, the latter at the end of the group's block: of several calls that never came it tells of the first,
-    and `Group.differences` of all.
+    The former is raised by the call, the latter at the end of the group's block: for the first of the missing calls, and `Group.differences`
+    lists all.
 
     Attributes
     ----------
     call : int or None
-        Which of the group's calls it is, counted from 1; ``None`` of one that never came.
+        Number of the call in the group, counted from 1; ``None`` of a missing call.
     function : str
-        The function that was called; of a call that never came the one that was described.
+        The function that was called; of a missing call the one that was described.
     described : str or None
-        Name of the described call that was expected in its place, or that never came; ``None`` if nothing was described there.
+        Name of the described call that was expected in its place, or that is missing; ``None`` if nothing was described there.
     why : str
-        What differs, in words: the argument, what it is and what was described; or that the call never came.
+        The difference in words: the argument, its value and what was described; or that the call is missing.
     """
 
     call: int | None
@@ -130,97 +128,83 @@ class DifferenceError(GridloomError):
     why: str
 
 
-class DifferenceWarning(RuntimeWarning):
-    """A call is not as it was described, and is mapped by itself; or a described call never came.
-
-    The first difference of a group is told when it is seen, the others together at the end of its block.
-    `Group.differences` has all.
-    """
-
-
-class SharedDataError(GridloomError):
-    """Shared data were not put, found or deleted."""
-
-
-class NameExists(SharedDataError, ValueError):
-    """Shared data of that name exist, or are being put.
+class UnknownName(GridloomError, KeyError):
+    """No server offers a function of that name, or nobody has put shared data of that name.
 
     Attributes
     ----------
     name : str
-    """
-
-    name: str
-
-
-class UnknownName(SharedDataError, KeyError):
-    """Nobody has put shared data of that name.
-
-    Attributes
-    ----------
-    name : str
+        The name.
+    what : {"function", "shared data"}
+        What has no such name.
     near : list of str
-        Names that look like it.
+        Names of shared data that look like it.
     """
 
     name: str
+    what: str = "function"
     near: list[str]
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.near = []
 
     def __str__(self) -> str:
         # KeyError shows the representation of its argument; this is a sentence.
         return str(self.args[0]) if self.args else ""
 
 
-class SharedDataLost(SharedDataError):
-    """All servers that had the data are gone.
+class NameExists(GridloomError, ValueError):
+    """Shared data of that name exist, or are being put.
 
     Attributes
     ----------
     name : str
+        The name.
     """
 
     name: str
 
 
-class NoRoomToShare(SharedDataError, MemoryError):
-    """No server has room for the data.
+class ConnectError(GridloomError, ConnectionError):
+    """A grid or a process cannot be reached or started, or the connection to the agent was lost.
 
     Attributes
     ----------
-    name : str
-    size_bytes : int
+    peer : {"grid", "process", "agent"}
+        What cannot be reached: the grid when a session begins, a process that was to be connected to, or the agent of a running session.
+    address, why : str
+        Address of a lost agent, and how the loss was noticed; otherwise empty.
     """
 
-    name: str
-    size_bytes: int
+    peer: str = "grid"
+    address: str = ""
+    why: str = ""
 
 
-class UnreadErrorWarning(RuntimeWarning):
-    """Calls failed, and the program did not read why.
-
-    A failure of a plain call is read by `get`, `result` or `exception` of its future; one in a group by `Handle.get` of a result of its
-    group, or by `Group.wait` or `Group.report`. A call of `Grid.run` that has not ended when its session ends has failed by that.
-    """
+class ConnectionClosed(ConnectError):
+    """The connection between two processes is closed."""
 
 
-class UnreachableWarning(RuntimeWarning):
-    """A server that `connect` was given cannot be used, and others can."""
-
-
-class UntriedVersionWarning(RuntimeWarning):
-    """A cluster of Dask or Ray has a version that this version of Gridloom was not tried with, or another one than the program."""
-
-
-class WaitTimedOut(GridloomError, TimeoutError):
-    """What was waited for did not come in time. Nothing is cancelled: waiting again works.
+class TimedOut(GridloomError, _TimeoutError):
+    """A time limit has passed.
 
     Attributes
     ----------
-    limit_seconds : float
-        The limit of the wait, seconds.
+    operation : {"wait", "call", "message"}
+        What took too long. After a wait nothing is cancelled, and waiting again works. A call was ended. A process has received no message
+        of that type.
+    limit_seconds : float or None
+        The limit, seconds; ``None`` for a message.
     """
 
-    limit_seconds: float
+    operation: str = "wait"
+    limit_seconds: float | None = None
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether only a wait has ended, and not the call."""
+        return self.operation == "wait"
 
 
 class StalledError(GridloomError):
@@ -235,8 +219,34 @@ class StalledError(GridloomError):
     seconds: float
 
 
+class ProcessError(GridloomError):
+    """A process, or a program of message-driven objects (chares), cannot go on: for example, an element is lost."""
+
+
+class ProcessEnded(ProcessError):
+    """The process has to end: it was killed, or nothing can happen any more. Do not catch it."""
+
+
 class TaskError(GridloomError):
-    """A call gave no result."""
+    """A call gave no result, or a put or get of shared data failed.
+
+    Attributes
+    ----------
+    function, server, why : str
+        The function, the server, and the reason in words, each empty if it is not known.
+    """
+
+    function: str = ""
+    server: str = ""
+    why: str = ""
+
+
+class Cancelled(TaskError, concurrent.futures.CancelledError):
+    """The call was cancelled."""
+
+
+class CannotRun(TaskError):
+    """The server lacks what the function needs, such as a library or a module; `why` says what."""
 
 
 class Crashed(TaskError):
@@ -244,198 +254,172 @@ class Crashed(TaskError):
 
     Attributes
     ----------
-    function, server, how : str
-        The function, the server, and the signal or exit status in words.
+    how : str
+        The signal or exit status in words.
     """
 
-    function: str
-    server: str
-    how: str
+    how: str = ""
 
 
-class RemoteError(TaskError):
-    """The function raised an exception.
+class DataLost(TaskError):
+    """All copies of data are gone: of a result that cannot be computed again, or of shared data.
 
     Attributes
     ----------
-    function, server : str
-        The function and the server.
-    kind, message, traceback : str
-        Class, text and traceback of the exception, as on the server.
+    name : str or None
+        Name of the shared data; ``None`` for a result.
     """
 
-    function: str
-    server: str
-    kind: str
-    message: str
-    traceback: str
-    # Names of its class and of those above it, where they are known.
-    _classes: tuple[str, ...] = ()
+    name: str | None = None
 
 
-class WrongResult(TaskError):
-    """A Python function returned something else than its signature says.
+class NotRun(TaskError):
+    """The call never ran.
 
     Attributes
     ----------
-    function, server, why : str
-        The function, the server, and what was expected and got.
+    reason : {"discarded", "dependency", "mapping"}
+        The block of its group raised (which is the cause, ``__cause__``) or the group was discarded; a call that it depends on failed; or its
+        group could not be mapped. `why` has the details.
     """
 
-    function: str
-    server: str
-    why: str
-
-
-class CannotRun(TaskError):
-    """The server lacks what the function needs, such as a library or a module.
-
-    Attributes
-    ----------
-    function, server, why : str
-        The function, the server, and what is missing.
-    """
-
-    function: str
-    server: str
-    why: str
-
-
-class StoreFull(TaskError):
-    """A task needs more room than the server's store has.
-
-    Attributes
-    ----------
-    function, server : str
-        The function and the server.
-    needed_bytes, held_bytes, limit_bytes : int
-        What the task needs, what cannot be given up now, and the bound.
-    """
-
-    function: str
-    server: str
-    needed_bytes: int
-    held_bytes: int
-    limit_bytes: int
-
-
-class Cancelled(TaskError, concurrent.futures.CancelledError):
-    """The call was cancelled."""
-
-
-class DeadlineExceeded(TaskError, TimeoutError):
-    """The call exceeded its time limit.
-
-    Attributes
-    ----------
-    limit_seconds : float
-        The limit, seconds.
-    """
-
-    limit_seconds: float
-
-
-class ServerLost(TaskError):
-    """The server was lost, and no other could take over.
-
-    Attributes
-    ----------
-    function, server, why : str
-        The function, the server, and how the loss was noticed.
-    """
-
-    function: str
-    server: str
-    why: str
-
-
-class DatumLost(TaskError):
-    """A result is gone and cannot be computed again.
-
-    Attributes
-    ----------
-    why : str
-        How it was lost.
-    """
-
-    why: str
+    reason: str = "discarded"
 
 
 class OutOfMemory(TaskError, MemoryError):
-    """A server, or this program, has no memory for an argument or a result.
+    """There is no room for data.
 
     Attributes
     ----------
-    place, why : str
-        Where ("in this program", "on server 'x'"), and what the system says.
+    resource : {"memory", "store", "shared data"}
+        What is full: memory of a server or of this program, the store of a server, or what servers reserve for shared data.
+    place : str
+        Where memory was missing: "in this program", "on server 'x'".
+    name : str or None
+        Name of the shared data.
+    needed_bytes, held_bytes, limit_bytes : int or None
+        Size of the data, bytes of the store that cannot be freed now, and the limit of the store; ``None`` if it is not known.
     """
 
-    place: str
-    why: str
+    resource: str = "memory"
+    place: str = ""
+    name: str | None = None
+    needed_bytes: int | None = None
+    held_bytes: int | None = None
+    limit_bytes: int | None = None
 
 
-class DependencyFailed(TaskError):
-    """A task that the call depends on failed.
+class RemoteError(TaskError):
+    """The function raised an exception, or the handler of another process failed for a message of this one.
 
     Attributes
     ----------
-    why : str
-        The error of that task.
+    kind, message, traceback : str
+        Class, text and traceback of the exception, as on the server; empty for a handler.
     """
 
-    why: str
+    kind: str = ""
+    message: str = ""
+    traceback: str = ""
+    # Names of its class and of the classes above it, where they are known.
+    _classes: tuple[str, ...] = ()
 
 
-class NotMapped(TaskError):
-    """The group could not be mapped.
+class ServerLost(TaskError):
+    """The server was lost, and no other could take over; `why` says how the loss was noticed."""
+
+
+class SignatureError(TaskError):
+    """Values do not fit a signature on the server; `why` says what was expected and got.
 
     Attributes
     ----------
-    why : str
-        What stands against it.
+    part : {"arguments", "result"}
+        The arguments do not fit the signature that the server has, or a Python function returned a result that does not fit its own.
     """
 
-    why: str
+    part: str = "result"
 
 
-class AgentLost(TaskError):
-    """The agent cannot be reached.
+class ConnectWarning(RuntimeWarning):
+    """A server that `connect` was given cannot be used, and others can; or the version of a cluster of Dask or Ray was not tested."""
 
-    Attributes
+
+class DifferenceWarning(RuntimeWarning):
+    """A call is not as it was described, and is mapped by itself; or a described call was never made.
+
+    The first difference of a group is reported when it is noticed, the others together at the end of its block.
+    `Group.differences` lists all.
+    """
+
+
+class UnreadErrorWarning(RuntimeWarning):
+    """Calls failed, and the program did not read why.
+
+    A failure of a plain call is read by `get`, `result` or `exception` of its future; one in a group by `Handle.get` of a result of its
+    group, or by `Group.wait` or `Group.report`. A call of `Grid.run` that has not ended when its session ends has failed by that.
+    """
+
+
+# Classes and attributes for the variants of Rust's errors that are not named like a class.
+_VARIANTS: dict[str, tuple[type[GridloomError], dict[str, Any]]] = {
+    "AgentLost": (ConnectError, {"peer": "agent"}),
+    "CannotConnect": (ConnectError, {"peer": "process"}),
+    "ChareError": (ProcessError, {}),
+    "ConnectionClosed": (ConnectionClosed, {"peer": "process"}),
+    "DatumLost": (DataLost, {}),
+    "DeadlineExceeded": (TimedOut, {"operation": "call"}),
+    "DependencyFailed": (NotRun, {"reason": "dependency"}),
+    "Discarded": (NotRun, {"reason": "discarded"}),
+    "NoRoomToShare": (OutOfMemory, {"resource": "shared data"}),
+    "NotMapped": (NotRun, {"reason": "mapping"}),
+    "Refused": (SignatureError, {"part": "arguments"}),
+    "RemoteFailure": (RemoteError, {}),
+    "SharedDataError": (TaskError, {}),
+    "SharedDataLost": (DataLost, {}),
+    "StoreFull": (OutOfMemory, {"resource": "store"}),
+    "TimedOut": (TimedOut, {"operation": "message"}),
+    "UnknownFunctionError": (UnknownName, {"what": "function"}),
+    "UnknownName": (UnknownName, {"what": "shared data"}),
+    "WaitTimedOut": (TimedOut, {"operation": "wait"}),
+    "WrongMessage": (ArgumentError, {}),
+    "WrongNumber": (ArgumentError, {}),
+    "WrongResult": (SignatureError, {"part": "result"}),
+}
+
+
+def of_variant(variant: str, message: str, fields: dict[str, Any]) -> GridloomError:
+    """Make the exception for a variant of Rust's errors: the extension module calls this.
+
+    Parameters
     ----------
-    address, why : str
-        Where it was, and how the loss was noticed.
+    variant : str
+        Name of the variant.
+    message : str
+        Text of the error.
+    fields : dict
+        Fields of the variant, which become attributes.
+
+    Returns
+    -------
+    GridloomError
+        The exception.
     """
-
-    address: str
-    why: str
-
-
-class Refused(TaskError):
-    """The call does not fit the signature that the server has.
-
-    Attributes
-    ----------
-    function, server, why : str
-        The function, the server, and what was expected and got.
-    """
-
-    function: str
-    server: str
-    why: str
+    kind, attributes = _VARIANTS.get(variant) or (globals().get(variant, GridloomError), {})
+    if "size_bytes" in fields:
+        fields = {"needed_bytes": fields["size_bytes"], **{name: value for name, value in fields.items() if name != "size_bytes"}}
+    return with_fields(kind(message), **attributes, **fields)
 
 
-def _make(kind: str, message: str, fields: dict[str, Any]) -> GridloomError:
-    """Make the exception of a Rust error: called by the extension module."""
-    found = globals().get(kind, GridloomError)
-    error: GridloomError = found(message)
+def with_fields(error: _E, **fields: Any) -> _E:
+    """Set attributes of an exception, and return it."""
     for name, value in fields.items():
         setattr(error, name, value)
     return error
 
 
 def text_of(error: BaseException) -> str:
-    """Text of any exception, also of one that cannot make it."""
+    """Text of any exception, also of one whose ``__str__`` fails."""
     try:
         return str(error)
     except BaseException as failed:

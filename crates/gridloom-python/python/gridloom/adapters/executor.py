@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from ..calls.callbacks import quick
+from ..calls.future import Future
+from ..calls.waits import quick
 from ..errors import ArgumentError, Crashed, RemoteError, UsageError
 from ..pickling.packing import RemoteTraceback, is_raised, name_of, pack_call, pack_function, pack_setup
 from ..run.call import Call
@@ -44,7 +45,7 @@ class Executor(concurrent.futures.Executor):
 
     Raises
     ------
-    UnknownFunctionError
+    UnknownName
         If no server of the grid runs functions that programs send.
     UsageError
         If `max_workers` and `grid` are given, the grid is simulated or closed, or `retries` or `retry_on` cannot be meant.
@@ -98,7 +99,7 @@ class Executor(concurrent.futures.Executor):
         self._shut_down = False
         self._grid._executors.add(self)
 
-    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
         """Have a function run on a server.
 
         Parameters
@@ -110,7 +111,7 @@ class Executor(concurrent.futures.Executor):
 
         Returns
         -------
-        RunFuture
+        Future
             The call. An argument that cannot be pickled is told by it, as an `ArgumentError`.
 
         Raises

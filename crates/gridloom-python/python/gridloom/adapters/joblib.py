@@ -22,7 +22,7 @@ from joblib.parallel import (  # type: ignore[import-not-found, import-untyped, 
     ThreadingBackend,
 )
 
-from ..calls.callbacks import quick
+from ..calls.waits import quick
 from ..calls.worker_slot import SlotRelease
 from ..errors import UsageError
 from ..pickling.packing import name_of, pack_function, packed_array

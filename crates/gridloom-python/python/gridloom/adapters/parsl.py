@@ -77,7 +77,7 @@ class GridloomExecutor(ParslExecutor, RepresentationMixin):  # type: ignore[misc
         ------
         UsageError
             If `max_workers` and `grid` are given, or the grid is simulated or closed.
-        UnknownFunctionError
+        UnknownName
             If no server of the grid runs functions that programs send.
         """
         self._executor = Executor(self.max_workers, grid=self.grid)

@@ -18,7 +18,7 @@ from typing import Protocol
 from .. import _gridloom
 from ..common.condition import Condition
 from ..common.thread_pool import InnerThread, ThreadPool, attempt, join, start
-from ..errors import UsageError, WaitTimedOut
+from ..errors import TimedOut, UsageError
 from .result_waits import ResultWaits
 from .unread_errors import UnreadErrors
 
@@ -108,7 +108,7 @@ class Completions:
 
         Raises
         ------
-        WaitTimedOut
+        TimedOut
             If nothing has ended by then.
         UsageError
             If the session is closed.
@@ -122,7 +122,7 @@ class Completions:
             try:
                 self._notify(self._raw.await_ends(min(step, left) if self.results else left))
                 return
-            except WaitTimedOut:
+            except TimedOut:
                 if left <= step and not self.results.poll():
                     raise
             step *= _POLL_FACTOR
@@ -182,7 +182,7 @@ class Completions:
             ended = []
             try:
                 ended = self._raw.await_ends(_SLICE_SECONDS)
-            except WaitTimedOut:
+            except TimedOut:
                 pass
             except UsageError:
                 self.close()

@@ -8,7 +8,7 @@ from .. import _gridloom
 from ..common.checks import seconds
 from ..common.session_objects import OfSession
 from ..errors import UsageError
-from .future import Future
+from .call_future import CallFuture
 from .session_state import SessionState
 
 
@@ -100,7 +100,7 @@ class Function(OfSession):
         """
         return Function(self._session, self._raw.on(server), server)
 
-    def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Future:
+    def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> CallFuture:
         """Call it now, by itself, without waiting. It is not recorded, even inside the block of a group.
 
         Parameters
@@ -112,7 +112,7 @@ class Function(OfSession):
 
         Returns
         -------
-        Future
+        CallFuture
             The call under way.
 
         Raises
@@ -122,7 +122,7 @@ class Function(OfSession):
         UsageError
             If `timeout` is no time: negative or no number.
         """
-        return Future(self._raw.submit(args, kwargs, seconds("timeout", timeout)), self._session.completions, self.name)
+        return CallFuture(self._raw.submit(args, kwargs, seconds("timeout", timeout)), self._session.completions, self.name)
 
     def __repr__(self) -> str:
         return f"<gridloom.Function {self.signature}>"

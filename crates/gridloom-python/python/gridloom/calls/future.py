@@ -1,229 +1,107 @@
-"""Futures of calls of declared functions, and of puts, gets and waits of shared names."""
+"""Futures of all calls, and how their callbacks are called.
+
+**Invariants.** Callbacks of the program are called one after another, in a thread of the session that does nothing else. So one of them
+may wait for another call. An error of a callback, whatever it is, keeps none from being called.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import concurrent.futures
+import logging
 import threading
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, TypeVar
 
-from .. import _gridloom
-from ..common.checks import seconds
 from ..common.condition import Condition
-from ..errors import Cancelled, UsageError, WaitTimedOut
-from .callbacks import CallbackFuture
-from .completion import Completions
-from .wait import awaited
+from ..common.session_objects import OfSession
+from ..common.thread_pool import InnerThread, ThreadPool
+from .waits import awaited
 from .worker_slot import waiters
 
+_T = TypeVar("_T")
 
-class Future(CallbackFuture[Any]):
-    """A plain call under way, or a put, get or wait of a shared name: a future as of ``concurrent.futures``.
+_LOGGER = logging.getLogger("concurrent.futures")
 
-    It can be awaited; cancelling the wait cancels the call.
+
+class Future(OfSession, concurrent.futures.Future[_T]):
+    """A running call, or a running put, get or wait of a shared name: a future as of ``concurrent.futures``, which can be awaited too.
+
+    `Function.submit`, `Grid.run`, executors, and methods such as `Grid.begin_put` return one. Cancelling an ``await`` ends the call.
     """
 
     _why = "a gridloom.Future is a call of this process"
     _remedy = "wait for the result, and pass its .get()"
 
-    def __init__(self, raw: _gridloom.RawPending | _gridloom.RawBegun, completions: Completions, name: str | None) -> None:
-        self._raw = raw
-        self._completions, self._callback_pool = completions, completions.callbacks
-        # The number under which the session reports the end, and functions to call then; none once they were called.
-        self._watch = threading.RLock()
-        self._serial: int | None = None
-        self._callbacks: list[Callable[[], None]] | None = []
-        self._ended = False
-        # Without a name it is a part of something that reports errors itself.
-        self._name, self._is_read = name, name is None
-        self._value: Any = None
-        self._error: BaseException | None = None
-        if name is not None:
-            completions.unread.follow(self)
+    _callback_pool: ThreadPool | None = None
 
-    # The state that the standard library reads under the condition is kept from its first use on. Most calls end before.
-    _made = False
-    _standard: threading.Condition
-    _state = "RUNNING"
-    _result = None
-    _exception = None
-
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        with self._watch:
-            if self._made:
-                return self._standard
-            if self._completions.simulated:
-                raise UsageError(
-                    "a call of a simulated grid is waited for by gridloom.wait and as_completed: its time is virtual"
-                )
-            self._standard = Condition()
-            self._waiters: list[Any] = waiters()
-            self._done_callbacks: list[Any] = []
-            self._made = True
-        self._when_ended(self._keep_end)
-        return self._standard
-
-    def _keep_end(self) -> None:
-        self._fetch(None)
-        if self._error is None:
-            self.set_result(self._value)
-        else:
-            self.set_exception(self._error)
-
-    def get(self, timeout: float | None = None) -> Any:
-        """Wait for the call's results.
+    def get(self, timeout: float | None = None) -> _T:
+        """Wait for the result, as `result`.
 
         Parameters
         ----------
         timeout : float, optional
-            How long to wait at most, seconds. The call goes on after that, and a later `get` works.
+            How long to wait at most, seconds. The call keeps running after that, and a later `get` works.
 
         Returns
         -------
-        numpy.ndarray, number, str, bytes, tuple of them, or None
-            As the function's signature says; the same objects every time.
+        object
+            The result: of a declared function as its signature says (numpy.ndarray, number, str, bytes, tuple of them, or None); of any
+            function what it returned. The same objects every time.
 
         Raises
         ------
         TaskError
-            If the call failed, was cancelled, or exceeded its own time limit.
-        WaitTimedOut
-            If it has not ended after `timeout` seconds.
+            If the call failed.
+        Exception
+            For any function: what the function raised; its cause has the traceback on the server.
+        Cancelled
+            If the call was cancelled.
+        TimedOut
+            If the call has not ended after `timeout` seconds, or exceeded its own time limit: `TimedOut.operation` says which.
         UsageError
             If `timeout` is no time: negative or no number.
         """
-        self._fetch(seconds("timeout", timeout))
-        self._is_read = True
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for the call's results, as `get`."""
-        return self.get(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the end, and give the error of a call that failed."""
-        self._fetch(seconds("timeout", timeout))
-        self._is_read = True
-        return self._error
-
-    def _fetch(self, timeout: float | None) -> None:
-        # No lock: an interrupt could leave it locked. Each thread that asks gets the same results.
-        if not self._ended:
-            try:
-                self._value = self._raw.result(timeout)
-            except WaitTimedOut:
-                raise _timed_out(timeout) from None
-            except Exception as error:
-                with self._watch:
-                    self._error = self._error or error
-            self._ended = True
-        self._notify()
-
-    def done(self) -> bool:
-        """Tell whether the call has ended, however it did."""
-        return self._ended or self._raw.done()
-
-    def running(self) -> bool:
-        """Tell whether the call has not ended."""
-        return not self.done()
-
-    def cancelled(self) -> bool:
-        """Tell whether the call has ended by being cancelled."""
-        if self.done():
-            self._fetch(None)
-        return isinstance(self._error, Cancelled)
-
-    def cancel(self) -> bool:
-        """Cancel the call, also where it runs; `get` then raises `Cancelled`, unless it ended before.
-
-        Returns
-        -------
-        bool
-            Whether it is cancelled.
-        """
-        if not self._ended:
-            self._raw.cancel()
-            # The session ends it at once, without waiting for the server.
-            self._fetch(None)
-        return self.cancelled()
+        return self.result(timeout)
 
     def abort(self) -> None:
-        """End the call, as `cancel`."""
-        self.cancel()
+        """End the call also where it runs, by ending its worker process; a call that has ended keeps its result.
 
-    def _report_unread(self, is_over: bool = False) -> bool:
-        if self._is_read:
-            return True
-        if is_over and not self._ended:
-            self._error = self._error or UsageError(f"the grid was closed before {self._name} had ended")
-        elif not self.done():
-            return False
-        else:
-            self._fetch(None)
-        self._is_read = True
-        self._completions.unread.report(self._error, str(self._name))
-        return True
+        Raises
+        ------
+        UsageError
+            If the session is closed.
+        """
+        raise NotImplementedError
 
-    def __del__(self) -> None:
-        # At the end of the interpreter or of the session nothing is left to report to.
-        with contextlib.suppress(Exception):
-            self._report_unread()
-
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, _T]:
         return awaited(self).__await__()
 
-    def _when_ended(self, callback: Callable[[], None]) -> None:
-        with self._watch:
-            is_over = self._callbacks is None
-            first = self._serial is None
-            if self._callbacks is not None:
-                self._callbacks.append(callback)
-                if first:
-                    try:
-                        self._serial = self._raw.serial()
-                    except UsageError:  # `get` has just taken the result, or the session is closed
-                        pass
-        if is_over:
-            callback()
-        elif self._serial is None:
-            self._notify()
-        elif first and not self._completions.subscribe(self._raw, self._serial, self):
-            self._notify()
+    def _prepare(self) -> None:
+        """Make the attributes that the standard library reads under the condition, such that an interrupt leaves them consistent."""
+        self._condition = Condition()
+        self._waiters = waiters()
 
-    def _drop(self, callback: Callable[[], None]) -> None:
-        with self._watch:
-            if self._callbacks is not None and callback in self._callbacks:
-                self._callbacks.remove(callback)
-            serial = self._serial
-            if self._callbacks or serial is None:
-                return
-            self._serial = None
-        self._completions.unsubscribe(serial)
+    def _invoke_callbacks(self) -> None:
+        callbacks: list[Callable[..., Any]] = getattr(self, "_done_callbacks")
+        if not callbacks:
+            return
+        self._call([callback for callback in callbacks if getattr(callback, "_is_quick", False)])
+        later = [callback for callback in callbacks if not getattr(callback, "_is_quick", False)]
+        if not later:
+            return
+        if self._callback_pool is not None and isinstance(threading.current_thread(), InnerThread):
+            self._callback_pool.run(lambda: self._call(later))
+        else:
+            self._call(later)
 
-    def _on_ends(self, serials: list[int]) -> None:
-        self._notify()
-
-    def _on_closed(self) -> None:
-        self._notify()
-
-    def _notify(self) -> None:
-        """Call the functions that wait for the end."""
-        with self._watch:
-            callbacks, self._callbacks = self._callbacks, None
-            serial, self._serial = self._serial, None
-        if serial is not None:
-            self._completions.unsubscribe(serial)
-        for callback in callbacks or ():
-            callback()
-
-    def __repr__(self) -> str:
-        return f"<gridloom.Future: {'ended' if self._ended or self._callbacks is None else 'under way'}>"
-
-
-def _timed_out(limit: float | None) -> WaitTimedOut:
-    error = WaitTimedOut(f"no result within {limit} s; the call is still running, call get() again")
-    error.limit_seconds = limit if limit is not None else 0.0
-    return error
+    def _call(self, callbacks: list[Callable[..., Any]]) -> None:
+        raised: BaseException | None = None
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:
+                _LOGGER.exception("exception calling callback for %r", self)
+            except BaseException as error:  # an interrupt of the program's own thread is raised once all are called
+                raised = raised or error
+        if raised is not None:
+            raise raised

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..common.condition import Condition
 from ..common.thread_pool import join, start
-from ..errors import WaitTimedOut
+from ..errors import TimedOut
 
 _THREADS_MAX = 64
 # How long a thread waits for one result while others have no thread, and while all have one, seconds.
@@ -169,8 +169,8 @@ def _has_ended(result: Result, limit: float | None) -> bool:
     """Whether a result is here within `limit` seconds, or it is known by then that there is none."""
     try:
         result._fetch(limit)
-    except WaitTimedOut:
-        return False
+    except TimedOut as error:
+        return not error.is_wait
     except Exception:  # the program's own `get` raises it
         pass
     return True

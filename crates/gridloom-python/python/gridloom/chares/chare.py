@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from .. import _gridloom
 from .._gridloom import RawEntry as Entry
 from .._gridloom import RawTarget as Target
-from ..errors import ChareError, UsageError
+from ..errors import ProcessError, UsageError
 from . import migration as _migration
 from .waiting import Future, Mailbox, Replies, forget, told_waiting
 
@@ -385,7 +385,7 @@ def run(program: Callable[[Job], None]) -> Ended:
     ------
     SystemExit
         On an element without which the program goes on (`resize`), so that its process ends.
-    ChareError
+    ProcessError
         If an element is lost, or the program can never end.
     Exception
         What an entry method raised on this element.
@@ -401,9 +401,9 @@ def run(program: Callable[[Job], None]) -> Ended:
 
     try:
         value, is_first, moved, has_left = _gridloom.run_chares(make)
-    except ChareError as error:
+    except ProcessError as error:
         if "can never end" in str(error) and (waiting := told_waiting()):
-            raise ChareError(f"{error}; here {waiting}") from None
+            raise ProcessError(f"{error}; here {waiting}") from None
         raise
     finally:
         forget()

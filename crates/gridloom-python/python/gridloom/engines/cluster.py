@@ -25,7 +25,7 @@ from .. import _gridloom
 from ..calls.function import Function
 from ..calls.session_state import SessionState
 from ..common.executable import program
-from ..errors import ServerLost, UsageError, WaitTimedOut
+from ..errors import ServerLost, TimedOut, UsageError
 from ..functions.offer import files_of, offered_name, signature_of, undeclared
 from ..groups.group import Group
 from ..groups.handle import Handle
@@ -384,8 +384,8 @@ class EngineCluster:
                 return self._engine.collect(self._submit([call])[0], _LOOKS_SECONDS)
             except NotYet:
                 if until is not None and time.monotonic() > until:
-                    raise WaitTimedOut(
-                        f"no result of {call.name} within {limit} s; it goes on, and a later get() finds what it gives"
+                    raise TimedOut(
+                        f"no result of {call.name} within {limit} s; the call is still running, call get() again"
                     ) from None
                 self._look(False)
             except RuntimeError as error:

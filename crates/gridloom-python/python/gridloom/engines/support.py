@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import _gridloom
-from ..errors import TaskError, UntriedVersionWarning, _make
+from ..errors import ConnectWarning, TaskError, of_variant
 from ..functions.offer import undeclared
 from .protocol import Measured
 
@@ -136,7 +136,7 @@ def error_of(error: BaseException, server: str) -> TaskError | None:
     if not (isinstance(error, RuntimeError) and hasattr(error, _KIND)):
         return None
     kind, function, why = getattr(error, _KIND)
-    made = _make(kind, f"{function} on {server}: {why}", {"function": function, "server": server, "why": why})
+    made = of_variant(kind, f"{function} on {server}: {why}", {"function": function, "server": server, "why": why})
     return made if isinstance(made, TaskError) else None
 
 
@@ -205,11 +205,11 @@ def check_versions(engine: str, tried: str, found: Mapping[str, str]) -> None:
         place, version = next(iter(others.items()))
         more = f" (as at {len(others) - 1} more places)" if len(others) > 1 else ""
         why = f"{place} has {engine} {version}{more}, and {here} {ours}: calls may fail; install one version everywhere"
-        warnings.warn(why, UntriedVersionWarning, stacklevel=_PROGRAM)
+        warnings.warn(why, ConnectWarning, stacklevel=_PROGRAM)
     untried = [(place, version) for place, version in found.items() if _release(version) != _release(tried)]
     for place, version in untried[:1]:
         why = f"{place} has {engine} {version}, and this version of Gridloom was tried with {tried}: if calls fail, install that one"
-        warnings.warn(why, UntriedVersionWarning, stacklevel=_PROGRAM)
+        warnings.warn(why, ConnectWarning, stacklevel=_PROGRAM)
 
 
 def _release(version: str) -> list[int]:

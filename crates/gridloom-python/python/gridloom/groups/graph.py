@@ -250,7 +250,7 @@ class Graph:
         ------
         InputError
             If a function is not offered, or a call does not fit its function.
-        NotMapped
+        NotRun
             If it cannot be mapped.
         """
         return plan_of(grid._session.raw.plan_of(self._raw, mapping_of(heuristic, map_timeout)))

@@ -12,7 +12,7 @@ from ..calls.function import Function
 from ..calls.session_state import Recorder, SessionState
 from ..common.session_objects import OfSession
 from ..display import notebook
-from ..display import progress as bars
+from ..display import progress_bars as bars
 from ..display.bars import Watch
 from ..display.html import of_group
 from ..errors import DifferenceWarning, GridloomError, UsageError
@@ -30,7 +30,7 @@ class Group(OfSession):
 
     Inside the block, in the thread that entered it, every call of a function of the grid is recorded and gives handles at
     once. At the end of the block the calls are mapped together and run; the program goes on without waiting. If the block
-    raises, what was not launched is forgotten, and its handles raise `Discarded` from that exception.
+    raises, what was not launched is forgotten, and its handles raise `NotRun` from that exception.
 
     A call that fails says so where its result, or one that depends on it, is read: `Handle.get` raises its error, and so
     does `wait`; `report` lists all. Failures of which the program read nothing in these ways are told by an
@@ -228,7 +228,7 @@ class Group(OfSession):
 
         Raises
         ------
-        NotMapped
+        NotRun
             If they cannot be mapped, or the plan is not one of these calls.
         InputError
             If there is no such heuristic.

@@ -13,11 +13,11 @@ from .. import _gridloom
 from ..calls.completion import Completions
 from ..calls.remote_value import RemoteValue
 from ..calls.session_state import SessionState
-from ..calls.wait import awaited
+from ..calls.waits import awaited
 from ..common.checks import seconds
-from ..display import progress as bars
+from ..display import progress_bars as bars
 from ..display.html import of_handle
-from ..errors import Discarded, UsageError, WaitTimedOut
+from ..errors import NotRun, TimedOut, UsageError
 
 # Handles that were pickled, and a token of this process for those that unpickle one.
 _referred: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
@@ -97,9 +97,10 @@ class Handle(RemoteValue):
         ------
         TaskError
             If its task, or one that it depends on, gave no result.
-        Discarded
-            If its call never ran, because the block of its group raised; that exception is the cause.
-        WaitTimedOut
+        NotRun
+            If its call never ran: because the block of its group raised, which is the cause; because a call that it depends on failed; or
+            because its group could not be mapped.
+        TimedOut
             If it is not here after `timeout` seconds.
         UsageError
             If `timeout` is no time: negative or no number.
@@ -107,7 +108,9 @@ class Handle(RemoteValue):
         watch = bars.of_result(self._raw.moving, self._name) if bars.wanted(progress) else None
         try:
             return self._fetch(seconds("timeout", timeout))
-        except Discarded as error:
+        except NotRun as error:
+            if error.reason != "discarded":
+                raise
             raise error from self._group._raised
         finally:
             if watch is not None:
@@ -121,9 +124,9 @@ class Handle(RemoteValue):
     def _fetch(self, limit: float | None) -> Any:
         try:
             value = self._raw.get(limit)
-        except WaitTimedOut:
-            raise
         except Exception as error:
+            if isinstance(error, TimedOut) and error.is_wait:
+                raise
             self._ended, self._end = True, f"failed: {type(error).__name__}: {error}"
             raise
         self._ended, self._end = True, "fetched"
@@ -147,12 +150,15 @@ class Handle(RemoteValue):
 
         Raises
         ------
-        Discarded
-            If its call never ran, because the block of its group raised; that exception is the cause.
+        NotRun
+            If its call never ran: because the block of its group raised, which is the cause; because a call that it depends on failed; or
+            because its group could not be mapped.
         """
         try:
             self._raw.prefetch()
-        except Discarded as error:
+        except NotRun as error:
+            if error.reason != "discarded":
+                raise
             raise error from self._group._raised
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ import pickle as _pickle
 import socket
 from typing import Any, NoReturn
 
-from .. import __version__ as _version
+from .._gridloom import __version__ as _version
 from . import constants, datatype, errors, layout, op
 from .buffers import BOTTOM, BUFFER_AUTOMATIC, IN_PLACE, memory_of
 from .comm import COMM_NULL, COMM_SELF, COMM_WORLD, ERRORS_RETURN, Comm, Intercomm, Intracomm

@@ -7,7 +7,7 @@ import os
 import sys
 
 from .. import chares
-from ..errors import ChareError
+from ..errors import ProcessError
 from .comm import own_communicators
 from .private import Finder, Modules
 from .rank import Program, Rank
@@ -53,7 +53,7 @@ def launch(path: str, arguments: list[str], size: int, placement: str, list_modu
     main = sys.modules["__main__"]
     try:
         ended = chares.run(arrays)
-    except ChareError as error:
+    except ProcessError as error:
         waiting = [f"rank {rank.number} waits in {rank.waits_for}" for rank in program.ranks.values() if rank.waits_for is not None]
         over = [str(rank.number) for rank in program.ranks.values() if rank.result is not None]
         told = "".join(f"\n  {line}" for line in waiting[:_TOLD_MAX])

@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .. import errors as _errors
 from ..common.session_objects import CannotPickle
-from ..errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult, text_of
+from ..errors import ArgumentError, CannotRun, RemoteError, SignatureError, TaskError, TimedOut, text_of, with_fields
 from .buffers import Aside
 from .by_value import dumps
 from .protocol import ERROR, FUNCTION, RESULTS, STREAM, TASK, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
@@ -152,22 +151,22 @@ def runs_code(given: bytes) -> bool:
 
 
 def is_raised(error: BaseException) -> bool:
-    """Whether an error is what a function raised, not one that Gridloom tells of its call. Any class of error may be raised."""
+    """Whether an error is what a function raised, not an error of Gridloom about the call. Any class of error may be raised."""
     return isinstance(error.__cause__, RemoteTraceback)
 
 
 def unpack(given: bytes, name: str, server: str = "") -> Any:
-    """Give the value of a call, or raise the exception of its function."""
+    """Return the value of a call, or raise the exception of its function."""
     body = memoryview(given)[1:]
     if given[:1] == VALUE:
         try:
             return pickle.loads(body)
         except OSError as error:
             why = f"it cannot be written down here, in {tempfile.gettempdir()}: {error}; make room, or set TMPDIR"
-            raise named(WrongResult, f"the result of {name}: {why}", function=name, server="", why=why) from error
+            raise named(SignatureError, f"the result of {name}: {why}", function=name, server="", why=why) from error
         except BaseException as error:  # a value can be made such that unpickling it exits; no interrupt comes here
             raise named(
-                WrongResult,
+                SignatureError,
                 f"the result of {name} cannot be unpickled here: {type(error).__name__}: {text_of(error)}; the program needs the modules "
                 "of what the function returns",
                 function=name,
@@ -179,7 +178,7 @@ def unpack(given: bytes, name: str, server: str = "") -> Any:
 
 
 def _raised(body: memoryview, name: str, server: str) -> BaseException:
-    """The exception of a function, or an error with what it said."""
+    """The exception of a function, or a `RemoteError` with its text."""
     pickled, kind, message, text, classes, why = pickle.loads(body)
     try:
         raised = pickle.loads(pickled) if pickled else None
@@ -190,42 +189,45 @@ def _raised(body: memoryview, name: str, server: str) -> BaseException:
         why = f"{type(error).__name__}: {text_of(error)}"
     # Without a pickle, it could not be made there.
     how = "unpickled" if pickled else "pickled"
-    told = f"{name} raised {kind}: {message}\n{text}\n(it comes as a gridloom.RemoteError, as it cannot be {how}: {why})"
+    text_here = f"{name} raised {kind}: {message}\n{text}\n(it comes as a gridloom.RemoteError, as it cannot be {how}: {why})"
     fields = {"function": name, "server": server, "kind": kind, "message": message, "traceback": text, "_classes": classes}
-    remote = named(RemoteError, told, **fields)
+    remote = named(RemoteError, text_here, **fields)
     remote.__cause__ = RemoteTraceback(text)
     return remote
 
 
 def renamed(error: BaseException, name: str) -> BaseException:
-    """Say an error of Gridloom of the program's function, not of the one that runs it."""
+    """Put the name of the program's function into an error in the place of the function that runs it."""
     if is_raised(error):
         return error
-    told = text_of(error)
-    runner = next((one for one in _RUNNERS if told.startswith(one)), FUNCTION)
-    if isinstance(error, ArgumentError) and told.startswith(runner):
+    text = text_of(error)
+    runner = next((one for one in _RUNNERS if text.startswith(one)), FUNCTION)
+    if isinstance(error, ArgumentError) and text.startswith(runner):
         for part, what in _PARTS.items():
-            told = told.replace(f"{runner}: argument '{part}'", f"{name}: {what}")
-        told = told.replace(f"{_PARTS['arguments']} takes", f"{_PARTS['arguments']} take")
-        return named(ArgumentError, told)
-    runner = getattr(error, "function", runner)
+            text = text.replace(f"{runner}: argument '{part}'", f"{name}: {what}")
+        text = text.replace(f"{_PARTS['arguments']} takes", f"{_PARTS['arguments']} take")
+        return named(ArgumentError, text)
+    if isinstance(error, TimedOut):
+        return named(TimedOut, text.replace(runner, name), **vars(error))
+    runner = getattr(error, "function", "") or runner
     if not isinstance(error, TaskError) or runner not in _RUNNERS:
         return error
     fields = {**vars(error), "function": name}
-    kind, message = type(error), told.replace(runner, name)
+    kind: type[BaseException] = type(error)
+    message = text.replace(runner, name)
     server = fields.get("server", "")
     if isinstance(error, RemoteError):
-        told = error.message
+        text = error.message
         if error.kind in (CannotLoad.__name__, CannotImport.__name__, OtherVersion.__name__):
-            kind, message = CannotRun, f"{name} cannot run on server '{server}': {told}"
-            fields = {"function": name, "server": server, "why": told}
+            kind, message = CannotRun, f"{name} cannot run on server '{server}': {text}"
+            fields = {"function": name, "server": server, "why": text}
         elif error.kind == "CannotReturn":
-            why = f"its result cannot be pickled: {told}"
-            kind, message = WrongResult, f"{name} on server '{server}': {why}"
+            why = f"its result cannot be pickled: {text}"
+            kind, message = SignatureError, f"{name} on server '{server}': {why}"
             fields = {"function": name, "server": server, "why": why}
     return named(kind, message, **fields)
 
 
 def named(class_: type[BaseException], text: str, /, **fields: Any) -> BaseException:
-    """Make an error of Gridloom."""
-    return _errors._make(class_.__name__, text, fields)
+    """Make an error of Gridloom with attributes."""
+    return with_fields(class_(text), **fields)

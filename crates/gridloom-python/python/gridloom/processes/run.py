@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from .. import _gridloom
 from ..errors import UsageError
-from .process import Process
+from .peers import Process
 
 __all__ = ["ProcessRun", "process", "read_settings", "run_processes"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ..calls.session_state import SessionState
-from ..errors import UnknownFunctionError
+from ..errors import UnknownName
 from ..pickling.packing import name_of, pack_call, pack_function
 from .future import RunFuture
 from .map import MapResults, mapped
@@ -42,7 +42,7 @@ class AnyFunction:
 
         Raises
         ------
-        UnknownFunctionError
+        UnknownName
             If no server runs functions that programs send.
         UsageError
             If the session is closed or simulated.
@@ -109,7 +109,7 @@ class AnyFunction:
         runner = self.runner
         try:
             return Stream(self._session.raw, self._session.completions, runner.room, function, args, kwargs, buffersize, timeout)
-        except UnknownFunctionError:
+        except UnknownName:
             raise runner.no_server() from None
 
     def close(self) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
-from ..calls.callbacks import CallbackFuture
+from ..calls.future import Future
 from ..calls.unread_errors import UnreadErrors
-from ..calls.wait import awaited
 from ..calls.worker_slot import waiting
-from ..errors import Cancelled
+from ..errors import Cancelled, TimedOut
 from .prefetch import PrefetchWindow
 
 _T = TypeVar("_T")
@@ -29,14 +28,8 @@ class Sender(Protocol):
         """Note that the program has taken the next result of a map."""
 
 
-class RunFuture(CallbackFuture[_T]):
-    """A call of any function under way: a future as of ``concurrent.futures``, which can be awaited too.
-
-    It can be cancelled until it is sent to a server, and ended by `abort` while it runs.
-    """
-
-    _why = "a gridloom.RunFuture is a call of this process"
-    _remedy = "wait for the result, and pass its .get()"
+class RunFuture(Future[_T]):
+    """A running call of any function. It can be cancelled until it is sent to a server, and ended by `abort` while it runs."""
 
     _runner: Sender | None = None
     _aborted = False
@@ -52,7 +45,7 @@ class RunFuture(CallbackFuture[_T]):
         self._prepare()
 
     def result(self, timeout: float | None = None) -> _T:
-        """Wait for the result, as a future of ``concurrent.futures``; `get` is the same."""
+        """Wait for the result, as `get`."""
         try:
             if self.done():
                 return super().result()
@@ -60,6 +53,8 @@ class RunFuture(CallbackFuture[_T]):
                 return super().result(timeout)
         except concurrent.futures.TimeoutError as error:
             raise self._timed_out(timeout, error) from error.__cause__
+        except concurrent.futures.CancelledError as error:
+            raise self._cancelled_error(error) from error.__cause__
         finally:
             self._is_read = self._is_read or self.done()
 
@@ -70,16 +65,22 @@ class RunFuture(CallbackFuture[_T]):
                 return super().exception(timeout)
         except concurrent.futures.TimeoutError as error:
             raise self._timed_out(timeout, error) from error.__cause__
+        except concurrent.futures.CancelledError as error:
+            raise self._cancelled_error(error) from error.__cause__
         finally:
             self._is_read = self._is_read or self.done()
+
+    def _cancelled_error(self, error: BaseException) -> BaseException:
+        """The error of a cancelled call; a CancelledError of the function stays as it is."""
+        return Cancelled("the call was cancelled") if super().cancelled() else error
 
     def _timed_out(self, timeout: float | None, error: BaseException) -> BaseException:
         """The error of a wait that has timed out, with a message; a TimeoutError of the function stays as it is."""
         if self.done():
             return error
-        return concurrent.futures.TimeoutError(
-            f"{self._name or 'the call'} has not ended within {timeout} s; it is still running: get() waits again, abort() ends it"
-        )
+        late = TimedOut(f"{self._name or 'the call'} has not ended within {timeout} s; it is still running: get() waits again, abort() ends it")
+        late.limit_seconds = timeout
+        return late
 
     def _begin(self) -> bool:
         """Set it running, unless it was cancelled; whether it runs."""
@@ -102,30 +103,6 @@ class RunFuture(CallbackFuture[_T]):
 
     def __del__(self) -> None:
         self._report_unread()
-
-    def get(self, timeout: float | None = None) -> _T:
-        """Wait for the result, as `result`.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            How long to wait at most, seconds. The call keeps running after that, and a later `get` works.
-
-        Returns
-        -------
-        object
-            What the function returned.
-
-        Raises
-        ------
-        Exception
-            What the function raised; its cause has the traceback on the server.
-        TimeoutError
-            If it has not ended after `timeout` seconds.
-        CancelledError
-            If it was cancelled.
-        """
-        return self.result(timeout)
 
     def cancelled(self) -> bool:
         """Tell whether the call has ended by being cancelled, also by `abort`."""
@@ -154,6 +131,3 @@ class RunFuture(CallbackFuture[_T]):
         """
         if self._runner is not None:
             self._runner.abort([self])
-
-    def __await__(self) -> Generator[Any, None, _T]:
-        return awaited(self).__await__()

@@ -15,10 +15,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
 from typing import Any, Generic, TypeVar
 
-from ..calls.callbacks import quick
-from ..calls.wait import end_of
+from ..calls.waits import end_of, quick
 from ..display.bars import Bar, are_shown
-from ..errors import ArgumentError, Cancelled, WaitTimedOut
+from ..errors import ArgumentError, Cancelled, TimedOut
 from ..pickling.packing import Room, named, pack_call, pack_chunk
 from .future import RunFuture
 from .prefetch import PrefetchWindow
@@ -174,13 +173,13 @@ class MapResults(Generic[_T]):
         first = self._first()
         await end_of(first, self._seconds_left())
         if not first.done():
-            error = WaitTimedOut(str(self._late()))
-            error.limit_seconds = self._limit or 0.0
-            raise error
+            raise self._late()
         return first.result()
 
-    def _late(self) -> concurrent.futures.TimeoutError:
-        return concurrent.futures.TimeoutError(f"a result of the map was not there within {self._limit} s; all its calls are ended")
+    def _late(self) -> TimedOut:
+        error = TimedOut(f"a result of the map was not there within {self._limit} s; all its calls are ended")
+        error.limit_seconds = self._limit
+        return error
 
     def _take(self, result: Any) -> None:
         future = self._futures.popleft()

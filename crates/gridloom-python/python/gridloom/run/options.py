@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..calls.future import Future
 from ..common.session_objects import OfSession
 from .any_function import AnyFunction
-from .future import RunFuture
 from .retry import Retry
 
 _T = TypeVar("_T")
@@ -24,7 +24,7 @@ class Options(OfSession):
         self._retry = retry
         self._timeout = timeout
 
-    def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
+    def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
         """Run any Python function on a server, as `Grid.run` does, with these options.
 
         Parameters
@@ -36,12 +36,12 @@ class Options(OfSession):
 
         Returns
         -------
-        RunFuture
+        Future
             The running call.
 
         Raises
         ------
-        ArgumentError, TaskError, UnknownFunctionError, UsageError
+        ArgumentError, TaskError, UnknownName, UsageError
             As `Grid.run`.
         """
         return self._any_function.run(function, args, kwargs, self._retry, self._timeout)

@@ -7,42 +7,26 @@ from typing import Any, TypeAlias
 
 from ..common.checks import whole
 from ..errors import (
-    AgentLost,
     Cancelled,
     CannotRun,
+    ConnectError,
     Crashed,
-    DatumLost,
-    DeadlineExceeded,
-    DependencyFailed,
-    NotMapped,
+    DataLost,
+    NotRun,
     OutOfMemory,
-    Refused,
     RemoteError,
     ServerLost,
-    StoreFull,
+    SignatureError,
     TaskError,
+    TimedOut,
     UsageError,
-    WrongResult,
 )
 from ..pickling.protocol import class_names
 
 RetryOn: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...]"
 
 # Errors that a further run would not change, or after which calls run again anyway.
-_NOT_REPEATED = (
-    AgentLost,
-    Cancelled,
-    CannotRun,
-    DatumLost,
-    DeadlineExceeded,
-    DependencyFailed,
-    NotMapped,
-    OutOfMemory,
-    Refused,
-    ServerLost,
-    StoreFull,
-    WrongResult,
-)
+_NOT_REPEATED = (Cancelled, CannotRun, DataLost, NotRun, OutOfMemory, ServerLost, SignatureError, TimedOut)
 _RETRIES_MAX = 1000
 
 
@@ -73,7 +57,7 @@ class Retry:
 
     def covers(self, error: BaseException) -> bool:
         """Whether a call runs again after that error, which any function of a program raised."""
-        if isinstance(error, _NOT_REPEATED):
+        if isinstance(error, _NOT_REPEATED) or (isinstance(error, ConnectError) and error.peer == "agent"):
             return False
         if isinstance(error, self.classes) or not isinstance(error, RemoteError):
             return isinstance(error, self.classes)

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from .. import _gridloom
 from ..calls.completion import Completions
 from ..common.thread_pool import attempt
-from ..errors import Cancelled, InputError, RemoteError, ServerLost, UnknownFunctionError, UsageError
+from ..errors import Cancelled, InputError, RemoteError, ServerLost, UnknownName, UsageError
 from ..pickling.packing import is_raised, named, renamed, runs_code, unpack
 from ..pickling.protocol import FUNCTION, CannotImport, OtherVersion
 from .call import Call
@@ -70,7 +70,7 @@ class Runner:
         self._known: set[str] = set()
         try:
             self._function = raw.function(FUNCTION)
-        except UnknownFunctionError:
+        except UnknownName:
             raise self.no_server() from None
         self._lock = threading.RLock()
         self._waiting: collections.OrderedDict[concurrent.futures.Future[Any], Call] = collections.OrderedDict()
@@ -107,13 +107,13 @@ class Runner:
         # At least one: a server may be about to come back.
         return max(1, sum(self._servers.values()))
 
-    def no_server(self) -> UnknownFunctionError:
+    def no_server(self) -> UnknownName:
         """The error if no server runs functions that programs send; it names those that did."""
         left = [one["name"] for one in self._raw.servers()]
         lost = sorted(self._known.difference(left))
         those = "all servers were lost" if not left else "those that did were lost"
         named = ", ".join(lost[:_NAMED_MAX]) + (f" and {len(lost) - _NAMED_MAX} more" if len(lost) > _NAMED_MAX else "")
-        error = UnknownFunctionError(
+        error = UnknownName(
             f"no server of this grid runs functions that programs send{f' any more; {those}: {named}' if lost else ''}: start one "
             "with 'gridloom serve --run-code', a testbed with 'gridloom testbed run --run-code', or open a grid by gridloom.local"
         )
@@ -363,7 +363,7 @@ class Runner:
 
     def _shown_error(self, error: BaseException) -> BaseException:
         """The error for the program, which does not know the function that runs its own."""
-        return self.no_server() if isinstance(error, UnknownFunctionError) and error.name == FUNCTION else error
+        return self.no_server() if isinstance(error, UnknownName) and error.name == FUNCTION else error
 
     def _resend(self, call: Call) -> None:
         """Send a call again, before others."""

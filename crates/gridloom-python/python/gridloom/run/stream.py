@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from .. import _gridloom
+from ..calls.call_future import CallFuture
 from ..calls.completion import Completions
-from ..calls.future import Future
-from ..calls.wait import end_of
+from ..calls.waits import end_of
 from ..common.checks import seconds
 from ..common.session_objects import OfSession
-from ..errors import GridloomError, WaitTimedOut
+from ..errors import GridloomError, TimedOut
 from ..pickling.packing import Room, name_of, pack_call, pack_function, renamed, unpack
 from ..pickling.protocol import END, STREAM
 
@@ -45,8 +45,8 @@ class Stream(OfSession, Generic[_T]):
         timeout: float | None,
     ) -> None:
         self._object: _gridloom.RawObject | None = None
-        self._begun: Future | None = None
-        self._asked: collections.deque[Future] = collections.deque()
+        self._begun: CallFuture | None = None
+        self._asked: collections.deque[CallFuture] = collections.deque()
         if buffersize < 1:
             raise ValueError(f"buffersize must be >= 1, got {buffersize}")
         self._name, self._buffersize, self._completions = name_of(function), buffersize, completions
@@ -55,7 +55,7 @@ class Stream(OfSession, Generic[_T]):
         self._object = raw.object(STREAM)
         try:
             self._next = self._object.method("next")
-            self._begun = Future(self._object.method("begin").submit(begun, {}, None, self._name), completions, None)
+            self._begun = CallFuture(self._object.method("begin").submit(begun, {}, None, self._name), completions, None)
             self._ask()
         except BaseException:
             self.close()
@@ -69,10 +69,9 @@ class Stream(OfSession, Generic[_T]):
             raise StopIteration
         try:
             self._asked[0].get(self._limit)
-        except WaitTimedOut:
-            raise self._timed_out() from None
-        except Exception:  # raised again by `_take`
-            pass
+        except Exception as error:  # raised again by `_take`
+            if isinstance(error, TimedOut) and error.is_wait and not self._asked[0].done():
+                raise self._timed_out() from None
         value = self._take()
         if value is _ENDED:
             raise StopIteration
@@ -122,7 +121,7 @@ class Stream(OfSession, Generic[_T]):
 
     def _ask(self) -> None:
         while len(self._asked) < self._buffersize:
-            self._asked.append(Future(self._next.submit((), {}, None, self._name), self._completions, None))
+            self._asked.append(CallFuture(self._next.submit((), {}, None, self._name), self._completions, None))
 
     def _take(self) -> Any:
         """The value of the first call, which has ended, once the next one is asked for; `_ENDED` after the last one."""
@@ -145,16 +144,15 @@ class Stream(OfSession, Generic[_T]):
         assert self._begun is not None, "a value was asked for"
         try:
             self._begun.get(0)
-        except WaitTimedOut:
-            pass
         except Exception as cause:  # the function or an argument could not be loaded
-            error = cause
+            if not (isinstance(cause, TimedOut) and cause.is_wait):
+                error = cause
         self.close()
         if isinstance(error, (StopIteration, StopAsyncIteration)):
             error = RuntimeError(f"{self._name} raised {type(error).__name__}")
         return renamed(error, self._name).with_traceback(None)
 
-    def _timed_out(self) -> WaitTimedOut:
-        error = WaitTimedOut(f"no value of {self._name} was there within {self._limit} s; a later one may come")
-        error.limit_seconds = self._limit or 0.0
+    def _timed_out(self) -> TimedOut:
+        error = TimedOut(f"no value of {self._name} was there within {self._limit} s; a later one may come")
+        error.limit_seconds = self._limit
         return error

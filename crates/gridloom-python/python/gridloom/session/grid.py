@@ -26,7 +26,7 @@ from ..calls.session_state import SessionState
 from ..common.checks import seconds as checked_seconds
 from ..common.session_objects import OfSession
 from ..display import notebook
-from ..display import progress as bars
+from ..display import progress_bars as bars
 from ..display.html import Load, of_error, of_grid
 from ..display.output import Output, listen
 from ..errors import GridloomError, UnreadErrorWarning, UsageError
@@ -43,7 +43,6 @@ from ..pickling.protocol import STREAM
 from ..plans.heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ..plans.plan import Plan
 from ..run.any_function import AnyFunction
-from ..run.future import RunFuture
 from ..run.map import MapResults
 from ..run.options import Options
 from ..run.retry import RetryOn, retry_of
@@ -168,7 +167,7 @@ class Grid(OfSession):
 
         Raises
         ------
-        UnknownFunctionError
+        UnknownName
             If no server offers it; the message lists names like it.
         UsageError
             If `retries` or `retry_on` cannot be meant.
@@ -205,7 +204,7 @@ class Grid(OfSession):
 
         Raises
         ------
-        UnknownFunctionError
+        UnknownName
             If no server offers the module, or it has no ``Initialize``.
         ArgumentError
             If the arguments do not fit.
@@ -268,7 +267,7 @@ class Grid(OfSession):
             for as long as plans hold. A result that is asked for launches what is held back, and so does `Group.launch`.
         map_timeout : float or None, optional
             Seconds of real time that a function of your own may take to map, also in simulation; ``None`` for no limit. When they are
-            past, `NotMapped` is raised, and the function goes on in vain in a daemonic thread.
+            past, `NotRun` is raised, and the function goes on in vain in a daemonic thread.
         progress : bool, optional
             Whether a terminal or notebook shows how many calls have ended, from the end of the block on; by default as the session was
             opened. A simulated grid shows none.
@@ -282,7 +281,7 @@ class Grid(OfSession):
         ------
         InputError
             If there is no such heuristic, or it has no such parameter; if the graph's functions are not offered or do not fit.
-        NotMapped
+        NotRun
             If the graph cannot be mapped.
         UsageError
             If `graph` is no graph, `inputs` or `strict` are given without one, `inputs` are no handles by name, or
@@ -317,7 +316,7 @@ class Grid(OfSession):
 
     # Any function.
 
-    def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
+    def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
         """Have any Python function run on a server, without waiting.
 
         The function goes by module and name if its module can be imported; a function of the program itself, a lambda and a closure
@@ -333,14 +332,14 @@ class Grid(OfSession):
 
         Returns
         -------
-        RunFuture
-            The call under way: a future as of ``concurrent.futures``. The call runs again elsewhere if its server is lost.
+        Future
+            The running call. The call runs again elsewhere if its server is lost.
 
         Raises
         ------
         ArgumentError
             If the function or an argument cannot be pickled.
-        UnknownFunctionError
+        UnknownName
             If no server runs functions that programs send.
         TaskError
             If a handle has no value.
@@ -365,7 +364,7 @@ class Grid(OfSession):
             After which errors: what the function raises, and `Crashed`. By default after all of these.
         timeout : float, optional
             Time limit of the call, seconds, from when it is sent to a server: for all its runs together. A call that takes longer is
-            ended, with its worker process, and raises `DeadlineExceeded`.
+            ended, with its worker process, and raises `TimedOut`.
 
         Returns
         -------
@@ -431,7 +430,7 @@ class Grid(OfSession):
             By the iterator: what the function raised.
         TimeoutError
             By the iterator: a result was not there in time.
-        UnknownFunctionError
+        UnknownName
             If no server runs functions that programs send.
         ValueError
             If `chunksize` or `buffersize` is less than 1.
@@ -472,7 +471,7 @@ class Grid(OfSession):
         ------
         ArgumentError
             If the function or an argument cannot be pickled.
-        UnknownFunctionError
+        UnknownName
             If no server runs functions that programs send.
         UsageError
             If the session is closed or simulated.
@@ -480,7 +479,7 @@ class Grid(OfSession):
             If `buffersize` is less than 1.
         Exception
             By the iterator: what the function raised; `ServerLost` and `Crashed`, as a stream does not begin again;
-            `WaitTimedOut`, after which the next value can be waited for again.
+            `TimedOut`, after which the next value can be waited for again.
 
         Notes
         -----
@@ -531,7 +530,7 @@ class Grid(OfSession):
         ------
         NameExists
             If the name exists and `replace` is not given, or a call that runs again puts another value.
-        NoRoomToShare
+        OutOfMemory
             If too few servers have room: shared data take at most half of what a server stores. With `durable`, if too few servers have
             a folder for such data.
         ArgumentError
@@ -556,7 +555,7 @@ class Grid(OfSession):
         replicas: int = 1,
         durable: bool = False,
         method: str = "auto",
-    ) -> Future:
+    ) -> Future[Any]:
         """Begin a `put`, and do not wait. Several go on at once.
 
         An array is copied before this returns, but for one of `Grid.empty`: do not write to that one before the put has ended.
@@ -605,7 +604,7 @@ class Grid(OfSession):
         ------
         UnknownName
             If nobody has put it in that time. The error has names that look like it.
-        SharedDataLost
+        DataLost
             If all servers that had it are gone, and nobody has put it again in that time.
         UsageError
             If `rows` are given and it is a number or a text, or lies column by column.
@@ -617,7 +616,7 @@ class Grid(OfSession):
         """
         return self._shared.get(name, rows=rows, timeout=timeout)
 
-    def begin_get(self, name: str, /, *, timeout: float | None = None) -> Future:
+    def begin_get(self, name: str, /, *, timeout: float | None = None) -> Future[Any]:
         """Begin a `get`, and do not wait. The value comes as soon as a program has put the name.
 
         In a function it comes to the function alone, where `get` brings it to the function's server.
@@ -655,12 +654,12 @@ class Grid(OfSession):
         ------
         UnknownName
             If nobody has put it in that time. The error has names that look like it.
-        SharedDataLost
+        DataLost
             If all servers that had it are gone, and nobody has put it again in that time.
         """
         self._shared.wait(name, timeout=timeout)
 
-    def begin_wait(self, name: str, /, *, timeout: float | None = None) -> Future:
+    def begin_wait(self, name: str, /, *, timeout: float | None = None) -> Future[Any]:
         """Begin a `wait` for a name. Nothing moves.
 
         Parameters
@@ -697,7 +696,7 @@ class Grid(OfSession):
         ------
         UnknownName
             If nobody has put it in that time. The error has names that look like it.
-        SharedDataLost
+        DataLost
             If all servers that had it are gone, and nobody has put it again in that time.
 
         Examples
@@ -725,7 +724,7 @@ class Grid(OfSession):
             If nobody has put it.
         UsageError
             If there is no such server, or it is plain.
-        SharedDataLost
+        DataLost
             If all servers that had it are gone.
         TaskError
             If a server has no room, or is lost.
@@ -833,7 +832,7 @@ class Grid(OfSession):
 
         Raises
         ------
-        UnknownFunctionError
+        UnknownName
             If no server offers the function.
         """
         if isinstance(function, str):
@@ -885,7 +884,7 @@ class Grid(OfSession):
 
         Raises
         ------
-        UnknownFunctionError
+        UnknownName
             If no server offers the function.
         UsageError
             If a server, a size or another argument is not known, a range, the error or the budget is none, or no arguments can be made.

@@ -14,10 +14,10 @@ from .. import _gridloom
 from ..common.checks import whole
 from ..common.executable import blas_library, program
 from ..display.output import NO_LOG_VARIABLE, Output, listener
-from ..display.progress import wanted
+from ..display.progress_bars import wanted
 from ..engines.cluster import EngineCluster
 from ..engines.protocol import Engine, Measured
-from ..errors import UnreachableWarning, UsageError
+from ..errors import ConnectWarning, UsageError
 from ..functions.offer import Offer, files_of, search_path
 from ..pickling.protocol import PATH_VARIABLE
 from .grid import Grid
@@ -150,7 +150,7 @@ def connect(
         Servers, ``host:port`` each, instead of an agent: the session learns from them what they offer and how fast they
         are, and maps by itself. By default, if neither is given and ``GRIDLOOM_AGENT`` is not set, those that
         ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then. Servers that
-        cannot be used are told in an `UnreachableWarning`; they are used as soon as they answer.
+        cannot be used are told in an `ConnectWarning`; they are used as soon as they answer.
     functions : iterable of function, optional
         Functions of the program with types in their annotations that a cluster of Dask or Ray is to run; servers of a grid offer their own.
     logs : bool or callable, optional
@@ -189,7 +189,7 @@ def connect(
     if servers is not None:
         grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()), on_output, progress=shows)
         for server, why in grid._raw.unreachable():
-            warnings.warn(f"going on without the server at {server}: {why}", UnreachableWarning, stacklevel=2)
+            warnings.warn(f"going on without the server at {server}: {why}", ConnectWarning, stacklevel=2)
         return grid
     agent = address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS
     return Grid(_gridloom.connect(agent, _executes()), on_output, progress=shows)

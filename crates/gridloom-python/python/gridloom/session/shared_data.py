@@ -11,7 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from .. import _gridloom
-from ..calls.future import Future
+from ..calls.call_future import CallFuture
 from ..calls.remote_value import RemoteValue
 from ..calls.session_state import SessionState
 from ..common.checks import seconds, whole
@@ -81,9 +81,9 @@ class SharedValue(RemoteValue):
 
         Raises
         ------
-        DatumLost
+        DataLost
             If no server has it any more.
-        WaitTimedOut
+        TimedOut
             If it is not here after `timeout` seconds.
         """
         return self._raw.get(seconds("timeout", timeout))
@@ -133,10 +133,10 @@ class SharedData:
         replicas: int = 1,
         durable: bool = False,
         method: str = "auto",
-    ) -> Future:
+    ) -> CallFuture:
         """Begin to put a value under a name, as `Grid.begin_put`."""
         put = self._begin_put(name, value, (replace, replicas, durable, method))
-        return Future(put, self._session.completions, f"put of '{name}'")
+        return CallFuture(put, self._session.completions, f"put of '{name}'")
 
     def _begin_put(self, name: str, value: Any, how: tuple[bool, int, bool, str]) -> _gridloom.RawBegun:
         replace, replicas, durable, method = how
@@ -151,19 +151,19 @@ class SharedData:
             return _gridloom.get_shared_rows(self._session.raw, _text("name", name), _bounds(rows), seconds("timeout", timeout))
         return self.find(name, timeout=timeout).get()
 
-    def begin_get(self, name: str, /, *, timeout: float | None = None) -> Future:
+    def begin_get(self, name: str, /, *, timeout: float | None = None) -> CallFuture:
         """Begin to get the value of a name, as `Grid.begin_get`."""
         raw = _gridloom.begin_get_shared(self._session.raw, _text("name", name), seconds("timeout", timeout))
-        return Future(raw, self._session.completions, f"get of '{name}'")
+        return CallFuture(raw, self._session.completions, f"get of '{name}'")
 
     def wait(self, name: str, /, *, timeout: float | None = None) -> None:
         """Wait until a name was put, as `Grid.wait`."""
         _gridloom.begin_wait_shared(self._session.raw, _text("name", name), seconds("timeout", timeout)).result(None)
 
-    def begin_wait(self, name: str, /, *, timeout: float | None = None) -> Future:
+    def begin_wait(self, name: str, /, *, timeout: float | None = None) -> CallFuture:
         """Begin to wait until a name was put, as `Grid.begin_wait`."""
         raw = _gridloom.begin_wait_shared(self._session.raw, _text("name", name), seconds("timeout", timeout))
-        return Future(raw, self._session.completions, f"wait for '{name}'")
+        return CallFuture(raw, self._session.completions, f"wait for '{name}'")
 
     def find(self, name: str, /, *, timeout: float | None = None) -> SharedValue:
         """Find the current version of a name, as `Grid.find`."""

@@ -16,12 +16,18 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from ..common.checks import seconds
 from ..common.condition import Condition
-from ..errors import Cancelled, UsageError, WaitTimedOut
-from .callbacks import quick
+from ..errors import Cancelled, TimedOut, UsageError
 from .completion import Completions
 from .worker_slot import waiting
 
 _F = TypeVar("_F")
+_C = TypeVar("_C", bound=Callable[..., object])
+
+
+def quick(callback: _C) -> _C:
+    """Mark a callback of Gridloom's own, which never waits: it is called at once."""
+    setattr(callback, "_is_quick", True)
+    return callback
 
 
 class Running(Protocol):
@@ -44,7 +50,7 @@ def as_completed(futures: Iterable[_F], timeout: float | None = None) -> Complet
 
     Parameters
     ----------
-    futures : iterable of Future, Handle or RunFuture
+    futures : iterable of Future or Handle
         Calls under way: of `Function.submit`, in groups, of `Grid.run` and of executors, also those of ``concurrent.futures``.
         A call that is listed twice is yielded once.
     timeout : float, optional
@@ -57,7 +63,7 @@ def as_completed(futures: Iterable[_F], timeout: float | None = None) -> Complet
 
     Raises
     ------
-    WaitTimedOut
+    TimedOut
         By the iterator: a kind of ``TimeoutError``. The calls go on.
     UsageError
         If something else is given, or calls of a simulated grid with others.
@@ -145,7 +151,7 @@ class Completed(Generic[_F]):
         while not self._ended:
             try:
                 completions.drive(self._seconds_left())
-            except WaitTimedOut:
+            except TimedOut:
                 raise self._timed_out() from None
         return self._take()
 
@@ -173,9 +179,9 @@ class Completed(Generic[_F]):
     def _seconds_left(self) -> float | None:
         return None if self._deadline is None else max(self._deadline - self._now(), 0.0)
 
-    def _timed_out(self) -> WaitTimedOut:
-        error = WaitTimedOut(f"{len(self._left)} of {self._number} calls have not ended within {self._limit} s; they are still running")
-        error.limit_seconds = self._limit if self._limit is not None else 0.0
+    def _timed_out(self) -> TimedOut:
+        error = TimedOut(f"{len(self._left)} of {self._number} calls have not ended within {self._limit} s; they are still running")
+        error.limit_seconds = self._limit
         return error
 
 
@@ -199,7 +205,7 @@ def wait(futures: Iterable[Any], timeout: float | None = None, return_when: str 
 
     Parameters
     ----------
-    futures : iterable of Future, Handle or RunFuture
+    futures : iterable of Future or Handle
         As for `as_completed`.
     timeout : float, optional
         How long to wait at most, seconds; virtual ones on a simulated grid.
@@ -231,7 +237,7 @@ def wait(futures: Iterable[Any], timeout: float | None = None, return_when: str 
             done.add(future)
             if return_when == FIRST_COMPLETED or (return_when == FIRST_EXCEPTION and _has_failed(future)):
                 break
-    except WaitTimedOut:
+    except TimedOut:
         pass
     done.update(completed._take_all())
     return DoneAndNotDone(done, every - done)
@@ -244,9 +250,8 @@ async def awaited(future: Any) -> Any:
     try:
         await end_of(future)
     except asyncio.CancelledError:
-        # One of `Grid.run` ends also where it runs.
-        if (cancel := getattr(future, "abort", None) or getattr(future, "cancel", None)) is not None:
-            cancel()
+        if (abort := getattr(future, "abort", None) or getattr(future, "cancel", None)) is not None:
+            abort()
         raise
     try:
         return future.get()

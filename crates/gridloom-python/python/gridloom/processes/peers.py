@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 from .. import _gridloom
-from ..errors import InputError, ProcessEnded, UsageError, WrongNumber
-from ..messages.message import type_of
+from ..errors import ArgumentError, InputError, ProcessEnded, UsageError
+from ..messages.declare import type_of
 
 __all__ = ["Peer", "Process"]
 
@@ -73,7 +73,7 @@ class Peer:
         ------
         ConnectionClosed
             If the connection is closed.
-        WrongMessage
+        ArgumentError
             If the values of an object do not fit its class: which field, and what was expected. Nothing was sent.
         """
         if not isinstance(kind, str):
@@ -99,9 +99,9 @@ class Peer:
 
         Raises
         ------
-        TimedOut, RemoteFailure, ConnectionClosed
+        TimedOut, RemoteError, ConnectionClosed
             As `wait_for`.
-        WrongMessage
+        ArgumentError
             If what came is no message of that class: which field, and what was expected. It is gone then.
         """
         message: _Message = self._owner._raw.wait_message(type_of(cls), self._number, timeout)[1]
@@ -126,7 +126,7 @@ class Peer:
         ------
         TimedOut
             If it did not come in time.
-        RemoteFailure
+        RemoteError
             If a callback of the peer failed for a message of this process.
         ConnectionClosed
             If the peer closed the connection.
@@ -239,7 +239,7 @@ class Process:
         ------
         ProcessError
             If it is taken.
-        WrongNumber
+        ArgumentError
             If that is no number of a port.
         """
         return self._raw.listen(_port("listen", port))
@@ -263,7 +263,7 @@ class Process:
 
         Raises
         ------
-        CannotConnect
+        ConnectError
             If there is no such host, or no process listened in time.
         """
         return self._peer(self._raw.connect(host, _port("connect", int(port)), patience))
@@ -292,7 +292,7 @@ class Process:
         kind : type or str
             A class made by `gridloom.message`, or the name of a type whose messages are bytes.
         handler : callable, optional
-            Gets the peer and the message. An exception in it goes to the sender, as `RemoteFailure`, and so does what is
+            Gets the peer and the message. An exception in it goes to the sender, as `RemoteError`, and so does what is
             wrong with a message that is none of the class. Without it, this is a decorator.
         """
         if handler is None:
@@ -385,7 +385,7 @@ class Process:
         ------
         TimedOut
             If it did not come in time.
-        WrongMessage
+        ArgumentError
             If what came is no message of that class: which field, and what was expected. It is gone then.
         """
         number, message = self._raw.wait_message(type_of(cls), None, timeout)
@@ -497,7 +497,7 @@ class Process:
 
 def _port(what: str, number: int) -> int:
     if not 0 <= number <= 65535:
-        raise WrongNumber(f"{what}: {number} is no port; give a number from 0 to 65535")
+        raise ArgumentError(f"{what}: {number} is no port; give a number from 0 to 65535")
     return number
 
 

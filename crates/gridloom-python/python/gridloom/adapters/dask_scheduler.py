@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..calls.function import Function
-from ..errors import TaskError, UnknownFunctionError, UsageError
+from ..errors import TaskError, UnknownName, UsageError
 from ..groups.group import Group
 from ..groups.handle import Handle
 from ..pickling.packing import packed_array, renamed, unpack
@@ -76,7 +76,7 @@ def dask(
         If Dask 2025.4 or later cannot be imported.
     UsageError
         If no grid is open, or a task is to run on workers that the grid does not have.
-    UnknownFunctionError
+    UnknownName
         If no server runs functions that programs send.
     ArgumentError
         If a task cannot be pickled.
@@ -189,7 +189,7 @@ class _Run:
         if found is None:
             try:
                 found = self._grid.function(f"python/{TASK}{count}")
-            except UnknownFunctionError:
+            except UnknownName:
                 raise self._grid._any_function.runner.no_server() from None
             found = found if server is None else found.on(server)
             self._functions[count, server] = found
