@@ -21,11 +21,11 @@ class Task:
 
     def __init__(self, node: Any, keys: tuple[Any, ...], within: dict[Any, Any], retries: int, depth: int) -> None:
         self.node = node
-        # Names in the task of the results that come, and values of those that go with it.
+        # Names in the task of its inputs, and values of inputs that are sent with it.
         self.keys = keys
         self.within = within
         self.retries = retries
-        # Of many results, tuples come: so many levels of them.
+        # Many inputs are passed as nested tuples: the number of levels.
         self.depth = depth
 
     def __call__(self, *results: Any) -> Any:
@@ -53,12 +53,12 @@ class Graph:
         annotations: Mapping[str, Mapping[Any, Any]] = getattr(dsk, "__dask_annotations__", dict)()
         nodes = spec.convert_legacy_graph(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
         self._nodes, self._alias = nodes, spec.Alias
-        # Values that no task gives, by key.
+        # Values that are no result of a task, by key.
         self.data: dict[Any, Any] = {}
-        # What each task reads, by the name that it has there.
+        # Inputs of each task, by the names that they have there.
         self.reads: dict[Any, dict[Any, Any]] = {}
         self.annotations = _by_task(annotations)
-        # What is asked for.
+        # Keys of the requested results.
         self.wanted = {self.target(key) for key in keys}
         left = list(self.wanted)
         while left:
@@ -79,7 +79,7 @@ class Graph:
         return self._nodes[key]
 
     def target(self, key: Any) -> Any:
-        """The key of what an alias stands for."""
+        """The key that an alias refers to."""
         seen = set()
         while isinstance(node := self._nodes[key], self._alias) and node.target != key:
             if key in seen:
@@ -89,7 +89,7 @@ class Graph:
         return key
 
     def _aliases(self) -> dict[Any, Any]:
-        """Aliases that tasks read by, and those that they stand for."""
+        """Aliases that tasks read, with the keys that they refer to."""
         found = {}
         for names in self.reads.values():
             for name in names:

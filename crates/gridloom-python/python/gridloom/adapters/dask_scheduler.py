@@ -1,10 +1,10 @@
 """A scheduler for Dask: ``dask.compute(..., scheduler=gridloom.dask)`` runs its graphs as groups of calls.
 
 A task of the graph is a call of ``python/task…``, which gets the pickled task and the results of others as they are on the servers. An
-exception is such a result, too: tasks that need it hand it on, so that it comes to the program as the user's own.
+exception is such a result, too: tasks that read it pass it on, so that the program gets the original exception.
 
-Dask says nothing of how long tasks take and how large their results are. A call tells both; the next plan counts with what tasks of the same
-name took in this session, as Dask's own scheduler does.
+Dask does not know how long tasks take and how large their results are. Each call reports both; the next plan uses the measurements of tasks of
+the same name in this session, as Dask's own scheduler does.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from ..session.grid import Grid
 from ..session.open_grids import open_grids
 from .dask_graph import TOGETHER, Graph, Task, flat, name_of, nested, together
 
-# What a task is taken to need before one of its name has run: seconds, and bytes of the result beside those that it reads.
+# Estimates for a task before one of its name has run: seconds, and bytes of the result in addition to its inputs.
 _SECONDS = 0.05
 _BYTES = 1 << 10
 # The unit of work: operations of a processor of 1 Gflop/s.
 _OPERATIONS_PER_SECOND = 1e9
-# Data of a graph up to so many bytes go with the tasks that read them.
+# Data of a graph up to this size are sent with the tasks that read them.
 _WITHIN_BYTES_MAX = 32 << 10
-# So many tasks of one name are asked how long they took.
+# How many tasks of one name report their time.
 _ASKED_MAX = 3
-# A new mean counts so much.
-_NEWS = 0.5
-# So many tasks make a group: mapping takes longer for more, and nothing runs before.
+# Weight of the newest measurement in the mean.
+_NEWEST_WEIGHT = 0.5
+# Largest number of tasks of a group: mapping takes longer for more, and nothing runs before.
 _GROUP_TASKS_MAX = 5_000
 _NOT_KEPT = ("resources",)
 
@@ -57,7 +57,7 @@ def dask(
     dsk : mapping or dask expression
         The graph.
     keys : key, or nested lists of them
-        What to compute.
+        Keys of the requested results.
     grid : Grid, optional
         The grid; by default the one that is open, or was opened last. As the following ones, it may be an argument of ``dask.compute``.
     heuristic : str, Plan or function, optional
@@ -81,7 +81,7 @@ def dask(
     ArgumentError
         If a task cannot be pickled.
     TaskError
-        If a task gave no result. An exception of a task's function is raised as it is.
+        If a task failed. An exception of a task's function is raised as it is.
 
     Notes
     -----
@@ -103,7 +103,7 @@ def dask(
 
 @dataclasses.dataclass
 class _Result:
-    """The result of a task, and what is expected of it."""
+    """The result of a task, and its expected size."""
 
     handle: Handle
     size_bytes: float
@@ -118,14 +118,14 @@ class _Run:
         self._known = _known.setdefault(grid, {})
         self._functions: dict[tuple[int, str | None], Function] = {}
         self._results: dict[Any, _Result] = {}
-        # By name, what some tasks tell of themselves.
+        # Measurements that some tasks report, by name.
         self._asked: dict[str, list[Handle]] = {}
         self._servers: set[str] | None = None
         self._small: dict[Any, bool] = {}
         self._pinned = itertools.count()
 
     def values(self, heuristic: str | Plan | Heuristic, progress: bool | None) -> dict[Any, Any]:
-        """Run it, and give the values that were asked for."""
+        """Run the graph, and return the requested values."""
         graph = self._graph
         left = collections.Counter(read for names in graph.reads.values() for read in set(names.values()))
         groups: list[Group] = []
@@ -137,7 +137,7 @@ class _Run:
                         self._record(key)
                         for read in set(graph.reads[key].values()):
                             left[read] -= 1
-                            # What nothing reads any more is released.
+                            # Results that no task reads any more are released.
                             if not left[read] and read not in graph.wanted:
                                 self._results.pop(read, None)
             values = self._fetched()
@@ -183,7 +183,7 @@ class _Run:
         return _Result(handle, size_bytes)
 
     def _function(self, results: int, server: str | None) -> tuple[Function, int]:
-        """The function that takes so many results, and how many it takes."""
+        """The function that takes at least that number of results, and the number that it takes."""
         count = next(count for count in RESULTS if results <= count)
         found = self._functions.get((count, server))
         if found is None:
@@ -225,7 +225,7 @@ class _Run:
         return self._small[key]
 
     def _fetched(self) -> dict[Any, Any]:
-        """The values that were asked for."""
+        """The requested values."""
         results = {key: self._results[key] for key in self._graph.order if key in self._graph.wanted}
         for one in results.values():
             one.handle.prefetch()
@@ -240,19 +240,19 @@ class _Run:
         return values
 
     def _learn(self) -> None:
-        """Keep in mind what tasks took."""
+        """Update the mean times and sizes of tasks."""
         for name, asked in self._asked.items():
-            told = [about.get() for about in asked]
-            seconds, size_bytes = (sum(one[at] for one in told) / len(told) for at in range(2))
+            measured = [about.get() for about in asked]
+            seconds, size_bytes = (sum(one[at] for one in measured) / len(measured) for at in range(2))
             before = self._known.get(name, (seconds, size_bytes))
             self._known[name] = (
-                float(_NEWS * seconds + (1 - _NEWS) * before[0]),
-                float(_NEWS * size_bytes + (1 - _NEWS) * before[1]),
+                float(_NEWEST_WEIGHT * seconds + (1 - _NEWEST_WEIGHT) * before[0]),
+                float(_NEWEST_WEIGHT * size_bytes + (1 - _NEWEST_WEIGHT) * before[1]),
             )
 
 
 def _the_open() -> Grid:
-    """The grid that is open; of several, that which was opened last."""
+    """The open grid; of several, the one that was opened last."""
     found = [grid for grid in open_grids if isinstance(grid, Grid) and not grid._session.is_closed]
     if not found:
         raise UsageError("no grid is open: open one by gridloom.local() or gridloom.connect() before Dask computes")

@@ -100,7 +100,7 @@ class Executor(concurrent.futures.Executor):
         self._grid._executors.add(self)
 
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
-        """Have a function run on a server.
+        """Run a function on a server.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Executor(concurrent.futures.Executor):
         Returns
         -------
         Future
-            The call. An argument that cannot be pickled is told by it, as an `ArgumentError`.
+            The call. An argument that cannot be pickled is text by it, as an `ArgumentError`.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Executor(concurrent.futures.Executor):
         chunksize : int, optional
             Calls that are sent together.
         buffersize : int, optional
-            Calls that are submitted and of which no result was taken; by default all are submitted now.
+            Number of submitted calls whose results were not taken; by default all are submitted now.
 
         Returns
         -------
@@ -260,7 +260,7 @@ class Executor(concurrent.futures.Executor):
         return (None if isinstance(error, Crashed) else self._broken_by(error)) or error
 
     def _ask(self, future: RunFuture[Any], error: Crashed) -> None:
-        """Give a call whose process has ended its error. A call of nothing tells whether the initializer ends processes."""
+        """Fail a call whose process has ended. An empty call shows whether the initializer ends processes."""
 
         @quick
         def tell(asked: concurrent.futures.Future[Any]) -> None:
@@ -274,16 +274,16 @@ class Executor(concurrent.futures.Executor):
             future.set_exception(error)
 
     def _broken_by(self, error: BaseException | None) -> BaseException | None:
-        """The error of an executor of which the initializer failed so, which calls that wait get, too; ``None`` if it did not."""
+        """The error of the executor, and of its waiting calls, if the initializer failed with `error`; ``None`` if it did not fail."""
         if error is None or is_raised(error):
             return None
         if isinstance(error, Crashed):
-            told, why = f"the initializer ended its process on server '{error.server}': {error.how}", None
+            text, why = f"the initializer ended its process on server '{error.server}': {error.how}", None
         elif isinstance(error, RemoteError) and error.kind == "CannotSetUp":
-            told, why = f"the initializer failed on server '{error.server}': {error.message}", RemoteTraceback(error.traceback)
+            text, why = f"the initializer failed on server '{error.server}': {error.message}", RemoteTraceback(error.traceback)
         else:
             return None
-        broken = concurrent.futures.BrokenExecutor(told)
+        broken = concurrent.futures.BrokenExecutor(text)
         broken.__cause__ = why
         with self._lock:
             self._broken = self._broken or broken
@@ -293,7 +293,7 @@ class Executor(concurrent.futures.Executor):
 
 
 def register_joblib() -> None:
-    """Tell joblib of grids, so that ``joblib.parallel_config("gridloom", grid=grid)`` has ``joblib.Parallel`` run calls on one.
+    """Register grids with joblib: then ``joblib.parallel_config("gridloom", grid=grid)`` lets ``joblib.Parallel`` run calls on one.
 
     Raises
     ------

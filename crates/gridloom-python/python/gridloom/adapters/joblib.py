@@ -37,7 +37,7 @@ _connecting = threading.Lock()
 
 
 def register() -> None:
-    """Tell joblib of the backend."""
+    """Register the backend with joblib."""
     register_parallel_backend("gridloom", GridloomBackend)
 
 
@@ -69,10 +69,10 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         self._grid = grid
         self._function = pack_function(run_batch)
         self._lock = threading.RLock()
-        # Batches on the grid, and those held back, so that no more than `n_jobs` run at a time.
+        # Batches on the grid, and those queued back, so that no more than `n_jobs` run at a time.
         self._n_jobs = 0
         self._sent: set[RunFuture[Any]] = set()
-        self._held: collections.deque[tuple[RunFuture[Any], str, Any]] = collections.deque()
+        self._queued: collections.deque[tuple[RunFuture[Any], str, Any]] = collections.deque()
         # Within a call: joblib looks from time to time whether they have ended.
         self._wait = SlotRelease()
 
@@ -81,7 +81,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         return GridloomBackend, (None, self.nesting_level)
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """Give the number of batches that run at a time."""
+        """Return the number of batches that run at a time."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None:
@@ -121,46 +121,46 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         with self._lock:
             # Joblib may be about to end all batches while another thread of it dispatches this one.
             is_aborted = getattr(getattr(callback, "parallel", None), "_aborting", False)
-            is_held = not is_aborted and len(self._sent) >= self._n_jobs
-            if is_held:
-                self._held.append((future, name, arguments))
+            is_queued = not is_aborted and len(self._sent) >= self._n_jobs
+            if is_queued:
+                self._queued.append((future, name, arguments))
             elif not is_aborted:
                 self._sent.add(future)
                 self._wait.set(True)
         if is_aborted:
             future.cancel()
-        elif not is_held:
+        elif not is_queued:
             self._send(future, name, arguments)
         return future
 
-    # What joblib before 1.5 calls.
+    # The method's name for joblib before 1.5.
     apply_async = submit
 
     def retrieve_result_callback(self, out: RunFuture[list[Any]]) -> list[Any]:
-        """Give the results of a batch that has ended."""
+        """Return the results of a batch that has ended."""
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Cancel all batches. Workers that run one are ended."""
         with self._lock:
-            held, sent = list(self._held), list(self._sent)
-            self._held.clear()
-        for future, *_ in held:
+            queued, sent = list(self._queued), list(self._sent)
+            self._queued.clear()
+        for future, *_ in queued:
             future.cancel()
         if sent and (runner := self._runner()) is not None:
             runner.abort(sent)
 
     def terminate(self) -> None:
-        """Forget what was learned of the calls: the next ones may be of another function."""
+        """Reset statistics of calls: the next ones may be of another function."""
         self.reset_batch_stats()
 
     def get_nested_backend(self) -> tuple[Any, int | None]:
-        """Give the backend of calls within calls: on the grid if they ask for more than one job, deeper ones in turn."""
+        """Return the backend of nested calls: on the grid if they ask for more than one job; deeper ones are sequential."""
         level = (self.nesting_level or 0) + 1
         return (SequentialBackend(nesting_level=level) if level > 1 else GridloomBackend(None, level)), 1
 
     def _runner(self) -> Runner | None:
-        """What sends calls; ``None`` within a call if the worker knows no grid."""
+        """The runner of the grid; ``None`` within a call if the worker knows no grid."""
         if self._grid is not None:
             return self._grid._any_function.runner
         if not os.environ.get("GRIDLOOM_AGENT") and not os.environ.get("GRIDLOOM_SERVERS"):
@@ -189,10 +189,10 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     def _ended(self, future: Any) -> None:
         with self._lock:
             self._sent.discard(future)
-            self._wait.set(bool(self._sent or self._held))
-            if not self._held or len(self._sent) >= self._n_jobs:
+            self._wait.set(bool(self._sent or self._queued))
+            if not self._queued or len(self._sent) >= self._n_jobs:
                 return
-            after = self._held.popleft()
+            after = self._queued.popleft()
             self._sent.add(after[0])
         self._send(*after)
 

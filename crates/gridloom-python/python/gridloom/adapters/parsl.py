@@ -44,11 +44,11 @@ class GridloomExecutor(ParslExecutor, RepresentationMixin):  # type: ignore[misc
     storage_access : list of parsl.data_provider.staging.Staging, optional
         How files are staged, by default as Parsl does.
     remote_monitoring_radio : parsl.monitoring.radios.base.RadioConfig, optional
-        How apps tell Parsl's monitoring what they do, if that is on (``resource_monitoring_enabled``).
+        How apps report to Parsl's monitoring, if that is on (``resource_monitoring_enabled``).
 
     Notes
     -----
-    Parsl waits for the inputs of an app in the program, so results come there and go out again with the apps that need them. Parsl tries failed
+    Parsl waits for the inputs of an app in the program, so results are transferred there and sent again with the apps that need them. Parsl tries failed
     apps again by itself (``Config(retries=2)``); an app whose server is lost runs on another one before that.
     """
 
@@ -85,7 +85,7 @@ class GridloomExecutor(ParslExecutor, RepresentationMixin):  # type: ignore[misc
     def submit(
         self, func: Callable[..., Any], resource_specification: dict[str, Any], *args: Any, **kwargs: Any
     ) -> concurrent.futures.Future[Any]:
-        """Have an app run on a server.
+        """Run an app on a server.
 
         Parameters
         ----------

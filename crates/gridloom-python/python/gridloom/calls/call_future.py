@@ -73,7 +73,7 @@ class CallFuture(Future[Any]):
         return self._value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the end, and give the error of a call that failed."""
+        """Wait for the end of the call, and return its error, or ``None`` if it has not failed."""
         self._fetch(seconds("timeout", timeout))
         self._is_read = True
         return self._error
@@ -92,15 +92,15 @@ class CallFuture(Future[Any]):
         self._notify()
 
     def done(self) -> bool:
-        """Tell whether the call has ended, however it did."""
+        """Whether the call has ended, in any way."""
         return self._ended or self._raw.done()
 
     def running(self) -> bool:
-        """Tell whether the call has not ended."""
+        """Whether the call has not ended."""
         return not self.done()
 
     def cancelled(self) -> bool:
-        """Tell whether the call has ended by being cancelled."""
+        """Whether the call was cancelled."""
         if self.done():
             self._fetch(None)
         return isinstance(self._error, Cancelled)

@@ -20,9 +20,9 @@ class Function(OfSession):
     name : str
         ``module/function``.
     signature : str
-        What it takes and gives; after a semicolon, sizes that follow from its arrays.
+        Parameters and results; after a semicolon, sizes that follow from the arrays.
     server : str or None
-        The server that runs all its calls, of a function that `on` gave.
+        The server that runs all calls, of a function that `on` returned.
     """
 
     _why = "a gridloom.Function is of a session of this process"
@@ -39,13 +39,13 @@ class Function(OfSession):
         self.__doc__ = "\n\n".join(filter(None, [raw.signature, raw.about, sizes]))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it: now and by itself, or, inside the block of a group, record the call.
+        """Call the function now, or record the call inside the block of a group.
 
         Parameters
         ----------
         *args, **kwargs : numpy.ndarray, number, str, bytes or Handle
             ``timeout`` is the time limit of a call that is made now, seconds, as for `submit`, unless the function has an
-            argument of that name. By position come all inputs, or all but the sizes that follow from arrays. Arrays have exactly the element
+            argument of that name. Positional arguments are all inputs, or all but the sizes that follow from arrays. Arrays have exactly the element
             type, the number of dimensions and the extents of the signature; byte order is free. Numbers convert if they
             keep their value; Python's ``float`` is rounded to the parameter's precision.
 
@@ -81,7 +81,7 @@ class Function(OfSession):
             raise
 
     def on(self, server: str) -> Function:
-        """Give the same function on that server and no other: a call, by itself or in a group, fails if the server is lost.
+        """Return the same function on that server and no other: a call fails if the server is lost.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class Function(OfSession):
         Returns
         -------
         CallFuture
-            The call under way.
+            The running call.
 
         Raises
         ------

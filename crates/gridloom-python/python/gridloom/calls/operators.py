@@ -1,4 +1,4 @@
-"""Operators of what stands for a value: they get the value, and work on it.
+"""Operators of handles and shared values: they get the value, and work on it.
 
 Attributes and methods of the value are not among them: the error for one says how to get the value.
 """

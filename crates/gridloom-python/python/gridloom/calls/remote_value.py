@@ -1,4 +1,4 @@
-"""What stands for a value on servers: its description, and operators that get it."""
+"""The base of handles and shared values: the type of a value on servers, and operators that get the value."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def as_completed(futures: Iterable[_F], timeout: float | None = None) -> Complet
     Parameters
     ----------
     futures : iterable of Future or Handle
-        Calls under way: of `Function.submit`, in groups, of `Grid.run` and of executors, also those of ``concurrent.futures``.
+        Running calls: of `Function.submit`, in groups, of `Grid.run` and of executors, also those of ``concurrent.futures``.
         A call that is listed twice is yielded once.
     timeout : float, optional
         Seconds from now in which all have to end; virtual ones on a simulated grid.
@@ -64,7 +64,7 @@ def as_completed(futures: Iterable[_F], timeout: float | None = None) -> Complet
     Raises
     ------
     TimedOut
-        By the iterator: a kind of ``TimeoutError``. The calls go on.
+        By the iterator: a kind of ``TimeoutError``. The calls keep running.
     UsageError
         If something else is given, or calls of a simulated grid with others.
 
@@ -262,7 +262,7 @@ async def awaited(future: Any) -> Any:
 
 
 async def end_of(future: Any, timeout: float | None = None) -> None:
-    """Wait for the end of a future or a handle of a real grid, for so many seconds at most."""
+    """Wait for the end of a future or a handle of a real grid, for at most `timeout` seconds."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 

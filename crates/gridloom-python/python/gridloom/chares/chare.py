@@ -11,9 +11,9 @@ from .._gridloom import RawEntry as Entry
 from .._gridloom import RawTarget as Target
 from ..errors import ProcessError, UsageError
 from . import migration as _migration
-from .waiting import Future, Mailbox, Replies, forget, told_waiting
+from .waiting import Future, Mailbox, Replies, forget, waiting_methods
 
-#: Where a chare stands in its array: an integer, or 1 to 6 of them.
+#: Index of a chare in its array: an integer, or 1 to 6 of them.
 Index: TypeAlias = "int | tuple[int, ...]"
 
 
@@ -25,7 +25,7 @@ def exit(value: Any = None) -> None:  # noqa: A001
     Parameters
     ----------
     value : object, optional
-        What `run` gives on every element; it is pickled.
+        Result of `run` on every element; it is pickled.
     """
     _gridloom.chare_exit(value)
 
@@ -44,7 +44,7 @@ def _entry(callback: Callback) -> Entry | None:
 
 
 def when_quiet(callback: Callback) -> None:
-    """Call back once no message waits or is on its way, on any element; never before.
+    """Call back at quiescence: once no message waits or is in transit, on any element.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ def when_quiet(callback: Callback) -> None:
 
 
 def checkpoint(callback: Callback) -> None:
-    """Once no message waits or is on its way, save all chares, and then call back.
+    """At quiescence, save all chares, and then call back.
 
-    ``gridloom chares run --checkpoint DIR`` says where; without it nothing is saved, and the callback comes all the same. A program that begins
-    again from what was saved (``--restart DIR``) gets the same callback. No entry method may wait then, and all arrays must be movable.
+    ``gridloom chares run --checkpoint DIR`` sets the folder; without it nothing is saved, and the callback is called nevertheless. A program that is
+    restarted from the checkpoint (``--restart DIR``) gets the same callback. No entry method may wait then, and all arrays must be movable.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def checkpoint(callback: Callback) -> None:
 
 
 def resize(elements: int) -> None:
-    """From the next checkpoint on, go on with so many processing elements: further ones join, or the last ones leave.
+    """From the next checkpoint on, continue with another number of processing elements: further ones join, or the last ones leave.
 
     The callback of that `checkpoint` comes among them, and all chares are where their placements put them on so many. The last number counts.
     With ``gridloom chares run`` on one machine the number can change, also without ``--checkpoint``. In simulation there can be as many as the
@@ -97,7 +97,7 @@ def compute(flops: float) -> None:
 
 
 def now() -> float:
-    """Tell the time at which this entry method began, seconds: since 1970, or since the beginning in simulation."""
+    """Return the time at which this entry method began, seconds: since 1970, or since the beginning in simulation."""
     return _gridloom.chare_now()
 
 
@@ -106,7 +106,7 @@ class Chare:
 
     An entry method runs with no other of its element beside it, and must not block. One that is ``async def`` waits by ``await``, while
     others run: for messages of a `Mailbox` or a `Channel`, for a `Future`, for a reduction (`all_reduce`). Within an element its arguments are
-    the sender's objects, which the sender must not change afterwards; from another element they come pickled.
+    the sender's objects, which the sender must not change afterwards; from another element they are received as pickles.
     """
 
     #: The own index: a tuple.
@@ -256,7 +256,7 @@ class Job:
         args : tuple, optional
             Arguments of its ``__init__``.
         placement : {"blocks", "round-robin", "by-site"}, ByCommunication or callable, optional
-            On which element each begins: ``placement(index, elements)`` gives an element's number.
+            Element on which each begins: ``placement(index, elements)`` returns the number of an element.
         indices : iterable of indices, optional
             Instead of a shape: the indices of a sparse array.
         movable : bool, optional
@@ -308,7 +308,7 @@ class Job:
         self._raw.balance(name)
 
     def mailbox_bytes(self, limit: int) -> None:
-        """Let not more than so many bytes of messages from other elements wait at an element.
+        """Limit the bytes of messages from other elements that wait at an element.
 
         Past it messages wait at their own element. Chares that have more than the limit (64 MiB at most) wait there for one element are run no
         further until some have gone. Other chares run meanwhile.
@@ -360,7 +360,7 @@ class ByCommunication:
 class Ended:
     """How a program ended."""
 
-    #: What `exit` was given, or the result of the reduction that ended it.
+    #: Argument of `exit`, or the result of the reduction that ended the program.
     value: Any
     #: Whether this is the first element, so that one of them prints. In simulation it is.
     is_first: bool
@@ -388,7 +388,7 @@ def run(program: Callable[[Job], None]) -> Ended:
     ProcessError
         If an element is lost, or the program can never end.
     Exception
-        What an entry method raised on this element.
+        Exception of an entry method on this element.
     """
     called: set[int] = set()
 
@@ -402,7 +402,7 @@ def run(program: Callable[[Job], None]) -> Ended:
     try:
         value, is_first, moved, has_left = _gridloom.run_chares(make)
     except ProcessError as error:
-        if "can never end" in str(error) and (waiting := told_waiting()):
+        if "can never end" in str(error) and (waiting := waiting_methods()):
             raise ProcessError(f"{error}; here {waiting}") from None
         raise
     finally:

@@ -28,14 +28,14 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pack(chare: Any) -> bytes:
-    """Pickle the state of a chare: what its ``__getstate__`` gives, else its attributes."""
+    """Pickle the state of a chare: the result of its ``__getstate__``, else its attributes."""
     file = io.BytesIO()
     _Pickler(file, chare).dump(chare.__reduce_ex__(2)[2])  # the state, by the protocol of pickle
     return file.getvalue()
 
 
 def unpack(chare: Any, data: bytes) -> None:
-    """Give a new chare that state: by its ``__setstate__``, else as its attributes."""
+    """Set the state of a new chare: by its ``__setstate__``, else its attributes."""
     state = _Unpickler(io.BytesIO(data), chare).load()
     if hasattr(chare, "__setstate__"):
         chare.__setstate__(state)

@@ -1,4 +1,4 @@
-"""What entry methods of chares wait for: messages of mailboxes, values of futures, and channels between two chares.
+"""Waits of entry methods of chares: for messages of mailboxes, values of futures, and channels between two chares.
 
 An ``async def`` entry method is a coroutine, driven by the element's scheduler without an event loop: it yields a `Wait` of its
 chare, and the message that brings what it waits for resumes it, as part of that message's entry method.
@@ -16,10 +16,10 @@ from typing import Any, Protocol, overload
 from .._gridloom import RawEntry, RawTarget, chare_entry
 from ..errors import UsageError
 
-#: Those of this process that hold up a coroutine, in the order in which these came to wait.
+#: Waits of this process that suspend a coroutine, in the order in which they began.
 _waiting: dict[Wait, None] = {}
-#: So many are named where a program can never end.
-_TOLD_MAX = 8
+#: Largest number of waits that an error names.
+_LISTED_MAX = 8
 
 
 class Waiter(Protocol):
@@ -55,7 +55,7 @@ class Wait:
         return self._chare.element
 
     def ready(self, value: Any) -> Wait:
-        """Give it its value; a coroutine that waits goes on."""
+        """Set the value; a waiting coroutine is resumed."""
         self._is_ready, self._value = True, value
         if self._coroutine is not None:
             coroutine, self._coroutine = self._coroutine, None
@@ -110,11 +110,11 @@ def drive(chare: Waiter, coroutine: CoroutineType[Any, Any, Any]) -> None:
         )
 
 
-def told_waiting() -> str:
-    """Say which entry methods of this process wait, and for what; nothing if none does."""
+def waiting_methods() -> str:
+    """The entry methods of this process that wait, and for what, in words; empty if none waits."""
     waiting = [str(wait) for wait in _waiting]
-    more = [f"and {len(waiting) - _TOLD_MAX} more"] if len(waiting) > _TOLD_MAX else []
-    return "; ".join(waiting[:_TOLD_MAX] + more)
+    more = [f"and {len(waiting) - _LISTED_MAX} more"] if len(waiting) > _LISTED_MAX else []
+    return "; ".join(waiting[:_LISTED_MAX] + more)
 
 
 def forget(element: int | None = None) -> None:
@@ -206,7 +206,7 @@ class Mailbox:
 
 
 class Future:
-    """A value that comes later: its chare awaits it, any chare sends it. `Chare.future` makes one.
+    """A value that is sent later: its chare awaits it, any chare sends it. `Chare.future` makes one.
 
     A future is a callback, too, such as of `Chare.contribute`. As an argument of a message it goes to other elements.
     """
@@ -222,7 +222,7 @@ class Future:
         return chare_entry(self._target, "_reply", self._number)
 
     def send(self, value: Any = None) -> None:
-        """Give it its value, from any chare, once."""
+        """Send the value, from any chare, once."""
         self.entry(self._number, value)
 
     def __await__(self) -> Generator[Wait, None, Any]:
@@ -251,7 +251,7 @@ class Replies:
         return self._made(self._chare.this, 2 * self._own, f"future {self._own}")
 
     def shared(self) -> Future:
-        """Make one whose value comes to all chares of the array: each of them makes as many."""
+        """Make a future whose value is sent to all chares of the array: each of them makes as many."""
         self._shared += 1
         return self._made(self._chare.array, 2 * self._shared + 1, f"reduction {self._shared}")
 
@@ -288,7 +288,7 @@ class Pipe:
 
 
 class Channel:
-    """A channel between two chares, each of which makes it: what one sends the other receives, in order.
+    """A channel between two chares, each of which makes it: messages are received in the order in which they were sent.
 
     Parameters
     ----------
@@ -321,6 +321,6 @@ class Channel:
         Returns
         -------
         awaitable
-            What was sent: a tuple if it was several objects.
+            The message: a tuple if it has several objects.
         """
         return self._pipe.box.receive()

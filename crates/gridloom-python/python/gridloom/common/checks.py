@@ -1,4 +1,4 @@
-"""Numbers that programs give, checked before the library takes them."""
+"""Checks of numbers that programs pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import UsageError
 
 
 def whole(name: str, value: Any, least: int, most: int = 2**32 - 1) -> int:
-    """Give a whole number between two bounds."""
+    """Return a whole number that is checked against two bounds."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -23,7 +23,7 @@ def whole(name: str, value: Any, least: int, most: int = 2**32 - 1) -> int:
 
 
 def seconds(name: str, value: Any) -> float | None:
-    """Give a time limit; ``None`` for no limit."""
+    """Return a checked time limit in seconds; ``None`` for no limit."""
     if value is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """A condition that an interrupt leaves whole.
 
-Python looks for interrupts after each call of a function. In `threading.Condition`, one may come after the lock was taken and before
-the block of ``with`` has begun: nothing releases it then. Here ``with`` calls the lock itself, which is C: no interrupt comes in
+Python handles interrupts after each call of a function. In `threading.Condition`, one may arrive after the lock was acquired and before
+the block of ``with`` has begun: nothing releases it then. Here ``with`` calls the lock itself, which is C: no interrupt arrives in
 between. And a wait that is interrupted has the lock again, wherever that happens.
 """
 
@@ -13,13 +13,13 @@ import threading
 
 
 class Condition(threading.Condition):
-    """As that of `threading`, with a lock of its own, which a thread that waits holds once."""
+    """A condition as that of `threading`, with a lock of its own that a waiting thread holds once."""
 
     __enter__ = property(operator.attrgetter("_lock.__enter__"))
     __exit__ = property(operator.attrgetter("_lock.__exit__"))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait to be notified, for so many seconds at most; whether it was."""
+        """Wait for a notification, for at most `timeout` seconds; whether there was one."""
         waiter = threading.Lock()
         waiter.acquire()
         held = (1, threading.get_ident())
@@ -33,7 +33,7 @@ class Condition(threading.Condition):
             finally:
                 self._take_again(held)
         finally:
-            # The interrupt may have come within the former.
+            # The interrupt may have arrived within the first attempt.
             self._take_again(held)
             if not notified:
                 with contextlib.suppress(ValueError):

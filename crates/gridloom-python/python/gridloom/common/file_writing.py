@@ -1,4 +1,4 @@
-"""Files that are written beside their place and then renamed: the former one stays until the new one is whole."""
+"""Writes files atomically: a temporary file beside the target is renamed once it is complete."""
 
 from __future__ import annotations
 

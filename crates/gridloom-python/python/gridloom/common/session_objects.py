@@ -1,4 +1,4 @@
-"""Copies of objects for other processes: what goes as its file, and what is refused."""
+"""Pickling of the session's objects: most refuse to be pickled, plans and graphs are pickled as their files."""
 
 from __future__ import annotations
 

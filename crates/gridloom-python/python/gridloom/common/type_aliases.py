@@ -1,4 +1,4 @@
-"""Names of types, as ``type Doubles = NDArray[float64]`` declares them, and what they stand for.
+"""Type aliases, as ``type Doubles = NDArray[float64]`` declares them.
 
 NumPy 2.5 declares ``numpy.typing.NDArray`` so. Python keeps such a name in annotations and does not look behind it.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def resolved(annotation: Any) -> Any:
-    """What an annotation stands for, if it is a name of a type, with or without parameters; else as it is."""
+    """Resolve an annotation that is a type alias, with or without parameters; others are returned as they are."""
     while True:
         alias, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
         if not _is_alias(alias):

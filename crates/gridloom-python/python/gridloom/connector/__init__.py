@@ -1,1 +1,1 @@
-"""Functions that stand for models of a model server: ``python -m gridloom.connector`` writes a module of them."""
+"""Typed functions for the models of a model server: ``python -m gridloom.connector`` writes a module of them."""

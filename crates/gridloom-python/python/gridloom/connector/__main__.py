@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _offered(connector: Connector, module: str, shapes: dict[str, dict[str, list[str]]]) -> list[tuple[Model, Shapes]]:
-    """All models that functions can stand for. The standard error tells of the others."""
+    """All models that can be offered as functions. The others are listed on the standard error."""
     found: list[tuple[Model, Shapes]] = []
     for name, why in connector.models():
         given = shapes.get(name, {})

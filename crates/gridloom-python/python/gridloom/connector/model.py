@@ -1,4 +1,4 @@
-"""What every protocol of model servers speaks of: models, their tensors, and what goes wrong."""
+"""Models of model servers, their tensors, and errors, for all protocols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tensor:
     Parameters
     ----------
     name : str
-        As the model server has it.
+        Name on the model server.
     datatype : str
         Its type, in the protocol's own word.
     dtype : str
@@ -37,7 +37,7 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model's name, what it takes, and what it gives."""
+    """A model: its name, inputs and outputs."""
 
     name: str
     inputs: tuple[Tensor, ...]
@@ -51,9 +51,9 @@ class Model:
 
 
 class ConnectorError(Exception):
-    """What a connector's functions raise. At the caller it is a `RemoteError` with the class's name as its ``kind``."""
+    """Base of the errors of a connector's functions. The caller gets a `RemoteError` with the class's name as its ``kind``."""
 
-    # The message tells all; the traceback would be that of the connector.
+    # The message is enough; the traceback would be that of the connector.
     has_traceback = False
 
 
@@ -70,7 +70,7 @@ class ModelNotReady(ConnectorError):
 
 
 class ModelNotOffered(ConnectorError):
-    """No function can stand for the model: the message says which tensor is the reason."""
+    """The model cannot be offered as a function: the message names the tensor that is the reason."""
 
 
 class ModelRefused(ConnectorError):
@@ -82,4 +82,4 @@ class ModelFailed(ConnectorError):
 
 
 class WrongAnswer(ConnectorError):
-    """What the model server answers is not what its protocol, or the model's description, says."""
+    """The answer of the model server does not follow its protocol or the model's description."""

@@ -1,4 +1,4 @@
-"""Model servers that stay as they are: what a connector asks of one, and the typed functions that stand for its models.
+"""Typed functions for the models of a model server, and the requests that they make. The model server stays as it is.
 
 `gridloom connector` finds the models once, by `python -m gridloom.connector`, which writes a module for ``gridloom serve``. The module has each
 model's signature in it. Workers import it and call the model server only when a function is called.
@@ -37,7 +37,7 @@ class Connector(Protocol):
         """Names of the models, and of each why it cannot be called now, if so."""
 
     def signature(self, model: str) -> Model:
-        """What the model takes and gives; `ModelNotOffered` if that cannot be said in types of the grid."""
+        """Inputs and outputs of the model; `ModelNotOffered` if the grid has no such types."""
 
     def call(self, model: Model, inputs: Sequence[Value]) -> list[Value]:
         """Results of one call, in the order of `model.outputs`. An input is a row-major array of its dtype, or ``bytes``."""
@@ -47,7 +47,7 @@ PROTOCOLS: Mapping[str, Callable[[str, float], Connector]] = {"v2": _connector_v
 """Makers of connectors, from the endpoint and the longest time for an answer in seconds."""
 
 Shapes: TypeAlias = Mapping[str, Sequence[str]]
-"""Extents of tensors, by name, in place of those that the model's own shapes give."""
+"""Extents of tensors, by name, in place of the model's own shapes."""
 
 
 def name_of(name: str) -> str:

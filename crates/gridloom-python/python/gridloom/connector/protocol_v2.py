@@ -46,10 +46,10 @@ _DTYPES = {
     "BYTES": BYTES,
 }
 _CONNECT_SECONDS = 10.0
-# An answer must fit into the worker's memory, with what is made of it.
+# An answer must fit into the worker's memory, with the arrays that are made from it.
 _ANSWER_BYTES_MAX = 4 << 30
-# So much is told of what the model server says in an error.
-_TOLD_MAX = 2000
+# Longest message of a model server that an error shows.
+_MESSAGE_CHARACTERS_MAX = 2000
 _JSON_LENGTH = "Inference-Header-Content-Length"
 _BINARY = "binary_tensor_data"
 _WANTED = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float)}
@@ -89,7 +89,7 @@ class V2:
         if status in (404, 405, 501):
             raise ModelNotOffered(f"{self._endpoint} does not list its models (no repository extension): name them with --model")
         if status != 200:
-            raise ModelFailed(f"{self._endpoint} does not list its models: {_told(status, answer)}")
+            raise ModelFailed(f"{self._endpoint} does not list its models: {_message_of(status, answer)}")
         found: dict[str, str | None] = {}
         for one in self._json(answer, path, list):
             name = _field(one, "name", str, path)
@@ -102,13 +102,13 @@ class V2:
         return list(found.items())
 
     def signature(self, model: str) -> Model:
-        """What the model takes and gives, by its metadata."""
+        """Inputs and outputs of the model, by its metadata."""
         path = f"/v2/models/{urllib.parse.quote(model, safe='')}"
         status, answer, _ = self._ask("GET", path)
         if status != 200:
             raise self._failed(model, status, answer)
-        told = self._json(answer, path, dict)
-        inputs, outputs = (tuple(_tensor(model, one, path) for one in told.get(key) or []) for key in ("inputs", "outputs"))
+        parsed = self._json(answer, path, dict)
+        inputs, outputs = (tuple(_tensor(model, one, path) for one in parsed.get(key) or []) for key in ("inputs", "outputs"))
         if not inputs or not outputs:
             lacks = "inputs" if not inputs else "outputs"
             raise ModelNotOffered(
@@ -132,7 +132,7 @@ class V2:
     def _has_binary(self) -> bool:
         status, answer, _ = self._ask("GET", "/v2")
         if status != 200:
-            raise ModelFailed(f"{self._endpoint} does not describe itself: {_told(status, answer)}")
+            raise ModelFailed(f"{self._endpoint} does not describe itself: {_message_of(status, answer)}")
         return _BINARY in (self._json(answer, "/v2", dict).get("extensions") or [])
 
     def _request(self, model: Model, inputs: Sequence[Value], is_binary: bool) -> tuple[dict[str, Any], list[Any]]:
@@ -160,10 +160,10 @@ class V2:
             if not json_length.isascii() or not json_length.isdigit() or int(json_length) > len(answer):
                 raise WrongAnswer(f"{path}: {_JSON_LENGTH} is {json_length!r}, and the answer has {len(answer)} bytes")
             end = int(json_length)
-        told = self._json(answer[:end], path, dict)
+        parsed = self._json(answer[:end], path, dict)
         found: dict[str, Value] = {}
         known = {one.name: one for one in model.outputs}
-        for one in _field(told, "outputs", list, path):
+        for one in _field(parsed, "outputs", list, path):
             name = _field(one, "name", str, path)
             parameters = one.get("parameters") or {}
             size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
@@ -179,16 +179,16 @@ class V2:
         return [found[name] for name in known]
 
     def _failed(self, model: str, status: int, answer: bytes) -> Exception:
-        """What a status means: for a model that is gone or not ready, servers answer with different ones."""
-        told = _told(status, answer)
+        """The error for a status: servers answer with different ones for a model that is gone or not ready."""
+        parsed = _message_of(status, answer)
         path = f"/v2/models/{urllib.parse.quote(model, safe='')}"
         is_there, _, _ = self._ask("GET", path)
         if status == 404 or is_there == 404:
-            return ModelGone(f"{self._endpoint} has no model '{model}': {told}")
+            return ModelGone(f"{self._endpoint} has no model '{model}': {parsed}")
         is_ready, _, _ = self._ask("GET", f"{path}/ready")
         if status == 503 or is_ready != 200:
-            return ModelNotReady(f"model '{model}' of {self._endpoint} is not ready: {told}")
-        return (ModelRefused if status < 500 else ModelFailed)(f"model '{model}': {told}")
+            return ModelNotReady(f"model '{model}' of {self._endpoint} is not ready: {parsed}")
+        return (ModelRefused if status < 500 else ModelFailed)(f"model '{model}': {parsed}")
 
     def _ask(
         self, method: str, path: str, pieces: Iterable[Any] = (), headers: dict[str, str] | None = None
@@ -239,27 +239,27 @@ class V2:
 
     def _json(self, answer: bytes, path: str, kind: type) -> Any:
         try:
-            told = json.loads(answer)
+            parsed = json.loads(answer)
         except (ValueError, RecursionError) as error:
             raise WrongAnswer(f"{path}: the answer is no JSON ({error}): {_clipped(answer)}") from None
-        if not isinstance(told, kind):
+        if not isinstance(parsed, kind):
             raise WrongAnswer(f"{path}: expected {_KINDS[kind]}, got {_clipped(answer)}")
-        return told
+        return parsed
 
 
 _KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
 
 
-def _field(told: Any, key: str, kind: type, path: str) -> Any:
-    value = told.get(key) if isinstance(told, dict) else None
+def _field(parsed: Any, key: str, kind: type, path: str) -> Any:
+    value = parsed.get(key) if isinstance(parsed, dict) else None
     if not isinstance(value, kind):
-        raise WrongAnswer(f"{path}: expected an object with '{key}', {_KINDS[kind]}, got {_clipped(repr(told).encode())}")
+        raise WrongAnswer(f"{path}: expected an object with '{key}', {_KINDS[kind]}, got {_clipped(repr(parsed).encode())}")
     return value
 
 
-def _tensor(model: str, told: Any, path: str) -> Tensor:
-    name, datatype = _field(told, "name", str, path), _field(told, "datatype", str, path)
-    shape = _field(told, "shape", list, path)
+def _tensor(model: str, parsed: Any, path: str) -> Tensor:
+    name, datatype = _field(parsed, "name", str, path), _field(parsed, "datatype", str, path)
+    shape = _field(parsed, "shape", list, path)
     if any(type(size) is not int or size < -1 for size in shape):
         raise WrongAnswer(f"{path}: tensor '{name}': a shape has sizes, and -1 for any size; got {_clipped(repr(shape).encode())}")
     if datatype not in _DTYPES:
@@ -289,10 +289,10 @@ def _data(model: Model, tensor: Tensor, value: Value) -> list[Any]:
     return listed
 
 
-def _value(tensor: Tensor, told: dict[str, Any], raw: memoryview | None, path: str) -> Value:
-    """An output as its tensor says."""
+def _value(tensor: Tensor, parsed: dict[str, Any], raw: memoryview | None, path: str) -> Value:
+    """Check an output against its tensor, and convert it."""
     where = f"{path}: output '{tensor.name}'"
-    datatype, shape = told.get("datatype"), _field(told, "shape", list, path)
+    datatype, shape = parsed.get("datatype"), _field(parsed, "shape", list, path)
     if datatype != tensor.datatype:
         raise WrongAnswer(f"{where} is {datatype}, and the model's metadata say {tensor.datatype}")
     if any(type(size) is not int or size < 0 for size in shape):
@@ -302,13 +302,13 @@ def _value(tensor: Tensor, told: dict[str, Any], raw: memoryview | None, path: s
         shape = shape[:-1]
     size = math.prod(shape)
     if tensor.dtype == BYTES:
-        return _text(told.get("data"), raw, size, where)
+        return _text(parsed.get("data"), raw, size, where)
     if raw is not None:
         wire = np.dtype(tensor.dtype).newbyteorder("<")
         if len(raw) != size * wire.itemsize:
             raise WrongAnswer(f"{where} has the shape {shape} and {len(raw)} bytes; {size * wire.itemsize} are expected")
         return np.frombuffer(raw, dtype=wire).astype(tensor.dtype, copy=False).reshape(shape)
-    flat = _flat(told.get("data"), where)
+    flat = _flat(parsed.get("data"), where)
     if len(flat) != size:
         raise WrongAnswer(f"{where} has the shape {shape} and {len(flat)} values")
     dtype = np.dtype(tensor.dtype)
@@ -346,19 +346,19 @@ def _flat(data: Any, where: str) -> list[Any]:
     return flat
 
 
-def _told(status: int, answer: bytes) -> str:
+def _message_of(status: int, answer: bytes) -> str:
     """The model server's own words."""
     try:
-        told = json.loads(answer)
+        parsed = json.loads(answer)
     except (ValueError, RecursionError):
-        told = None
+        parsed = None
     for key in ("error", "detail", "message"):
-        if isinstance(told, dict) and told.get(key):
-            word = told[key]
+        if isinstance(parsed, dict) and parsed.get(key):
+            word = parsed[key]
             return _clipped((word if isinstance(word, str) else json.dumps(word)).encode())
     return f"HTTP status {status}: {_clipped(answer) or 'no message'}"
 
 
 def _clipped(answer: bytes) -> str:
-    text = answer[:_TOLD_MAX].decode(errors="replace").strip()
-    return text if len(answer) <= _TOLD_MAX else f"{text} ..."
+    text = answer[:_MESSAGE_CHARACTERS_MAX].decode(errors="replace").strip()
+    return text if len(answer) <= _MESSAGE_CHARACTERS_MAX else f"{text} ..."

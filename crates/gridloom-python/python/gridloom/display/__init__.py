@@ -1,4 +1,4 @@
-"""What a terminal or a notebook shows: output of calls, progress bars, and objects as HTML."""
+"""Display in terminals and notebooks: output of calls, progress bars, and objects as HTML."""
 
 from .output import Output, progress
 

@@ -1,6 +1,6 @@
-"""Bars that show how far something has come, as those of tqdm: on a terminal, in one line, and in a notebook. Elsewhere nothing is drawn.
+"""Progress bars, as those of tqdm: in one line of a terminal, and in a notebook. Elsewhere nothing is drawn.
 
-**Invariants.** What is printed by `print_above` and the bars of a terminal do not run into each other. A bar that was drawn ends with
+**Invariants.** Lines of `print_above` and the bars of a terminal do not run into each other. A bar that was drawn ends with
 its last state, on a line of its own.
 """
 
@@ -17,12 +17,12 @@ from typing import TextIO
 
 from . import notebook as _notebook
 
-# A bar is drawn again after so many seconds at the earliest.
+# Shortest time between two drawings of a bar, seconds.
 _PAUSE_SECONDS = 0.1
 _WIDTH = 20
 
 _lock = threading.RLock()
-# Those of the terminal that are drawn now.
+# Bars of the terminal that are drawn now.
 _drawn: list[Bar] = []
 _line_length = 0
 
@@ -38,9 +38,9 @@ class Bar:
     Parameters
     ----------
     label : str
-        What it is of.
+        Text before the bar.
     unit : str
-        What is counted; ``"B"`` for bytes.
+        Unit of the count; ``"B"`` for bytes.
     total : float or None
         How much there is, if that is known.
     """
@@ -55,12 +55,12 @@ class Bar:
         self._closed = False
 
     def advance(self, count: float) -> None:
-        """So much more is done."""
+        """Add to the count."""
         with _lock:
             self.move(self._done + count, self._total, self._note)
 
     def move(self, done: float, total: float | None, note: str = "", label: str | None = None) -> None:
-        """So much is done, of so much in all if that is known."""
+        """Set the count, and the total if it is known."""
         with _lock:
             self._done, self._total, self._note = done, total, note
             self._label = label or self._label
@@ -139,7 +139,7 @@ class Watch:
     Parameters
     ----------
     look : function
-        Moves bars, and says whether all is over.
+        Moves bars, and returns whether all is over.
     close : function
         Closes them.
     """
@@ -195,7 +195,7 @@ def _clock(seconds: float) -> str:
 
 
 def _forked() -> None:
-    """What the parent draws is not the child's."""
+    """A forked child has no bars of its parent."""
     global _lock, _line_length
     _lock = threading.RLock()
     _drawn.clear()

@@ -150,7 +150,7 @@ def of_group(
     calls : int
         Number of its calls.
     heuristic : str, Plan or function
-        What its calls are mapped by.
+        The heuristic or plan that maps its calls.
     simulated : bool
         Whether it runs in simulation.
     times : (float, float, int, int) or None
@@ -257,7 +257,7 @@ def _timeline(report: Report, timeline: Callable[[], str]) -> str:
     page = timeline() if bars * _BAR_BYTES_MIN <= _DRAWING_BYTES_MAX else None
     if page is None or len(page) > _DRAWING_BYTES_MAX:
         return _note("The timeline is too large for a notebook: save_timeline('timeline.html') writes it to a file.")
-    # What follows the text of the report: charts, each below a heading.
+    # After the text of the report follow charts, each below a heading.
     charts = "<h2>" + page.partition("<h2>")[2].rpartition("</body>")[0]
     charts = charts.replace("<svg ", _WIDE)
     return _card(charts.replace("<h2>", '<div style="margin:.6em 0 .2em;font-weight:bold">').replace("</h2>", "</div>"))

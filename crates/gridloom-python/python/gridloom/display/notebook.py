@@ -1,4 +1,4 @@
-"""What is shown in a notebook, and shown anew in the same place."""
+"""Displays in a notebook that are updated in place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uuid
 import weakref
 from typing import Protocol
 
-# How often a display is looked at, seconds.
+# Time between two updates, seconds.
 _PAUSE_SECONDS = 0.25
 
 
@@ -20,14 +20,14 @@ def is_here() -> bool:
 
 
 class Display:
-    """A place in a notebook."""
+    """An output of a cell that can be updated."""
 
     def __init__(self) -> None:
         self._name = uuid.uuid4().hex
         self._shown: tuple[str, str] | None = None
 
     def show(self, text: str, markup: str) -> None:
-        """Show it there, for notebooks and for what shows no HTML. What is shown already is not sent again."""
+        """Show text or, in notebooks, HTML. Nothing is sent if it is shown already."""
         if (text, markup) == self._shown:
             return
         is_new, self._shown = self._shown is None, (text, markup)
@@ -38,18 +38,18 @@ class Display:
 
 
 class Live(Protocol):
-    """What shows itself while it changes."""
+    """An object whose display is updated while it changes."""
 
     def _show_now(self) -> tuple[str, bool]:
-        """Give its HTML, and whether it may still change. It waits for no call, and raises nothing."""
+        """Return the HTML, and whether it may still change. It must not wait for a call, nor raise."""
 
 
-# What ends the displays of things that change.
+# Events that end the updates of displayed objects.
 _shown: weakref.WeakKeyDictionary[Live, threading.Event] = weakref.WeakKeyDictionary()
 
 
 def show_live(thing: Live) -> None:
-    """Show it in the cell that runs, and anew while it changes; only the last display of a thing does so.
+    """Show an object in the running cell, and update the display while it changes; only the last display of an object is updated.
 
     Raises
     ------

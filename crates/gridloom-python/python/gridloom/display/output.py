@@ -151,28 +151,28 @@ class ToProgram(io.TextIOBase):
         return len(text)
 
     def writable(self) -> bool:
-        """Say that it can be written to."""
+        """Whether it can be written to: yes."""
         return True
 
     def flush(self) -> None:
-        """Flush what went to the log; the program gets lines as they end."""
+        """Flush the log; the program gets lines as they end."""
         self._log.flush()
 
     def fileno(self) -> int:
-        """Give the descriptor: what is written to that goes to the log."""
+        """File descriptor of the log."""
         return self._log.fileno()
 
     def isatty(self) -> bool:
-        """Say that it is no terminal."""
+        """Whether it is a terminal: no."""
         return False
 
     def __getattr__(self, name: str) -> Any:
-        # What only some streams have, such as `reconfigure`.
+        # Attributes of some streams only, such as `reconfigure`.
         return getattr(self._log, name)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """As that of the log."""
+        """Encoding of the log."""
         return self._log.encoding
 
     @property

@@ -35,23 +35,23 @@ from ..run.retry import RetryOn
 from .protocol import Engine, Measured, NotYet, ResultLost
 from .support import body_of, conversions_of, error_of, part_of, platform
 
-# What a call gets beside a name is checked by the model; results of at least so many bytes are sent before all inputs of a call exist.
+# Results of at least this size are sent to their reader before all inputs of the call exist.
 _PREFETCHED_BYTES_MIN = 1 << 20
 # How often it is looked whether workers are lost, seconds.
 _LOOKS_SECONDS = 1.0
 # How often calls run again, as workers are lost.
 _GENERATIONS_MAX = 10
-# So many calls are waited for at a time: what an engine does anew at each look is bounded.
+# How many calls are waited for at a time, which bounds the work of an engine for each poll.
 _WAITED_MAX = 1_000
 
 
 class _Call:
-    """A call, with what is needed to run it again."""
+    """A call, with all data to run it again."""
 
     def __init__(self, cluster: EngineCluster, name: str, args: dict[str, Any], outputs: int) -> None:
         self.cluster, self.name, self.args, self.outputs = cluster, name, args, outputs
         self.worker, self.rank = "", 0
-        # Of its results that are arrays, as far as they are known.
+        # Shapes of its results that are arrays, as far as they are known.
         self.shapes: list[tuple[int, ...] | None] = []
         self.key = ""
         self.result: Any = None
@@ -59,8 +59,8 @@ class _Call:
         self.generation = -1
 
     def submitted(self) -> Any:
-        """What stands for its result, after it was sent, again if workers were lost since."""
-        # What it reads goes first: a chain may be longer than Python's stack.
+        """Reference to its result, after it was sent, again if workers were lost since."""
+        # Calls whose results it reads are sent first, in a loop: a chain may be longer than Python's stack.
         waiting = [self]
         while waiting:
             call = waiting[-1]
@@ -125,12 +125,12 @@ class EngineHandle(Handle):
 
 @dataclasses.dataclass(frozen=True)
 class EngineReport:
-    """A group's course on an engine.
+    """Report of a group on an engine.
 
     Attributes
     ----------
     predicted_seconds, measured_seconds : float
-        Makespan: of the plan, and from the first call's start to the last one's end as the engine tells.
+        Makespan: of the plan, and from the first call's start to the last one's end on the engine's clocks.
     tasks : list of TaskRecord
         Calls as they ran.
     planned : dict of str to str
@@ -179,7 +179,7 @@ class EngineGroup(Group):
             return
         super().wait()
         self._modelled = super().report()
-        # In order of their numbers, calls stand as they were recorded.
+        # The order of their numbers is the order in which calls were recorded.
         records = sorted(self._modelled.tasks, key=lambda one: int(one.task))
         for call, record in zip(self._engine_calls, records, strict=True):
             call.worker = record.server
@@ -193,7 +193,7 @@ class EngineGroup(Group):
         self._cluster._wait(self._engine_calls)
 
     def report(self) -> EngineReport:  # type: ignore[override]
-        """Tell what was predicted and what the engine measured, after the end of all calls.
+        """Return predictions and measurements of the engine, after the end of all calls.
 
         Returns
         -------
@@ -228,7 +228,7 @@ class EngineFunction(Function):
         return tuple(one.get() for one in made) if isinstance(made, tuple) else made.get()
 
     def on(self, server: str) -> EngineFunction:
-        """Give the same function on that worker and no other."""
+        """Return the same function on that worker and no other."""
         return EngineFunction(self._cluster, self._raw.on(server), server)
 
     def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
@@ -259,7 +259,7 @@ class EngineCluster:
                 f"gridloom.connect(..., functions=[f, g]); got {bodies!r}"
             )
         self._bodies = {offered_name(body): undeclared(body) for body in bodies if isinstance(body, types.FunctionType)}
-        # As workers run them.
+        # The functions in the form in which workers run them.
         signatures = [signature_of(body) for body in bodies]
         self._sent = {one.name: body_of(engine.dumps(self._bodies[one.name]), one) for one in signatures}
         self._conversions = {one.name: conversions_of(one) for one in signatures}
@@ -285,7 +285,7 @@ class EngineCluster:
         self._numbers = itertools.count()
         # Held by the thread that submits calls, or looks for lost workers.
         self._submitting = threading.RLock()
-        # Of what is being submitted: calls, single ones of several results, and results that are sent ahead, once to each worker.
+        # For the calls that are being submitted: calls not sent yet, parts of several results, and results that are prefetched.
         self._unsent: list[_Call] = []
         self._parts: dict[str, Any] = {}
         self._ahead: set[str] = set()
@@ -312,7 +312,7 @@ class EngineCluster:
         return sorted(self._workers)[known.index(worker) % len(self._workers)]
 
     def _submit(self, calls: Iterable[_Call]) -> list[Any]:
-        """What stands for the results of calls, after they were sent, again if workers were lost since."""
+        """References to the results of calls, after they were sent, again if workers were lost since."""
         wanted = list(calls)
         while True:
             generation = self._generation
@@ -329,7 +329,7 @@ class EngineCluster:
                 self._engine.launch()
             return results
         except BaseException:
-            # They are submitted anew when their results are asked for.
+            # They are submitted again when their results are asked for.
             for call in self._unsent:
                 call.generation = -1
             self._engine.discard()
@@ -357,7 +357,7 @@ class EngineCluster:
                 if failed is None:
                     done += _WAITED_MAX
                 else:
-                    # Those before it may go on.
+                    # Calls before it may still run.
                     self._collect(calls.pop(failed), None)
                     results.pop(failed)
 
@@ -368,7 +368,7 @@ class EngineCluster:
             return None if failed is None else done + failed
         except NotYet:
             behind = range(done + _WAITED_MAX, len(results), _WAITED_MAX)
-            # Others at each look: what is asked of an engine is bounded.
+            # Different ones at each poll, which bounds the work of the engine.
             if behind:
                 first = behind[looks % len(behind)]
                 with contextlib.suppress(NotYet):
@@ -406,7 +406,7 @@ class EngineCluster:
             self._look(True)
 
     def _look(self, is_lost: bool) -> None:
-        """If workers or a result are lost, what was not collected runs again on the workers that are left."""
+        """If workers or a result are lost, run calls whose results were not collected again on the remaining workers."""
         with self._submitting:
             self._look_alone(is_lost)
 

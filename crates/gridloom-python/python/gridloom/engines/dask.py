@@ -1,9 +1,9 @@
 """Dask as an engine: ``gridloom.connect("dask://scheduler:8786", functions=[...])`` runs groups on a Dask cluster that stays as it is.
 
-Calls go to the scheduler in graphs of up to some thousand. They are pinned by ``workers``, which switches off that Dask moves them, and get priorities
-in the order of the plan. Each function lies on each worker that runs it, unpickled once. Large arguments go straight to their worker
-(``scatter(direct=True)``), results from worker to worker. A pinned call without effect that reads a result has it sent before other inputs of its
-reader exist. When a worker dies, what was not collected runs again with new keys: a pinned call would wait for ever.
+Calls are sent to the scheduler in graphs of up to some thousand. They are pinned by ``workers``, so that Dask does not move them, and have priorities
+in the order of the plan. Each function is stored on each worker that runs it, unpickled once. Large arguments are sent directly to their worker
+(``scatter(direct=True)``), results from worker to worker. A pinned call without effect that reads a result causes its transfer before other inputs of its
+reader exist. When a worker dies, calls whose results were not collected run again with new keys: a pinned call would wait forever.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ..errors import ConnectError, ServerLost
 from .protocol import Measured, NotYet, ResultLost
 from .support import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
 
-# Arguments from so many bytes on are sent straight to their worker, not by the scheduler.
+# Arguments of at least this size are sent directly to their worker, not through the scheduler.
 _SCATTERED_BYTES_MIN = 64 << 10
-# Of one graph. Dask warns from 10 MB on, and what the scheduler reads at once must fit into its memory.
+# Size of one graph. Dask warns from 10 MB on, and a message must fit into the scheduler's memory.
 _GRAPH_TASKS_MAX = 5_000
 _GRAPH_BYTES_MAX = 4 << 20
 _CONNECT_SECONDS = 10
@@ -78,15 +78,15 @@ class DaskEngine:
             raise ConnectError("the Dask cluster has no workers: start some by 'dask worker'")
         self._check_versions()
         self._scattered: dict[tuple[int, str], tuple[Any, Any]] = {}
-        # What the next graph has: tasks, their workers and priorities, by key.
+        # The next graph: tasks, their workers and priorities, by key.
         self._graph: dict[str, tuple[Any, str, int]] = {}
         self._graph_bytes = 0
-        # Calls of which the futures are to come, and all since the last launch: what a later graph reads must not be forgotten before.
+        # Calls without futures so far, and all calls since the last launch: Dask must not forget a result before a later graph reads it.
         self._noted: list[_Sent] = []
         self._kept: list[_Sent] = []
         # Functions on their workers.
         self._functions: dict[tuple[Callable[..., Any], str], _Sent] = {}
-        # Calls that send results ahead: of the last group, and of that which is being submitted.
+        # Calls that prefetch results: of the last group, and of the group that is being submitted.
         self._held: list[_Sent] = []
         self._ahead: list[_Sent] = []
 
@@ -235,14 +235,14 @@ class DaskEngine:
         self._ahead.append(self._note(f"{key}-{os.urandom(4).hex()}", (id, result), worker, rank))
 
     def launch(self) -> None:
-        """Send what was submitted, and forget which arguments were sent, and what was sent ahead for earlier groups."""
+        """Send the submitted calls, and forget which arguments were sent and which results were prefetched for earlier groups."""
         self._send()
         self._scattered.clear()
         self._kept.clear()
         self._held, self._ahead = self._ahead, []
 
     def discard(self) -> None:
-        """Forget what was submitted and not sent, and what lies on workers for calls: of functions, too, some may be lost."""
+        """Forget calls that were not sent, and data and functions on workers for calls: some may be lost."""
         for held in (self._scattered, self._functions, self._graph, self._noted, self._kept, self._ahead):
             held.clear()
         self._graph_bytes = 0
@@ -279,7 +279,7 @@ class DaskEngine:
 
     @contextlib.contextmanager
     def _telling(self, seconds: float) -> Iterator[None]:
-        """Tells Dask's errors as those of an engine, and those of functions as they are."""
+        """Raise Dask's errors as those of an engine, and errors of functions as they are."""
         from distributed import KilledWorker  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         try:

@@ -11,25 +11,25 @@ from typing import Any, Protocol
 class Measured:
     """A cluster as it was measured."""
 
-    # By worker: calls that it runs at a time, and the speed of one in operations per second.
+    # By worker: number of calls that it runs at a time, and the speed of one in operations per second.
     slots: dict[str, int]
     speed: dict[str, float]
-    # Bytes per second from the client to each worker, and between any two workers, which stand in the order of their names.
+    # Bytes per second from the client to each worker, and between any two workers, in the order of their names.
     client_bytes_per_s: dict[str, float]
     direct_bytes_per_s: dict[tuple[str, str], float]
     latency_seconds: float
 
 
 class NotYet(Exception):
-    """A result has not come so far."""
+    """A result is not there yet."""
 
 
 class ResultLost(Exception):
-    """A result, or data that its call reads, went with a worker."""
+    """A result, or data that its call reads, was lost with a worker."""
 
 
 class Engine(Protocol):
-    """A system that runs functions on workers that it is told."""
+    """A system that runs functions on given workers."""
 
     recovers: bool
     """Whether calls and results that are lost with a worker are made again by the engine itself, on another one."""
@@ -44,9 +44,9 @@ class Engine(Protocol):
         """Pickle a function for the workers."""
 
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
-        """Have a call run on that worker, those of lower rank first; gives what stands for its result in `args` of others.
+        """Submit a call to a worker, calls of lower rank first; returns a reference to its result for the `args` of others.
 
-        It is sent at the latest by `launch`: many calls go in one message. `ResultLost` if the worker is not reached. One thread at a time
+        It is sent by `launch` at the latest: many calls share one message. `ResultLost` if the worker cannot be reached. One thread at a time
         submits, launches and discards.
         """
 
@@ -54,22 +54,22 @@ class Engine(Protocol):
         """Have a result sent to a worker as soon as it is made."""
 
     def launch(self) -> None:
-        """Send what was submitted, and forget which arguments were sent: all calls of a group have been submitted."""
+        """Send the submitted calls, and forget which arguments were sent: all calls of a group have been submitted."""
 
     def discard(self) -> None:
-        """Forget what was submitted and not sent, and what lies on workers for calls: submission has failed, or a worker was lost."""
+        """Forget calls that were not sent, and data on workers for calls: submission has failed, or a worker was lost."""
 
     def wait(self, results: list[Any], timeout: float) -> int | None:
-        """Wait for the end of launched calls: none, or the place of one that failed, though others go on.
+        """Wait for the end of launched calls: none, or the place of one that failed while others are still running.
 
-        `NotYet` after so many seconds, or `ResultLost`.
+        `NotYet` after `timeout` seconds, or `ResultLost`.
         """
 
     def collect(self, result: Any, timeout: float) -> Any:
-        """Wait for a result and bring it here: `NotYet` after so many seconds, `ResultLost`, or the function's own exception."""
+        """Wait for a result and fetch it: `NotYet` after `timeout` seconds, `ResultLost`, or the function's own exception."""
 
     def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
         """When calls ran, seconds of the workers' clocks, and on which worker."""
 
     def close(self) -> None:
-        """End the connection; the cluster goes on."""
+        """End the connection; the cluster keeps running."""

@@ -1,8 +1,8 @@
 """Ray as an engine: ``gridloom.connect("ray://head:10001", functions=[...])`` runs groups on a Ray cluster that stays as it is.
 
 Workers are Ray's nodes that have processors. A call has a soft affinity to its node: a hard one would end in an error when the node dies. So Ray
-has the calls and results of a lost node made again on another one, and each call tells where it ran. An actor without a processor on each node
-measures, and has results sent there before other inputs of their reader exist.
+runs the calls of a lost node again on another one, and each call reports where it ran. An actor without a processor on each node
+measures, and prefetches results before other inputs of their reader exist.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..errors import ConnectError, ServerLost, UsageError
 from .protocol import Measured, NotYet, ResultLost
 from .support import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
 
-# Arguments from so many bytes on are put into Ray's store, once for all calls of a group.
+# Arguments of at least this size are put into Ray's store, once for all calls of a group.
 _PUT_BYTES_MIN = 64 << 10
 _GET_SECONDS = 5.0
-# A process that dies under a call: so often Ray runs the call again.
+# How often Ray runs a call again whose process died.
 _RETRIES = 3
 # Sessions that are asked for where Ray starts none.
 _TRIES = 3
@@ -33,7 +33,7 @@ _TRIED = "2.60"
 
 
 class _Made:
-    """What a call makes: its result, and when and where it ran."""
+    """Ray's references for a call: its result, and when and where it ran."""
 
     def __init__(self, value: Any, ran: Any) -> None:
         self.value, self.ran = value, ran
@@ -68,14 +68,14 @@ class RayEngine:
             self.close()
             raise
         self._remote: dict[Callable[..., Any], Any] = {}
-        # Those as each worker is asked to run them.
+        # Remote functions with their options, by function and worker.
         self._functions: dict[tuple[Callable[..., Any], str], Any] = {}
         # Arguments in Ray's store, with what holds their addresses.
         self._put: dict[int, tuple[Any, Any]] = {}
         self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
 
     def _check_version(self) -> None:
-        """That of the cluster is the same: Ray refuses others."""
+        """Check the version here; the cluster has the same, as Ray refuses others."""
         check_versions("Ray", _TRIED, {"this program": str(self._ray.__version__)})
 
     def _open(self, address: str) -> None:
@@ -96,7 +96,7 @@ class RayEngine:
             raise ConnectError(f"no session with the Ray cluster at {address}: {error}") from error
 
     def _there(self) -> dict[str, Any]:
-        with self._telling():
+        with self._translated_errors():
             return {one["NodeID"]: one for one in self._ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) >= 1}
 
     def _helper_on(self, node: str) -> Any:
@@ -111,7 +111,7 @@ class RayEngine:
     def probe(self) -> Measured:
         """Measure workers and links."""
         about, get = self._there(), self._ray.get
-        with self._telling():
+        with self._translated_errors():
             # The first call waits for the process.
             get([one.nothing.remote() for one in self._helper.values()])
             slots = {name: int(about[node]["Resources"]["CPU"]) for name, node in self._node.items()}
@@ -156,7 +156,7 @@ class RayEngine:
         if (body, worker) not in self._functions:
             strategy = self._affinity(self._node[worker], soft=True)
             self._functions[body, worker] = self._remote[body].options(name=body.__name__, scheduling_strategy=strategy)
-        with self._telling():
+        with self._translated_errors():
             passed = [self._sent(one) for one in args]
             made = _Made(*self._functions[body, worker].remote(*passed))
         self._made[key] = made
@@ -174,12 +174,12 @@ class RayEngine:
 
     def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
         """Have a result sent to a worker as soon as it is made."""
-        with self._telling():
+        with self._translated_errors():
             self._helper[worker].fetched.remote([result.value])
 
     def wait(self, results: list[Any], timeout: float) -> int | None:
         """Wait for the end of calls."""
-        with self._telling():
+        with self._translated_errors():
             refs = [one.value for one in results]
             ready, others = self._ray.wait(refs, num_returns=len(refs), timeout=timeout, fetch_local=False)
         there = set(ready)
@@ -191,9 +191,9 @@ class RayEngine:
         return None
 
     def _have_run(self, results: list[Any]) -> bool:
-        """Whether calls that have ended told where they ran: those that failed did not."""
+        """Whether calls that have ended reported where they ran: failed ones did not."""
         try:
-            with self._telling():
+            with self._translated_errors():
                 self._ray.get([one.ran for one in results], timeout=_GET_SECONDS)
         except (NotYet, ServerLost):
             raise
@@ -203,16 +203,16 @@ class RayEngine:
 
     def collect(self, result: Any, timeout: float) -> Any:
         """Wait for a result and bring it here."""
-        with self._telling():
+        with self._translated_errors():
             if not self._ray.wait([result.value], timeout=timeout, fetch_local=False)[0]:
                 raise NotYet(f"no result within {timeout} s")
-            # A large one takes its time, and what was lost is made again: the next try gets twice as long.
+            # A large result takes time, and a lost one is computed again: the next try may take twice as long.
             result.get_seconds *= 2
             return self._ray.get(result.value, timeout=result.get_seconds / 2)
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Tells Ray's errors as those of an engine, and those of functions as they are."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise Ray's errors as those of an engine, and errors of functions as they are."""
         known = self._exceptions
         lost = (known.WorkerCrashedError, known.NodeDiedError, known.ObjectLostError, known.RayActorError)
         # Ray would begin another session by itself, and look for a cluster that is gone.
@@ -221,7 +221,7 @@ class RayEngine:
         try:
             yield
         except known.GetTimeoutError as error:
-            raise NotYet(f"the result has not come: {error}") from None
+            raise NotYet(f"the result is not there: {error}") from None
         except known.RayTaskError as error:
             cause = error
             while isinstance(cause, known.RayTaskError):
@@ -239,7 +239,7 @@ class RayEngine:
         """When calls ran."""
         names = {node: name for name, node in self._node.items()}
         made = {key: self._made[key].ran for key in keys}
-        with self._telling():
+        with self._translated_errors():
             found = zip(made, self._ray.get(list(made.values())))
             return {key: (begun, end, names.get(node, node)) for key, (begun, end, node) in found}
 
@@ -254,7 +254,7 @@ class RayEngine:
     def close(self) -> None:
         """End the session, unless it was given."""
         # If the cluster is gone, nothing is left to end.
-        with contextlib.suppress(ServerLost, ResultLost), self._telling():
+        with contextlib.suppress(ServerLost, ResultLost), self._translated_errors():
             for helper in self._helper.values():
                 self._ray.kill(helper)
         if self._is_own:
@@ -269,7 +269,7 @@ def _imported(name: str) -> Any:
 
 
 def _timed(body: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which also tells when and where it ran."""
+    """The function, which also returns when and where it ran."""
 
     def timed(*args: Any) -> Any:
         import time
@@ -306,7 +306,7 @@ def _helper() -> type:
             try:
                 await refs[0]
             except Exception:
-                # The reader of the datum tells why there is none.
+                # The reader of the datum raises the error.
                 pass
             return time.perf_counter() - begun
 

@@ -1,4 +1,4 @@
-"""What engines share: functions as their workers run them, by value, since nobody installs gridloom there."""
+"""Support for engines: functions as workers run them, pickled by value, since gridloom is not installed there; models of clusters."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .protocol import Measured
 _KIND = "gridloom_kind"
 # The caller of `connect`, seen from `check_versions`.
 _PROGRAM = 6
-#: Of a probe of a link, and how often each is probed: the best counts.
+#: Size of a probe of a link, and how often each link is probed: the best probe counts.
 PROBE_BYTES = 4 << 20
 PROBES = 2
 
 
 def body_of(pickled: bytes, signature: _gridloom.RawSignature) -> Callable[..., Any]:
-    """A declared function as a worker runs it: it gets the shapes of its results, then its arguments, and gives results that fit the signature.
+    """A declared function as a worker runs it: it takes the shapes of its results, then its arguments, and returns results that fit the signature.
 
     Parameters
     ----------
     pickled : bytes
-        The function, as the engine's workers unpickle it. That happens at the first call, so that what is missing there is told.
+        The function, as the engine's workers unpickle it. That happens at the first call, so that a missing module is an error of the call.
     signature : RawSignature
-        What it is to give.
+        Signature of the function.
     """
     name = signature.name
     params = json.loads(signature.definition("", ""))["signature"]["params"]
@@ -110,7 +110,7 @@ def body_of(pickled: bytes, signature: _gridloom.RawSignature) -> Callable[..., 
 
 
 def conversions_of(signature: _gridloom.RawSignature) -> dict[str, Callable[[Any], Any]]:
-    """By parameter, what makes of an argument that the model accepts a value of NumPy or Python, which can be pickled and has a known size."""
+    """Conversions by parameter: from an argument that the model accepts to a value of NumPy or Python, which can be pickled and has a known size."""
     params = json.loads(signature.definition("", ""))["signature"]["params"]
     return {one["name"]: _conversion(one["base"], one["is_array"]) for one in params if one["mode"] != "Out" and not one["hidden"]}
 
@@ -217,7 +217,7 @@ def _release(version: str) -> list[int]:
 
 
 def worker_name(number: int, given: str, taken: set[str]) -> str:
-    """The name of a worker in the model: that which it has there, if a host can be called so."""
+    """The name of a worker in the model: its own name, if that is a valid name of a host."""
     fits = given.replace("-", "").isalnum() and given.isascii() and not given.isdigit() and given not in (*taken, "client")
     name = given if fits else f"worker-{number}"
     taken.add(name)

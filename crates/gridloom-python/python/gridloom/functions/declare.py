@@ -25,7 +25,7 @@ F = "F"
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
-# A size in bytes, or also how what is put is kept.
+# A size in bytes, or a mapping that also says how the data are kept.
 Put: TypeAlias = str | Mapping[str, Any]
 
 _EXPECTED = (
@@ -56,7 +56,7 @@ class Array:
         ``numpy.typing.NDArray[numpy.float64]``. In a message also ``gl.c_int`` and the like, and a message class without
         references, which makes an array of structs.
     *extents : str or int
-        One for each dimension: a name, which stands for the same number wherever it is used in the signature, a number,
+        One for each dimension: a name, which means the same number wherever it is used in the signature, a number,
         or an expression over names and integer parameters such as ``"n-1"``. In a message, a name is that of an integer
         field, or, if there is none, of a size that follows from the arrays.
     order : `C` or `F`, optional
@@ -199,7 +199,7 @@ def function(
         Name before the slash, by default the module's variable ``gl_module``, else the stem of its file.
     work : str, optional
         Work of one call in floating-point operations: an expression over integer and real parameters and extents, such
-        as ``"2*m*n*k"``. It tells the mapper how long the call takes.
+        as ``"2*m*n*k"``. Plans predict the time of a call from it.
     gets, puts, replaces : mapping, optional
         Names of shared data that a call gets, puts, or puts with ``replace=True``, each with its size in bytes: an expression over
         integer parameters and extents, such as ``"8*n"``. A name may have such expressions and ``str`` parameters in braces:
@@ -306,13 +306,13 @@ def _uses(place: str, does: str, names: Mapping[str, Any] | None) -> list[tuple[
     uses = []
     if names is not None and not isinstance(names, Mapping):
         raise InputError(f"{place}: {does}={names!r}: {_EXPECTED}")
-    for given, said in (names or {}).items():
-        size, replicas, durable, method = said, 1, False, "auto"
-        if isinstance(said, Mapping) and does != "gets":
-            if unknown := set(said) - {"size", "replicas", "durable", "method"}:
+    for given, options in (names or {}).items():
+        size, replicas, durable, method = options, 1, False, "auto"
+        if isinstance(options, Mapping) and does != "gets":
+            if unknown := set(options) - {"size", "replicas", "durable", "method"}:
                 raise InputError(f"{place}: {does}={names!r}: unknown key {min(map(repr, unknown))}; {_EXPECTED}")
-            size, replicas, durable = said.get("size"), said.get("replicas", 1), said.get("durable", False)
-            method = said.get("method", "auto")
+            size, replicas, durable = options.get("size"), options.get("replicas", 1), options.get("durable", False)
+            method = options.get("method", "auto")
         is_whole = isinstance(replicas, int) and not isinstance(replicas, bool) and 0 <= replicas < 1 << 16
         is_text = all(isinstance(one, str) for one in (given, size, method))
         if not (is_text and is_whole and isinstance(durable, bool)):
@@ -322,7 +322,7 @@ def _uses(place: str, does: str, names: Mapping[str, Any] | None) -> list[tuple[
 
 
 def _cannot_run(body: types.FunctionType) -> str | None:
-    """What a worker cannot run to a result by calling it, and the remedy."""
+    """Why a worker cannot get a result by calling a function, and the remedy; ``None`` if it can."""
     if inspect.iscoroutinefunction(body):
         return (
             "an 'async def' function gives a coroutine, and a worker has no event loop to run it; write 'def', and call "
@@ -337,7 +337,7 @@ def _cannot_run(body: types.FunctionType) -> str | None:
 
 
 def _cannot_offer(parameter: inspect.Parameter) -> str | None:
-    """What a signature of the grid has no place for, and the remedy. It holds names and types of a fixed number of inputs."""
+    """Why a parameter does not fit a signature, and the remedy. Signatures have names and types of a fixed number of inputs."""
     if parameter.kind is parameter.VAR_POSITIONAL:
         return f"stands for any number of arguments ('*{parameter.name}'); write one parameter for each, or pass an array"
     if parameter.kind is parameter.VAR_KEYWORD:
@@ -392,7 +392,7 @@ def _declared(place: str, what: str, name: str, annotation: Any) -> tuple[str, s
 
 
 def _remedy(annotation: Any) -> str:
-    """What to write instead."""
+    """Hint about the annotation to write instead."""
     kind = typing.get_origin(annotation) or annotation
     if kind is np.ndarray:
         element = _element_of(annotation)

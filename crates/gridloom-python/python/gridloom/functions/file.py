@@ -29,7 +29,7 @@ class File(os.PathLike[str]):
 
     Notes
     -----
-    It stands where a path does, as in ``open(file)``. What has come is in a temporary folder of its own, which goes with the object.
+    It is used like a path, as in ``open(file)``. A received file is in a temporary folder of its own, which is deleted with the object.
     The content passes through memory: of the program, the server and the function's process.
 
     Examples
@@ -92,7 +92,7 @@ class File(os.PathLike[str]):
 
 
 def _arrived(name: str, mode: int, content: bytes) -> File:
-    """Write down what has come."""
+    """Write a received file to a temporary folder."""
     if not name or name != os.path.basename(name) or name in (".", ".."):
         raise ValueError(f"{name!r} is no name of a file")
     folder = tempfile.mkdtemp(prefix="gridloom-file-")

@@ -1,4 +1,4 @@
-"""What a grid of the program offers, where the program names functions and modules instead of files.
+"""Functions and modules of the program that its grid offers.
 
 Functions go to a file of their own, by module and name or by value, as `Grid.run` sends them; the grid keeps it until it is closed.
 """
@@ -124,7 +124,7 @@ def signature_of(body: Any, what: str = "functions") -> _gridloom.RawSignature:
 
 
 def _copy(body: types.FunctionType) -> types.FunctionType:
-    """So that the program's function is not marked."""
+    """A copy, so that the program's function is not marked."""
     made = types.FunctionType(body.__code__, body.__globals__, body.__name__, body.__defaults__, body.__closure__)
     made.__dict__.update(vars(body))
     made.__annotations__, made.__kwdefaults__ = body.__annotations__, body.__kwdefaults__

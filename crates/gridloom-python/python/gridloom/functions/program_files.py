@@ -1,7 +1,7 @@
 """Input files of programs. A worker keeps those of its last call, so that the next call with the same datum does not write it again.
 
 **Invariants.** A kept file has the content of its datum: one that a program has written to is not used again. No two inputs of a call are
-one file. No more is kept than the last call had, and nothing where a file system does not tell by a file's times that it was written to.
+one file. No more is kept than the last call had, and nothing on file systems whose file times do not show that a file was written to.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-# A kept file's time of change lies so far back that each writing alters it, however coarse the clock of the file system is.
+# The modification time of a kept file is set so far back that each write changes it, however coarse the clock of the file system is.
 _BACK_NS = 10_000_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class InMemory:
-    """An input in the server's memory: its content, for the time of the call, and what tells its datum from others."""
+    """An input in the server's memory: its content, for the time of the call, and the identity of its datum."""
 
     content: Any
     identity: str

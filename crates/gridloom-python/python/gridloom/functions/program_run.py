@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from .program_files import InMemory, KeptFiles
 
-# Of what a program printed, an error has the end.
+# An error has the end of a program's output.
 _TAIL_BYTES = 4096
 _LISTED_MAX = 10
 _scratch: Path | None = None
@@ -27,7 +27,7 @@ _kept: KeptFiles | None = None
 class ProgramFailed(Exception):
     """A program that `gridloom.program` runs is missing, has failed, or made no file where it should.
 
-    On a grid it comes as a `RemoteError` of the kind ``"ProgramFailed"``; in a plain call of the function it is raised as it is.
+    Calls on a grid raise a `RemoteError` of the kind ``"ProgramFailed"``; in a plain call of the function it is raised as it is.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class ProgramFailed(Exception):
         The end of what it printed on its standard error, at most 4,096 bytes.
     """
 
-    # How it was run here tells nothing of it: errors leave out the traceback.
+    # The traceback says nothing about the program: errors leave it out.
     has_traceback = False
 
     def __init__(self, message: str, status: int | None = None, printed: str = "") -> None:
@@ -63,7 +63,7 @@ class Spec:
     words: tuple[str, ...]
     inputs: dict[str, str]
     outputs: dict[str, str]
-    # What a call takes.
+    # Inputs of a call.
     names: tuple[str, ...]
     stdin: str | None
     stdout: str | None
@@ -80,11 +80,11 @@ class Spec:
 
     @property
     def signature(self) -> inspect.Signature:
-        """Of the function."""
+        """Signature of the function."""
         return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.names])
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run it, and give the content of its outputs."""
+        """Run the program, and return the content of its outputs."""
         values = self.signature.bind(*args, **kwargs).arguments
         if _scratch is not None:
             _scratch.mkdir(mode=0o700, exist_ok=True)
@@ -97,7 +97,7 @@ class Spec:
                     _kept.end()
 
     def _write(self, folder: Path, values: dict[str, Any]) -> None:
-        """Make the input files. What the program shall change, and the program itself, are files of this call alone."""
+        """Make the input files. Files that the program changes, and the program itself, are not shared with other calls."""
         own = {*self.outputs.values(), self.words[0].format(**{**values, **self.inputs, **self.outputs})}
         shared = {name: values[name] for name, path in self.inputs.items() if path not in own and isinstance(values[name], InMemory)}
         if _kept is not None:
@@ -123,12 +123,12 @@ class Spec:
                     return opened.enter_context(tempfile.TemporaryFile(dir=folder.parent))
                 return opened.enter_context(open(folder / self.outputs[name], "w+b"))
 
-            said = kept(self.stderr)
-            # What is no result is told in an error: programs print errors on both.
-            out = kept(self.stdout) if self.stdout is not None else said
+            error_output = kept(self.stderr)
+            # Output that is no result is shown in errors: programs print errors to both streams.
+            out = kept(self.stdout) if self.stdout is not None else error_output
             given = open(os.devnull if self.stdin is None else folder / self.inputs[self.stdin], "rb")
             opened.enter_context(given)
-            self._ran(words, folder, environment, given, out, said)
+            self._ran(words, folder, environment, given, out, error_output)
         return self._results(folder)
 
     def _executable(self, folder: Path, word: str, environment: Mapping[str, str]) -> str:
@@ -149,14 +149,14 @@ class Spec:
         return found
 
     def _ran(
-        self, words: list[str], folder: Path, environment: Mapping[str, str], given: IO[bytes], out: IO[bytes], said: IO[bytes]
+        self, words: list[str], folder: Path, environment: Mapping[str, str], given: IO[bytes], out: IO[bytes], error_output: IO[bytes]
     ) -> None:
         command = words
         if self.memory_bytes is not None:
             # The shell limits itself, and then becomes the program.
             command = ["/bin/sh", "-c", 'ulimit -v "$1" && shift && exec "$@"', "sh", str(-(-self.memory_bytes // 1024)), *words]
         try:
-            started = subprocess.Popen(command, cwd=folder, env=environment, stdin=given, stdout=out, stderr=said)
+            started = subprocess.Popen(command, cwd=folder, env=environment, stdin=given, stdout=out, stderr=error_output)
         except OSError as error:
             raise ProgramFailed(f"the program '{words[0]}' cannot be started: {error.strerror or error}") from None
         try:
@@ -164,7 +164,7 @@ class Spec:
         except subprocess.TimeoutExpired:
             _end_tree(started)
             raise self._failed(
-                f"took longer than its limit of {self.timeout_s:g} s (timeout=) and was ended", started.returncode, said
+                f"took longer than its limit of {self.timeout_s:g} s (timeout=) and was ended", started.returncode, error_output
             ) from None
         except BaseException:
             _end_tree(started)
@@ -176,10 +176,10 @@ class Spec:
             how = f"was ended by signal {-status} ({_signal_name(-status)})"
         if self.memory_bytes is not None:
             how += f", with a limit of {self.memory_bytes} bytes on its memory (memory=)"
-        raise self._failed(how, status, said)
+        raise self._failed(how, status, error_output)
 
-    def _failed(self, how: str, status: int | None, said: IO[bytes]) -> ProgramFailed:
-        printed = _tail(said)
+    def _failed(self, how: str, status: int | None, error_output: IO[bytes]) -> ProgramFailed:
+        printed = _tail(error_output)
         rest = f"; its standard error ends with:\n{printed}" if printed else "; it printed nothing on its standard error"
         return ProgramFailed(f"'{self.shown}' {how}{rest}", status, printed)
 
@@ -208,10 +208,10 @@ def _content(name: str, value: Any) -> Any:
     raise ProgramFailed(f"input '{name}' is no file: expected a path or bytes, got {type(value).__name__} {value!r}")
 
 
-def _tail(said: IO[bytes]) -> str:
-    size = said.seek(0, os.SEEK_END)
-    said.seek(max(0, size - _TAIL_BYTES))
-    text = said.read().decode(errors="replace").rstrip()
+def _tail(error_output: IO[bytes]) -> str:
+    size = error_output.seek(0, os.SEEK_END)
+    error_output.seek(max(0, size - _TAIL_BYTES))
+    text = error_output.read().decode(errors="replace").rstrip()
     return text if size <= _TAIL_BYTES else f"...{text}"
 
 

@@ -20,7 +20,7 @@ from ..pickling.protocol import SIGNATURE_ATTRIBUTE
 from .declare import sizes_of
 from .program_run import Spec
 
-# A worker gives a function that has it files as `InMemory`.
+# A worker passes files as `InMemory` to a function that has this attribute.
 _IS_PROGRAM = "_gridloom_program"
 
 Files: TypeAlias = Iterable[str] | Mapping[str, str]
@@ -51,17 +51,17 @@ def program(
     memory: int | None = None,
     statuses: Iterable[int] = (0,),
 ) -> Callable[..., Any]:
-    """Make a function that runs a program: files go in and come out as data of the grid.
+    """Make a function that runs a program: its input and output files are data of the grid.
 
     Parameters
     ----------
     command : str or iterable of str
         The command line with names in braces, as in ``"blastn -query {query} -evalue {evalue} -out {out}"``. It is split into words as a
-        shell does, but no shell runs it. A file's name stands for its path, another name for a value; ``{value:.3f}`` formats it.
+        shell does, but no shell runs it. A file's name is replaced by its path, another name by a value; ``{value:.3f}`` formats it.
         ``{{`` and ``}}`` are braces.
     inputs, outputs : iterable of str, or mapping of str to str, optional
-        Names of the files that the program reads and writes. A mapping gives the path that each has in the working folder of the
-        call, such as ``{"query": "query.fasta"}``; without it the path is the name. A file need not stand in `command`.
+        Names of the files that the program reads and writes. A mapping has the path of each in the working folder of the
+        call, such as ``{"query": "query.fasta"}``; without it the path is the name. A file need not be in `command`.
     parameters : mapping of str to type, optional
         Types of other names in `command`: ``str``, ``int`` or ``float``. One that is not given is a ``str``.
     stdin : str, optional
@@ -77,7 +77,7 @@ def program(
         The size that each output is likely to have, bytes: an expression likewise. Without it, plans count with 0 bytes, and in
         simulation the output is empty.
     environment : mapping of str to str, optional
-        Variables that the program gets beside those of the worker.
+        Environment variables of the program, in addition to those of the worker.
     timeout : float, optional
         Time limit of the program, seconds.
     memory : int, optional

@@ -1,4 +1,4 @@
-"""Graphs of calls that are described before the calls come."""
+"""Graphs of calls that are described before the calls are made."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class GraphNode:
     Attributes
     ----------
     name : str
-        An input's name, a call's if it gives one result, or ``call.parameter``.
+        An input's name, a call's if it has one result, or ``call.parameter``.
     """
 
     name: str
 
     def __getitem__(self, parameter: str) -> GraphNode:
-        """The result of a parameter, of a call by name that gives several."""
+        """One of several results of a call, by the name of the parameter."""
         return GraphNode(f"{self.name}.{parameter}")
 
 
 class Graph:
-    """What a group will call, described beforehand: for programs whose control flow depends on results.
+    """The calls of a group, described beforehand: for programs whose control flow depends on results.
 
-    ``with grid.group(graph=graph):`` maps it at once as described, and the calls of the block then run as they come, each where
+    ``with grid.group(graph=graph):`` maps it at once, and each call of the block then runs as soon as it is made, where
     the plan has the described call that it is.
 
     >>> graph = gl.Graph()                                              # doctest: +SKIP
@@ -107,7 +107,7 @@ class Graph:
         name : str
             Its name, which has no ``.``.
         like : array, Handle, str or bytes, optional
-            What it is as large as.
+            A value of the same size.
         shape : int or tuple of int, optional
             Extents of an array, if there is nothing that it is like.
         dtype : numpy.dtype, optional
@@ -157,14 +157,14 @@ class Graph:
         Parameters
         ----------
         function : Function or str
-            A function of a grid, or its name. Calls of what `Function.on` gave are expected on that server.
+            A function of a grid, or its name. Calls of a function of `Function.on` are expected on that server.
         *args, **kwargs : GraphNode, number or str
-            As for the call itself, with inputs and results of the graph for what is no number and no short text. Of numbers matters what
-            sizes and work follow from them; other values may differ when the call comes.
+            Arguments of the call, with inputs and results of the graph in place of data. Numbers matter for the
+            sizes and the work that follow from them; other values may differ when the call is made.
         name : str, optional
             Its name in reports and files.
         optional : bool, optional
-            That it never comes is no difference.
+            Whether the call may be missing without a difference.
 
         Returns
         -------
@@ -195,7 +195,7 @@ class Graph:
         return node if results else None
 
     def want(self, *results: GraphNode) -> None:
-        """Say that the program will look at results that other calls read too, so that the plan counts their way here.
+        """Declare that the program will fetch results that other calls read too, so that the plan includes these transfers.
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class Graph:
         self._raw.remove(name)
 
     def plan(self, grid: HasSession, heuristic: str | Plan | Heuristic = "auto", *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
-        """Tell what the agent would do with it; nothing is run.
+        """Return the plan that the agent makes for the graph; nothing is run.
 
         Parameters
         ----------

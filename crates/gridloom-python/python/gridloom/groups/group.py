@@ -21,7 +21,7 @@ from ..plans.plan import Plan, plan_of
 from ..plans.report import Difference, Report
 from .handle import Handle
 
-# A display has the times of a group of so many calls at most without being asked for them.
+# A display fetches the report of a group of at most this many calls by itself.
 _REPORTED_MAX = 10_000
 
 
@@ -29,11 +29,11 @@ class Group(OfSession):
     """Calls that are recorded, then mapped together: ``with grid.group() as group:``.
 
     Inside the block, in the thread that entered it, every call of a function of the grid is recorded and gives handles at
-    once. At the end of the block the calls are mapped together and run; the program goes on without waiting. If the block
-    raises, what was not launched is forgotten, and its handles raise `NotRun` from that exception.
+    once. At the end of the block the calls are mapped together and run; the program continues without waiting. If the block
+    raises, calls that were not launched are dropped, and their handles raise `NotRun` from that exception.
 
-    A call that fails says so where its result, or one that depends on it, is read: `Handle.get` raises its error, and so
-    does `wait`; `report` lists all. Failures of which the program read nothing in these ways are told by an
+    The error of a failed call is raised where its result, or one that depends on it, is read: by `Handle.get`, and so
+    does `wait`; `report` lists all. Failures that the program did not read in these ways are listed by an
     `UnreadErrorWarning`, when the grid is closed or the next group begun after the group is gone.
 
     Notes
@@ -41,8 +41,8 @@ class Group(OfSession):
     An array argument is copied when its call is recorded, so it may be changed afterwards. The same array passed to
     several calls of one block is copied and sent once for as long as it does not change. Memory of `Grid.empty` is not copied: it must not be changed until the results are there.
 
-    What is noted for the report (about a kilobyte a call) is forgotten with the group and the last handle of it. A program
-    that makes calls for ever therefore opens a group for each round rather than one for all.
+    The records for the report (about a kilobyte a call) are freed with the group and its last handle. A program
+    that makes calls in an endless loop therefore opens a group for each round rather than one for all.
     """
 
     _why = "a gridloom.Group is of a session of this process"
@@ -65,8 +65,8 @@ class Group(OfSession):
         self._raised: BaseException | None = None
         # Differences from a described graph: of how many the program was warned, or None if there is no graph.
         self._warned: int | None = 0 if is_described else None
-        # What notebooks show: calls made, which of them were discarded, how many have ended for certain, and what the last
-        # report said (predicted and measured seconds, failed tasks, groups mapped together).
+        # Shown in notebooks: calls made, which of them were discarded, how many are known to have ended, and from the last
+        # report predicted and measured seconds, failed tasks and groups that were mapped together.
         self._held_back = held_back
         self._calls = 0
         self._forgotten: list[range] = []
@@ -130,7 +130,7 @@ class Group(OfSession):
         return None if raw is None else plan_of(raw)
 
     def launch(self) -> None:
-        """Map what was recorded so far and run it, without waiting. Recording can go on.
+        """Map the calls recorded so far and run them, without waiting. Recording can continue.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class Group(OfSession):
         return calls, ended, failed, is_over and ended >= calls and not self._entered
 
     def discard(self) -> None:
-        """Forget what was recorded and not launched."""
+        """Drop the calls that were recorded and not launched."""
         self._forget(None)
 
     def _forget(self, why: str | None) -> None:
@@ -170,7 +170,7 @@ class Group(OfSession):
             self._forgotten.append(range(last - recorded + 1, last + 1))
 
     def wait(self) -> None:
-        """Wait until all calls have ended; what is recorded and not launched is launched first.
+        """Wait until all calls have ended; recorded calls are launched first.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class Group(OfSession):
         self._raw.cancel()
 
     def report(self) -> Report:
-        """Tell what was predicted and what was measured, after the end of all calls.
+        """Return predictions and measurements, after the end of all calls.
 
         Returns
         -------
@@ -212,7 +212,7 @@ class Group(OfSession):
         return report
 
     def plan(self, heuristic: str | Plan | Heuristic | None = None, *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
-        """Tell what the agent would do with the calls recorded and not launched; nothing is run.
+        """Return the plan that the agent makes for the calls that were recorded and not launched; nothing is run.
 
         Parameters
         ----------

@@ -56,9 +56,9 @@ class Handle(RemoteValue):
     A handle can be passed to further calls, in its group, in another or outside any: the value stays on the servers then.
     `get` brings it here, and ``await h`` does so without blocking the event loop.
 
-    Operators and functions of Python that need the value get it too, and give values: ``h + 1``, ``h < 1``, ``h == 1``,
+    Operators and functions of Python that need the value get it too, and return values: ``h + 1``, ``h < 1``, ``h == 1``,
     ``if h:``, ``h[0]``, ``for x in h:``, ``float(h)``, ``abs(h)``, ``sum([h, h])``, ``f"{h:.2f}"``, ``numpy.sqrt(h)``. What the
-    group has recorded so far is mapped and run then, and recording goes on. Two handles are equal (``==``) if they are the
+    group has recorded so far is mapped and run then, and recording continues. Two handles are equal (``==``) if they are the
     same: write ``a.get() == b.get()`` to compare two results. Methods and attributes of the value need `get`: ``h.get().T``.
     """
 
@@ -85,7 +85,7 @@ class Handle(RemoteValue):
         timeout : float, optional
             How long to wait at most, seconds. Nothing is cancelled after that, and a later `get` works.
         progress : bool, optional
-            Whether a terminal or notebook shows how much of the value has come, while it is on its way over the network.
+            Whether a terminal or notebook shows the progress of the transfer.
 
         Returns
         -------
@@ -96,7 +96,7 @@ class Handle(RemoteValue):
         Raises
         ------
         TaskError
-            If its task, or one that it depends on, gave no result.
+            If its task, or one that it depends on, failed.
         NotRun
             If its call never ran: because the block of its group raised, which is the cause; because a call that it depends on failed; or
             because its group could not be mapped.
@@ -143,10 +143,10 @@ class Handle(RemoteValue):
         self._completions.results.unsubscribe(self, callback)
 
     def prefetch(self) -> None:
-        """Have the value brought here as soon as it is made, and return at once.
+        """Begin to fetch the value as soon as it is computed, and return at once.
 
-        Of several results that are all wanted, each can then come while others are still being made: predictions of plans take
-        it so. That the call fails is told by `get`.
+        If several results are wanted, some can be transferred while others are still being computed; predictions of plans assume
+        this. If the call fails, `get` raises the error.
 
         Raises
         ------
@@ -187,6 +187,6 @@ class Handle(RemoteValue):
             own = getattr(type(self), name, None)
             if isinstance(own, property):  # it has said why it has no value
                 return own.__get__(self)
-            # What looks for a protocol asks for names with underscores.
+            # Names with underscores are asked for by code that looks for a protocol.
             remedy = "" if name.startswith("_") else f"; if its value has it, write .get().{name}"
             raise AttributeError(f"a gridloom.Handle has no attribute '{name}'{remedy}", name=name, obj=self)

@@ -1,4 +1,4 @@
-"""Loops whose bodies are groups that are mapped together, by what the program says of them."""
+"""Loops whose bodies are groups that are mapped together."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Loops:
         self._all: dict[tuple[str | int, int | str, float | None], _gridloom.RawLoop] = {}
 
     def of(self, heuristic: str | Plan | Heuristic, regroup: int | str, map_timeout: float | None) -> _gridloom.RawLoop:
-        """Give the loop whose bodies are mapped in that way."""
+        """The loop whose bodies are mapped in that way."""
         number = regroup if regroup == "auto" else _whole(regroup)
         # The loop keeps a function alive, so that its identity stays its own.
         key = (heuristic if isinstance(heuristic, str) else id(heuristic), number, map_timeout)
         if key not in self._all:
             if len(self._all) >= _LOOPS_MAX:
-                # What it held back goes with it.
+                # The bodies that it delayed are launched with it.
                 del self._all[next(iter(self._all))]
             bodies = None if isinstance(number, str) else number
             self._all[key] = self._raw.regrouped(mapping_of(heuristic, map_timeout), bodies)

@@ -29,7 +29,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclasses.dataclass
 class Info:
-    """What a class is as a message."""
+    """A class as a type of message."""
 
     name: str
     compiled: _gridloom.RawMessageType | None = None

@@ -128,7 +128,7 @@ def message_declaration(cls: type) -> str:
 
 
 def message_dtype(cls: type) -> np.dtype[Any]:
-    """Tell the structured element type of a message class without pointers, as an array of it has it on this machine.
+    """Return the structured element type of a message class without pointers, as an array of it has it on this machine.
 
     Parameters
     ----------

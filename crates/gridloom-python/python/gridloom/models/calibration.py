@@ -24,7 +24,7 @@ class CalibrationCall:
     sizes : dict of str to int
         Its size arguments.
     seconds : float or None
-        What it took, seconds; ``None`` if it gave way to other work and is made again later.
+        Its time, seconds; ``None`` if it was preempted by other work and is made again later.
     """
 
     server: str
@@ -34,7 +34,7 @@ class CalibrationCall:
 
 @dataclasses.dataclass(frozen=True)
 class CalibrationPoint:
-    """What was measured at one size.
+    """Measurement at one size.
 
     Attributes
     ----------
@@ -57,14 +57,14 @@ class CalibrationPoint:
 
 @dataclasses.dataclass(frozen=True)
 class CalibrationJump:
-    """A piece of the curve that cannot be told more exactly: the time jumps between sizes that a model takes for one.
+    """A jump of the curve: the time changes between sizes that a model does not distinguish.
 
     Attributes
     ----------
     first, last : float
         Its ends, as sizes.
     error : float
-        By how much predictions within it may be off, as a part of the time.
+        Relative error of predictions within it.
     """
 
     first: float
@@ -74,26 +74,26 @@ class CalibrationJump:
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """How exactly a function's time is known on one server after `Grid.calibrate`.
+    """Accuracy of a function's model on one server after `Grid.calibrate`.
 
     Attributes
     ----------
     function, server : str
-        What was measured where.
+        The function and the server.
     unit : str
-        What sizes are: ``"flop"``, or ``"B"`` of a function without a complexity.
+        Unit of sizes: ``"flop"``, or ``"B"`` of a function without a complexity.
     points : list of CalibrationPoint
-        What was measured, smallest first.
+        Measurements, smallest size first.
     error : float or None
-        By how much predictions between the points may be off, as a part of the time; ``None`` if too little was measured to say.
+        Relative error of predictions between the points; ``None`` if there are too few measurements.
     reached : bool
-        Whether that is what was asked for, away from the jumps.
+        Whether the requested error was reached, away from the jumps.
     jumps : list of CalibrationJump
-        Where the time jumps.
+        Jumps of the time.
     spread : float
         Largest spread of the calls of one size, as a part of their time.
     calls, gave_way : int
-        Calls that were measured, and calls that gave way to other work.
+        Calls that were measured, and calls that were preempted by other work.
     seconds : float
         How long it took, seconds.
     why : str or None

@@ -1,4 +1,4 @@
-"""What a session knows of how long functions take: what ``Grid.models`` gives."""
+"""Models of how long functions take, as `Grid.models` returns them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..display.html import of_models, scaled
 
 @dataclasses.dataclass(frozen=True)
 class ModelPoint:
-    """What calls of about one size took.
+    """Measured time of calls of about one size.
 
     Attributes
     ----------
@@ -31,18 +31,18 @@ class ModelPoint:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """How long a function takes on a server, by what was measured.
+    """Measured times of a function on a server.
 
     Attributes
     ----------
     function, server : str
-        Of which function, where.
+        The function and the server.
     unit : str
-        In what sizes are: ``"flop"``, or ``"B"`` of the arrays if the function states no work.
+        Unit of sizes: ``"flop"``, or ``"B"`` of the arrays if the function states no work.
     points : list of ModelPoint
         In order of size.
     error : float or None
-        By how much predictions were off lately, as a part of the time; ``None`` if none was compared.
+        Relative error of recent predictions; ``None`` if none was compared.
     """
 
     function: str

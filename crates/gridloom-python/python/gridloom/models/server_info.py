@@ -1,4 +1,4 @@
-"""What a session tells of its grid: servers, traffic, a simulated run."""
+"""Records about a grid: servers, links, traffic, and a simulated run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ServerInfo:
     Attributes
     ----------
     name, address : str
-        Its name, and where it can be dialled.
+        Its name, and its network address.
     slots : int
         Tasks that it runs at a time.
     plain : bool
@@ -43,7 +43,7 @@ class ServerInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """What the agent knows of a link between two hosts, or of one to or from a client.
+    """Measurements of a link between two hosts, or of a link to or from a client.
 
     Attributes
     ----------
@@ -67,10 +67,10 @@ class Link:
     age_seconds: float
 
 
-def link_of(told: dict[str, Any]) -> Link:
-    """Give what the library tells of a link."""
-    latency, bandwidth = told["link"]["latency_s"], told["link"]["bandwidth"]
-    return Link(told["from"], told["to"], latency, bandwidth, told["measurements"], told["age_s"])
+def link_of(record: dict[str, Any]) -> Link:
+    """Make a link from a record of the extension module."""
+    latency, bandwidth = record["link"]["latency_s"], record["link"]["bandwidth"]
+    return Link(record["from"], record["to"], latency, bandwidth, record["measurements"], record["age_s"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Traffic:
     server_bytes : int
         Between servers.
     by_link : dict of str to int
-        By pair of names, ``"sender -> receiver"``.
+        Bytes by pair of names, ``"sender -> receiver"``.
     """
 
     client_bytes: int
@@ -94,7 +94,7 @@ class Traffic:
 
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """What a simulated run has to report.
+    """Report of a simulated run.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ file                             what it holds
 `topology`                       grids and graphs
 `layout`, `buffers`              where the bytes of an item are; memory of messages
 `datatype`, `op`                 what the items of messages are; reductions
-`request`, `status`              what a rank waits for; what a receive tells
+`request`, `status`              what a rank waits for; status of a receive
 `group`, `errors`, `constants`   groups, hints, error classes, numbers
 `api`, `standin`                 the names of ``mpi4py.MPI``, and the package that takes its place
 ===============================  ==========================================================================

@@ -36,7 +36,7 @@ class Datatype(Layout):
         return self.base.str[1:] if self.base is not None else f"V{self.Get_size()}"
 
     def tocode(self) -> str:
-        """Give the code by which `fromcode` finds it."""
+        """Return the code by which `fromcode` finds it."""
         return self.typestr
 
     @classmethod
@@ -138,15 +138,15 @@ class Datatype(Layout):
     free = Free
 
     def Get_name(self) -> str:
-        """Give the name."""
+        """Return the name."""
         return "" if self.name == "derived" else self.name
 
     def Set_name(self, name: str) -> None:
-        """Give it a name."""
+        """Set the name."""
         self.name = name
 
     def Pack_size(self, count: int, comm: Any) -> int:
-        """Give the number of bytes of `count` packed items."""
+        """Return the number of bytes of `count` packed items."""
         return count * self.Get_size()
 
     def Pack(self, inbuf: Any, outbuf: Any, position: int, comm: Any) -> int:
@@ -195,7 +195,7 @@ _NAMES = {
     "D": "C_DOUBLE_COMPLEX CXX_DOUBLE_COMPLEX DOUBLE_COMPLEX COMPLEX16", "G": "C_LONG_DOUBLE_COMPLEX CXX_LONG_DOUBLE_COMPLEX COMPLEX32",
     "S1": "CHAR CHARACTER", "e": "REAL2",
 }  # fmt: skip
-#: Those of the standard, by name.
+#: Datatypes of the standard, by name.
 BY_NAME: dict[str, Datatype] = {"DATATYPE_NULL": Datatype()}
 for _char, _names in _NAMES.items():
     for _name in _names.split():

@@ -61,16 +61,16 @@ class Layout:
         return self
 
     def Get_size(self) -> int:
-        """Give the number of bytes that are sent."""
+        """Return the number of bytes that are sent."""
         return len(self._checked().offsets)
 
     def Get_extent(self) -> tuple[int, int]:
-        """Give the lower bound and the extent, bytes."""
+        """Return the lower bound and the extent, bytes."""
         self._checked()
         return self._lb, self._extent
 
     def Get_true_extent(self) -> tuple[int, int]:
-        """Give the first byte and the span, bytes."""
+        """Return the first byte and the span, bytes."""
         if len(self.offsets) == 0:
             return 0, 0
         first = int(self.offsets.min())

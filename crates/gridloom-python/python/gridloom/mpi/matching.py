@@ -1,6 +1,6 @@
-"""The messages of one rank: those that came and those that it waits for, matched in MPI's order.
+"""The messages of one rank: received ones and awaited ones, matched in MPI's order.
 
-**Promise:** messages of one sender in one context match in the order in which they came, receives in the order in which they were
+**Promise:** messages of one sender in one context match in the order in which they arrived, receives in the order in which they were
 posted (MPI 3.1, section 3.5).
 """
 
@@ -13,7 +13,7 @@ from .constants import ANY_SOURCE, ANY_TAG
 
 
 class Envelope:
-    """A message that came."""
+    """A received message."""
 
     __slots__ = ("data", "source", "tag", "ticket")
 
@@ -57,7 +57,7 @@ class Matching:
         self._came.setdefault(context, []).append(envelope)
 
     def take(self, context: int, source: int, tag: int) -> Envelope | None:
-        """Take a message that came, as a receive does."""
+        """Take a received message, as a receive does."""
         envelope = self.find(context, source, tag)
         if envelope is not None:
             self._came[context].remove(envelope)
@@ -65,14 +65,14 @@ class Matching:
         return envelope
 
     def find(self, context: int, source: int, tag: int) -> Envelope | None:
-        """Look for a message that came."""
+        """Look for a received message."""
         for envelope in self._came.get(context, ()):
             if source in (envelope.source, ANY_SOURCE) and tag in (envelope.tag, ANY_TAG):
                 return envelope
         return None
 
     def post(self, context: int, posted: Posted) -> None:
-        """Wait for a message that has not come."""
+        """Wait for a message that has not arrived."""
         self._posted.setdefault(context, []).append(posted)
 
     def cancel(self, context: int, posted: Posted) -> bool:

@@ -28,7 +28,7 @@ class Stack(greenlet):
 
 
 def current() -> Rank:
-    """Give the rank whose stack this code runs on."""
+    """Return the rank whose stack this code runs on."""
     try:
         return getcurrent().rank  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
@@ -92,7 +92,7 @@ class Rank(chares.Chare):
         self._run()
 
     def arrive(self, context: int, source: int, tag: int, data: Any, ticket: tuple[int, int] | None) -> None:
-        """A message has come."""
+        """Receive a message."""
         self.matching.arrive(context, Envelope(source, tag, data, ticket))
         self._go_on()
 
@@ -123,8 +123,8 @@ class Rank(chares.Chare):
             # The program has ended, and this stack is dropped.
             return
         except BaseException as error:
-            told = "".join(traceback.format_exception(type(error), error, _of_program(error.__traceback__)))
-            os.write(2, f"rank {self.number}:\n{told}".encode())
+            text = "".join(traceback.format_exception(type(error), error, _of_program(error.__traceback__)))
+            os.write(2, f"rank {self.number}:\n{text}".encode())
             self.abort(1)
         self.result = code
         self.contribute(code, "max", chares.exit)
@@ -168,7 +168,7 @@ class Rank(chares.Chare):
             self._to_scheduler()
 
     def now(self) -> float:
-        """Tell the time, seconds."""
+        """Return the time, seconds."""
         began, counter = self._clock
         return began + time.perf_counter() - counter
 

@@ -1,4 +1,4 @@
-"""Large arrays in arguments stand beside their pickle, so that each is copied once: into the memory from which it goes out.
+"""Large arrays in arguments are stored beside the pickle, so that each is copied once: into the memory from which it is sent.
 
 ```
 pickle | array | array ... | pickled sizes of all these | length of that | mark
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-# Smaller ones stand in the pickle.
+# Smaller arrays are stored in the pickle.
 _LEAST_BYTES = 1 << 20
 # Last byte. No pickle ends with it, nor what `_sources` adds to one.
 _MARK = b"b"
@@ -24,13 +24,13 @@ _LENGTH_BYTES = 4
 
 
 class Aside:
-    """Arrays that stand beside a pickle: `keep` is its ``buffer_callback``."""
+    """Arrays beside a pickle: `keep` is its ``buffer_callback``."""
 
     def __init__(self) -> None:
         self._arrays: list[Bytes] = []
 
     def keep(self, buffer: pickle.PickleBuffer) -> bool:
-        """Keep an array, unless it is small; whether it is to stand in the pickle."""
+        """Keep an array, unless it is small; whether the pickle must store it."""
         memory = buffer.raw()
         if memory.nbytes < _LEAST_BYTES:
             return True
@@ -38,7 +38,7 @@ class Aside:
         return False
 
     def join(self, pickled: bytes, room: Callable[[int], Bytes]) -> Bytes:
-        """The pickle and its arrays as one, in memory that `room` gives."""
+        """The pickle and its arrays as one, in memory that `room` allocates."""
         if not self._arrays:
             return np.frombuffer(pickled, np.uint8)
         index = pickle.dumps([len(pickled), *(array.nbytes for array in self._arrays)])
@@ -50,7 +50,7 @@ class Aside:
 
 
 def split(given: memoryview) -> tuple[memoryview, list[memoryview]]:
-    """The pickle and its arrays, in the memory that they came in."""
+    """The pickle and its arrays, in the memory in which they were received."""
     if given[-1:] != _MARK:
         return given, []
     end = len(given) - len(_MARK) - _LENGTH_BYTES

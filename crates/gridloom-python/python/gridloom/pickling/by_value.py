@@ -1,7 +1,7 @@
 """Pickles of objects with functions and classes of the program: those that cannot be imported go by value, as in cloudpickle.
 
 Beyond cloudpickle: such functions find their common global variables again (`rebuild`); decorators of ``functools`` go along; and
-code says by which version of Python it was compiled, and how its lines read.
+code has the version of Python that compiled it, and its source lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .protocol import SIGNATURE_ATTRIBUTE
 
 _CACHED = type(functools.lru_cache(lambda: None))
 _DISPATCHING: types.CodeType = getattr(functools.singledispatch(lambda _: None), "__code__")
-# Longer functions come without their lines.
+# Longer functions are sent without their lines.
 _LINES_MAX = 1000
 
 # Names this program to others. A forked child is another one.
@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_renew)
 
 
 def dumps(value: Any, fetches: bool = False, aside: Aside | None = None) -> bytes:
-    """Pickle for a process that runs functions of the program; handles as their values, if these are to be fetched."""
+    """Pickle for a process that runs functions of the program; with `fetches`, handles are replaced by their values."""
     made = io.BytesIO()
     pickler = Pickler(made, fetches=fetches, aside=aside)
     pickler.dump(value)
@@ -155,7 +155,7 @@ def _own_attributes(wrapper: Any) -> dict[str, Any]:
 
 
 def _is_importable(value: Any) -> bool:
-    """Whether a wrapped function is found by its module and name, and shall be."""
+    """Whether a wrapped function is found by its module and name, and is not registered to be pickled by value."""
     module = value.__module__ or "__main__"
     by_value = cloudpickle.list_registry_pickle_by_value()
     parents = {module.rsplit(".", dots)[0] for dots in range(module.count(".") + 1)}

@@ -1,7 +1,7 @@
 """Sources of a program's own modules, which functions go by: whether a worker process has imported them as the program has.
 
 A server lives longer than programs, and its files may be others. So pickles that name modules end with the digests of these modules'
-files, as the program has imported them. A worker that imported an earlier one imports anew; one that finds another file says so.
+files, as the program has imported them. A worker that imported an earlier version imports the module again; if it finds another file, it warns.
 
 Modules are a program's own if they are neither of Python nor installed in its ``site-packages``.
 """
@@ -26,7 +26,7 @@ _Digests: TypeAlias = list[tuple[str, bytes]]
 # Last byte of a pickle with digests: no pickle ends with it.
 _MARK = b"s"
 _LENGTH_BYTES = 4
-# So many modules of a program are looked at.
+# Largest number of a program's modules that are examined.
 _MODULES_MAX = 1000
 
 _INSTALLED = tuple(
@@ -38,16 +38,16 @@ _INSTALLED = tuple(
     }
 )
 
-# By module, with the specification under which it was imported: a reload makes another.
+# Digests by module, with the specification under which it was imported: a reload makes another.
 _digests: dict[str, tuple[Any, bytes | None]] = {}
 _reached: dict[str, tuple[Any, list[str]]] = {}
-# Modules here, when they were last counted, and of which it was told that they are others.
+# Number of imported modules at the last look, and modules that a warning was printed for.
 _count = 0
-_told: set[tuple[str, bytes]] = set()
+_reported: set[tuple[str, bytes]] = set()
 
 
 def trailer(modules: Iterable[str]) -> bytes:
-    """What a pickle ends with that names these modules: nothing, if none is the program's own."""
+    """End of a pickle that names these modules: empty if none is the program's own."""
     names = sorted({reached for module in modules for reached in _reach(module)})
     known = [(name, digest) for name in names if (digest := _digest(name)) is not None]
     if not known:
@@ -92,11 +92,11 @@ def drop_outdated(digests: _Digests, keep: Iterable[types.ModuleType]) -> bool:
     return True
 
 
-def tell_others(digests: _Digests) -> None:
-    """Say, once, which modules of the program have another source here."""
+def warn_of_others(digests: _Digests) -> None:
+    """Warn once of each module of the program that has another source here."""
     for name, digest in digests:
-        if name in sys.modules and _digest(name) != digest and (name, digest) not in _told:
-            _told.add((name, digest))
+        if name in sys.modules and _digest(name) != digest and (name, digest) not in _reported:
+            _reported.add((name, digest))
             print(
                 f"warning: the module '{name}' is another one here ({sys.modules[name].__file__}) than in the program, and its "
                 f"functions may do something else: copy the program's here, or send it along by "
@@ -136,7 +136,7 @@ def _is_own(module: Any) -> bool:
 
 
 def _digest(name: str) -> bytes | None:
-    """Of the source as it was imported, if it is the program's."""
+    """Digest of a module's source as it was imported, if the module is the program's."""
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     known = _digests.get(name)
@@ -148,7 +148,7 @@ def _digest(name: str) -> bytes | None:
 
 
 def _read(module: Any) -> bytes | None:
-    """Of its file as it is now."""
+    """Digest of a module's file as it is now."""
     try:
         with open(module.__file__, "rb") as file:
             return hashlib.blake2b(file.read(), digest_size=16).digest()

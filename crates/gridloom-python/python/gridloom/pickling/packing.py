@@ -26,7 +26,7 @@ _LOOKED_THROUGH_BYTES = 256
 # Their arguments, for errors.
 _PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments", "call": "it, pickled,"}
 
-# Gives memory for arguments, of so many bytes.
+# Allocates memory for arguments, of a size in bytes.
 Room: TypeAlias = Callable[[int], npt.NDArray[np.uint8]]
 
 
@@ -87,7 +87,7 @@ def pack_chunk(name: str, calls: list[tuple[Any, ...]], room: Room) -> npt.NDArr
 def packed_array(
     value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]], room: Room
 ) -> npt.NDArray[np.uint8]:
-    """Pickle arguments, large arrays into memory that `room` gives for so many bytes.
+    """Pickle arguments, large arrays into memory that `room` allocates.
 
     If they cannot be pickled, the error has what they are, and names the first of the parts that cannot.
     """
@@ -130,7 +130,7 @@ def _first_unpicklable(parts: Iterator[tuple[str, Any]], fetches: bool) -> tuple
 
 
 def _used(function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function that goes by value takes along."""
+    """Objects that are pickled with a function."""
     inner = inspect.unwrap(function) if inspect.isfunction(function) else function
     if inspect.ismethod(inner):
         yield "its object", inner.__self__
@@ -164,7 +164,7 @@ def unpack(given: bytes, name: str, server: str = "") -> Any:
         except OSError as error:
             why = f"it cannot be written down here, in {tempfile.gettempdir()}: {error}; make room, or set TMPDIR"
             raise named(SignatureError, f"the result of {name}: {why}", function=name, server="", why=why) from error
-        except BaseException as error:  # a value can be made such that unpickling it exits; no interrupt comes here
+        except BaseException as error:  # unpickling a value can exit; no interrupt arrives here
             raise named(
                 SignatureError,
                 f"the result of {name} cannot be unpickled here: {type(error).__name__}: {text_of(error)}; the program needs the modules "

@@ -10,20 +10,20 @@ FUNCTION = "python/run"
 TASK = "task"
 """The name of a function that runs a task on results of others begins so; the number of results follows."""
 RESULTS = (1, 4, 16, 64)
-"""So many results such functions take at most."""
+"""Largest numbers of results that such functions take."""
 STREAM = "python/stream"
 """Class of the object that is a stream."""
 VALUE = b"v"
-"""First byte of what a call gives: the pickled value follows."""
+"""First byte of the result of a call: the pickled value follows."""
 ERROR = b"e"
-"""First byte of what a call gives: a pickled tuple follows. It has the pickled exception, its class, text and traceback, the names of
+"""First byte of the result of a failed call: a pickled tuple follows. It has the pickled exception, its class, text and traceback, the names of
 its class and those above it, and why the exception could not be pickled, if so."""
 END = b"."
-"""What a stream gives after its last value."""
+"""Result of a stream after its last value."""
 PATH_VARIABLE = "GRIDLOOM_PYTHON_PATH"
 """Folders in which workers of `gridloom.local` look for modules too: those of the program."""
 TOKEN_BYTES = 16
-"""The setup of a call begins with so many bytes that name it; the pickled initializer and its arguments follow."""
+"""Length of the token that identifies the setup of a call; the pickled initializer and its arguments follow."""
 
 
 class CannotLoad(Exception):
@@ -39,5 +39,5 @@ class OtherVersion(CannotLoad):
 
 
 def class_names(*classes: type) -> tuple[str, ...]:
-    """Names that tell classes from others."""
+    """Qualified names of classes."""
     return tuple(f"{one.__module__}.{one.__qualname__}" for one in classes)

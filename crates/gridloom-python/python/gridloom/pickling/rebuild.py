@@ -1,4 +1,4 @@
-"""What functions of a program become in another process: what pickles of `by_value` name.
+"""Rebuilds functions of a program in another process: pickles of `by_value` name the functions of this module.
 
 **Invariants.** Functions that share their global variables in the program share them here. What functions here do to a global
 variable stays until the program sends another value of it than before. Code of another version of Python is not run.
@@ -42,7 +42,7 @@ class Namespace:
     digests : dict of str to bytes or None
         Of the values as the program sent them; ``None`` for one that cannot be pickled again.
     changes : int
-        How often the program has sent another value; -1 once functions that come do not get it any more.
+        How often the program has sent another value; -1 once no new function gets the variables.
     """
 
     values: dict[str, Any]
@@ -59,16 +59,16 @@ class Namespace:
 
 
 _namespaces: collections.OrderedDict[str, Namespace] = collections.OrderedDict()
-# Of what is unpickled now: values of global variables, by key and name. They refer to each other, so that they are looked at when
+# Values of global variables of the current pickle, by key and name. They refer to each other, so that they are compared when
 # all are there.
-_come: dict[tuple[str, str], Any] = {}
+_received: dict[tuple[str, str], Any] = {}
 # The keys.
 _used: set[str] = set()
 
 
 @dataclasses.dataclass
 class Rebuilt:
-    """What was unpickled, and with which global variables."""
+    """An unpickled object, and the global variables that it uses."""
 
     value: Any
     changes: list[tuple[Namespace, int]]
@@ -80,21 +80,21 @@ class Rebuilt:
 
 
 def rebuild(pickled: bytes | memoryview, arrays: Iterable[Any], digest: Callable[[Any], bytes | None]) -> Rebuilt:
-    """Unpickle what `by_value` pickled; arrays that stand beside the pickle are taken as they are.
+    """Unpickle an object of `by_value`; arrays beside the pickle are used as they are.
 
     `digest` sums up a value, or returns ``None`` for one that cannot be pickled.
     """
-    _come.clear()
+    _received.clear()
     _used.clear()
     value = pickle.loads(pickled, buffers=arrays)
-    for (key, name), variable in _come.items():
+    for (key, name), variable in _received.items():
         _namespaces[key].put(name, variable, digest(variable))
-    _come.clear()
+    _received.clear()
     return Rebuilt(value, [(space, space.changes) for key in _used if (space := _namespaces.get(key)) is not None])
 
 
 def forget_namespaces() -> None:
-    """Functions that come from now on find no global variables of earlier ones."""
+    """Drop all global variables: functions that are unpickled from now on do not share those of earlier ones."""
     while _namespaces:
         _namespaces.popitem()[1].changes = -1
 
@@ -120,7 +120,7 @@ def make_code(version: tuple[int, int], filename: str, args: tuple[Any, ...]) ->
 def make_function(
     key: str, code: types.CodeType, base: dict[str, Any], cells: tuple[Any, ...] | None, source: _Lines | None
 ) -> types.FunctionType:
-    """A function among the others of its program; `set_function` gives it the rest."""
+    """Make a function that shares global variables with others of its program; `set_function` completes it."""
     namespace = _namespaces.get(key)
     if namespace is None:
         namespace = _namespaces[key] = Namespace({"__builtins__": __builtins__, **base})
@@ -134,18 +134,18 @@ def make_function(
 
 
 def set_function(function: types.FunctionType, state: tuple[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
-    """Give a function its global variables, attributes and the like."""
+    """Set the global variables and attributes of a function."""
     key, (attributes, slots) = state
     for name, value in slots["__globals__"].items():
         # Unpickling may call functions that use it.
         _namespaces[key].values.setdefault(name, value)
-        _come[key, name] = value
+        _received[key, name] = value
     slots["__globals__"] = {}
     cloudpickle.cloudpickle._function_setstate(function, (attributes, slots))
 
 
 def same(value: Any) -> Any:
-    """What stands in the place of something else."""
+    """Return a value that replaces another object in a pickle."""
     return value
 
 
@@ -167,7 +167,7 @@ def make_exception(kind: type[BaseException], args: tuple[Any, ...], attributes:
 
 
 def make_cached(maxsize: int | None, typed: bool) -> Any:
-    """A function under ``functools.lru_cache``, with an empty cache; `set_cached` gives it the function."""
+    """A function under ``functools.lru_cache``, with an empty cache; `set_cached` sets the function."""
     inner: list[Callable[..., Any]] = []
     cached = functools.lru_cache(maxsize, typed)(lambda *args, **kwargs: inner[0](*args, **kwargs))
     cached.__dict__["_inner"] = inner
@@ -182,7 +182,7 @@ def set_cached(cached: Any, state: tuple[Callable[..., Any], dict[str, Any]]) ->
 
 
 def make_dispatching() -> Any:
-    """A function under ``functools.singledispatch``; `set_dispatching` gives it its functions."""
+    """A function under ``functools.singledispatch``; `set_dispatching` sets its functions."""
     return functools.singledispatch(lambda *args: None)
 
 
@@ -195,7 +195,7 @@ def set_dispatching(dispatching: Any, state: tuple[list[tuple[type, Callable[...
 
 
 def make_dispatching_method() -> Any:
-    """A method under ``functools.singledispatchmethod``; `set_dispatching_method` gives it its functions."""
+    """A method under ``functools.singledispatchmethod``; `set_dispatching_method` sets its functions."""
     return functools.singledispatchmethod(lambda *args: None)
 
 
@@ -215,7 +215,7 @@ def _show(filename: str, first: int, lines: list[str]) -> None:
     if known[first - 1 : first - 1 + len(lines)] == lines:
         return
     entry = linecache.cache.get(filename)
-    # Without a time, lines are those that came before.
+    # An entry without a time has lines that were added here before.
     known = known if entry is not None and len(entry) > 1 and entry[1] is None else []
     made = [*known, *["\n"] * (first - 1 + len(lines) - len(known))]
     made[first - 1 : first - 1 + len(lines)] = lines

@@ -27,7 +27,7 @@ class ProblemTask:
     Attributes
     ----------
     number : int
-        Its number: from 0, in order of the calls. A task comes after those whose results it reads.
+        Its number: from 0, in order of the calls. A task has a larger number than those whose results it reads.
     function : str
         What it calls.
     work_flops : float or None
@@ -81,7 +81,7 @@ class ProblemDatum:
     readers : int
         How many tasks read it.
     wanted : bool
-        Whether it has to come to the client.
+        Whether it must be transferred to the client.
     held_by : tuple of int
         Places that hold it before the group runs: numbers of servers, or `Problem.client`.
     """
@@ -149,7 +149,7 @@ MAP_TIMEOUT = 30.0
 
 
 def mapping_of(heuristic: str | Plan | Heuristic, map_timeout: float | None = MAP_TIMEOUT) -> _gridloom._Mapping:
-    """What the library takes for what a program may give."""
+    """The form in which the extension module takes a heuristic, a plan or a function."""
     if isinstance(heuristic, str):
         return heuristic
     if isinstance(heuristic, Plan):
@@ -161,7 +161,7 @@ def mapping_of(heuristic: str | Plan | Heuristic, map_timeout: float | None = MA
 
 
 def _begin(name: str, heuristic: Heuristic, question: _gridloom.RawQuestion) -> None:
-    """Ask in a thread that may be given up: nothing ends one from outside, so it must not keep the program from ending."""
+    """Call the heuristic in a daemonic thread: it cannot be ended from outside, and must not keep the program from ending."""
     threading.Thread(target=_answer, args=(heuristic, question), name=f"heuristic {name}", daemon=True).start()
 
 
@@ -176,7 +176,7 @@ def _answer(heuristic: Heuristic, question: _gridloom.RawQuestion) -> None:
 
 
 def _asked(heuristic: Heuristic, described: dict[str, Any]) -> str | tuple[list[int], list[int] | None]:
-    """The place of each task and their order, or what is wrong with what the heuristic returned."""
+    """The place of each task and their order, or a text about what is wrong with the result of the heuristic."""
     problem = _problem(described)
     returned: Any = heuristic(problem)
     order: Any = None

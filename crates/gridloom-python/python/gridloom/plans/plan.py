@@ -69,15 +69,15 @@ class Alternative:
     server : str
         The server.
     inputs_seconds, start_seconds, end_seconds : float
-        When the last input is there, and when the task starts and ends, seconds from the start of the plan.
+        Arrival of the last input, and start and end of the task, seconds from the start of the plan.
     last_input : str
-        What that input is; empty if there is none.
+        Name of that input; empty if there is none.
     makespan_seconds : float
         Makespan of the plan, seconds.
     decides : str
-        What makes the greatest difference to where it is (of the server where it is: what takes longest): ``"inputs"``,
-        ``"slots"`` or ``"run"``; or ``"behind"``, if the makespan differs by what comes after the task, and not by when
-        it ends itself.
+        The largest difference from the task's own server (for that server: what takes longest): ``"inputs"``,
+        ``"slots"`` or ``"run"``; or ``"behind"``, if the makespan differs because of later tasks, and not because of the end of
+        this one.
     cannot : str or None
         Why the server cannot run it; times are 0 then.
     """
@@ -94,7 +94,7 @@ class Alternative:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """Why a task of a plan is where it is. ``str()`` gives it as text.
+    """Why a task of a plan is on its server. ``str()`` returns it as text.
 
     Attributes
     ----------
@@ -103,9 +103,9 @@ class Explanation:
     function, server : str
         Its function and its server.
     is_critical : bool
-        Whether the makespan hangs on it.
+        Whether the makespan depends on it.
     alternatives : list of Alternative
-        Where it is, then the other servers, those that would give the least makespan first; at the end those that cannot
+        Its server, then the other servers in order of the makespan that they would cause; at the end servers that cannot
         run it.
     """
 
@@ -120,12 +120,12 @@ class Explanation:
         return self._text
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as plain dictionaries, lists, texts and numbers, such as JSON holds.
+        """Return it as plain dictionaries, lists, texts and numbers, as in JSON.
 
         Returns
         -------
         dict
-            By name of attribute.
+            Values by name of attribute.
         """
         copy = dataclasses.asdict(self)
         del copy["_text"]
@@ -157,7 +157,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is predicted of a group before its first task starts. ``str()`` gives it as text.
+    """Predictions for a group before its first task starts. ``str()`` returns them as text.
 
     ``grid.group(plan)`` runs it: the group must make the same calls in the same order. Tasks are numbered from 0 in that order.
 
@@ -166,15 +166,15 @@ class Plan:
     heuristic : str
         The heuristic that mapped it; ``"given"`` of a plan that was edited or given to a group.
     makespan_seconds : float
-        Predicted makespan, seconds, return of the results to the client included; ``nan`` if it is not known, of a plan
-        that was changed and does not say what it was made of. Then there are no transfers, and times of tasks only tell
-        their order.
+        Predicted makespan, seconds, return of the results to the client included; ``nan`` for an edited plan that does not contain
+        its problem. Then there are no transfers, and times of tasks only
+        define their order.
     lower_bound_seconds : float
         No plan can take less by the same models, seconds.
     map_seconds : float
         Seconds from the request for the plan to its arrival.
     not_measured : list of str
-        What the times rest on that was not measured when the plan was made, and was guessed: ``"function on server"``, and
+        Inputs of the prediction that were guessed, as they were not measured when the plan was made: ``"function on server"``, and
         ``"link sender -> receiver"``.
     client_bytes, server_bytes : int
         Bytes over the client's links, and between servers.
@@ -221,7 +221,7 @@ class Plan:
         Returns
         -------
         Plan
-            If it was edited, with times predicted anew; not known if the file does not have its ``problem``.
+            If it was edited, its times are predicted again; they are not known if the file does not have its ``problem``.
 
         Raises
         ------
@@ -258,7 +258,7 @@ class Plan:
         Returns
         -------
         Plan
-            Another plan, with times predicted anew; not known if this is a plan of a `Report`.
+            Another plan, whose times are predicted again; they are not known if this is a plan of a `Report`.
 
         Raises
         ------
@@ -285,7 +285,7 @@ class Plan:
         write_text(path, self._raw.gantt(path))
 
     def explain(self, task: int) -> Explanation:
-        """Tell why a task is where it is: what each other server would have meant for it and for the makespan.
+        """Explain why a task is on its server: the effect of each other server on the task and on the makespan.
 
         Parameters
         ----------
@@ -302,14 +302,14 @@ class Plan:
         InputError
             If there is no such task.
         UsageError
-            If it is a plan of a `Report`, which does not say what it was made of.
+            If it is a plan of a `Report`, which does not contain its problem.
         """
         record, text = self._raw.explain(self._number(task))
         alternatives = [Alternative(**alternative) for alternative in record.pop("alternatives")]
         return Explanation(alternatives=alternatives, _text=text.rstrip("\n"), **record)
 
     def critical_path(self) -> list[Step]:
-        """Tell what the makespan hangs on.
+        """Return the critical path, which determines the makespan.
 
         Returns
         -------
@@ -319,7 +319,7 @@ class Plan:
         Raises
         ------
         UsageError
-            If it is a plan of a `Report`, which does not say what it was made of.
+            If it is a plan of a `Report`, which does not contain its problem.
         """
         return [Step(**step) for step in self._raw.critical_path()]
 

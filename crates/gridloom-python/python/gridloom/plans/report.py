@@ -1,4 +1,4 @@
-"""Reports of groups: what was predicted and what was measured."""
+"""Reports of groups: predictions and measurements."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A call that is not as it was described, or a described one that never came. Optional calls may stay away.
+    """A call that is not as it was described, or a described call that is missing. Optional calls may be missing.
 
     Attributes
     ----------
     call : int or None
-        Which of the group's calls it is, counted from 1; ``None`` of one that never came.
+        Number of the call in the group, counted from 1; ``None`` of a missing call.
     function : str
-        The function that was called; of a call that never came the one that was described.
+        The function that was called; of a missing call the one that was described.
     described : str or None
-        Name of the described call that was expected in its place, or that never came; ``None`` if nothing was described there.
+        Name of the described call that was expected in its place, or that is missing; ``None`` if nothing was described there.
     why : str
-        What differs, in words: the argument, what it is and what was described; or that the call never came.
+        The difference in words: the argument, its value and what was described; or that the call is missing.
     """
 
     call: int | None
@@ -39,34 +39,34 @@ class Difference:
 
 
 class Report:
-    """A group's course: what was predicted and what was measured. ``str()`` gives it as text.
+    """Predictions and measurements of a group. ``str()`` returns them as text.
 
     Attributes
     ----------
     heuristic : str
         The heuristic that the group asked for.
     simulated : bool
-        Whether it ran in simulation: what is called measured here was simulated.
+        Whether it ran in simulation: the measurements are then simulated.
     plans : list of Plan
         One for each part of the group, and each time that something was mapped again.
     predicted_seconds, measured_seconds : float
         Makespan, seconds, without the way home of large results (above 32 KiB) that the program has not fetched.
     not_measured : list of str
-        What the prediction rests on that was not measured, and was guessed: as `Plan.not_measured`.
+        Inputs of the prediction that were guessed, as `Plan.not_measured`.
     client_bytes, server_bytes : int
         Bytes over the client's links, and between servers.
     by_link : dict of str to int
         Bytes by pair of names, ``"sender -> receiver"``.
     tasks : list of TaskRecord
-        Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
+        Tasks as they ran; one that ended twice, since its results were lost, is listed twice.
     transfers : list of TransferRecord
-        Transfers as they went.
+        Transfers as they happened.
     lost_servers : list of str
         Servers lost on the way, and why.
     tasks_again : int
         Tasks that ran again or moved because of that.
     tasks_failed : int
-        Tasks that gave no result.
+        Number of failed tasks.
     differences : list of Difference
         How the calls differed from those described, of a group with a graph.
     together : int
@@ -119,12 +119,12 @@ class Report:
         return of_report(self, lambda: self._raw.timeline(""))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the report as plain dictionaries, lists, texts and numbers, such as JSON holds.
+        """Return the report as plain dictionaries, lists, texts and numbers, as in JSON.
 
         Returns
         -------
         dict
-            By name of attribute; a transfer's ends are ``from`` and ``to``.
+            Values by name of attribute; the ends of a transfer are ``from`` and ``to``.
         """
         return self._raw.record()
 
@@ -150,7 +150,7 @@ class Report:
         return _unpickled, (str(self._raw), self._raw.record(), plans, self._raw.timeline(_TITLE))
 
 
-# Stands for the title in the timeline of a pickled report.
+# Placeholder of the title in the timeline of a pickled report.
 _TITLE = "{{title of the page}}"
 
 

@@ -60,14 +60,14 @@ class Peer:
     def send(self, kind: str, payload: bytes | str = b"") -> None: ...
 
     def send(self, kind: Any, payload: bytes | str = b"") -> None:
-        """Send a message. Returns when it is on its way; what is done to it afterwards changes nothing.
+        """Send a message. The message is copied and queued when this returns.
 
         Parameters
         ----------
         kind : str or object
             Name of the message's type, for bytes; or an object of a class made by `gridloom.message`, which is the message.
         payload : bytes or str, optional
-            What a message of a named type carries.
+            Payload of a message of a named type.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Peer:
         TimedOut, RemoteError, ConnectionClosed
             As `wait_for`.
         ArgumentError
-            If what came is no message of that class: which field, and what was expected. It is gone then.
+            If the received message does not fit that class: which field, and what was expected. The message is dropped.
         """
         message: _Message = self._owner._raw.wait_message(type_of(cls), self._number, timeout)[1]
         return message
@@ -120,12 +120,12 @@ class Peer:
         Returns
         -------
         bytes
-            What it carries.
+            The payload.
 
         Raises
         ------
         TimedOut
-            If it did not come in time.
+            If no message arrived in time.
         RemoteError
             If a callback of the peer failed for a message of this process.
         ConnectionClosed
@@ -134,7 +134,7 @@ class Peer:
         return self._owner._raw.wait_for(kind, self._number, timeout)[1]
 
     def close(self) -> None:
-        """Close the connection; what was sent still arrives."""
+        """Close the connection; messages that were sent still arrive."""
         self._owner._raw.close(self._number)
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class Process:
     def __init__(self, raw: _gridloom.RawProcess) -> None:
         self._raw = raw
         self.function, self.host, self.arguments = raw.spec()
-        # As long as the program holds one it is the same, and no longer: connections come and go.
+        # Weak: a peer is the same object for as long as the program holds it.
         self._peers: weakref.WeakValueDictionary[int, Peer] = weakref.WeakValueDictionary()
         self._handlers: dict[str, Handler] = {}
         self._types: dict[str, _gridloom.RawMessageType | None] = {}
@@ -172,11 +172,11 @@ class Process:
         return self._raw.now()
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long; not at all if that is negative. What comes meanwhile waits too."""
+        """Wait for a time in seconds; not at all if it is negative. Messages that arrive meanwhile wait, too."""
         self._raw.sleep(seconds)
 
     def compute(self, flops: float) -> None:
-        """Take the time of so many floating-point operations on the simulated host; no time for real."""
+        """Take the time of a number of floating-point operations on the simulated host; no time for real."""
         self._raw.compute(flops)
 
     @contextlib.contextmanager
@@ -193,7 +193,7 @@ class Process:
         mode : {"always", "once", "skip"}, optional
             Charge what each run takes, what the first of that name took, or `flops`.
         flops : float, optional
-            For ``"skip"``: so many floating-point operations are charged in simulation, where the block is to be skipped.
+            For ``"skip"``: floating-point operations that are charged in simulation, where the block is skipped.
 
         Yields
         ------
@@ -308,11 +308,11 @@ class Process:
         self._on_close = handler
 
     def after(self, seconds: float, action: Callable[[], object]) -> int:
-        """Have `handle` call something once, after so many seconds. The number that `cancel` takes."""
+        """Let `handle` call a function once, after a time in seconds. Returns the number that `cancel` takes."""
         return self._timer(seconds, action, False)
 
     def every(self, seconds: float, action: Callable[[], object]) -> int:
-        """Have `handle` call something every so many seconds. The number that `cancel` takes.
+        """Let `handle` call a function periodically, with a period in seconds. Returns the number that `cancel` takes.
 
         Times that pass while something else is attended to are left out; messages have their turns between two calls.
         """
@@ -329,7 +329,7 @@ class Process:
         Parameters
         ----------
         timeout : float, optional
-            Wait so long at most, seconds.
+            How long to wait at most, seconds.
 
         Returns
         -------
@@ -360,7 +360,7 @@ class Process:
                 return True
 
     def handle_for(self, seconds: float) -> None:
-        """Attend to messages and timers for so long. Whatever is under way then is finished, and what waits stays."""
+        """Handle messages and timers for a time in seconds. A running handler finishes, and waiting messages stay."""
         until = self.now() + seconds
         # In simulation much may be attended to at one time.
         while self.handle(max(until - self.now(), 0.0)) and self.now() <= until:
@@ -384,9 +384,9 @@ class Process:
         Raises
         ------
         TimedOut
-            If it did not come in time.
+            If no message arrived in time.
         ArgumentError
-            If what came is no message of that class: which field, and what was expected. It is gone then.
+            If the received message does not fit that class: which field, and what was expected. The message is dropped.
         """
         number, message = self._raw.wait_message(type_of(cls), None, timeout)
         return self._peer(number), message
@@ -409,17 +409,17 @@ class Process:
         Raises
         ------
         TimedOut
-            If it did not come in time.
+            If no message arrived in time.
         """
         number, payload = self._raw.wait_for(kind, None, timeout)
         return self._peer(number), payload
 
     def waiting(self) -> dict[str, int]:
-        """Tell how many messages of each type have come and wait, also those that have no handler."""
+        """Number of received messages of each type that wait, also of types without a handler."""
         return dict(self._raw.waiting())
 
     def unread(self) -> str:
-        """Tell what has come and waits, in words, by type and sender: ``1 'Result' of worker@desk``; empty if nothing does."""
+        """Received messages that wait, in words, by type and sender: ``1 'Result' of worker@desk``; empty if there is none."""
         return self._raw.unread()
 
     @overload
@@ -440,7 +440,7 @@ class Process:
         name : str
             Its name.
         default : str, bool, int or float, optional
-            What it is if nothing says it; the value is of the same type. Without it the value is a text, or None.
+            Default; the value is of the same type. Without it the value is a text, or None.
 
         Raises
         ------
@@ -466,7 +466,7 @@ class Process:
         level : {"debug", "info", "warning", "error"}, optional
             How much it matters.
         category : str, optional
-            What it is about.
+            Description.
         """
         if level not in ("debug", "info", "warning", "error"):
             raise UsageError(f"log: level is 'debug', 'info', 'warning' or 'error', got {level!r}")

@@ -19,7 +19,7 @@ _settings_are_read = False
 
 @dataclasses.dataclass(frozen=True)
 class ProcessRun:
-    """What came of a run.
+    """Result of a run.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def run_processes() -> ProcessRun:
     ProcessError
         If a process failed. If it did by `sys.exit`, that is what happens here.
     StalledError
-        If the processes wait for each other for ever; the message says which process waits for what.
+        If the processes wait for each other forever; the message says which process waits for what.
     """
     if not _settings_are_read:
         read_settings()
@@ -101,7 +101,7 @@ def run_processes() -> ProcessRun:
 
 
 def _misfit(function: str, arguments: list[str]) -> str | None:
-    """Tell why a process's arguments do not fit its function; None if they do, or if Python cannot tell."""
+    """Why a process's arguments do not fit its function; None if they do, or if Python cannot know."""
     try:
         signature = inspect.signature(_functions[function])
     except (TypeError, ValueError):

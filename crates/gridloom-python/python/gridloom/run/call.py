@@ -17,7 +17,7 @@ from .retry import Retry
 
 @dataclasses.dataclass(eq=False)
 class Call:
-    """What is sent, and the future that gets the result."""
+    """A call: the parts that are sent, the future of the result, and the state."""
 
     future: RunFuture[Any]
     name: str

@@ -1,4 +1,4 @@
-"""Futures of calls of any function: what `Grid.run` and executors give."""
+"""Futures of calls of any function, as `Grid.run` and executors return them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RunFuture(Future[_T]):
             self._is_read = self._is_read or self.done()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the end, and give the error of a call that failed."""
+        """Wait for the end of the call, and return its error, or ``None`` if it has not failed."""
         try:
             with waiting():
                 return super().exception(timeout)
@@ -105,7 +105,7 @@ class RunFuture(Future[_T]):
         self._report_unread()
 
     def cancelled(self) -> bool:
-        """Tell whether the call has ended by being cancelled, also by `abort`."""
+        """Whether the call was cancelled, also by `abort`."""
         return super().cancelled() or isinstance(self._exception, Cancelled)
 
     def cancel(self) -> bool:

@@ -49,7 +49,7 @@ class MapResults(Generic[_T]):
         self._limit = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._chunked = chunked
-        # Of a chunk those results that were not taken, the last one first.
+        # Results of a chunk that were not taken, the last one first.
         self._rest: list[_T] = []
         # Once it has timed out or was interrupted: the error, as results are missing.
         self._broken: Callable[[], BaseException] | None = None
@@ -125,7 +125,7 @@ class MapResults(Generic[_T]):
         return is_late
 
     def _end(self) -> BaseException | None:
-        """All results are taken, or the error says why there are no more."""
+        """Close the bar at the end; the error, if results are missing."""
         self._end_bar()
         return None if self._broken is None else self._broken()
 
@@ -144,7 +144,7 @@ class MapResults(Generic[_T]):
             pass
 
     def _submit_ahead(self, taken: int) -> None:
-        """Submit calls as far as there is room, if so many results are about to be taken."""
+        """Submit calls while there is room, if `taken` results are about to be taken."""
         while self._buffersize is None or len(self._futures) - taken < self._buffersize:
             if self._window is not None and self._window.is_full and len(self._futures) - taken >= self._least:
                 return

@@ -104,7 +104,7 @@ class Runner:
             self._servers = {one["name"]: one["slots"] for one in servers if FUNCTION in one["functions"]}
             self._known.update(self._servers)
             self._servers_at = now
-        # At least one: a server may be about to come back.
+        # At least one: a lost server may return.
         return max(1, sum(self._servers.values()))
 
     def no_server(self) -> UnknownName:
@@ -252,7 +252,7 @@ class Runner:
                 _stop(call.pending)
 
     def _send_one(self, call: Call) -> None:
-        """Send a call, unless it was cancelled. An interrupt leaves it waiting, or under way."""
+        """Send a call, unless it was cancelled. After an interrupt it is either queued or running."""
         # The future of a call that is sent again is running already.
         if not call.future._begin():
             self._waiting.pop(call.future, None)

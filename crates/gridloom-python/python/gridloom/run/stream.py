@@ -140,7 +140,7 @@ class Stream(OfSession, Generic[_T]):
         return _ENDED
 
     def _failed(self, error: Exception) -> BaseException:
-        """What the program gets for an error, after which there are no more values."""
+        """The error for the program, after which there are no more values."""
         assert self._begun is not None, "a value was asked for"
         try:
             self._begun.get(0)

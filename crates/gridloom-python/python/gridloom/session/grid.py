@@ -190,17 +190,17 @@ class Grid(OfSession):
         return dict(self._raw.functions())
 
     def initialize_module(self, module: str, /, *args: Any, **kwargs: Any) -> None:
-        """Have a module's function ``Initialize`` run in each worker process before this session's first call of the module there.
+        """Run a module's function ``Initialize`` in each worker process before this session's first call of the module there.
 
-        It runs again in a process that was started anew, and after calls of another program with arguments of its own. What the module's
-        ``Globals`` have then lasts from call to call. Modules are those of interface descriptions in C, C++ and Fortran.
+        It runs again in a restarted process, and after calls of another program with arguments of its own. Values in the module's
+        ``Globals`` then last from call to call. Modules are those of interface descriptions in C, C++ and Fortran.
 
         Parameters
         ----------
         module : str
         *args, **kwargs
-            As for a call of ``module/Initialize``. They go to all servers at once, as shared data that end with the session. It may be
-            called again with others.
+            Arguments of ``module/Initialize``. They are sent to all servers at once, as shared data that end with the session. The method
+            may be called again with others.
 
         Raises
         ------
@@ -248,26 +248,26 @@ class Grid(OfSession):
         Parameters
         ----------
         heuristic : str, Plan or function, optional
-            How the calls are mapped: by a heuristic (``gridloom heuristics`` lists what there is); as a plan says that
-            `Group.plan` or `Plan.load` gave; or by a function of your own, which takes a `Problem` and returns a server for each
+            How the calls are mapped: by a heuristic (``gridloom heuristics`` lists them); by a plan of
+            `Group.plan` or `Plan.load`; or by a function of your own, which takes a `Problem` and returns a server for each
             task, by number or name: in order of the tasks, or a dict by their numbers (or a pair: those, and the order of the tasks).
             It cannot launch groups of this grid.
         graph : Graph, optional
             The calls of the block as described beforehand. They are mapped now, and each runs as soon as it is made, where the plan has
-            the described call that it fits; results can be looked at within the block. A call that fits none is mapped by itself, with
+            the described call that it fits; results can be read within the block. A call that fits none is mapped by itself, with
             a `DifferenceWarning`.
         inputs : dict of str to Handle, optional
             Inputs of the graph that are results already, so that the plan knows where they are.
         strict : bool, optional
-            A call that fits no described one is not made and raises `DifferenceError`; so does the end of the block if a
-            described call never came.
+            Whether a call that fits no described one is not made and raises `DifferenceError`, and so does the end of the block if a
+            described call is missing.
         regroup : int or "auto", optional
-            The block is the body of a loop. At its end it is held back, to be mapped together with the next bodies (groups that are opened
-            with the same `heuristic` and `regroup`): so many, or with ``"auto"`` one at first and twice as many each time,
-            for as long as plans hold. A result that is asked for launches what is held back, and so does `Group.launch`.
+            Number of groups that are mapped together, if the block is the body of a loop: the end of the block delays its calls until that
+            many groups were opened with the same `heuristic` and `regroup`. ``"auto"`` begins with one and doubles the number each time,
+            while plans hold. Reading a result launches the delayed calls, and so does `Group.launch`.
         map_timeout : float or None, optional
-            Seconds of real time that a function of your own may take to map, also in simulation; ``None`` for no limit. When they are
-            past, `NotRun` is raised, and the function goes on in vain in a daemonic thread.
+            Seconds of real time that a function of your own may take to map, also in simulation; ``None`` for no limit. After that
+            `NotRun` is raised, and the result of the function, which runs on in a daemonic thread, is ignored.
         progress : bool, optional
             Whether a terminal or notebook shows how many calls have ended, from the end of the block on; by default as the session was
             opened. A simulated grid shows none.
@@ -317,18 +317,18 @@ class Grid(OfSession):
     # Any function.
 
     def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
-        """Have any Python function run on a server, without waiting.
+        """Run any Python function on a server, without waiting.
 
-        The function goes by module and name if its module can be imported; a function of the program itself, a lambda and a closure
-        go with all that they use. A grid of `local` takes it; another one has to say so by ``gridloom serve --run-code``.
+        The function is sent by module and name if its module can be imported; a function of the program itself, a lambda and a closure
+        are sent with all objects that they use. Grids of `local` run such functions; other servers need ``gridloom serve --run-code``.
 
         Parameters
         ----------
         function : function
             Any function, or another object that can be called.
         *args, **kwargs : object
-            Its arguments: whatever can be pickled. They are pickled now, and may change afterwards. In the place of a handle goes its
-            value, which is waited for.
+            Its arguments: whatever can be pickled. They are pickled now, and may change afterwards. A handle is
+            replaced by its value, which is waited for.
 
         Returns
         -------
@@ -342,19 +342,19 @@ class Grid(OfSession):
         UnknownName
             If no server runs functions that programs send.
         TaskError
-            If a handle has no value.
+            If the call of a handle failed.
         UsageError
             If the session is closed or simulated.
 
         Notes
         -----
-        It is not recorded in the block of a group. Servers that run such functions run whatever code the program sends; and the
-        program unpickles what they give, so that it trusts them as they trust it.
+        It is not recorded in the block of a group. Servers that run such functions run any code that the program sends, and the
+        program unpickles their results: both must trust each other.
         """
         return self._any_function.run(function, args, kwargs)
 
     def options(self, *, retries: int = 0, retry_on: RetryOn | None = None, timeout: float | None = None) -> Options:
-        """Say on what terms functions run: ``grid.options(retries=3).run(f, x)``.
+        """Return options for calls of any function: ``grid.options(retries=3).run(f, x)``.
 
         Parameters
         ----------
@@ -363,8 +363,8 @@ class Grid(OfSession):
         retry_on : exception class or tuple of them, optional
             After which errors: what the function raises, and `Crashed`. By default after all of these.
         timeout : float, optional
-            Time limit of the call, seconds, from when it is sent to a server: for all its runs together. A call that takes longer is
-            ended, with its worker process, and raises `TimedOut`.
+            Time limit of the call, seconds, from when it is sent to a server, for all its runs together. A call that takes longer is
+            ended with its worker process, and raises `TimedOut`.
 
         Returns
         -------
@@ -403,11 +403,11 @@ class Grid(OfSession):
         *iterables : iterable
             Its arguments, one of each iterable for a call. They may be endless.
         timeout : float, optional
-            Seconds from now in which the results have to be there. After that, the calls are ended, also those under way.
+            Seconds from now within which all results must be there. After that, all calls are ended, also running ones.
         chunksize : int, optional
             Calls that are sent together; more than 1 pays for calls of less than a millisecond.
         buffersize : int, optional
-            Calls, or chunks, of which the result was not taken yet, that are submitted: at least 1, by default four for each slot of the
+            Number of submitted calls, or chunks, whose results were not taken yet: at least 1, by default four for each slot of the
             servers, and no fewer than 64. Beyond 256 MiB of arguments and results, no more than two for each slot.
         retries : int, optional
             How often a call, or a chunk, that has failed runs again at most: on another server, if there is one.
@@ -448,7 +448,7 @@ class Grid(OfSession):
     def stream(
         self, function: Callable[..., Iterable[_T]], /, *args: Any, buffersize: int = 16, timeout: float | None = None, **kwargs: Any
     ) -> Stream[_T]:
-        """Have a function with ``yield`` run on a server, and take its values as they come.
+        """Run a function with ``yield`` on a server, and iterate over its values.
 
         Parameters
         ----------
@@ -457,7 +457,7 @@ class Grid(OfSession):
         *args, **kwargs : object
             Its arguments, pickled now.
         buffersize : int, optional
-            So many values at most are made before they are taken.
+            Largest number of values that are computed before they are taken.
         timeout : float, optional
             How long to wait for each value, seconds.
 
@@ -522,8 +522,8 @@ class Grid(OfSession):
             Whether its servers keep it also when they end: on servers that have a folder for that (``gridloom serve --durable DIR``). The
             put ends when it is on their disks.
         method : str, optional
-            How it gets to the servers that read it: ``"direct"`` from servers that have it, ``"tree"`` also from servers that it comes
-            to, ``"swarm"`` in two slices at a time, each from another server, ``"storage"`` through a folder that servers share
+            How it is transferred to the servers that read it: ``"direct"`` from servers that have it, ``"tree"`` also from servers that are
+            receiving it, ``"swarm"`` in two slices at a time, each from another server, ``"storage"`` through a folder that servers share
             (``gridloom serve --storage DIR``), or ``"auto"``: the one of the first three that takes the least time, as predicted.
 
         Raises
@@ -556,20 +556,20 @@ class Grid(OfSession):
         durable: bool = False,
         method: str = "auto",
     ) -> Future[Any]:
-        """Begin a `put`, and do not wait. Several go on at once.
+        """Begin a `put` without waiting. Several can run at once.
 
         An array is copied before this returns, but for one of `Grid.empty`: do not write to that one before the put has ended.
 
         Parameters
         ----------
         name, value, replace, replicas, durable, method
-            As for `put`.
+            Parameters of `put`.
 
         Returns
         -------
         Future
-            Its result is ``None``, and its errors are those of `put`. It can be awaited. If nothing holds it, the put goes on. After
-            `Future.cancel` the name may be there all the same, if that comes late.
+            Its result is ``None``, and its errors are those of `put`. It can be awaited. Without a reference to it the put continues. After
+            a late `Future.cancel` the name may exist nevertheless.
 
         Raises
         ------
@@ -617,9 +617,9 @@ class Grid(OfSession):
         return self._shared.get(name, rows=rows, timeout=timeout)
 
     def begin_get(self, name: str, /, *, timeout: float | None = None) -> Future[Any]:
-        """Begin a `get`, and do not wait. The value comes as soon as a program has put the name.
+        """Begin a `get` without waiting. The value is transferred as soon as a program has put the name.
 
-        In a function it comes to the function alone, where `get` brings it to the function's server.
+        In a function the value is transferred for the function alone; with `get` it is stored on the function's server.
 
         Parameters
         ----------
@@ -678,7 +678,7 @@ class Grid(OfSession):
     def find(self, name: str, /, *, timeout: float | None = None) -> SharedValue:
         """Find the current version of a name, as an argument of calls. Waits until a program has put it, as `get` does.
 
-        The value stays on its servers: the program gets its description. Only in a function that runs on a server it comes to that
+        The value stays on its servers: the program gets its description. Only in a function that runs on a server it is copied to that
         server, for all functions there.
 
         Parameters
@@ -690,7 +690,7 @@ class Grid(OfSession):
         Returns
         -------
         SharedValue
-            It stands for the version that was found, also after the name has another one or was deleted.
+            The version that was found, also after the name has another one or was deleted.
 
         Raises
         ------
@@ -745,7 +745,7 @@ class Grid(OfSession):
         return self._shared.exists(name)
 
     def delete(self, name: str, /) -> None:
-        """Give up a name. Its bytes go when no program holds a `SharedValue` of it any more.
+        """Delete a name. Its bytes are freed when no program has a `SharedValue` of it any more.
 
         Parameters
         ----------
@@ -818,7 +818,7 @@ class Grid(OfSession):
     # Measurements.
 
     def models(self, function: str | Function | None = None) -> Models:
-        """Tell how long functions take, as far as that was measured: what plans are predicted by.
+        """Return measured times of functions, by which plans are predicted.
 
         Parameters
         ----------
@@ -853,14 +853,14 @@ class Grid(OfSession):
     ) -> list[Calibration]:
         """Measure a function on its servers, until predictions of its time are as exact as asked for.
 
-        Each server is measured only while it has nothing else to do; servers of one host take turns. What is measured is learned like
-        any call: shared with the agent, and kept with the server's models. It ends with the last server, or with an exception
-        of `progress` (or Ctrl-C: then after the call under way).
+        Each server is measured only while it is idle; servers of one host take turns. The measurements are used like those of
+        any call: they are sent to the agent, and kept in the server's models. The method ends with the last server, or with an exception
+        of `progress` (or Ctrl-C: then after the running call).
 
         Parameters
         ----------
         function : str or Function
-            What is measured, as for `Grid.function`.
+            The function, as for `Grid.function`.
         sizes : dict of str to int or (int, int), optional
             Size arguments: ranges with both ends, which grow together, or fixed values. Others range from 16 to what fits the memory.
         values : dict of str to number, str, bytes or numpy.ndarray, optional
@@ -880,7 +880,7 @@ class Grid(OfSession):
         Returns
         -------
         list of Calibration
-            For each server how exactly the time is known, in order of name. One on which a call failed says so by `Calibration.failed`.
+            For each server the accuracy of the model, in order of name. `Calibration.failed` is set where a call failed.
 
         Raises
         ------
@@ -901,17 +901,17 @@ class Grid(OfSession):
         )
 
     def links(self) -> list[Link]:
-        """Tell what the agent knows of the links between hosts, and of those to and from clients.
+        """List the agent's measurements of links between hosts, and of links to and from clients.
 
         Returns
         -------
         list of Link
-            One for each direction that was measured. Servers measure links when they register, and transfers correct what is known.
+            One for each direction that was measured. Servers measure links when they register, and transfers update the values.
         """
         return self._measurements.links()
 
     def traffic(self) -> Traffic:
-        """Tell how many bytes were moved since the session began.
+        """Return the number of bytes that were moved since the session began.
 
         Returns
         -------
@@ -933,7 +933,7 @@ class Grid(OfSession):
         return self._raw.now()
 
     def advance(self, seconds: float) -> None:
-        """Let virtual time pass at the client, as if it computed for so long. Nothing happens on a real grid.
+        """Let virtual time pass at the client, as if it computed for that time. Nothing happens on a real grid.
 
         Parameters
         ----------
@@ -943,7 +943,7 @@ class Grid(OfSession):
         self._raw.advance(seconds)
 
     def compute(self, work: float) -> None:
-        """Let virtual time pass at the client, as if it computed so much on its host. Nothing happens on a real grid.
+        """Let virtual time pass at the client, as if it computed that work on its host. Nothing happens on a real grid.
 
         Parameters
         ----------

@@ -56,12 +56,12 @@ def local(
         Servers of different sites share no memory. Sites have addresses of their own: ``127.0.0.1``, ``127.0.0.2`` and so on. Under
         ``gridloom simulate`` and ``gridloom testbed`` the links of the platform hold instead.
     latency : str or float, optional
-        What passes between two sites takes so much longer, one way: a text with a unit, such as ``"16ms"``, or seconds; at most 2 s.
+        Additional one-way latency between two sites: a text with a unit, such as ``"16ms"``, or seconds; at most 2 s.
     bandwidth : str or float, optional
         What each process sends to another site leaves at that rate, such as ``"10MB/s"`` or ``"100Mbps"``, or bytes per second; at least
         100 kB/s.
     functions : iterable of path, module or function, optional
-        What they offer: interface descriptions (``.idl``), Python modules or their files (``.py``), and functions of the program with
+        Functions that the servers offer: interface descriptions (``.idl``), Python modules or their files (``.py``), and functions of the program with
         types in their annotations. Linear algebra (``linalg/...``) is always there.
     libraries : iterable of path, optional
         Shared libraries with the functions that the interface descriptions declare.
@@ -79,9 +79,9 @@ def local(
         Whether the servers run any Python function that the program sends, by `Grid.run`; simulated ones do not. They find the
         program's modules.
     logs : bool or callable, optional
-        What functions print in Python, with warnings and lines of `logging`, and what they tell `gridloom.progress`: ``True``
+        Output of Python functions, with warnings, lines of `logging`, and progress by `gridloom.progress`: ``True``
         shows it here while the program waits for results, with the function and the server before each line; ``False``
-        shows nothing, also of what C code prints; a function gets each as a `Output`.
+        shows nothing, and no output of C code either; a function gets each piece as an `Output`.
     progress : bool, optional
         Whether a terminal or notebook shows how far groups and maps are, and values that take long on the network.
 
@@ -143,18 +143,18 @@ def connect(
     Parameters
     ----------
     address : str, distributed.Client or the module ray, optional
-        The agent, ``host:port``; by default what the environment variable ``GRIDLOOM_AGENT`` says, else
+        The agent, ``host:port``; by default the value of the environment variable ``GRIDLOOM_AGENT``, else
         ``127.0.0.1:7711``. ``dask://host:8786``, or an open client of Dask, is a Dask cluster, which stays as it is and runs `functions`.
-        ``ray://host:10001`` is a Ray cluster; so is the module ``ray``, or what ``ray.init`` gave, if this process has a session of Ray.
+        ``ray://host:10001`` is a Ray cluster; so is the module ``ray``, or the result of ``ray.init``, if this process has a session of Ray.
     servers : iterable of str, optional
         Servers, ``host:port`` each, instead of an agent: the session learns from them what they offer and how fast they
         are, and maps by itself. By default, if neither is given and ``GRIDLOOM_AGENT`` is not set, those that
         ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then. Servers that
-        cannot be used are told in an `ConnectWarning`; they are used as soon as they answer.
+        cannot be used are named in a `ConnectWarning`; they are used as soon as they answer.
     functions : iterable of function, optional
         Functions of the program with types in their annotations that a cluster of Dask or Ray is to run; servers of a grid offer their own.
     logs : bool or callable, optional
-        What functions print, and how far they have come, as in `local`. With ``False`` it goes to the log of the server.
+        Output and progress of functions, as in `local`. With ``False`` the output goes to the log of the server.
     progress : bool, optional
         Whether bars are shown, as in `local`.
 
@@ -240,9 +240,9 @@ def simulate(
         As for `local`.
     execute : bool, optional
         Run the functions too, so that results are real. Otherwise they are zeros, and arguments are described, not read:
-        ``numpy.broadcast_to(0.0, shape)`` stands for an array of any size.
+        ``numpy.broadcast_to(0.0, shape)`` describes an array of any size.
     seed : int, optional
-        For what is drawn at random.
+        Seed of the random numbers.
     network : str, optional
         Network model by name.
     deployment : path, optional

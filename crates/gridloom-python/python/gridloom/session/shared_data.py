@@ -22,7 +22,7 @@ REPLICAS_MAX = 16
 
 @dataclasses.dataclass(frozen=True)
 class SharedName:
-    """A name in the list that `Grid.names` gives.
+    """A name in the list of `Grid.names`.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class SharedName:
     version : int
         1 for the first value that was put under the name, and one more for each that has replaced it.
     kind : str
-        What it is, such as ``float64[1000, 1000]`` or ``12 bytes``.
+        Its type, such as ``float64[1000, 1000]`` or ``12 bytes``.
     nbytes : int
         Its size, bytes.
     replicas : int
@@ -48,9 +48,9 @@ class SharedName:
 
 
 class SharedValue(RemoteValue):
-    """One version of a shared name, as `Grid.find` gives it. It stays on its servers while this object lives.
+    """One version of a shared name, as `Grid.find` returns it. It stays on its servers while this object exists.
 
-    As an argument of a call it goes from a server that has it to the one that runs the call, and not through the program. Operators
+    As an argument of a call it is sent from a server that has it to the one that runs the call, and not through the program. Operators
     and functions of Python that need the value get it, as with a `Handle`.
     """
 
@@ -207,7 +207,7 @@ def _bounds(rows: Any) -> tuple[int | None, int | None]:
 
 
 def _text(what: str, value: Any) -> str:
-    """Give a text."""
+    """Return a text that is checked to be one."""
     if not isinstance(value, str):
         raise ArgumentError(f"shared data: {what} is a str, got {type(value).__name__} {value!r:.64}")
     return value

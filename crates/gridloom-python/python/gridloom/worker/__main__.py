@@ -12,12 +12,12 @@ from ..display.output import NO_LOG_VARIABLE, ToProgram
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until the server goes.
+    """Run calls until the server ends.
 
     Parameters
     ----------
     arguments : list of str
-        ``--fd 0``: where the server's socket is.
+        ``--fd 0``: the file descriptor of the server's socket.
 
     Returns
     -------
@@ -27,10 +27,10 @@ def main(arguments: list[str]) -> int:
     descriptor = int(arguments[arguments.index("--fd") + 1]) if "--fd" in arguments else 0
     # An interrupt at the terminal is for the server, which ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What functions print is for people: those of the program, or of the server.
+    # Output of functions is for people: those of the program, or of the server.
     os.dup2(2, 1)
     mark_worker()
-    # By the line, as at a terminal: a crash loses none that was printed.
+    # Line-buffered, as at a terminal: a crash loses no printed line.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.stdout, sys.stderr = ToProgram(sys.stdout, False), ToProgram(sys.stderr, True)
     has_log = os.environ.pop(NO_LOG_VARIABLE, None) is None

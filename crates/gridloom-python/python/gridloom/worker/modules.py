@@ -12,7 +12,7 @@ import types
 from pathlib import Path
 
 _loaded: dict[str, types.ModuleType] = {}
-# Its frames are above those of the functions that it calls, and of no use to their programs.
+# Its frames are above those of the functions that it calls, and useless to their programs.
 _RUN_CODE = str(Path(__file__).parents[1] / "run_code.py")
 
 
@@ -50,7 +50,7 @@ def loaded_modules() -> list[types.ModuleType]:
 
 
 def format_traceback(error: BaseException, frames: types.TracebackType | None) -> str:
-    """Text of an exception with its traceback; nothing if the traceback tells nothing of it."""
+    """Text of an exception with its traceback; empty if the class says that the traceback is useless."""
     if not getattr(error, "has_traceback", True):
         return ""
     while frames is not None and frames.tb_frame.f_code.co_filename == _RUN_CODE:

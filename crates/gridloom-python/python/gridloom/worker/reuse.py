@@ -1,7 +1,7 @@
-"""Which functions of programs a worker process keeps between calls. All others are unpickled anew for each call.
+"""Decides which functions of programs a worker process keeps between calls. All others are unpickled again for each call.
 
 **Invariants.** A call finds nothing in a kept function that an earlier call has left there, but for the cache of ``functools.lru_cache``.
-What functions leave in global variables is no matter of this file.
+Global variables of functions are not considered here.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _CACHED = type(functools.lru_cache(lambda: None))
 _CONSTANT = frozenset({type(None), type(...), bool, int, float, complex, str, bytes, range})
 
 
-def is_kept(function: Any) -> bool:
+def is_reusable(function: Any) -> bool:
     """Whether a function that was unpickled can serve further calls."""
     kind = type(function)
     if kind is _CACHED:
-        return is_kept(function.__wrapped__)
+        return is_reusable(function.__wrapped__)
     if kind is types.FunctionType:
-        if function.__closure__:  # it may bind its variables anew
+        if function.__closure__:  # it may rebind its variables
             return False
         defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
         return all(map(_is_constant, defaults))
