@@ -83,11 +83,11 @@ class DaskEngine:
         self._graph_bytes = 0
         # Calls without futures so far, and all calls since the last launch: Dask must not forget a result before a later graph reads it.
         self._noted: list[_Sent] = []
-        self._kept: list[_Sent] = []
+        self._retained: list[_Sent] = []
         # Functions on their workers.
         self._functions: dict[tuple[Callable[..., Any], str], _Sent] = {}
         # Calls that prefetch results: of the last group, and of the group that is being submitted.
-        self._held: list[_Sent] = []
+        self._references: list[_Sent] = []
         self._ahead: list[_Sent] = []
 
     def _info(self) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class DaskEngine:
         self._graph_bytes += sum(map(_size, passed))
         sent = _Sent(key)
         self._noted.append(sent)
-        self._kept.append(sent)
+        self._retained.append(sent)
         return sent
 
     def _passed(self, value: Any, where: str) -> Any:
@@ -238,12 +238,12 @@ class DaskEngine:
         """Send the submitted calls, and forget which arguments were sent and which results were prefetched for earlier groups."""
         self._send()
         self._scattered.clear()
-        self._kept.clear()
-        self._held, self._ahead = self._ahead, []
+        self._retained.clear()
+        self._references, self._ahead = self._ahead, []
 
     def discard(self) -> None:
         """Forget calls that were not sent, and data and functions on workers for calls: some may be lost."""
-        for held in (self._scattered, self._functions, self._graph, self._noted, self._kept, self._ahead):
+        for held in (self._scattered, self._functions, self._graph, self._noted, self._retained, self._ahead):
             held.clear()
         self._graph_bytes = 0
 
@@ -301,7 +301,7 @@ class DaskEngine:
     def close(self) -> None:
         """End the connection, unless the client was given."""
         self.discard()
-        self._held.clear()
+        self._references.clear()
         if self._is_own:
             self._client.close()
 

@@ -21,7 +21,7 @@ from .program_files import InMemory, KeptFiles
 _TAIL_BYTES = 4096
 _LISTED_MAX = 10
 _scratch: Path | None = None
-_kept: KeptFiles | None = None
+_cached_files: KeptFiles | None = None
 
 
 class ProgramFailed(Exception):
@@ -51,9 +51,9 @@ class ProgramFailed(Exception):
 
 def keep_folders_in(folder: str | os.PathLike[str]) -> None:
     """Make working folders there: a folder that the worker's server removes when the worker has ended, however it ends."""
-    global _scratch, _kept
+    global _scratch, _cached_files
     _scratch = Path(folder)
-    _kept = KeptFiles(_scratch / "kept")
+    _cached_files = KeptFiles(_scratch / "kept")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,19 +93,19 @@ class Spec:
             try:
                 return self._run(Path(folder), values)
             finally:
-                if _kept is not None:
-                    _kept.end()
+                if _cached_files is not None:
+                    _cached_files.end()
 
     def _write(self, folder: Path, values: dict[str, Any]) -> None:
         """Make the input files. Files that the program changes, and the program itself, are not shared with other calls."""
         own = {*self.outputs.values(), self.words[0].format(**{**values, **self.inputs, **self.outputs})}
         shared = {name: values[name] for name, path in self.inputs.items() if path not in own and isinstance(values[name], InMemory)}
-        if _kept is not None:
-            _kept.begin(shared.values())
+        if _cached_files is not None:
+            _cached_files.begin(shared.values())
         for name, path in self.inputs.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            if _kept is not None and name in shared:
-                _kept.put(shared[name], folder / path)
+            if _cached_files is not None and name in shared:
+                _cached_files.put(shared[name], folder / path)
             else:
                 (folder / path).write_bytes(_content(name, values[name]))
 

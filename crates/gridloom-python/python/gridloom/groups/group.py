@@ -54,7 +54,7 @@ class Group(OfSession):
         raw: _gridloom.RawGroup,
         heuristic: str | Plan | Heuristic,
         *,
-        held_back: bool = False,
+        delayed: bool = False,
         is_described: bool = False,
         progress: bool = False,
     ) -> None:
@@ -67,7 +67,7 @@ class Group(OfSession):
         self._warned: int | None = 0 if is_described else None
         # Shown in notebooks: calls made, which of them were discarded, how many are known to have ended, and from the last
         # report predicted and measured seconds, failed tasks and groups that were mapped together.
-        self._held_back = held_back
+        self._is_delayed = delayed
         self._calls = 0
         self._forgotten: list[range] = []
         self._ended = 0
@@ -272,7 +272,7 @@ class Group(OfSession):
         _, ended = self._progress_text()
         if call <= self._ended or ended:
             return "ended"
-        return self._held_text() or "launched"
+        return self._delay_text() or "launched"
 
     def _state(self) -> str:
         """State of the group in words, as far as it is known without waiting."""
@@ -286,7 +286,7 @@ class Group(OfSession):
             return f"{recorded} not launched"
         if not self._calls:
             return "no calls"
-        return "ended" if self._ended == self._calls else self._held_text() or self._progress_text()[0]
+        return "ended" if self._ended == self._calls else self._delay_text() or self._progress_text()[0]
 
     def _progress_text(self) -> tuple[str, bool]:
         """Progress of the launched calls in words, and whether all have ended."""
@@ -296,9 +296,9 @@ class Group(OfSession):
         failures = f", {failed} failed" if failed else ""
         return (f"ended{failures}" if is_over else f"running: {ended} of {calls} calls ended{failures}"), is_over
 
-    def _held_text(self) -> str:
+    def _delay_text(self) -> str:
         """The state of calls that wait for the next bodies of a loop; empty if they were launched."""
-        return "held back for the next bodies of its loop" if self._held_back and not self._raw.progress()[0] else ""
+        return "held back for the next bodies of its loop" if self._is_delayed and not self._raw.progress()[0] else ""
 
     def _can_report(self) -> bool:
         """Whether a report waits for nothing, takes no time, and hides no error that the program has not read."""

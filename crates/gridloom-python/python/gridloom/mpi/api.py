@@ -170,15 +170,15 @@ class Unsupported:
     """Something of MPI that is not supported; each use says so."""
 
     def __init__(self, name: str, why: str) -> None:
-        self._told = f"MPI.{name}", why
+        self._message = f"MPI.{name}", why
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        raise unsupported(*self._told)
+        raise unsupported(*self._message)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise unsupported(f"{self._told[0]}.{name}", self._told[1])
+        raise unsupported(f"{self._message[0]}.{name}", self._message[1])
 
     def __bool__(self) -> bool:
         return False

@@ -41,7 +41,7 @@ class Matching:
 
     def __init__(self, matched: Callable[[Envelope], None]) -> None:
         self._matched = matched
-        self._came: dict[int, list[Envelope]] = {}
+        self._received: dict[int, list[Envelope]] = {}
         self._posted: dict[int, list[Posted]] = {}
 
     def arrive(self, context: int, envelope: Envelope) -> None:
@@ -54,19 +54,19 @@ class Matching:
                 self._matched(envelope)
                 one.on_match(envelope)
                 return
-        self._came.setdefault(context, []).append(envelope)
+        self._received.setdefault(context, []).append(envelope)
 
     def take(self, context: int, source: int, tag: int) -> Envelope | None:
         """Take a received message, as a receive does."""
         envelope = self.find(context, source, tag)
         if envelope is not None:
-            self._came[context].remove(envelope)
+            self._received[context].remove(envelope)
             self._matched(envelope)
         return envelope
 
     def find(self, context: int, source: int, tag: int) -> Envelope | None:
         """Look for a received message."""
-        for envelope in self._came.get(context, ()):
+        for envelope in self._received.get(context, ()):
             if source in (envelope.source, ANY_SOURCE) and tag in (envelope.tag, ANY_TAG):
                 return envelope
         return None
@@ -85,7 +85,7 @@ class Matching:
 
     def forget(self, context: int) -> None:
         """A communicator is freed: drop what is empty."""
-        if not self._came.get(context, True):
-            del self._came[context]
+        if not self._received.get(context, True):
+            del self._received[context]
         if not self._posted.get(context, True):
             del self._posted[context]

@@ -325,7 +325,7 @@ def create_cart(comm: Comm, dims: Sequence[int], periods: Any = None, reorder: b
 
 def create_graph(comm: Comm, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Any:
     """Make a graph of its first ranks: where each node's edges end, and the edges."""
-    index = _ends(index, edges)
+    index = _endpoints(index, edges)
     return _made(comm, Graphcomm, "graph", len(index), Graph(index, edges))
 
 
@@ -372,7 +372,7 @@ def cart_map(comm: Comm, dims: Any, periods: Any = None) -> int:
     return comm.Get_rank() if comm.Get_rank() < count else UNDEFINED
 
 
-def _ends(index: Sequence[int], edges: Sequence[int]) -> list[int]:
+def _endpoints(index: Sequence[int], edges: Sequence[int]) -> list[int]:
     """Leave out the 0 at the beginning, which mpi4py allows."""
     index = list(index)
     return index[1:] if index and index[0] == 0 and index[-1] == len(edges) and len(index) > 1 else index
@@ -380,7 +380,7 @@ def _ends(index: Sequence[int], edges: Sequence[int]) -> list[int]:
 
 def graph_map(comm: Comm, index: Sequence[int], edges: Sequence[int]) -> int:
     """Return the rank's place in a graph."""
-    return comm.Get_rank() if comm.Get_rank() < len(_ends(index, edges)) else UNDEFINED
+    return comm.Get_rank() if comm.Get_rank() < len(_endpoints(index, edges)) else UNDEFINED
 
 
 def Compute_dims(nnodes: int, dims: Any) -> list[int]:

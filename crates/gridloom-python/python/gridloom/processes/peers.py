@@ -344,7 +344,7 @@ class Process:
                 return False
             what, number, text, payload = happened
             if what == "letter":
-                self._handle_letter(self._peer(number), text, payload)
+                self._handle_message(self._peer(number), text, payload)
                 return True
             if what == "wrong":
                 self._raw.answer_with_error(number, text, payload)
@@ -472,7 +472,7 @@ class Process:
             raise UsageError(f"log: level is 'debug', 'info', 'warning' or 'error', got {level!r}")
         self._raw.log(level, category, text)
 
-    def _handle_letter(self, peer: Peer, kind: str, payload: Any) -> None:
+    def _handle_message(self, peer: Peer, kind: str, payload: Any) -> None:
         try:
             self._handlers[kind](peer, payload)
         except ProcessEnded:

@@ -298,7 +298,7 @@ class Grid(OfSession):
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
             body = self._loops.of(heuristic, regroup, map_timeout).group()
-            return Group(self._session, body, heuristic, held_back=True, progress=shows)
+            return Group(self._session, body, heuristic, delayed=True, progress=shows)
         if graph is None:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
