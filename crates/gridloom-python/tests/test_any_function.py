@@ -422,7 +422,7 @@ def test_a_wait_that_is_too_long_says_so(grid, gate):
     held = grid.run(stop, str(gate.path))
     running(gate)
     for wait in (held.get, held.result, held.exception):
-        with pytest.raises(FuturesTimeoutError, match=r"sent_functions:stop has not ended within 0.01 s; it goes on: get\(\) waits again"):
+        with pytest.raises(FuturesTimeoutError, match=r"sent_functions:stop has not ended within 0.01 s; it is still running: get\(\) waits again"):
             wait(0.01)
     with pytest.raises(FuturesTimeoutError, match="a result of the map was not there within 0.01 s"):
         next(grid.map(stop, [str(gate.path)], timeout=0.01))

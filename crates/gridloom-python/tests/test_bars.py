@@ -285,7 +285,7 @@ def test_what_functions_print_stands_above_the_bars(terminal, capsys):
     terminal.take()
     bar = bars.Bar("group", "calls", 4)
     bar.move(1, 4)
-    shown = gl._said.Shown()
+    shown = gl.display.output.Shown()
     shown(gl.display.Output("s", "m/f", 1, text="of a call\n", is_error=True))
     shown(gl.display.Output("s", "m/f", 1, done=1.0, total=2.0))
     both = terminal.until(r"\r\[f@s\] of a call\r\n.*\r(group:  25%.*\])  (f@s:  50%.*\])")

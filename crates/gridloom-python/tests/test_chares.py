@@ -404,7 +404,7 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
             make(SimpleNamespace(element=element))
         return None, True, 0, False
 
-    monkeypatch.setattr(chares._gridloom, "run_chares", makes_again)
+    monkeypatch.setattr(chares.chare._gridloom, "run_chares", makes_again)
     chares.run(program)
     assert waiting == [1, 2, 2], "that of the other element waits on"
 

@@ -373,7 +373,7 @@ def test_what_has_begun_can_be_cancelled_and_ends_with_the_last_reference(agent)
     with gl.connect(agent) as grid:
         get, wait = grid.begin_get("mesh"), grid.begin_wait("mesh")
         assert not get.done() and get.running()
-        with pytest.raises(gl.TimedOut, match="no result within 0.01 s; it goes on"):
+        with pytest.raises(gl.TimedOut, match="no result within 0.01 s; the call is still running"):
             get.get(0.01)
         assert get.cancel() and get.cancelled() and get.cancel()
         with pytest.raises(gl.Cancelled):
