@@ -14,6 +14,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -134,6 +135,7 @@ def test_a_reducer_on_elements_that_are_processes(tmp_path):
     program.write_text(
         """
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 class Word(chares.Chare):
     def begin(self, longest):
@@ -214,6 +216,7 @@ def test_elements_that_are_processes(tmp_path):
     program.write_text(
         """
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 class Ring(chares.Chare):
     def go(self, told, ring):
@@ -346,6 +349,7 @@ def test_a_timeline_has_each_method_that_ran(tmp_path):
     program.write_text(
         """
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 class Teller(chares.Chare):
     box = chares.Mailbox()
@@ -411,6 +415,7 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
 
 ENTRIES = """
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 
 class Teller(chares.Chare):
@@ -451,6 +456,7 @@ import pathlib
 import re
 
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 MESSAGES = 300
 FIELD = re.compile(r"VmHWM:\\s+(\\d+) kB")
