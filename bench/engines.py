@@ -272,7 +272,7 @@ class Given:
 
 def client(options):
     """Runs all cases by both methods, and prints their times."""
-    from gridloom._engine import EngineGrid
+    from gridloom.session.opening import connect_engine
 
     system = (OfDask if options.engine == "dask" else OfRay)(options.client)
     measured = system.engine.probe()
@@ -288,7 +288,7 @@ def client(options):
     found = {}
     with connect_engine(system.engine, functions, measured) as grid:
         ours = types.SimpleNamespace(**{one.__name__: grid.function(one) for one in functions})
-        theirs = types.SimpleNamespace(**{one.__name__: system.function(grid._bodies[f"bench/{one.__name__}"]) for one in functions})
+        theirs = types.SimpleNamespace(**{one.__name__: system.function(grid._cluster._bodies[f"bench/{one.__name__}"]) for one in functions})
         for case in cases:
             if options.case and case.__name__ not in options.case:
                 continue

@@ -35,7 +35,7 @@ class Welcome:
 
 def routing_table(id, count):
     """The rows of a node's routing table: for each prefix of an identifier, the node to contact."""
-    rows = np.zeros(count, dtype=gl.message_dtype(Row))
+    rows = np.zeros(count, dtype=gl.messages.message_dtype(Row))
     rows["which_row"] = np.arange(count)
     rows["row"] = id * 1000 + rows["which_row"][:, None, None] * 100 + np.arange(48).reshape(16, 3)
     return rows

@@ -1,4 +1,4 @@
-//! Converts Rust errors to Python exceptions, one to one. The classes are in `gridloom/_errors.py`, named after the variants.
+//! Converts Rust errors to Python exceptions. `gridloom.errors.of_variant` has the class of each variant.
 
 use gridloom::Error;
 use gridloom::process::ProcessError;

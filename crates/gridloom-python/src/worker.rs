@@ -130,7 +130,7 @@ fn in_memory<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Option<Bound<'
     let content = Memory::array(py, Keeper::Mapping(mapping.clone()), address, arg.meta.clone(), false)?;
     // A datum that was lost and recomputed has the same id, and usually another address. Its content is the same,
     // unless its function returns another result each time.
-    import(py, "gridloom._program_files")?
+    import(py, "gridloom.functions.program_files")?
         .call_method1("InMemory", (content, format!("{datum} at {address}")))
         .map(Some)
 }
@@ -171,7 +171,7 @@ fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAn
 fn end_fork(py: Python<'_>, error: Option<PyErr>) -> ! {
     let error = error.map(|error| error.into_value(py));
     // It does not return; if it cannot be called, there is nothing left to report.
-    let _ = import(py, "gridloom._modules").and_then(|module| module.call_method1("end_fork", (error,)));
+    let _ = import(py, "gridloom.worker.modules").and_then(|module| module.call_method1("end_fork", (error,)));
     std::process::abort()
 }
 

@@ -97,7 +97,7 @@ def test_what_is_too_large_for_a_store_is_told_of_the_function(one):
     with pytest.raises(gl.ArgumentError, match="^builtins:len: its pickled arguments take 100.0 MB, more than"):
         one.run(len, bytes(100_000_000)).get(60)
     never = "a call of 'bad/zeros' needs 160000000 bytes for its arguments and results, more than the 67108864 bytes of the store of server"
-    with pytest.raises(gl.StoreFull, match=f"^{never} 'server-1'; pass less data at a time, or start the server with a larger --memory$"):
+    with pytest.raises(gl.OutOfMemory, match=f"^{never} 'server-1'; pass less data at a time, or start the server with a larger --memory$"):
         one.function("bad/zeros")(20_000_000)
     assert is_free(one)
 

@@ -338,7 +338,7 @@ def held_up():
 def test_a_heuristic_that_never_returns_is_given_up(world):
     waiting, _, go = held_up()
     match = "heuristic 'waiting': it returned no plan within 0.05 s; make it faster, or allow more time with map_timeout"
-    with pytest.raises(gl.NotMapped, match=match):
+    with pytest.raises(gl.NotRun, match=match):
         record(world, world.group(waiting, map_timeout=0.05))
     with pytest.raises(gl.NotRun, match=match):
         record(world, world.group(waiting, regroup=1, map_timeout=0.05))
@@ -380,7 +380,7 @@ def test_a_heuristic_does_not_launch_groups_of_its_grid(world):
         with world.group():
             matmul(np.eye(2), np.eye(2))
 
-    with pytest.raises(gl.NotMapped, match="it raised UsageError.*cannot launch groups of the session for which it maps") as caught:
+    with pytest.raises(gl.NotRun, match="it raised UsageError.*cannot launch groups of the session for which it maps") as caught:
         record(world, world.group(nosy))
     assert isinstance(caught.value.__cause__, gl.UsageError) and told == ["heft"]
 

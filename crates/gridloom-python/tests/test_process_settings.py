@@ -280,9 +280,9 @@ def one(me):
     code, lines, errors = run(tmp_path, world, body, ONE)
     assert code == 0, errors
     assert lines == [
-        "WrongNumber listen: -1 is no port; give a number from 0 to 65535",
-        "WrongNumber connect: 70000 is no port; give a number from 0 to 65535",
-        "WrongNumber sleep: 1e300 seconds; give a finite time",
+        "ArgumentError listen: -1 is no port; give a number from 0 to 65535",
+        "ArgumentError connect: 70000 is no port; give a number from 0 to 65535",
+        "ArgumentError sleep: 1e300 seconds; give a finite time",
     ]
 
 

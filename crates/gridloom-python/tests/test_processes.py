@@ -359,8 +359,8 @@ def test_typed_messages_and_their_errors_are_the_same_in_both_worlds(program, tm
         differently,
         "server@a:4000 failed: message 'Block': raw bytes were received under its name, which is that of a typed message: "
         "send an object of that type, or use another name for bytes",
-        "WrongMessage message 'Block', field 'row': expected an integer, got '1' (str)",
-        "WrongMessage message 'Block', field 'data': it has shape [3], expected [m, n]",
+        "ArgumentError message 'Block', field 'row': expected an integer, got '1' (str)",
+        "ArgumentError message 'Block', field 'data': it has shape [3], expected [m, n]",
         "InputError <class 'int'> is no message type; put @gridloom.message before its class",
         "True 8 (0, 3)",
         "server ends; {}",

@@ -223,7 +223,7 @@ def test_what_two_servers_keep_survives_the_loss_of_one(grids):
     for number in range(3):
         grids.serve("--agent", agent, "--name", f"s{number}")
     with gl.connect(agent) as grid:
-        with pytest.raises(gl.NoRoomToShare, match="4 replicas were requested, but only 3 servers have room for it"):
+        with pytest.raises(gl.OutOfMemory, match="4 replicas were requested, but only 3 servers have room for it"):
             grid.put("mesh", 1, replicas=4)
         grid.put("mesh", np.arange(100_000.0), replicas=2)
         (mesh,) = grid.names()
