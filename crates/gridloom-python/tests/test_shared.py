@@ -62,7 +62,7 @@ def test_a_get_waits_for_a_put_of_another_program(agent):
     with gl.connect(agent) as reader, gl.connect(agent) as writer:
         waits = threading.Thread(target=lambda: got.append(reader.get("mesh", timeout=60)))
         waits.start()
-        wait_until(lambda: is_in(waits, gl.Grid.find))
+        wait_until(lambda: is_in(waits, gl.Grid.get))
         # The agent answers the questions of one session in order.
         assert not reader.exists("mesh") and not got
         writer.put("mesh", np.ones(5))
