@@ -21,7 +21,7 @@ import time
 
 import gridloom as gl
 import numpy as np
-from gridloom._connector import PROTOCOLS
+from gridloom.connector.model_functions import PROTOCOLS
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "crates/gridloom-python/tests"))
 from model_servers import mlserver, running_mlserver  # noqa: E402

@@ -204,7 +204,7 @@ class OfDask:
 
     def __init__(self, address):
         import distributed
-        from gridloom._engine_dask import DaskEngine
+        from gridloom.engines.dask import DaskEngine
 
         self.dask = distributed.Client(address, set_as_default=False)
         self.dask.wait_for_workers(len(WORKERS))
@@ -228,7 +228,7 @@ class OfRay:
 
     def __init__(self, address):
         import ray
-        from gridloom._engine_ray import RayEngine
+        from gridloom.engines.ray import RayEngine
 
         self.ray = ray
         ray.init(address, _node_ip_address=address.partition(":")[0], log_to_driver=False)
@@ -272,7 +272,7 @@ class Given:
 
 def client(options):
     """Runs all cases by both methods, and prints their times."""
-    from gridloom._engine import EngineGrid
+    from gridloom.session.opening import connect_engine
 
     system = (OfDask if options.engine == "dask" else OfRay)(options.client)
     measured = system.engine.probe()
@@ -286,9 +286,9 @@ def client(options):
         widths |= reads
     functions = [step, combine, total, potrf, trsm, update, trace, *map(program_of, sorted(widths))]
     found = {}
-    with EngineGrid(system.engine, measured, functions) as grid:
+    with connect_engine(system.engine, functions, measured) as grid:
         ours = types.SimpleNamespace(**{one.__name__: grid.function(one) for one in functions})
-        theirs = types.SimpleNamespace(**{one.__name__: system.function(grid._bodies[f"bench/{one.__name__}"]) for one in functions})
+        theirs = types.SimpleNamespace(**{one.__name__: system.function(grid._cluster._bodies[f"bench/{one.__name__}"]) for one in functions})
         for case in cases:
             if options.case and case.__name__ not in options.case:
                 continue

@@ -1,5 +1,6 @@
 """The architecture's rules: which crate may import which, and what the core must not touch."""
 
+import ast
 import pathlib
 import re
 
@@ -180,6 +181,101 @@ def test_the_check_of_circles_can_fail(tmp_path):
     assert circle_in(ties_of(tmp_path)) == []
     (tmp_path / "b.rs").write_text("pub struct Beta;\nimpl Beta { fn of(_: &super::a::Alpha) {} }\n")
     assert circle_in(ties_of(tmp_path)) == ["a", "b"]
+
+
+PYTHON = ROOT / "crates" / "gridloom-python" / "python" / "gridloom"
+#: Modules and subpackages of the Python package, the lowest layer first: one imports only those of the layers before it.
+PYTHON_LAYERS = [
+    ("errors", "ctypes"),
+    ("common",),
+    ("display", "pickling"),
+    ("functions", "calls", "plans", "models"),
+    ("groups", "run", "messages", "connector"),
+    ("engines", "processes", "chares"),
+    ("session", "mpi", "worker"),
+    ("adapters", "describe", "run_code"),
+    ("__main__", ""),
+]
+
+
+def python_imports(package):
+    """For each module of a Python package: the modules of the package that it imports, also within functions and for type checkers. The
+    package itself is the module ``""``. What a subpackage hands on by ``__init__`` counts as that subpackage."""
+    files = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        if "standin" not in parts:  # it takes the place of another package
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    imports = {}
+    for module, path in files.items():
+        base = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+        base = [part for part in base if part]
+        imports[module] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                if node.level:
+                    above = base[: len(base) - (node.level - 1)]
+                    source = ".".join([*above, *([node.module] if node.module else [])])
+                elif node.module and node.module.split(".")[0] == package.name:
+                    source = node.module.partition(".")[2]
+                else:
+                    continue
+                found = {f"{source}.{alias.name}".strip(".") for alias in node.names}
+                # The extension module is below all.
+                found = {name if name in files else source for name in found if name.split(".")[0] != "_gridloom"}
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names if alias.name.split(".")[0] == package.name]
+                found = {name.partition(".")[2] for name in names}
+            else:
+                continue
+            imports[module] |= found - {module}
+    return imports
+
+
+def upward(imports, layers):
+    """Imports of the same or a higher layer, but for those within a subpackage."""
+    level = {name: i for i, names in enumerate(layers) for name in names}
+    wrong = []
+    for module, others in imports.items():
+        own = module.split(".")[0]
+        for other in others:
+            top = other.split(".")[0]
+            if top != own and level[top] >= level[own]:
+                wrong.append(f"{module or 'the package'} imports {other or 'the package'}")
+    return sorted(wrong)
+
+
+def circle_of(imports):
+    """The modules of all circles, and those between two of them."""
+    return [name.replace("::", ".") for name in circle_in({tuple([m]): {tuple([o]) for o in others} for m, others in imports.items()})]
+
+
+def test_python_modules_import_only_downwards():
+    imports = python_imports(PYTHON)
+    assert {name for names in PYTHON_LAYERS for name in names} == {module.split(".")[0] for module in imports}
+    assert not upward(imports, PYTHON_LAYERS)
+
+
+def test_python_modules_import_in_no_circle():
+    assert not circle_of(python_imports(PYTHON))
+
+
+def test_the_check_of_python_imports_can_fail(tmp_path):
+    (tmp_path / "low").mkdir()
+    (tmp_path / "high").mkdir()
+    (tmp_path / "__init__.py").write_text("from .high import one\n")
+    (tmp_path / "low" / "__init__.py").write_text("")
+    (tmp_path / "high" / "__init__.py").write_text("from .one import one\n")
+    (tmp_path / "high" / "one.py").write_text("from ..low.two import two\n")
+    (tmp_path / "low" / "two.py").write_text("from . import three\n")
+    (tmp_path / "low" / "three.py").write_text("")
+    layers = [("low",), ("high",), ("",)]
+    assert upward(python_imports(tmp_path), layers) == [] and circle_of(python_imports(tmp_path)) == []
+    (tmp_path / "low" / "three.py").write_text("def f():\n    from ..high.one import one\n")
+    assert upward(python_imports(tmp_path), layers) == ["low.three imports high.one"]
+    assert circle_of(python_imports(tmp_path)) == ["high.one", "low.three", "low.two"]
+    (tmp_path / "low" / "three.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .two import two\n")
+    assert upward(python_imports(tmp_path), layers) == [] and circle_of(python_imports(tmp_path)) == ["low.three", "low.two"]
 
 
 def test_the_core_touches_nothing_outside():

@@ -459,7 +459,7 @@ def test_a_module_is_initialised_in_each_process(tmp_path, start, agent):
         assert [look(1)[0], look(1)[2]] == [8, 2]
         with pytest.raises(gl.ArgumentError, match="values"):
             grid.initialize_module("keeps", np.zeros((2, 2)), name="table")
-        with pytest.raises(gl.UnknownFunctionError, match="no_such_module/Initialize"):
+        with pytest.raises(gl.UnknownName, match="no_such_module/Initialize"):
             grid.initialize_module("no_such_module")
     with gl.connect(agent[1]) as grid:
         assert grid.names() == []

@@ -14,28 +14,28 @@ PORT = 4003
 
 @gl.message
 class Join:
-    id: gl.c_int
-    rows_wanted: gl.c_int
+    id: gl.ctypes.c_int
+    rows_wanted: gl.ctypes.c_int
 
 
 @gl.message
 class Row:
-    which_row: gl.c_int
-    row: gl.Array[gl.c_int, 16, 3]
+    which_row: gl.ctypes.c_int
+    row: gl.Array[gl.ctypes.c_int, 16, 3]
 
 
 @gl.message
 class Welcome:
-    id: gl.c_int
-    row_count: gl.c_int
+    id: gl.ctypes.c_int
+    row_count: gl.ctypes.c_int
     time_sent: float
     rows: gl.Array[Row, "row_count"]  # one array of structs; list[Row] would be a list of objects
-    leaves: gl.Array[gl.c_int, 16]
+    leaves: gl.Array[gl.ctypes.c_int, 16]
 
 
 def routing_table(id, count):
     """The rows of a node's routing table: for each prefix of an identifier, the node to contact."""
-    rows = np.zeros(count, dtype=gl.message_dtype(Row))
+    rows = np.zeros(count, dtype=gl.messages.message_dtype(Row))
     rows["which_row"] = np.arange(count)
     rows["row"] = id * 1000 + rows["which_row"][:, None, None] * 100 + np.arange(48).reshape(16, 3)
     return rows

@@ -11,8 +11,8 @@ import gridloom as gl
 
 @gl.message(name="token")
 class Token:
-    round: gl.c_int
-    steps: gl.c_long
+    round: gl.ctypes.c_int
+    steps: gl.ctypes.c_long
 
 
 @gl.process

@@ -187,7 +187,7 @@ impl PyChare {
         cx: &mut Context<'_, PyChare>,
     ) {
         if !outcome.is_none() {
-            let begin = import(py, "gridloom._awaits").and_then(|awaits| awaits.getattr("begin"));
+            let begin = import(py, "gridloom.chares.waiting").and_then(|awaits| awaits.getattr("begin"));
             if let Err(error) = begin.and_then(|begin| begin.call1((self.object.bind(py), outcome))) {
                 return self.failed(py, method, error, cx);
             }

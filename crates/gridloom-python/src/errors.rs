@@ -1,4 +1,4 @@
-//! Converts Rust errors to Python exceptions, one to one. The classes are in `gridloom/_errors.py`, named after the variants.
+//! Converts Rust errors to Python exceptions. `gridloom.errors.of_variant` has the class of each variant.
 
 use gridloom::Error;
 use gridloom::process::ProcessError;
@@ -93,7 +93,7 @@ pub(crate) fn wrong_message(py: Python<'_>, kind: &str, why: &str) -> PyErr {
 }
 
 fn raised(py: Python<'_>, class: &str, message: &str, fields: &Bound<'_, PyDict>) -> PyErr {
-    let make = || import(py, "gridloom._errors")?.call_method1("_make", (class, message, fields));
+    let make = || import(py, "gridloom.errors")?.call_method1("of_variant", (class, message, fields));
     match make() {
         Ok(exception) => PyErr::from_value(exception),
         Err(failure) => failure,

@@ -198,7 +198,7 @@ impl RawProcess {
                     None => ("letter", from.0, kind, PyBytes::new(py, &letter.payload).into_any().unbind()),
                     Some(ty) => match ty.get().object(py, letter.payload) {
                         Ok(object) => ("letter", from.0, kind, object.unbind()),
-                        Err(error) if error.is_instance(py, &import(py, "gridloom")?.getattr("WrongMessage")?) => {
+                        Err(error) if error.is_instance(py, &import(py, "gridloom.errors")?.getattr("ArgumentError")?) => {
                             ("wrong", from.0, kind, error.value(py).str()?.into_any().unbind())
                         }
                         Err(error) => return Err(error),

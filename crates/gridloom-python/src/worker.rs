@@ -66,7 +66,7 @@ struct Loaded {
 impl Functions for PythonFunctions {
     fn setup(&mut self, setup: &Setup) -> Result<(), String> {
         Python::attach(|py| {
-            let told = import(py, "gridloom._program_run")
+            let told = import(py, "gridloom.functions.program_run")
                 .and_then(|module| module.call_method1("keep_folders_in", (&setup.scratch,)));
             told.map(drop).map_err(|error| error.to_string())
         })
@@ -77,7 +77,7 @@ impl Functions for PythonFunctions {
             return Err("it is not a Python function".into());
         };
         Python::attach(|py| {
-            let find = || import(py, "gridloom._modules")?.call_method1("load", (module,))?.getattr(name.as_str());
+            let find = || import(py, "gridloom.worker.modules")?.call_method1("load", (module,))?.getattr(name.as_str());
             let found = find().map_err(|error| {
                 let file = Path::new(module).file_name().map_or(module.clone(), |f| f.to_string_lossy().into_owned());
                 format!("{file} cannot be imported: {error}")
@@ -130,7 +130,7 @@ fn in_memory<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Option<Bound<'
     let content = Memory::array(py, Keeper::Mapping(mapping.clone()), address, arg.meta.clone(), false)?;
     // A datum that was lost and recomputed has the same id, and usually another address. Its content is the same,
     // unless its function returns another result each time.
-    import(py, "gridloom._program_files")?
+    import(py, "gridloom.functions.program_files")?
         .call_method1("InMemory", (content, format!("{datum} at {address}")))
         .map(Some)
 }
@@ -171,7 +171,7 @@ fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAn
 fn end_fork(py: Python<'_>, error: Option<PyErr>) -> ! {
     let error = error.map(|error| error.into_value(py));
     // It does not return; if it cannot be called, there is nothing left to report.
-    let _ = import(py, "gridloom._modules").and_then(|module| module.call_method1("end_fork", (error,)));
+    let _ = import(py, "gridloom.worker.modules").and_then(|module| module.call_method1("end_fork", (error,)));
     std::process::abort()
 }
 
@@ -193,7 +193,7 @@ fn raised(py: Python<'_>, error: &PyErr) -> TaskError {
     }
     let kind = error.get_type(py).qualname().map_or_else(|_| "Exception".into(), |name| name.to_string());
     let message = error.value(py).str().map_or_else(|_| String::new(), |text| cut(&text.to_string_lossy()));
-    let formatted = import(py, "gridloom._modules")
+    let formatted = import(py, "gridloom.worker.modules")
         .and_then(|module| module.call_method1("format_traceback", (error.value(py), error.traceback(py))))
         .and_then(|text| text.extract::<String>());
     let mut traceback = formatted.unwrap_or_default();

@@ -10,7 +10,8 @@ import types
 
 import gridloom as gl
 import pytest
-from gridloom import _awaits, chares
+from gridloom import chares
+from gridloom.chares import waiting
 
 PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 
@@ -118,7 +119,7 @@ def foreign():
 
 
 def test_the_module_s_examples():
-    assert doctest.testmod(_awaits).failed == 0
+    assert doctest.testmod(waiting).failed == 0
 
 
 def test_messages_are_kept_until_the_step_that_wants_them():
@@ -166,9 +167,9 @@ def test_channels_keep_the_order_and_are_apart():
 
 
 def test_what_waits_at_the_end_is_said():
-    with pytest.raises(gl.ChareError, match=r"can never end: (.*); here Waiter\(1\).for_ever waits for note\('step', 7\)$"):
+    with pytest.raises(gl.ProcessError, match=r"can never end: (.*); here Waiter\(1\).for_ever waits for note\('step', 7\)$"):
         ended(lambda job: job.array(Waiter, 2)[1].for_ever())
-    with pytest.raises(gl.ChareError, match=r"and 12 more$"):
+    with pytest.raises(gl.ProcessError, match=r"and 12 more$"):
         ended(lambda job: job.array(Waiter, 20).for_ever())
 
 

@@ -7,7 +7,7 @@ import warnings
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom._unread import Unread
+from gridloom.calls.unread_errors import UnreadErrors
 from sent_functions import twice
 
 X = np.ones(3)
@@ -67,8 +67,8 @@ def test_an_executor_raises_an_error_of_gridloom_that_a_function_raised(grid):
 
 @pytest.mark.parametrize("error", [Bad, Worse])
 def test_an_unread_error_without_a_text_is_told(program, error):
-    unread = Unread()
-    unread.tell(error(), "f")
+    unread = UnreadErrors()
+    unread.report(error(), "f")
     assert "its text cannot be made" in unread.take(True)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -39,7 +39,7 @@ def test_an_iterable_that_fails_ends_the_results(one):
         yield from range(10)
         raise KeyError("ten")
 
-    results = one.map(twice, numbers(), lead=3)
+    results = one.map(twice, numbers(), buffersize=3)
     with pytest.raises(KeyError, match="ten"):
         list(results)
     assert list(results) == []

@@ -45,9 +45,9 @@ def nested(depth):
 
 
 def test_a_result_that_cannot_be_pickled_is_told(one):
-    with pytest.raises(gl.WrongResult, match="generator: it gives values one by one, which grid.stream takes"):
+    with pytest.raises(gl.SignatureError, match="generator: it gives values one by one, which grid.stream takes"):
         one.run(lambda: (n for n in range(3))).get(60)
-    with pytest.raises(gl.WrongResult, match="list: .*recursion.*; return plain data instead"):
+    with pytest.raises(gl.SignatureError, match="list: .*recursion.*; return plain data instead"):
         one.run(nested, 100_000).get(60)
     with pytest.raises(gl.ArgumentError, match="argument 1, of type list, cannot be pickled"):
         one.run(len, nested(100_000))
@@ -56,7 +56,7 @@ def test_a_result_that_cannot_be_pickled_is_told(one):
 
 @pytest.mark.parametrize("made", [ExitsWhenRead, FailsWhenRead])
 def test_a_result_that_cannot_be_unpickled_is_told(one, made):
-    with pytest.raises(gl.WrongResult, match=f"the result of .*{made.__name__} cannot be unpickled here: (SystemExit|ValueError)"):
+    with pytest.raises(gl.SignatureError, match=f"the result of .*{made.__name__} cannot be unpickled here: (SystemExit|ValueError)"):
         one.run(made).get(60)
     assert is_free(one)
 
@@ -97,7 +97,7 @@ def test_what_is_too_large_for_a_store_is_told_of_the_function(one):
     with pytest.raises(gl.ArgumentError, match="^builtins:len: its pickled arguments take 100.0 MB, more than"):
         one.run(len, bytes(100_000_000)).get(60)
     never = "a call of 'bad/zeros' needs 160000000 bytes for its arguments and results, more than the 67108864 bytes of the store of server"
-    with pytest.raises(gl.StoreFull, match=f"^{never} 'server-1'; pass less data at a time, or start the server with a larger --memory$"):
+    with pytest.raises(gl.OutOfMemory, match=f"^{never} 'server-1'; pass less data at a time, or start the server with a larger --memory$"):
         one.function("bad/zeros")(20_000_000)
     assert is_free(one)
 
@@ -158,17 +158,17 @@ def test_a_result_that_fits_is_taken(one, function, value, expected):
 
 @pytest.mark.parametrize(("function", "value", "told"), WRONG.values(), ids=WRONG)
 def test_a_result_that_does_not_fit_is_told(one, function, value, told):
-    with pytest.raises(gl.WrongResult, match=told):
+    with pytest.raises(gl.SignatureError, match=told):
         one.function(f"bad/{function}")(pickle.dumps(value))
 
 
 def test_a_mask_is_not_dropped(one):
-    with pytest.raises(gl.WrongResult, match="mask"):
+    with pytest.raises(gl.SignatureError, match="mask"):
         one.function("bad/four")(pickle.dumps(np.ma.array(FOUR, mask=[0, 1, 0, 0])))
 
 
 def test_a_text_that_is_no_unicode_is_told(one):
-    with pytest.raises(gl.WrongResult, match="surrogate|UTF-8|Unicode"):
+    with pytest.raises(gl.SignatureError, match="surrogate|UTF-8|Unicode"):
         one.function("bad/text")(pickle.dumps("\ud800"))
     with pytest.raises(gl.ArgumentError, match="argument 'text'.*surrogate"):
         one.function("bad/length")("\ud800")

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from bad_functions import wait_until
 from conftest import FUNCTIONS
-from gridloom import _bars, _command
+from gridloom.common import executable
+from gridloom.display import bars
 
 
 class Terminal:
@@ -84,8 +85,8 @@ def wait(folder, number):
 
 def test_a_bar_tells_what_tqdm_tells(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(_bars.time, "monotonic", lambda: now[0])
-    bar = _bars.Bar("group", "calls", 84)
+    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
+    bar = bars.Bar("group", "calls", 84)
     now[0] += 3
     bar.move(42, 84, "2 failed")
     assert bar.text() == "group:  50%|##########          | 42/84 [00:03<00:03, 14 calls/s, 2 failed]"
@@ -93,7 +94,7 @@ def test_a_bar_tells_what_tqdm_tells(monkeypatch):
     bar.move(84, 84)
     assert bar.text().startswith("group: 100%|####################| 84/84 [1:00:03<00:00, ")
     assert bar.text(0).startswith("group: 100% 84/84 [")
-    sent = _bars.Bar("sending", "B")
+    sent = bars.Bar("sending", "B")
     now[0] += 2
     sent.move(120e6, None)
     assert sent.text() == "sending: 120MB [00:02, 60MB/s]"
@@ -238,7 +239,7 @@ def narrow(program, monkeypatch, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     way = Narrow(lambda: port)
-    command = [_command.program() or "gridloom", "serve", str(module), "--no-agent", "--no-shared-memory", "--models", "none"]
+    command = [executable.program() or "gridloom", "serve", str(module), "--no-agent", "--no-shared-memory", "--models", "none"]
     command += ["--listen", f"127.0.0.1:{port}", "--advertise", f"127.0.0.1:{way.port}", "--python", sys.executable]
     command += ["--json", "--quiet", "--until-stdin-closes"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -282,14 +283,14 @@ def test_a_session_shows_what_takes_long_on_the_network(narrow, terminal):
 
 def test_what_functions_print_stands_above_the_bars(terminal, capsys):
     terminal.take()
-    bar = _bars.Bar("group", "calls", 4)
+    bar = bars.Bar("group", "calls", 4)
     bar.move(1, 4)
-    shown = gl._said.Shown()
-    shown(gl.Said("s", "m/f", 1, text="of a call\n", is_error=True))
-    shown(gl.Said("s", "m/f", 1, done=1.0, total=2.0))
+    shown = gl.display.output.Shown()
+    shown(gl.display.Output("s", "m/f", 1, text="of a call\n", is_error=True))
+    shown(gl.display.Output("s", "m/f", 1, done=1.0, total=2.0))
     both = terminal.until(r"\r\[f@s\] of a call\r\n.*\r(group:  25%.*\])  (f@s:  50%.*\])")
     assert "\n" not in both[1]
     bar.close()
     terminal.until(r"group:  25%\|#####               \| 1/4 \[.*\]\r\n\rf@s:  50%")
-    shown(gl.Said("s", "m/f", 1, done=2.0, total=2.0))
+    shown(gl.display.Output("s", "m/f", 1, done=2.0, total=2.0))
     terminal.until(r"f@s: 100%\|#{20}\| 2/2 \[.*\]\r\n$")

@@ -164,7 +164,7 @@ class Block:
     row: int
     data: gl.Array["float64", "n"]
 
-gl.message_declaration(Block)
+gl.messages.message_declaration(Block)
 
 def trace(block):
     return Block(row=block.row + 1, data=block.data * 2)
@@ -201,13 +201,13 @@ def test_decorated_functions_and_classes_of_a_program(program, tmp_path):
 
 def test_code_of_another_version_of_python_is_refused(grid, monkeypatch):
     """As if the program ran another one: its code would crash the worker."""
-    from gridloom import _by_value
+    from gridloom.pickling import by_value
 
     class Other:
         version_info = (3, 4, 0)
         modules = sys.modules
 
-    monkeypatch.setattr(_by_value, "sys", Other)
+    monkeypatch.setattr(by_value, "sys", Other)
     here = ".".join(map(str, sys.version_info[:2]))
     with pytest.raises(gl.CannotRun, match=f"its code is of Python 3.4, and Python {here} is here .*--python python3.4") as caught:
         grid.run(lambda: 1).get()

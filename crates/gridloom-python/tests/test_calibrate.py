@@ -80,7 +80,7 @@ def test_what_a_function_of_the_program_raises_ends_it(world):
 )
 def test_what_cannot_be_calibrated_is_said(platform, function, asked, says):
     with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
-        with pytest.raises((gl.UsageError, gl.UnknownFunctionError), match=says):
+        with pytest.raises((gl.UsageError, gl.UnknownName), match=says):
             grid.calibrate(function, **asked)
 
 
@@ -118,5 +118,5 @@ def test_a_session_tells_and_shows_the_models(platform):
         rows = sum(len(model.points) for model in models)
         assert str(models).count("\n") == rows and models._repr_html_().count("<tr>") == rows + 1
         assert "tests/matmul" in models._repr_html_() and "Mflop" in str(models)
-        with pytest.raises(gl.UnknownFunctionError):
+        with pytest.raises(gl.UnknownName):
             grid.models("nowhere")

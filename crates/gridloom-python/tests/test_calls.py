@@ -166,10 +166,10 @@ def test_handles_of_a_block_that_raised_say_so(grid):
         1 / 0
     for _ in range(2):
         says = "the call of 'tests/matmul' never ran: the block of its group raised ZeroDivisionError: division by zero"
-        with pytest.raises(gl.Discarded, match=says) as told:
+        with pytest.raises(gl.NotRun, match=says) as told:
             never.get()
         assert told.value.__cause__ is raised.value and told.value.function == "tests/matmul"
-    with pytest.raises(gl.Discarded):
+    with pytest.raises(gl.NotRun):
         matmul(never, a)
     assert np.array_equal(ran.get(), a)
 
@@ -255,7 +255,7 @@ def test_failure_in_a_group(grid):
     ],
 )
 def test_wrong_results(grid, name, args, says):
-    with pytest.raises(gl.WrongResult, match=says):
+    with pytest.raises(gl.SignatureError, match=says):
         grid.function(f"tests/{name}")(*args)
 
 
@@ -269,7 +269,7 @@ def test_a_crash_takes_down_the_worker_only(grid):
 
 
 def test_unknown_function(grid):
-    with pytest.raises(gl.UnknownFunctionError, match="did you mean tests/matmul") as told:
+    with pytest.raises(gl.UnknownName, match="did you mean tests/matmul") as told:
         grid.function("tests/matmull")
     assert isinstance(told.value, KeyError) and not str(told.value).startswith("'")
     assert "tests/matmul" in grid.functions()
@@ -311,7 +311,7 @@ def test_futures_of_both_kinds_can_be_aborted(grid, gate):
 
 def test_time_limit(grid):
     begin = time.monotonic()
-    with pytest.raises(gl.DeadlineExceeded) as told:
+    with pytest.raises(gl.TimedOut) as told:
         grid.function("tests/sleep").submit(30.0, timeout=0.2).get()
     assert told.value.limit_seconds == pytest.approx(0.2) and isinstance(told.value, TimeoutError)
     assert time.monotonic() - begin < 10
@@ -343,8 +343,8 @@ def test_a_wait_may_have_a_limit(grid, gate):
     for waits in (handle, future):
         with pytest.raises(TimeoutError, match="no result within 0.02 s") as told:
             waits.get(timeout=0.02)
-        assert isinstance(told.value, gl.WaitTimedOut) and told.value.limit_seconds == 0.02
-    with pytest.raises(gl.DeadlineExceeded):
+        assert isinstance(told.value, gl.TimedOut) and told.value.limit_seconds == 0.02
+    with pytest.raises(gl.TimedOut):
         hold(X, str(gate.path), timeout=0.02)
     for no_time in (-1, "5", float("nan")):
         for waits in (handle.get, future.get, lambda timeout: hold(X, "", timeout=timeout), lambda timeout: hold.submit(X, "", timeout=timeout)):

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom import _awaits, chares
+from gridloom import chares
+from gridloom.chares import waiting as waits
 
 PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -125,7 +126,7 @@ def test_a_reducer_of_the_program_s_own():
 def test_a_reducer_that_fails_ends_the_program_with_its_exception():
     with pytest.raises(ZeroDivisionError):
         ended(lambda job: job.array(Word, 2).begin(job.reducer(lambda one, other: 1 / 0)))
-    with pytest.raises(gl.ChareError, match="reducer 3 is not known"):
+    with pytest.raises(gl.ProcessError, match="reducer 3 is not known"):
         ended(lambda job: job.array(Word, 2).begin(chares.Reducer(3)))
 
 
@@ -134,6 +135,7 @@ def test_a_reducer_on_elements_that_are_processes(tmp_path):
     program.write_text(
         """
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 class Word(chares.Chare):
     def begin(self, longest):
@@ -183,16 +185,16 @@ def test_what_a_program_does_wrong():
         (gl.UsageError, "placement 'near' is not known", lambda job: job.array(Keeper, 1, placement="near")),
         (gl.UsageError, "has a shape or indices", lambda job: job.array(Keeper)),
         (gl.UsageError, "is no class derived from", lambda job: job.array(dict, 1)),
-        (gl.ChareError, "the program can never end", lambda job: job.array(Keeper, 1)),
-        (gl.ChareError, r"array Keeper has no chare \(5\)", lambda job: job.array(Keeper, 2)[5].tell()),
-        (gl.ChareError, "puts (.*) on element 7, and there are 1", lambda job: job.array(Keeper, 2, placement=lambda *_: 7)),
+        (gl.ProcessError, "the program can never end", lambda job: job.array(Keeper, 1)),
+        (gl.ProcessError, r"array Keeper has no chare \(5\)", lambda job: job.array(Keeper, 2)[5].tell()),
+        (gl.ProcessError, "puts (.*) on element 7, and there are 1", lambda job: job.array(Keeper, 2, placement=lambda *_: 7)),
         (ZeroDivisionError, "division", lambda job: job.array(Keeper, 2, placement=lambda index, _: 1 // index[0])),
         (AttributeError, "no entry method 'missing'", lambda job: chares.when_quiet(job.array(Keeper, 2).missing)),
         (AttributeError, "no entry method begins with '_'", lambda job: job.array(Keeper, 2)._private()),
         (AttributeError, "missing", lambda job: job.array(Keeper, 2)[0].missing()),
         (gl.UsageError, "a callback is an entry method", lambda job: chares.when_quiet(print)),
         (TypeError, "an index is an integer", lambda job: job.array(Keeper, 2)["a"].tell()),
-        (gl.ChareError, "only a chare contributes", lambda job: Keeper.contribute(job.array(Keeper, 1))),
+        (gl.ProcessError, "only a chare contributes", lambda job: Keeper.contribute(job.array(Keeper, 1))),
     ]
     for error, text, program in wrong:
         with pytest.raises(error, match=text):
@@ -214,6 +216,7 @@ def test_elements_that_are_processes(tmp_path):
     program.write_text(
         """
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 class Ring(chares.Chare):
     def go(self, told, ring):
@@ -250,7 +253,7 @@ def test_an_exception_of_an_element_ends_the_others(tmp_path):
     done = gridloom("chares", "run", "-n", 2, "--", sys.executable, program)
     assert done.returncode == 1
     assert "element@1| AssertionError: this one" in done.stderr
-    assert "ChareError: element 1 has ended the program: Fall(1).fall: AssertionError: this one" in done.stderr, done.stderr
+    assert "ProcessError: element 1 has ended the program: Fall(1).fall: AssertionError: this one" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("placement", ["round-robin", "by-communication"])
@@ -320,7 +323,7 @@ def test_communication_of_chares_that_are_not_there_is_told():
     def program(edges):
         return lambda job: job.array(Node, 2, placement=chares.ByCommunication(edges)).tell()
 
-    with pytest.raises(gl.ChareError, match=r"array Node has no chare \(2\): it has indices from 0 to below \[2\]"):
+    with pytest.raises(gl.ProcessError, match=r"array Node has no chare \(2\): it has indices from 0 to below \[2\]"):
         chares.run(program([(0, 2, 10)]))
     with pytest.raises(OverflowError):
         chares.run(program([(0, 1, -1)]))
@@ -346,6 +349,7 @@ def test_a_timeline_has_each_method_that_ran(tmp_path):
     program.write_text(
         """
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 class Teller(chares.Chare):
     box = chares.Mailbox()
@@ -395,8 +399,8 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
     def program(job):
         chare = Waits()
         chare.element = job.element
-        _awaits.begin(chare, chare.go())
-        waiting.append(len(_awaits._waiting))
+        waits.begin(chare, chare.go())
+        waiting.append(len(waits._waiting))
 
     def makes_again(make):
         # Two simulated elements; then one again, as after a loss.
@@ -404,13 +408,14 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
             make(SimpleNamespace(element=element))
         return None, True, 0, False
 
-    monkeypatch.setattr(chares._gridloom, "run_chares", makes_again)
+    monkeypatch.setattr(chares.chare._gridloom, "run_chares", makes_again)
     chares.run(program)
     assert waiting == [1, 2, 2], "that of the other element waits on"
 
 
 ENTRIES = """
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 
 class Teller(chares.Chare):
@@ -451,6 +456,7 @@ import pathlib
 import re
 
 from gridloom import chares
+from gridloom.chares import waiting as waits
 
 MESSAGES = 300
 FIELD = re.compile(r"VmHWM:\\s+(\\d+) kB")

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom import _connected, _connector
-from gridloom._errors import InputError
+from gridloom.connector import model, model_functions
+from gridloom.errors import InputError
 from model_servers import MODELS, Fake, free_port, mlserver, running_mlserver, tensor
 
 GRIDLOOM = [sys.executable, "-m", "gridloom"]
@@ -40,7 +40,7 @@ def fake(request):
 
 
 def connector(endpoint):
-    return _connector.PROTOCOLS["v2"](endpoint, 60.0)
+    return model_functions.PROTOCOLS["v2"](endpoint, 60.0)
 
 
 def test_every_connector_lists_describes_and_calls_models(endpoint):
@@ -48,7 +48,7 @@ def test_every_connector_lists_describes_and_calls_models(endpoint):
     assert sorted(made.models()) == [(name, None) for name in ["double", "greet", "mix-2", "picky", "rest", "step"]]
     mix = made.signature("mix-2")
     assert [(one.name, one.dtype, one.shape) for one in mix.inputs] == [("a", "float64", (-1, 2)), ("b", "int64", (-1,))]
-    signature, tensors = _connector.signature_of(mix, "models", {})
+    signature, tensors = model_functions.signature_of(mix, "models", {})
     told = "models/mix_2(a: float64[batch, 2], b: int64[batch]; batch: int64) -> (total: float64[batch], count: int64[1], above: bool[batch])"
     assert tensors == 2 and str(signature) == told
     a, b = np.random.default_rng(1).standard_normal((5, 2)), np.array([1, -2, 3, 0, 2**53 + 1])
@@ -63,19 +63,19 @@ def test_every_connector_lists_describes_and_calls_models(endpoint):
 
 def test_every_connector_names_what_goes_wrong(endpoint):
     made = connector(endpoint)
-    with pytest.raises(_connected.ModelRefused, match="picky takes 4 numbers, got 3"):
+    with pytest.raises(model.ModelRefused, match="picky takes 4 numbers, got 3"):
         made.call(made.signature("picky"), [np.ones(3)])
-    with pytest.raises(_connected.ModelGone, match="no model 'none': Model none not found"):
+    with pytest.raises(model.ModelGone, match="no model 'none': Model none not found"):
         made.signature("none")
-    gone = _connected.Model("none", made.signature("step").inputs, made.signature("step").outputs)
-    with pytest.raises(_connected.ModelGone, match="none"):
+    gone = model.Model("none", made.signature("step").inputs, made.signature("step").outputs)
+    with pytest.raises(model.ModelGone, match="none"):
         made.call(gone, [np.ones(3)])
     # The next call finds the connection as it should be.
     assert made.call(made.signature("step"), [np.ones(2)])[0].tolist() == [2, 2]
 
 
 def test_an_endpoint_that_is_not_there():
-    with pytest.raises(_connected.EndpointLost, match="cannot be reached: Connection refused"):
+    with pytest.raises(model.EndpointLost, match="cannot be reached: Connection refused"):
         connector(f"http://127.0.0.1:{free_port()}").models()
     for wrong in ["127.0.0.1:80", "ftp://host", "http://host:no", "http://"]:
         with pytest.raises(InputError, match="expected a URL"):
@@ -88,7 +88,7 @@ def test_an_endpoint_that_goes_and_comes_back(fake):
     made = connector(fake.endpoint)
     step = made.signature("step")
     fake.spoil = lambda body: None
-    with pytest.raises(_connected.EndpointLost, match="closed the connection without an answer"):
+    with pytest.raises(model.EndpointLost, match="closed the connection without an answer"):
         made.call(step, [np.ones(2)])
     fake.spoil = None
     assert made.call(step, [np.ones(2)])[0].tolist() == [2, 2]
@@ -96,10 +96,10 @@ def test_an_endpoint_that_goes_and_comes_back(fake):
 
 def test_an_endpoint_that_does_not_answer(fake):
     go = threading.Event()
-    made = _connector.PROTOCOLS["v2"](fake.endpoint, 0.25)
+    made = model_functions.PROTOCOLS["v2"](fake.endpoint, 0.25)
     step = connector(fake.endpoint).signature("step")
     fake.spoil = lambda body: go.wait() and body
-    with pytest.raises(_connected.EndpointLost, match="did not answer /v2/models/step/infer within 0.25 s"):
+    with pytest.raises(model.EndpointLost, match="did not answer /v2/models/step/infer within 0.25 s"):
         made.call(step, [np.ones(2)])
     go.set()
 
@@ -109,13 +109,13 @@ def test_models_that_are_not_ready_or_go(fake):
     step = made.signature("step")
     fake.not_ready["step"] = "out of memory"
     assert dict(made.models())["step"] == "it is UNAVAILABLE (out of memory)"
-    with pytest.raises(_connected.ModelNotReady, match="is not ready: Model step is not ready yet"):
+    with pytest.raises(model.ModelNotReady, match="is not ready: Model step is not ready yet"):
         made.call(step, [np.ones(2)])
     del fake.models["step"]
-    with pytest.raises(_connected.ModelGone, match="Model step not found"):
+    with pytest.raises(model.ModelGone, match="Model step not found"):
         made.call(step, [np.ones(2)])
     fake.lists = False
-    with pytest.raises(_connected.ModelNotOffered, match="name them with --model"):
+    with pytest.raises(model.ModelNotOffered, match="name them with --model"):
         made.models()
 
 
@@ -135,7 +135,7 @@ def test_answers_that_are_wrong(fake, spoil, told):
     made = connector(fake.endpoint)
     step = made.signature("step")
     fake.spoil = spoil
-    with pytest.raises(_connected.WrongAnswer, match=told):
+    with pytest.raises(model.WrongAnswer, match=told):
         made.call(step, [np.ones(2)])
 
 
@@ -143,13 +143,13 @@ def test_numbers_that_json_does_not_have():
     with Fake() as fake:
         made = connector(fake.endpoint)
         step = made.signature("step")
-        with pytest.raises(_connected.ModelRefused, match="NaN or infinite values, and the endpoint takes JSON"):
+        with pytest.raises(model.ModelRefused, match="NaN or infinite values, and the endpoint takes JSON"):
             made.call(step, [np.array([1, np.nan])])
         for wrong, told in [(b"null", "has the value null; JSON has no NaN"), (b"true", "has the value true"), (b'"2"', 'has the value "2"')]:
             fake.spoil = lambda body, wrong=wrong: body.replace(b"2.0", wrong, 1) + b" " * 20
-            with pytest.raises(_connected.WrongAnswer, match=told):
+            with pytest.raises(model.WrongAnswer, match=told):
                 made.call(step, [np.ones(2)])
-        with pytest.raises(_connected.ModelRefused, match="texts of UTF-8 only"):
+        with pytest.raises(model.ModelRefused, match="texts of UTF-8 only"):
             made.call(made.signature("greet"), [b"\xff"])
     with Fake(is_binary=True) as fake:
         made = connector(fake.endpoint)
@@ -166,26 +166,26 @@ def test_models_that_no_function_can_stand_for(fake):
         "silent": ([], one, None),
         "odd": ([tensor("x", "FP64", "many")], one, None),
     }
-    with pytest.raises(_connected.ModelNotOffered, match="model 'brain': tensor 'x' has the datatype BF16, which the grid does not have"):
+    with pytest.raises(model.ModelNotOffered, match="model 'brain': tensor 'x' has the datatype BF16, which the grid does not have"):
         made.signature("brain")
-    with pytest.raises(_connected.ModelNotOffered, match=r"tensor 'x' is BYTES\[-1, 2\]; a function takes one text"):
-        _connector.signature_of(made.signature("texts"), "models", {})
-    with pytest.raises(_connected.ModelNotOffered, match="its metadata name no inputs"):
+    with pytest.raises(model.ModelNotOffered, match=r"tensor 'x' is BYTES\[-1, 2\]; a function takes one text"):
+        model_functions.signature_of(made.signature("texts"), "models", {})
+    with pytest.raises(model.ModelNotOffered, match="its metadata name no inputs"):
         made.signature("silent")
-    with pytest.raises(_connected.WrongAnswer, match="a shape has sizes, and -1 for any size"):
+    with pytest.raises(model.WrongAnswer, match="a shape has sizes, and -1 for any size"):
         made.signature("odd")
 
 
 def test_sizes_that_do_not_follow_are_asked_for(fake):
     rest = connector(fake.endpoint).signature("rest")
-    signature, tensors = _connector.signature_of(rest, "models", {})
+    signature, tensors = model_functions.signature_of(rest, "models", {})
     assert tensors == 1 and "y_1: int64" in str(signature)
-    signature, _ = _connector.signature_of(rest, "models", {"y": ["batch", "x_1-1"]})
+    signature, _ = model_functions.signature_of(rest, "models", {"y": ["batch", "x_1-1"]})
     assert str(signature) == "models/rest(x: float64[batch, x_1]; batch, x_1: int64) -> y: float64[batch, x_1-1]"
     with pytest.raises(InputError, match=r"--shape rest/y=2: the model says \[-1, -1\]; give one size for each dimension"):
-        _connector.signature_of(rest, "models", {"y": ["2"]})
+        model_functions.signature_of(rest, "models", {"y": ["2"]})
     with pytest.raises(InputError, match="the model has the tensors 'x', 'y'"):
-        _connector.signature_of(rest, "models", {"z": ["2"]})
+        model_functions.signature_of(rest, "models", {"z": ["2"]})
 
 
 def connect(stack, endpoint, *options, name="models"):
@@ -250,7 +250,7 @@ def test_a_result_of_another_shape_is_an_error(program, fake):
     with ExitStack() as stack:
         _, address, _ = connect(stack, fake.endpoint, "--model", "rest", "--shape", "rest/y=batch,x_1")
         grid = stack.enter_context(gl.connect(servers=[address]))
-        with pytest.raises(gl.WrongResult, match=r"\[2, 2\]"):
+        with pytest.raises(gl.SignatureError, match=r"\[2, 2\]"):
             grid.function("models/rest")(np.ones((2, 3)))
 
 

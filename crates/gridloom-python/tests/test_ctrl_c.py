@@ -119,7 +119,7 @@ def test_an_interrupted_wait_for_a_name_is_over(program, handled):
     with gl.local(servers=1) as grid:
         before = helpers()
         for _ in range(6):
-            interrupted(lambda: grid.get("mesh"), gl.Grid.find)
+            interrupted(lambda: grid.get("mesh"), gl.Grid.get)
         # One is kept for the next wait, and there may be another if one of them took long.
         assert helpers() < before + 3
         # Nothing holds what comes now.
@@ -145,7 +145,7 @@ def test_an_interrupted_wait_of_a_simulation_is_over(platform, handled):
     with gl.simulate(platform) as grid:
         before = helpers()
         for _ in range(6):
-            interrupted(lambda: grid.get("mesh"), gl.Grid.find)
+            interrupted(lambda: grid.get("mesh"), gl.Grid.get)
         assert helpers() < before + 3
         grid.put("mesh", 7)
         assert grid.exists("mesh")

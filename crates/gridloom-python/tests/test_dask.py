@@ -115,7 +115,7 @@ def test_what_cannot_be_sent_or_returned_names_its_task():
     lock = threading.Lock()
     with pytest.raises(gl.ArgumentError, match="the task held cannot be sent: .*_thread.lock"):
         gl.dask({"held": (lambda: lock,)}, "held")
-    with pytest.raises(gl.WrongResult, match="given.*cannot be pickled: generator"):
+    with pytest.raises(gl.SignatureError, match="given.*cannot be pickled: generator"):
         gl.dask({"given": (lambda: (n for n in range(3)),)}, "given")
 
 
@@ -142,7 +142,7 @@ def test_annotations_choose_servers_priorities_and_retries(grid):
 
 
 def test_priorities_come_before_the_order_of_dask():
-    from gridloom._dask_graph import Graph
+    from gridloom.adapters.dask_graph import Graph
 
     class Annotated(dict):
         def __dask_annotations__(self):
@@ -170,7 +170,7 @@ def test_a_task_is_tried_again(tmp_path):
 
 
 def test_what_tasks_took_is_kept_in_mind(grid):
-    from gridloom._dask import _known
+    from gridloom.adapters.dask_scheduler import _known
 
     def slow(n):
         import time
@@ -188,7 +188,7 @@ def test_the_grid_is_the_one_opened_last_or_the_one_named(grid):
         (last,), (named,) = computed(dask.delayed(where)()), computed(dask.delayed(where)(4), grid=grid)
         assert last[0] in other.server_processes() and named[0] in grid.server_processes()
     with gl.local(servers=1, run_code=False) as plain:
-        with pytest.raises(gl.UnknownFunctionError, match="start one with 'gridloom serve --run-code'"):
+        with pytest.raises(gl.UnknownName, match="start one with 'gridloom serve --run-code'"):
             computed(dask.delayed(where)(), grid=plain)
 
 

@@ -80,7 +80,7 @@ def test_a_name_of_an_array_type_means_the_type():
         row: number
         data: gl.Array[doubles, "m"]
 
-    assert "float row;" in gl.message_declaration(Block) and "double *data" in gl.message_declaration(Block)
+    assert "float row;" in gl.messages.message_declaration(Block) and "double *data" in gl.messages.message_declaration(Block)
 
 
 def test_a_result_is_named_before_or_after_its_type():

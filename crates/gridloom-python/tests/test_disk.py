@@ -47,7 +47,7 @@ def test_data_larger_than_memory_are_kept_read_and_passed_on(disk):
         made = [grid.run(np.full, 4 * MIB, float(number)) for number in range(4)]
         assert [result.get()[-1] for result in made] == [0, 1, 2, 3]
         wait_until(lambda: all(anonymous_bytes(server) < 96 * MIB for server in servers))
-        with pytest.raises(gl.NoRoomToShare):
+        with pytest.raises(gl.OutOfMemory):
             grid.put("more", np.broadcast_to(0.0, 40 * MIB))
         assert list(disk.folder.iterdir()) == []
 

@@ -83,7 +83,7 @@ def test_a_put_that_no_server_can_make_durable_is_an_error(grids):
     agent = grids.start("agent", "--listen", "127.0.0.1:0")
     grids.serve("--agent", agent, "--name", "s0")
     with gl.connect(agent) as grid:
-        with pytest.raises(gl.NoRoomToShare, match="no server keeps durable data; start some with --durable DIR"):
+        with pytest.raises(gl.OutOfMemory, match="no server keeps durable data; start some with --durable DIR"):
             grid.put("mesh", 1, durable=True)
         assert not grid.exists("mesh")
 

@@ -22,9 +22,11 @@ import cloudpickle
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom import _engine, _engine_dask
-from gridloom._engine import EngineGrid, Measured, NotYet, ResultLost
-from gridloom._engine_ray import RayEngine
+from gridloom.engines import cluster as engine_cluster
+from gridloom.engines import dask as dask_engine
+from gridloom.engines.protocol import Measured, NotYet, ResultLost
+from gridloom.engines.ray import RayEngine
+from gridloom.session.opening import connect_engine
 from numpy.typing import NDArray
 
 Square = gl.Array[NDArray[np.float64], "n", "n"]
@@ -243,7 +245,7 @@ def rays(tmp_path_factory):
 def grid(request):
     if request.param == "fake":
         engine = Fake()
-        with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
+        with connect_engine(engine, FUNCTIONS) as grid:
             yield grid
         return
     if request.param == "ray":
@@ -278,7 +280,7 @@ def test_a_group_gives_what_its_functions_give(grid):
 
 
 def test_workers_and_links_are_measured(grid):
-    measured, names = grid.measured, sorted(grid.measured.slots)
+    measured, names = grid._cluster.measured, sorted(grid._cluster.measured.slots)
     assert len(names) == 2 and set(measured.speed) == set(measured.client_bytes_per_s) == set(names)
     assert list(measured.direct_bytes_per_s) == [tuple(names)]
     assert all(
@@ -287,7 +289,7 @@ def test_workers_and_links_are_measured(grid):
 
 
 def test_heuristics_choose_the_workers(grid):
-    names = sorted(grid.measured.slots)
+    names = sorted(grid._cluster.measured.slots)
     with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]) as group:
         processes = [grid.function(process)(float(n)) for n in range(4)]
     values = [one.get() for one in processes]
@@ -317,14 +319,14 @@ def test_errors_are_told_as_on_a_grid(grid):
         grid.group(regroup=2)
     with pytest.raises(gl.UsageError, match="recorded in groups"):
         grid.function(half).submit(1.0)
-    with pytest.raises(gl.UnknownFunctionError):
+    with pytest.raises(gl.UnknownName):
         grid.function("engines/other")
 
 
 def test_the_first_error_does_not_wait_for_other_calls(grid, tmp_path, monkeypatch):
     def group(waited, *functions):
         # The places of others are looked at in turn.
-        monkeypatch.setattr(_engine, "_WAITED_MAX", waited)
+        monkeypatch.setattr(engine_cluster, "_WAITED_MAX", waited)
         gate = tmp_path / f"open-{waited}"
         given = {fails: [3.0], half: [4.0], waits_for: [os.fspath(gate), np.ones((2, 2))]}
         with grid.group(lambda problem: [int(one is waits_for) for one in functions]) as group:
@@ -338,7 +340,7 @@ def test_the_first_error_does_not_wait_for_other_calls(grid, tmp_path, monkeypat
 
     group(1000, fails, waits_for)
     # The fake runs calls in their order, when they are asked for.
-    if not isinstance(grid._engine, Fake):
+    if not isinstance(grid._cluster._engine, Fake):
         group(999, waits_for, fails)
         group(1, waits_for, half, half, fails)
 
@@ -370,7 +372,7 @@ def test_arguments_are_sent_as_arrays(grid):
     rows = np.ones((100, 100)).tolist()
     assert np.array_equal(grid.function(product)(Matrix(), rows), 100 * np.ones((100, 100)))
     # What is as large goes straight to its worker.
-    if (sent := getattr(grid._engine, "_client", None)) is not None:
+    if (sent := getattr(grid._cluster._engine, "_client", None)) is not None:
         with pytest.MonkeyPatch.context() as patch:
             scattered = []
             patch.setattr(sent, "scatter", lambda value, **more: (scattered.append(value.nbytes), type(sent).scatter(sent, value, **more))[1])
@@ -379,7 +381,7 @@ def test_arguments_are_sent_as_arrays(grid):
 
 
 def test_a_submission_that_fails_leaves_the_session_as_it_was(grid, monkeypatch):
-    calls, submit = [], grid._engine.submit
+    calls, submit = [], grid._cluster._engine.submit
 
     def refuses_third(key, *more):
         calls.append(key)
@@ -387,7 +389,7 @@ def test_a_submission_that_fails_leaves_the_session_as_it_was(grid, monkeypatch)
             raise RuntimeError("the third one")
         return submit(key, *more)
 
-    monkeypatch.setattr(grid._engine, "submit", refuses_third)
+    monkeypatch.setattr(grid._cluster._engine, "submit", refuses_third)
     with pytest.raises(RuntimeError, match="the third one"), grid.group():
         halves = [grid.function(half)(float(n)) for n in range(5)]
     assert grid.function(half)(3.0) == 1.5
@@ -395,7 +397,7 @@ def test_a_submission_that_fails_leaves_the_session_as_it_was(grid, monkeypatch)
 
 
 def test_threads_call_functions_of_one_grid(grid):
-    count = 100 if isinstance(grid._engine, Fake) else 20
+    count = 100 if isinstance(grid._cluster._engine, Fake) else 20
 
     def run(thread):
         return [grid.function(half)(float(2 * n + thread)) for n in range(count)]
@@ -424,8 +426,8 @@ def once(method, error, call=1):
 
 @pytest.mark.parametrize("graph", [1, 2])
 def test_a_graph_that_is_not_sent_leaves_the_session_of_dask_as_it_was(dask_grid, monkeypatch, graph):
-    client = dask_grid._engine._client
-    monkeypatch.setattr(_engine_dask, "_GRAPH_TASKS_MAX", 3)
+    client = dask_grid._cluster._engine._client
+    monkeypatch.setattr(dask_engine, "_GRAPH_TASKS_MAX", 3)
     monkeypatch.setattr(client, "get", once(client.get, TypeError("cannot be pickled"), graph))
     with pytest.raises(TypeError, match="cannot be pickled"), dask_grid.group():
         halves = [dask_grid.function(half)(float(n)) for n in range(5)]
@@ -434,8 +436,8 @@ def test_a_graph_that_is_not_sent_leaves_the_session_of_dask_as_it_was(dask_grid
 
 
 def test_a_group_goes_to_dask_in_several_graphs(dask_grid, monkeypatch, tmp_path):
-    client, graphs = dask_grid._engine._client, []
-    monkeypatch.setattr(_engine_dask, "_GRAPH_TASKS_MAX", 3)
+    client, graphs = dask_grid._cluster._engine._client, []
+    monkeypatch.setattr(dask_engine, "_GRAPH_TASKS_MAX", 3)
     monkeypatch.setattr(client, "get", lambda *args, **kwargs: (graphs.append(args), type(client).get(client, *args, **kwargs))[1])
     x = np.ones((200, 200))
     with dask_grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]) as group:
@@ -451,7 +453,7 @@ def test_a_group_goes_to_dask_in_several_graphs(dask_grid, monkeypatch, tmp_path
 
 
 def test_an_argument_that_does_not_reach_its_worker_is_sent_anew(dask_grid, monkeypatch):
-    client, x = dask_grid._engine._client, np.ones((200, 200))
+    client, x = dask_grid._cluster._engine._client, np.ones((200, 200))
     monkeypatch.setattr(client, "scatter", once(client.scatter, TimeoutError("No valid workers found")))
     assert dask_grid.function(product)(x, x)[0, 0] == 200
 
@@ -460,7 +462,7 @@ def test_functions_that_dask_has_lost_are_sent_anew(dask_grid):
     with dask_grid.group(lambda problem: [0]):
         first = dask_grid.function(half)(3.0)
     assert first.get() == 1.5
-    dask_grid._engine._client.cancel([one.future for one in dask_grid._engine._functions.values()], force=True)
+    dask_grid._cluster._engine._client.cancel([one.future for one in dask_grid._cluster._engine._functions.values()], force=True)
     with dask_grid.group(lambda problem: [0] * len(problem.tasks)) as group:
         halves = [dask_grid.function(half)(float(n)) for n in range(5)]
     group.wait()
@@ -468,15 +470,15 @@ def test_functions_that_dask_has_lost_are_sent_anew(dask_grid):
 
 
 def test_what_workers_cannot_do_is_told(grid, monkeypatch):
-    if isinstance(grid._engine, Fake):
+    if isinstance(grid._cluster._engine, Fake):
         monkeypatch.delitem(sys.modules, "absent_there")
     with pytest.raises(gl.CannotRun, match="engines/needs_more on .*: it needs the module 'absent_there', which the worker cannot import"):
         grid.function(needs_more)(1.0)
-    with pytest.raises(gl.WrongResult, match="engines/wrong on .*: result 'out0': expected float64, got generator"):
+    with pytest.raises(gl.SignatureError, match="engines/wrong on .*: result 'out0': expected float64, got generator"):
         grid.function(wrong)(1.0)
     with grid.group():
         row = grid.function(reshaped)(np.ones((3, 3)))
-    with pytest.raises(gl.WrongResult, match=r"result 'out0': expected float64\[3\], got float64\[3, 3\]") as caught:
+    with pytest.raises(gl.SignatureError, match=r"result 'out0': expected float64\[3\], got float64\[3, 3\]") as caught:
         row.get()
     assert caught.value.function == "engines/reshaped"
 
@@ -486,8 +488,8 @@ def test_a_worker_that_dies_loses_no_result(grid, tmp_path):
     x = np.ones((100, 100))
     with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]):
         first = grid.function(product)(x, x)
-        if isinstance(grid._engine, Fake):
-            grid._engine.dying = sorted(grid.measured.slots)[1]
+        if isinstance(grid._cluster._engine, Fake):
+            grid._cluster._engine.dying = sorted(grid._cluster.measured.slots)[1]
             second = grid.function(half)(8.0)
         else:
             second = grid.function(dies_once)(noted, 3.0)
@@ -500,7 +502,7 @@ def test_a_node_of_ray_that_is_killed_loses_no_result(rays, tmp_path):
     ray = pytest.importorskip("ray")
     third = rays.add_node()
     with gl.connect(ray, functions=[product, waits_for, half]) as grid:
-        assert len(grid.measured.slots) == 3
+        assert len(grid._cluster.measured.slots) == 3
         x, gate = np.ones((300, 300)), tmp_path / "open"
         with grid.group(lambda problem: [index % 3 for index in range(len(problem.tasks))]) as group:
             made = [grid.function(product)(x, x) for _ in range(3)]
@@ -542,13 +544,13 @@ def test_many_calls_are_sent_and_waited_for_together(grid):
         last = grid.function(half)(many[-1])
     group.wait()
     assert [one.get() for one in (*many[::500], last)] == [0.0, 250.0, 500.0, 750.0, 1000.0, 2499 / 4]
-    if isinstance(grid._engine, Fake):
-        assert (grid._engine.launches, grid._engine.waits) == (1, 3)
+    if isinstance(grid._cluster._engine, Fake):
+        assert (grid._cluster._engine.launches, grid._cluster._engine.waits) == (1, 3)
 
 
 def test_a_hundred_thousand_calls_are_run():
     engine = Fake()
-    with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
+    with connect_engine(engine, FUNCTIONS) as grid:
         with grid.group() as group:
             many = [grid.function(half)(float(n)) for n in range(100_000)]
         group.wait()
@@ -558,7 +560,7 @@ def test_a_hundred_thousand_calls_are_run():
 
 def test_a_long_chain_is_made_again():
     engine = Fake()
-    with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
+    with connect_engine(engine, FUNCTIONS) as grid:
         with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]):
             last = 2.0**1000
             for _ in range(2_000):
@@ -569,7 +571,7 @@ def test_a_long_chain_is_made_again():
 
 def test_the_last_worker_that_dies_is_told():
     engine = Fake()
-    with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
+    with connect_engine(engine, FUNCTIONS) as grid:
         with grid.group():
             one = grid.function(half)(1.0)
         engine.there.clear()
@@ -579,7 +581,7 @@ def test_the_last_worker_that_dies_is_told():
 
 def test_large_results_are_sent_before_all_inputs_exist():
     engine = Fake()
-    with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
+    with connect_engine(engine, FUNCTIONS) as grid:
         x = np.ones((400, 400))
         with grid.group(lambda problem: [0, 1, 0]):
             made = grid.function(product)(x, x), grid.function(product)(x, x)
@@ -644,10 +646,10 @@ def test_a_dask_of_another_release_runs_groups(tmp_path):
             with contextlib.suppress(gl.ConnectError), warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
                 grid = gl.connect(f"dask://127.0.0.1:{port}", functions=[product])
-                if len(grid.measured.slots) == 2:
+                if len(grid._cluster.measured.slots) == 2:
                     break
                 grid.close()
-        assert "has distributed 2026.7.1" in str([one.message for one in told if one.category is gl.UntriedVersionWarning][0])
+        assert "has distributed 2026.7.1" in str([one.message for one in told if one.category is gl.ConnectWarning][0])
         with grid:
             x = np.random.default_rng(1).standard_normal((400, 400))
             with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]):
@@ -760,19 +762,19 @@ def test_versions_that_were_not_tried_are_told(cluster, monkeypatch):
         worker = min(versions["workers"])
         versions["workers"][worker]["packages"]["distributed"] = ours
         monkeypatch.setattr(client, "get_versions", lambda: versions)
-        with pytest.warns(gl.UntriedVersionWarning) as told, gl.connect(client, functions=[half]) as grid:
+        with pytest.warns(gl.ConnectWarning) as told, gl.connect(client, functions=[half]) as grid:
             assert grid.function(half)(3.0) == 1.5
-    assert [str(one.message) for one in told if one.category is gl.UntriedVersionWarning] == [
+    assert [str(one.message) for one in told if one.category is gl.ConnectWarning] == [
         f"the Dask worker at {worker} has distributed {ours}, and this program 2031.2.0: calls may fail; install one version everywhere",
         "this program has distributed 2031.2.0, and this version of Gridloom was tried with 2026.8: if calls fail, install that one",
     ]
-    assert all(one.filename == __file__ for one in told if one.category is gl.UntriedVersionWarning)
+    assert all(one.filename == __file__ for one in told if one.category is gl.ConnectWarning)
 
 
 def test_a_ray_that_was_not_tried_is_told(rays, monkeypatch):
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "__version__", "2.61.0")
-    with pytest.warns(gl.UntriedVersionWarning, match="this program has Ray 2.61.0, and this version of Gridloom was tried with 2.60") as told:
+    with pytest.warns(gl.ConnectWarning, match="this program has Ray 2.61.0, and this version of Gridloom was tried with 2.60") as told:
         gl.connect(ray, functions=[half]).close()
     assert told[0].filename == __file__
 

@@ -165,7 +165,7 @@ def test_shutdown_may_cancel(grid, gate):
 def test_what_cannot_be_pickled_is_told_by_the_future(executor):
     future = executor.submit(twice, threading.Lock())
     assert isinstance(future.exception(), gl.ArgumentError)
-    assert isinstance(executor.submit(threading.Lock).exception(), gl.WrongResult)
+    assert isinstance(executor.submit(threading.Lock).exception(), gl.SignatureError)
 
 
 def test_an_initializer(program):

@@ -57,7 +57,7 @@ def test_a_file_that_is_not_there_is_told_at_once(grid, tmp_path):
 
 
 def test_files_are_written_whole_or_not_at_all(tmp_path):
-    from gridloom._files import write, write_text
+    from gridloom.common.file_writing import write, write_text
 
     def fails(file):
         file.write(b"a part")
@@ -91,7 +91,7 @@ def umask():
 
 
 def test_no_name_leads_out_of_the_folder():
-    from gridloom._file import _arrived
+    from gridloom.functions.file import _arrived
 
     for name in ("../x", "/etc/x", "..", "", "a/b"):
         with pytest.raises(ValueError, match="is no name of a file"):

@@ -7,7 +7,7 @@ from typing import Annotated
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom._message import type_of
+from gridloom.messages.declare import type_of
 
 FRAMES = Path(__file__).resolve().parents[2] / "gridloom-derive" / "tests" / "frames"
 
@@ -40,7 +40,7 @@ class Nothing:
     pass
 
 
-Shape = Annotated[Nothing | Circle | Polygon, gl.Named("Shape")]
+Shape = Annotated[Nothing | Circle | Polygon, gl.ctypes.Named("Shape")]
 
 
 @gl.message
@@ -50,13 +50,13 @@ class Drawing:
     raw: bytes
     shapes: list[Shape]
     tags: list[str]
-    far: gl.c_long
+    far: gl.ctypes.c_long
     small: np.uint16
     open: bool
     corners: gl.Array["int16", 3, 2]
     grid: gl.Array["float64", "m", "n"]
     below: "Drawing | None"
-    first: gl.Ref[Point]
+    first: gl.ctypes.Ref[Point]
 
 
 def drawing(depth):
@@ -80,7 +80,7 @@ def drawing(depth):
 
 
 def test_the_declaration_is_that_of_the_rust_type():
-    assert gl.message_declaration(Drawing) == (FRAMES / "drawing.h").read_text()
+    assert gl.messages.message_declaration(Drawing) == (FRAMES / "drawing.h").read_text()
 
 
 @pytest.mark.parametrize("machine", sorted(path.stem for path in FRAMES.glob("*.hex")))

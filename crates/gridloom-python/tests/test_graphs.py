@@ -220,7 +220,7 @@ def test_what_was_described_wrongly_is_refused_or_taken_back(world):
     # Neither a refused call nor a refused want leaves anything behind.
     before = graph._raw.json()
     with pytest.raises(gl.InputError):
-        graph.call(matmul, gl.GraphNode("none"), a, name="other")
+        graph.call(matmul, gl.groups.GraphNode("none"), a, name="other")
     with pytest.raises(gl.InputError):
         graph.want(again, a)
     assert graph._raw.json() == before
@@ -296,7 +296,7 @@ def test_a_body_that_raises_leaves_the_others(world):
             lost = matmul(kept, a)
             raise RuntimeError("enough")
     np.testing.assert_allclose(kept.get(), a @ a, rtol=1e-12)
-    with pytest.raises(gl.Discarded):
+    with pytest.raises(gl.NotRun):
         lost.get()
 
 

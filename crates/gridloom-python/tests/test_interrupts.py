@@ -11,7 +11,7 @@ import threading
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom import _crew
+from gridloom.common import thread_pool
 from sent_functions import twice
 
 _LOOKS = ("CALL", "JUMP_BACKWARD")
@@ -129,11 +129,11 @@ def test_an_interrupt_while_a_thread_is_started_is_not_hidden():
                 threading.Lock().release()
 
     with pytest.raises(KeyboardInterrupt):
-        _crew.begin(Thread())
-    crew = _crew.Crew("test", 1, Thread)
+        thread_pool.start(Thread())
+    pool = thread_pool.ThreadPool("test", 1, Thread)
     with pytest.raises(KeyboardInterrupt):
-        crew.run(print)
+        pool.run(print)
     # None is taken for one that runs.
-    crew._kind, done = threading.Thread, threading.Event()
-    crew.run(done.set)
+    pool._kind, done = threading.Thread, threading.Event()
+    pool.run(done.set)
     assert done.wait(60)

@@ -25,7 +25,7 @@ def grid(program):
 
 @pytest.fixture(autouse=True)
 def backend(grid):
-    gl.register_joblib()
+    gl.adapters.register_joblib()
     with joblib.parallel_config("gridloom", grid=grid):
         yield
 

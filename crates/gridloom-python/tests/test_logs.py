@@ -11,7 +11,7 @@ import time
 import gridloom as gl
 import pytest
 from bad_functions import wait_until
-from gridloom import _command
+from gridloom.common import executable
 
 FUNCTIONS = """
 import logging
@@ -77,7 +77,7 @@ class Site:
 
     def start(self, *arguments):
         """Start a service; give its address."""
-        command = [_command.program() or "gridloom", *arguments, "--json", "--quiet", "--until-stdin-closes"]
+        command = [executable.program() or "gridloom", *arguments, "--json", "--quiet", "--until-stdin-closes"]
         with open(self.folder / "log", "a") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ}
@@ -91,7 +91,7 @@ class Site:
 
     def logs(self, *arguments):
         """Run the command; give its exit status, its lines and its errors."""
-        command = [_command.program() or "gridloom", "logs", *arguments]
+        command = [executable.program() or "gridloom", "logs", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         return done.returncode, done.stdout.splitlines(), done.stderr
 
@@ -101,7 +101,7 @@ class Site:
         return [json.loads(line) for line in lines]
 
     def follow(self, *arguments):
-        command = [_command.program() or "gridloom", "logs", "--follow", "--json", *arguments]
+        command = [executable.program() or "gridloom", "logs", "--follow", "--json", *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.running.append(process)
         return process
@@ -213,7 +213,7 @@ def test_calls_of_any_function_have_its_name(site, tmp_path):
         calls = [grid.run(held, tmp_path / "open") for _ in range(2)]
         while not said:
             assert not calls[0].done(), calls[0].exception()
-        command = [_command.program() or "gridloom", "calls", "--json"]
+        command = [executable.program() or "gridloom", "calls", "--json"]
         told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["calls"]
         name = "__main__:test_calls_of_any_function_have_its_name.<locals>.held"
         assert {call["function"] for call in told} == {name}

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import gridloom as gl
 import pytest
 from bad_functions import wait_until
-from gridloom import _command
+from gridloom.common import executable
 
 FUNCTIONS = """
 import os, time
@@ -31,7 +31,7 @@ def twice(x: float) -> float:
 
 
 def serve(stack, name, *modules):
-    command = [_command.program() or "gridloom", "serve", *modules, "--no-agent", "--name", name, "--models", "none", "--python", sys.executable]
+    command = [executable.program() or "gridloom", "serve", *modules, "--no-agent", "--name", name, "--models", "none", "--python", sys.executable]
     server = subprocess.Popen(
         [*command, "--listen", "127.0.0.1:0", "--json", "--quiet", "--until-stdin-closes"],
         stdin=subprocess.PIPE,
@@ -58,7 +58,7 @@ def test_the_error_names_the_server_that_was_lost(program, gate, tmp_path):
         held = grid.function("own/hold").submit(str(gate.path))
         wait_until(gate.path.exists)
         one.kill()
-        with pytest.raises(gl.UnknownFunctionError, match=r"^no server offers function 'own/hold' any more: server 'one' was lost \("):
+        with pytest.raises(gl.UnknownName, match=r"^no server offers function 'own/hold' any more: server 'one' was lost \("):
             held.get()
         bound = r"server 'one' was lost \(.*\) and the call of 'shared/twice' is bound to it, for example by on\('one'\)$"
         with pytest.raises(gl.ServerLost, match=f"^{bound}"):

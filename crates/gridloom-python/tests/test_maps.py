@@ -25,7 +25,7 @@ def test_a_map_takes_an_endless_iterable(grid):
             taken.append(number)
             yield number
 
-    results = grid.map(twice, numbers(), lead=5)
+    results = grid.map(twice, numbers(), buffersize=5)
     assert len(taken) == 5
     assert [next(results) for _ in range(10)] == [2 * x for x in range(10)]
     assert len(taken) == 15
@@ -34,7 +34,7 @@ def test_a_map_takes_an_endless_iterable(grid):
 
 
 def test_large_arguments_are_not_submitted_far_ahead(grid, monkeypatch):
-    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1 << 20)
+    monkeypatch.setattr("gridloom.run.prefetch.WINDOW_BYTES", 1 << 20)
     taken = []
 
     def blocks():
@@ -57,8 +57,8 @@ def test_a_map_raises_where_it_fails(grid):
         next(results)
     with pytest.raises(ValueError, match="chunksize"):
         grid.map(twice, [1], chunksize=0)
-    with pytest.raises(ValueError, match="lead"):
-        grid.map(twice, [1], lead=0)
+    with pytest.raises(ValueError, match="buffersize"):
+        grid.map(twice, [1], buffersize=0)
 
 
 @pytest.mark.parametrize("by", ["a map", "an executor"])
@@ -93,7 +93,7 @@ def test_a_map_may_have_a_time_limit(grid, gate):
 
 def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
     """Past the bound, only as many calls run as there are results soon to be taken."""
-    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
+    monkeypatch.setattr("gridloom.run.prefetch.WINDOW_BYTES", 1_000_000)
     results = grid.map(bytes, itertools.repeat(400_000))
     # Two calls run at a time and up to eight results are read: these may have begun before the bound was passed.
     least, more, calls = 4, 10, results._futures
@@ -107,15 +107,15 @@ def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
     assert grid.run(twice, 1).get(60) == 2
 
 
-def test_calls_of_a_map_that_are_held_back_can_be_cancelled(grid, monkeypatch):
-    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
+def test_calls_of_a_map_that_are_delayed_can_be_cancelled(grid, monkeypatch):
+    monkeypatch.setattr("gridloom.run.prefetch.WINDOW_BYTES", 1_000_000)
     results = grid.map(bytes, [400_000] * 200)
     last = results._futures[-1]
     wait_until(lambda: sum(call.done() for call in results._futures) >= 4)
     assert last.cancel() and last.cancelled()
     with pytest.raises(CancelledError):
         list(results)
-    assert not grid._runner._held_back and not grid._runner._waiting
+    assert not grid._any_function.runner._delayed and not grid._any_function.runner._waiting
 
 
 def raise_timeout(_):

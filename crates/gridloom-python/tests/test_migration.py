@@ -7,7 +7,8 @@ import sys
 
 import gridloom as gl
 import pytest
-from gridloom import _migration, chares
+from gridloom import chares
+from gridloom.chares import migration
 
 PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 STENCIL = pathlib.Path(__file__).resolve().parents[3] / "examples" / "stencil" / "stencil.py"
@@ -128,13 +129,13 @@ def test_states_of_slots_and_of_a_class_s_own():
     slotted = Slotted.__new__(Slotted)
     slotted.held, slotted.other = [slotted], 2
     again = Slotted.__new__(Slotted)
-    _migration.unpack(again, _migration.pack(slotted))
+    migration.unpack(again, migration.pack(slotted))
     assert again.held == [again]
     assert again.other == 2
     choosy = Choosy.__new__(Choosy)
     choosy.kept, choosy.dropped = 1, print
     again = Choosy.__new__(Choosy)
-    _migration.unpack(again, _migration.pack(choosy))
+    migration.unpack(again, migration.pack(choosy))
     assert (again.kept, again.dropped) == (1, None)
 
 

@@ -10,7 +10,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from conftest import FUNCTIONS
-from gridloom import _command
+from gridloom.common import executable
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def serve(program, monkeypatch):
     running = []
 
     def start(name, **environment):
-        command = [_command.program() or "gridloom", "serve", str(FUNCTIONS), "--no-agent", "--name", name, "--models", "none"]
+        command = [executable.program() or "gridloom", "serve", str(FUNCTIONS), "--no-agent", "--name", name, "--models", "none"]
         command += ["--python", sys.executable, "--json", "--quiet", "--until-stdin-closes"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         process = subprocess.Popen(command, env={**os.environ, **environment}, text=True, **pipes)
@@ -88,7 +88,7 @@ def test_servers_are_found_in_the_environment_and_what_is_wrong_is_said(serve, m
             gl.connect(servers=servers)
         assert all(f"cannot use the server at {server}: " in str(refused.value) for server in servers)
         assert "connection refused" in str(refused.value) and "serve --no-agent" in str(refused.value)
-    with pytest.warns(gl.UnreachableWarning, match="without the server at 127.0.0.1:1: .*connection refused") as told:
+    with pytest.warns(gl.ConnectWarning, match="without the server at 127.0.0.1:1: .*connection refused") as told:
         grid = gl.connect(servers=[address, "127.0.0.1:1"])
     assert [warning.filename for warning in told] == [__file__]
     with grid:

@@ -120,11 +120,11 @@ def test_what_is_discarded_or_fails_is_shown(grid):
     assert [rows(one)["state"] for one in (kept, other, last)] == ["fetched", "discarded", "fetched"]
     with grid.group(lambda problem: [0] * len(problem.tasks)) as group:
         failed = grid.function("tests/wrong_scalar")()
-    with pytest.raises(gl.WrongResult) as told:
+    with pytest.raises(gl.SignatureError) as told:
         failed.get()
-    assert rows(failed)["state"] == f"failed: WrongResult: {told.value}"
+    assert rows(failed)["state"] == f"failed: SignatureError: {told.value}"
     assert rows(group)["heuristic"] == "<lambda>"
-    with pytest.raises(gl.WrongResult):
+    with pytest.raises(gl.SignatureError):
         group.wait()
 
 
@@ -161,10 +161,10 @@ def test_large_drawings_are_not_shown(world, monkeypatch):
     record(world, group).get()
     report = group.report()
     for bound in (len(plan._raw.gantt("plan.svg")) - 1, 1):
-        monkeypatch.setattr("gridloom._html._DRAWING_BYTES_MAX", bound)
+        monkeypatch.setattr("gridloom.display.html._DRAWING_BYTES_MAX", bound)
         for one, remedy in ((plan, "gantt('plan.svg') writes it"), (report, "save_timeline('timeline.html') writes it")):
             assert "<svg" not in one._repr_html_() and remedy in shown(one)
-    monkeypatch.setattr("gridloom._html._ROWS_MAX", 2)
+    monkeypatch.setattr("gridloom.display.html._ROWS_MAX", 2)
     assert "and 1 more" in shown(world) and names(world)[2] not in shown(world)
 
 

@@ -66,7 +66,7 @@ def no_annotation(x):
 
 def test_what_names_no_function_is_told(grid):
     for wrong, error, says in (
-        ("other/halve", gl.UnknownFunctionError, "no server offers function 'other/halve'; did you mean tests/halve"),
+        ("other/halve", gl.UnknownName, "no server offers function 'other/halve'; did you mean tests/halve"),
         (module, gl.UsageError, "function: expected a name such as 'linalg/dgemm', or a declared function, got module"),
         (no_annotation, gl.InputError, r"parameter 'x' has no annotation; .* grid.run\(no_annotation, ...\)"),
         (len, gl.ArgumentError, "function: builtins:len is no function written in Python: run it by grid.run"),

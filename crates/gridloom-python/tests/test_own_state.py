@@ -123,11 +123,11 @@ def test_calls_of_a_chunk_share_the_object_as_in_python(alone):
 
 
 def test_plain_functions_are_kept():
-    from gridloom._kept import is_kept
+    from gridloom.worker.reuse import is_reusable
 
     def plain(x, y=(1, "a", np.float64(2), None), *, z=int):
         return x
 
-    assert all(map(is_kept, (plain, functools.lru_cache(plain), Counter, len)))
-    assert not any(is_kept(make()) for make in MADE)
-    assert not is_kept([].append) and not is_kept(np.random.default_rng(0).random)
+    assert all(map(is_reusable, (plain, functools.lru_cache(plain), Counter, len)))
+    assert not any(is_reusable(make()) for make in MADE)
+    assert not is_reusable([].append) and not is_reusable(np.random.default_rng(0).random)

@@ -1,4 +1,4 @@
-"""`gridloom.parsl.GridloomExecutor`: apps of Parsl on a grid."""
+"""`gridloom.adapters.parsl.GridloomExecutor`: apps of Parsl on a grid."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def grid(program):
 
 @pytest.fixture
 def loaded(grid, tmp_path):
-    from gridloom.parsl import GridloomExecutor
+    from gridloom.adapters.parsl import GridloomExecutor
 
     executor = GridloomExecutor(grid=grid)
     config = parsl.Config(executors=[executor], retries=1, run_dir=os.fspath(tmp_path / "runinfo"), usage_tracking=0)
@@ -88,7 +88,7 @@ def test_resources_are_refused(loaded):
 
 
 def test_it_starts_and_ends_a_grid_of_its_own(program, tmp_path):
-    from gridloom.parsl import GridloomExecutor
+    from gridloom.adapters.parsl import GridloomExecutor
 
     executor = GridloomExecutor(max_workers=1)
     with pytest.raises(gl.UsageError, match="'gridloom' was not started: parsl.load"):
@@ -101,6 +101,6 @@ def test_it_starts_and_ends_a_grid_of_its_own(program, tmp_path):
 
 
 def test_without_parsl_the_remedy_is_named():
-    text = "import sys\nsys.modules['parsl'] = None\nimport gridloom.parsl"
+    text = "import sys\nsys.modules['parsl'] = None\nimport gridloom.adapters.parsl"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
-    assert "ImportError: gridloom.parsl needs Parsl" in done.stderr and "pip install parsl" in done.stderr
+    assert "ImportError: gridloom.adapters.parsl needs Parsl" in done.stderr and "pip install parsl" in done.stderr

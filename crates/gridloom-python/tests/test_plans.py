@@ -85,13 +85,13 @@ def test_plans_that_do_not_fit(platform, tmp_path):
             lines = [line for line in lines if not line.startswith('"problem"')]
             lines[-2] = lines[-2].rstrip(",")
             (tmp_path / "plan.json").write_text(change("\n".join(lines)))
-            with pytest.raises(gl.NotMapped, match=match):
+            with pytest.raises(gl.NotRun, match=match):
                 waits(grid, gl.Plan.load(tmp_path / "plan.json"))
 
         def order(text):
             return text.replace('"order":0', '"order":9').replace('"order":1', '"order":8')
 
-        with pytest.raises(gl.NotMapped, match=r"it has 3 tasks and the group 2: task 2 \('tests/matmul'\) is not in the group"):
+        with pytest.raises(gl.NotRun, match=r"it has 3 tasks and the group 2: task 2 \('tests/matmul'\) is not in the group"):
             waits(grid, plan, calls=2)
         refused(lambda text: text.replace("tests/matmul", "tests/halve"), "task 0 calls 'tests/halve' there and 'tests/matmul'")
         refused(lambda text: re.sub('"server":"s.*?"', '"server":"desk"', text), "'desk', and there is none of that name; there are s0, s1, s2")
@@ -109,9 +109,9 @@ def test_every_result_of_a_group_with_a_bad_plan_says_so(world):
         first = matmul(a, a)
         second = matmul(first, a)
     for handle in (second, first):
-        with pytest.raises(gl.NotMapped, match="it has 3 tasks and the group 2"):
+        with pytest.raises(gl.NotRun, match="it has 3 tasks and the group 2"):
             handle.get()
-    with pytest.raises(gl.NotMapped, match="it has 3 tasks and the group 2"):
+    with pytest.raises(gl.NotRun, match="it has 3 tasks and the group 2"):
         group.wait()
 
 
@@ -300,10 +300,10 @@ def test_heuristics_that_return_nonsense(platform, returned, match):
         return returned
 
     with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
-        with pytest.raises(gl.NotMapped, match=match):
+        with pytest.raises(gl.NotRun, match=match):
             planned(grid, mine)
         group = grid.group(mine)
-        with pytest.raises(gl.NotMapped, match=match):
+        with pytest.raises(gl.NotRun, match=match):
             record(grid, group)
 
 
@@ -313,11 +313,11 @@ def test_a_heuristic_that_raises(platform):
 
     with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
         matmul = grid.function("tests/matmul")
-        with pytest.raises(gl.NotMapped, match="heuristic 'mine': it raised ZeroDivisionError") as caught:
+        with pytest.raises(gl.NotRun, match="heuristic 'mine': it raised ZeroDivisionError") as caught:
             with grid.group(mine):
                 product = matmul(np.eye(2), np.eye(2))
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
-        with pytest.raises(gl.Discarded, match="it raised ZeroDivisionError"):
+        with pytest.raises(gl.NotRun, match="it raised ZeroDivisionError"):
             product.get()
         with pytest.raises(gl.UsageError, match="not by int"):
             grid.group(3)
@@ -338,12 +338,12 @@ def held_up():
 def test_a_heuristic_that_never_returns_is_given_up(world):
     waiting, _, go = held_up()
     match = "heuristic 'waiting': it returned no plan within 0.05 s; make it faster, or allow more time with map_timeout"
-    with pytest.raises(gl.NotMapped, match=match):
+    with pytest.raises(gl.NotRun, match=match):
         record(world, world.group(waiting, map_timeout=0.05))
-    with pytest.raises(gl.NotMapped, match=match):
+    with pytest.raises(gl.NotRun, match=match):
         record(world, world.group(waiting, regroup=1, map_timeout=0.05))
     group = world.group()
-    with pytest.raises(gl.NotMapped, match=match), group:
+    with pytest.raises(gl.NotRun, match=match), group:
         world.function("tests/matmul")(np.eye(2), np.eye(2))
         group.plan(waiting, map_timeout=0.05)
     with pytest.raises(gl.UsageError, match="map_timeout is a number of seconds from 0 up, .* got -1"):
@@ -380,7 +380,7 @@ def test_a_heuristic_does_not_launch_groups_of_its_grid(world):
         with world.group():
             matmul(np.eye(2), np.eye(2))
 
-    with pytest.raises(gl.NotMapped, match="it raised UsageError.*cannot launch groups of the session for which it maps") as caught:
+    with pytest.raises(gl.NotRun, match="it raised UsageError.*cannot launch groups of the session for which it maps") as caught:
         record(world, world.group(nosy))
     assert isinstance(caught.value.__cause__, gl.UsageError) and told == ["heft"]
 
@@ -394,7 +394,7 @@ def test_what_ends_a_program_ends_it_from_a_heuristic(platform, kind):
         matmul = grid.function("tests/matmul")
         with pytest.raises(kind), grid.group(leaves):
             product = matmul(np.eye(2), np.eye(2))
-        with pytest.raises(gl.Discarded, match=f"it raised {kind.__name__}"):
+        with pytest.raises(gl.NotRun, match=f"it raised {kind.__name__}"):
             product.get()
         with pytest.raises(kind), grid.group(leaves):
             matmul(np.eye(2), np.eye(2)).get()
@@ -420,12 +420,12 @@ with gl.simulate(sys.argv[1]) as grid:
     try:
         with grid.group(endless, map_timeout=0.1 if sys.argv[2] == "given up" else None):
             dgemm(np.eye(2), np.eye(2))
-    except (gl.NotMapped, KeyboardInterrupt) as error:
+    except (gl.NotRun, KeyboardInterrupt) as error:
         print(type(error).__name__, flush=True)
 """
 
 
-@pytest.mark.parametrize(("how", "error"), [("given up", "NotMapped"), ("interrupted", "KeyboardInterrupt")])
+@pytest.mark.parametrize(("how", "error"), [("given up", "NotRun"), ("interrupted", "KeyboardInterrupt")])
 def test_a_program_ends_whose_heuristic_does_not(platform, how, error):
     run = subprocess.run([sys.executable, "-c", ENDLESS, platform, how], capture_output=True, text=True, timeout=60)
     assert (run.stdout.strip(), run.returncode) == (error, 0), run.stderr

@@ -69,7 +69,7 @@ def test_a_failure_is_told_by_get(world):
         bad = wrong(3)
         bad.prefetch()
     for _ in range(2):
-        with pytest.raises(gl.WrongResult, match="wrong_shape"):
+        with pytest.raises(gl.SignatureError, match="wrong_shape"):
             bad.get()
         bad.prefetch()
 
@@ -80,6 +80,6 @@ def test_a_call_that_never_ran_says_why(world):
         with world.group():
             lost = matmul(np.eye(2), np.eye(2))
             raise RuntimeError("enough")
-    with pytest.raises(gl.Discarded) as told:
+    with pytest.raises(gl.NotRun) as told:
         lost.prefetch()
     assert isinstance(told.value.__cause__, RuntimeError)

@@ -188,7 +188,7 @@ def worse(me):
     last = "try: peer.wait_for('never')\n    except gl.ConnectionClosed: me.sleep(3)"
     code, _, errors = run(tmp_path, world, both.format(bad="pass", worse=last), PAIR)
     assert code == 1
-    assert "ValueError: boom" in errors and "gridloom._errors.ProcessError: " in errors, errors
+    assert "ValueError: boom" in errors and "gridloom.errors.ProcessError: " in errors, errors
     if world == "simulate":
         assert re.search(r"gridloom: bad@a, at 0\.00\d+ s:\nTraceback", errors), errors
         assert re.search(r"gridloom: bad@a failed at 0\.00\d+ s: ValueError: boom", errors), errors
@@ -280,9 +280,9 @@ def one(me):
     code, lines, errors = run(tmp_path, world, body, ONE)
     assert code == 0, errors
     assert lines == [
-        "WrongNumber listen: -1 is no port; give a number from 0 to 65535",
-        "WrongNumber connect: 70000 is no port; give a number from 0 to 65535",
-        "WrongNumber sleep: 1e300 seconds; give a finite time",
+        "ArgumentError listen: -1 is no port; give a number from 0 to 65535",
+        "ArgumentError connect: 70000 is no port; give a number from 0 to 65535",
+        "ArgumentError sleep: 1e300 seconds; give a finite time",
     ]
 
 

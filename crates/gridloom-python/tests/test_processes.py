@@ -72,7 +72,7 @@ def client(me, word):
     server.send("fail")
     try:
         server.wait_for("result", timeout=30)
-    except gl.RemoteFailure as error:
+    except gl.RemoteError as error:
         print(error)
     try:
         me.wait_for("nothing", timeout=0.02)
@@ -80,7 +80,7 @@ def client(me, word):
         print(error)
     try:
         me.connect("nowhere", 1)
-    except gl.CannotConnect as error:
+    except gl.ConnectError as error:
         print(error)
     server.close()
 """
@@ -330,12 +330,12 @@ def client(me):
         wrong()
         try:
             server.wait(Block, timeout=30)
-        except gl.RemoteFailure as error:
+        except gl.RemoteError as error:
             print(error)
     for bad in (Block("1", back.data), Block(1, back.data[0]), 5):
         try:
             server.send(bad)
-        except (gl.WrongMessage, gl.InputError) as error:
+        except (gl.ArgumentError, gl.InputError) as error:
             print(type(error).__name__, error)
     server.send(Block(7, np.empty((0, 3))))
     peer, back = me.wait(Block)
@@ -359,8 +359,8 @@ def test_typed_messages_and_their_errors_are_the_same_in_both_worlds(program, tm
         differently,
         "server@a:4000 failed: message 'Block': raw bytes were received under its name, which is that of a typed message: "
         "send an object of that type, or use another name for bytes",
-        "WrongMessage message 'Block', field 'row': expected an integer, got '1' (str)",
-        "WrongMessage message 'Block', field 'data': it has shape [3], expected [m, n]",
+        "ArgumentError message 'Block', field 'row': expected an integer, got '1' (str)",
+        "ArgumentError message 'Block', field 'data': it has shape [3], expected [m, n]",
         "InputError <class 'int'> is no message type; put @gridloom.message before its class",
         "True 8 (0, 3)",
         "server ends; {}",
@@ -373,7 +373,7 @@ def test_a_wrong_message_that_was_waited_for_is_gone_and_the_next_is_read(progra
     body = (
         "@gl.message\nclass Word:\n    text: str\n"
         "@gl.process\ndef server(me):\n    me.listen(4000)\n"
-        "    try:\n        me.wait(Word)\n    except gl.WrongMessage as error:\n        print(error.kind, error)\n"
+        "    try:\n        me.wait(Word)\n    except gl.ArgumentError as error:\n        print(error.kind, error)\n"
         "    print(me.wait(Word)[1])\n"
         "@gl.process\ndef client(me):\n    server = me.connect('a', 4000)\n"
         "    server.send('Word', b'x')\n    server.send(Word('right'))\n"
@@ -391,7 +391,7 @@ def test_the_second_message_of_a_type_is_shorter_by_its_declaration(program, tmp
         "@gl.process\ndef server(me):\n    me.listen(4000)\n"
         "    print([b'struct Word' in me.wait_for('Word')[1] for _ in range(3)])\n"
         "@gl.process\ndef client(me):\n    server = me.connect('a', 4000)\n"
-        "    try:\n        server.send(Word(1))\n    except gl.WrongMessage:\n        pass\n"
+        "    try:\n        server.send(Word(1))\n    except gl.ArgumentError:\n        pass\n"
         "    for _ in range(3):\n        server.send(Word('a'))\n"
     )
     code, lines, errors = run(tmp_path, "simulate", body, ("server", "a"), ("client", "b"))

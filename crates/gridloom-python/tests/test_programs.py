@@ -229,7 +229,7 @@ def has_ended(stat):
 def test_a_time_limit_ends_what_the_program_has_started(tmp_path):
     noted = tmp_path / "pids"
     starts = gl.program(["sh", "-c", f"sleep 1000 & echo $! > {noted}; wait"], timeout=0.5, name="starts")
-    with pytest.raises(gl.ProgramFailed, match="took longer") as raised:
+    with pytest.raises(gl.functions.ProgramFailed, match="took longer") as raised:
         starts()
     assert raised.value.status == -9
     # A zombie is gone, too: nobody here reaps what the shell left.
@@ -253,7 +253,7 @@ def test_the_working_folder_goes_with_a_worker_that_is_killed(program, tmp_path)
         call.cancel()
         folder = noted.read_text().strip()
         # The next call finds another worker: the server has removed what the first one left.
-        with pytest.raises(gl.DeadlineExceeded):
+        with pytest.raises(gl.TimedOut):
             grid.function(hangs)(timeout=0.2)
     assert not os.path.exists(folder)
 
@@ -273,10 +273,10 @@ def test_it_is_a_plain_function_where_it_is_made(tmp_path):
     assert order(tmp_path / "t") == b"apple\napple\nfig\npear\n"
     with pytest.raises(TypeError, match="text"):
         order()
-    with pytest.raises(gl.ProgramFailed, match="exited with status 4") as raised:
+    with pytest.raises(gl.functions.ProgramFailed, match="exited with status 4") as raised:
         fails(4)
     assert (raised.value.status, raised.value.printed) == (4, "no luck")
-    with pytest.raises(gl.ProgramFailed, match="input 'text' is no file: expected a path or bytes, got NoneType None"):
+    with pytest.raises(gl.functions.ProgramFailed, match="input 'text' is no file: expected a path or bytes, got NoneType None"):
         order(None)
 
 

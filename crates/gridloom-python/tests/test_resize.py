@@ -132,9 +132,9 @@ def test_a_number_that_cannot_be_is_an_error():
         return lambda job: job.array(One, 1).ask(number)
 
     assert chares.run(program(1)).value is None
-    with pytest.raises(gl.ChareError, match="0 elements: at least one element is needed"):
+    with pytest.raises(gl.ProcessError, match="0 elements: at least one element is needed"):
         chares.run(program(0))
-    with pytest.raises(gl.ChareError, match="2 elements: this run has a fixed number of elements"):
+    with pytest.raises(gl.ProcessError, match="2 elements: this run has a fixed number of elements"):
         chares.run(program(2))
     with pytest.raises(gl.UsageError, match="resize\\(-1\\): a number of processing elements"):
         chares.run(program(-1))

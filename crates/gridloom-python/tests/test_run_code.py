@@ -16,7 +16,7 @@ from sent_functions import twice
 def test_servers_take_no_code_unless_they_say_so(program, platform):
     with gl.local(servers=1, run_code=False) as grid:
         for attempt in (lambda: grid.run(twice, 1), lambda: grid.map(twice, [1]), lambda: gl.Executor(grid=grid)):
-            with pytest.raises(gl.UnknownFunctionError, match="start one with 'gridloom serve --run-code'"):
+            with pytest.raises(gl.UnknownName, match="start one with 'gridloom serve --run-code'"):
                 attempt()
     told = r"a simulated grid cannot run functions that the program sends.*offer it by functions=\[\.\.\.\]"
     with gl.simulate(platform) as grid, pytest.raises(gl.UsageError, match=told):
@@ -56,7 +56,7 @@ def test_servers_that_are_all_lost_are_named(program):
         wait_until(lambda: not grid.servers())
         lost = "all servers were lost: server-1, server-2"
         for attempt in (lambda: norm(np.ones(2)), lambda: grid.function("linalg/dnrm2")):
-            with pytest.raises(gl.UnknownFunctionError, match=lost):
+            with pytest.raises(gl.UnknownName, match=lost):
                 attempt()
         runs = f"^no server of this grid runs functions that programs send any more; {lost}: start one with 'gridloom serve --run-code'"
         for attempt in (
@@ -64,11 +64,11 @@ def test_servers_that_are_all_lost_are_named(program):
             lambda: list(grid.map(twice, [1])),
             lambda: list(grid.stream(range, 3)),
         ):
-            with pytest.raises(gl.UnknownFunctionError, match=runs):
+            with pytest.raises(gl.UnknownName, match=runs):
                 attempt()
         with grid.group():
             handle = norm(np.ones(2))
-        with pytest.raises(gl.NotMapped, match=lost):
+        with pytest.raises(gl.NotRun, match=lost):
             handle.get()
 
 
@@ -87,7 +87,7 @@ def test_the_last_server_that_runs_functions_is_named_when_it_is_lost(program, t
             wait_until(lambda: len(grid.servers()) == 1)
             told = "any more; those that did were lost: runs: start one with 'gridloom serve --run-code'"
             for attempt in (lambda: grid.run(abs, 1).get(), lambda: list(grid.map(abs, [1])), lambda: list(grid.stream(range, 3))):
-                with pytest.raises(gl.UnknownFunctionError, match=told):
+                with pytest.raises(gl.UnknownName, match=told):
                     attempt()
 
 

@@ -198,14 +198,14 @@ def test_a_nested_call_speaks_through_the_call_that_made_it(file):
 
 
 def test_a_bar_is_drawn_where_a_line_can_be_written_over(monkeypatch):
-    from gridloom._said import Said, Shown
+    from gridloom.display.output import Output, Shown
 
     read, write = os.openpty()
     with os.fdopen(write, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         shown = Shown()
-        shown(Said("s", "m/f", 1, done=1.0, total=4.0))
-        shown(Said("s", "m/f", 1, done=4.0, total=4.0))
+        shown(Output("s", "m/f", 1, done=1.0, total=4.0))
+        shown(Output("s", "m/f", 1, done=4.0, total=4.0))
         drawn = ""
         while not drawn.endswith("\n"):
             drawn += os.read(read, 1 << 16).decode()

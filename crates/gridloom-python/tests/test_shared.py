@@ -62,7 +62,7 @@ def test_a_get_waits_for_a_put_of_another_program(agent):
     with gl.connect(agent) as reader, gl.connect(agent) as writer:
         waits = threading.Thread(target=lambda: got.append(reader.get("mesh", timeout=60)))
         waits.start()
-        wait_until(lambda: is_in(waits, gl.Grid.find))
+        wait_until(lambda: is_in(waits, gl.Grid.get))
         # The agent answers the questions of one session in order.
         assert not reader.exists("mesh") and not got
         writer.put("mesh", np.ones(5))
@@ -181,7 +181,7 @@ def test_a_file_is_put_as_its_bytes(grid, tmp_path):
 
 def test_what_finds_no_room_says_how_much_there_is(program):
     with gl.local(servers=2, memory=64 << 20) as grid:
-        with pytest.raises(gl.NoRoomToShare, match="half of its store"):
+        with pytest.raises(gl.OutOfMemory, match="half of its store"):
             grid.put("large", np.zeros(33 << 17))
         for number in range(2):
             grid.put(f"large-{number}", np.full(31 << 17, float(number)))
@@ -211,7 +211,7 @@ def test_the_loss_of_the_only_server_is_told(grids):
         grids.processes[1].send_signal(signal.SIGKILL)
         wait_until(lambda: not grid.exists("mesh"))
         for limit in (0, 0.2):
-            with pytest.raises(gl.SharedDataLost, match="server 'first' is gone"):
+            with pytest.raises(gl.DataLost, match="server 'first' is gone"):
                 grid.get("mesh", timeout=limit)
         grids.serve("--agent", agent, "--name", "second")
         grid.put("mesh", np.ones(3))
@@ -223,7 +223,7 @@ def test_what_two_servers_keep_survives_the_loss_of_one(grids):
     for number in range(3):
         grids.serve("--agent", agent, "--name", f"s{number}")
     with gl.connect(agent) as grid:
-        with pytest.raises(gl.NoRoomToShare, match="4 replicas were requested, but only 3 servers have room for it"):
+        with pytest.raises(gl.OutOfMemory, match="4 replicas were requested, but only 3 servers have room for it"):
             grid.put("mesh", 1, replicas=4)
         grid.put("mesh", np.arange(100_000.0), replicas=2)
         (mesh,) = grid.names()
@@ -373,7 +373,7 @@ def test_what_has_begun_can_be_cancelled_and_ends_with_the_last_reference(agent)
     with gl.connect(agent) as grid:
         get, wait = grid.begin_get("mesh"), grid.begin_wait("mesh")
         assert not get.done() and get.running()
-        with pytest.raises(gl.WaitTimedOut, match="no result within 0.01 s; it goes on"):
+        with pytest.raises(gl.TimedOut, match="no result within 0.01 s; the call is still running"):
             get.get(0.01)
         assert get.cancel() and get.cancelled() and get.cancel()
         with pytest.raises(gl.Cancelled):

@@ -4,7 +4,7 @@ import threading
 import time
 
 import gridloom as gl
-from gridloom import _any_function
+from gridloom.run import any_function
 from sent_functions import running, twice
 from test_lost_programs import grids
 
@@ -36,13 +36,13 @@ def test_a_server_that_comes_takes_calls_that_wait(grids, gate):
 def test_threads_that_call_first_together_share_the_slots(program, monkeypatch):
     made = []
 
-    class Slow(_any_function.Runner):
+    class Slow(any_function.Runner):
         def __init__(self, *arguments):
             made.append(self)
             time.sleep(0.1)
             super().__init__(*arguments)
 
-    monkeypatch.setattr(_any_function, "Runner", Slow)
+    monkeypatch.setattr(any_function, "Runner", Slow)
     with gl.local(servers=1) as grid:
         calls = []
         threads = [threading.Thread(target=lambda: calls.append(grid.run(twice, 2))) for _ in range(4)]

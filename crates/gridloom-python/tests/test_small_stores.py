@@ -61,7 +61,7 @@ def test_a_call_that_never_fits_says_so(grid):
     add = grid.function("small/add")
     with grid.group("heft"):
         total = add(np.zeros(MEBIBYTE // 2), np.zeros(MEBIBYTE // 2))
-    with pytest.raises(gl.NotMapped, match="largest store"):
+    with pytest.raises(gl.NotRun, match="largest store"):
         total.get()
 
 

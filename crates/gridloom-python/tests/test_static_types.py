@@ -34,7 +34,7 @@ def shifted(x: Annotated[Doubles, gl.Array["float64", "n"]], lag: int) -> gl.Arr
 
 @gl.message
 class Block:
-    row: gl.c_int
+    row: gl.ctypes.c_int
     data: gl.Array[Doubles, "m"]
 
 

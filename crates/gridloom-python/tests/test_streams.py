@@ -36,7 +36,7 @@ def test_values_come_in_order(grid):
 
 
 def test_many_streams_take_turns(grid):
-    streams = [grid.stream(count, 20, lead=1) for _ in range(8)]
+    streams = [grid.stream(count, 20, buffersize=1) for _ in range(8)]
     assert list(zip(*streams)) == [(number,) * 8 for number in range(20)]
 
 
@@ -54,7 +54,7 @@ def test_an_error_comes_after_the_values_before_it_and_ends_the_stream(grid):
     [
         (lambda: 5, TypeError, "a stream takes a function with 'yield', or one that returns an iterable; this one returned int"),
         (lambda: os._exit(3), gl.Crashed, "exit status 3"),
-        (lambda: iter([iter(()), (_ for _ in ())]), gl.WrongResult, "generator: it gives values one by one"),
+        (lambda: iter([iter(()), (_ for _ in ())]), gl.SignatureError, "generator: it gives values one by one"),
         (lambda: 1 / 0, ZeroDivisionError, "division by zero"),
     ],
 )
@@ -67,13 +67,13 @@ def test_what_goes_wrong_there_is_told(grid, function, error, told):
 def test_what_cannot_be_sent_is_told_at_once(grid):
     with pytest.raises(gl.ArgumentError, match="argument 1, of type generator, cannot be pickled"):
         grid.stream(count, (_ for _ in ()))
-    with pytest.raises(ValueError, match="lead must be >= 1, got 0"):
-        grid.stream(count, 1, lead=0)
+    with pytest.raises(ValueError, match="buffersize must be >= 1, got 0"):
+        grid.stream(count, 1, buffersize=0)
 
 
 def test_the_function_runs_ahead_by_lead_values_and_ends_with_close(grid, tmp_path):
     path = tmp_path / "told"
-    with grid.stream(tell, path, lead=4) as stream:
+    with grid.stream(tell, path, buffersize=4) as stream:
         assert [next(stream), next(stream)] == [0, 1]
         # Calls are run in turn: with the sixth value there, five others are.
         while len(path.read_text().split()) < 6:
@@ -90,14 +90,14 @@ def test_a_wait_has_a_limit_and_can_be_made_again(grid, tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with grid.stream(read, path, timeout=0.1) as stream:
-        with pytest.raises(gl.WaitTimedOut, match="within 0.1 s"):
+        with pytest.raises(gl.TimedOut, match="within 0.1 s"):
             next(stream)
         path.write_text("late")
         while True:
             try:
                 assert next(stream) == "late"
                 break
-            except gl.WaitTimedOut:
+            except gl.TimedOut:
                 pass
 
 
@@ -109,9 +109,9 @@ class Unloadable:
 
 
 def test_what_cannot_be_loaded_there_is_told(grid):
-    for lead in (1, 16):
+    for buffersize in (1, 16):
         with pytest.raises(gl.CannotRun, match="count cannot run on server 'server-.': an argument cannot be unpickled.*ZeroDivisionError"):
-            list(grid.stream(count, Unloadable(), lead=lead))
+            list(grid.stream(count, Unloadable(), buffersize=buffersize))
 
 
 class Slow:

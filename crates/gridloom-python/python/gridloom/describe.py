@@ -13,9 +13,9 @@ import types
 from pathlib import Path
 
 from . import _gridloom
-from ._define import _ATTRIBUTE
-from ._modules import load
-from ._offered import DEFINITIONS
+from .functions.offer import DEFINITIONS
+from .pickling.protocol import SIGNATURE_ATTRIBUTE
+from .worker.modules import load
 
 
 def definitions(path: str) -> list[tuple[str, types.CodeType]]:
@@ -41,7 +41,7 @@ def definitions(path: str) -> list[tuple[str, types.CodeType]]:
     made = getattr(module, DEFINITIONS, ())
     found = [(one, vars(module)[json.loads(one)["body"]["Python"]["function"]].__code__) for one in made]
     for name, value in vars(module).items():
-        signature = getattr(value, _ATTRIBUTE, None)
+        signature = getattr(value, SIGNATURE_ATTRIBUTE, None)
         if isinstance(value, types.FunctionType) and isinstance(signature, _gridloom.RawSignature):
             if value.__module__ == module.__name__:
                 found.append((signature.definition(file, name), value.__code__))
@@ -56,7 +56,7 @@ _PUTS = frozenset({"put", "begin_put"})
 
 
 def undeclared(definition: str, body: types.CodeType) -> list[str]:
-    """What a function does with shared data, by its text, and does not declare: ``gets``, ``puts`` or both.
+    """Undeclared uses of shared data in a function, by its code: ``gets``, ``puts`` or both.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _warn(found: list[tuple[str, types.CodeType]]) -> None:
-    """Say what functions share and do not declare: in simulation their calls do not move it."""
+    """Warn of shared data that functions use and do not declare: in simulation their calls do not move them."""
     for definition, body in found:
         for word in undeclared(definition, body):
             name, verb = json.loads(definition)["signature"]["name"], word.removesuffix("s")
@@ -113,7 +113,7 @@ def main(files: list[str]) -> int:
     int
         Exit status: 0, or 2 after one line on the standard error that says what is wrong.
     """
-    # What the modules print must not get between the JSON and its reader.
+    # Output of the modules must not mix with the JSON.
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.stdout = sys.stderr

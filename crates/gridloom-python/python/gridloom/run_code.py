@@ -1,9 +1,9 @@
 """The functions by which a server runs Python functions that programs send: ``gridloom serve --run-code`` offers them.
 
-A call carries the pickled function and its arguments, and gives the pickled result. Only these functions unpickle them, in a
-worker process. The client's side is ``_packing``; `FUNCTION`, `VALUE` and `ERROR` are the contract of both.
+A call has the pickled function and its arguments, and returns the pickled result. Only these functions unpickle them, in a
+worker process. The client's side is `pickling.packing`; `pickling.protocol` is the contract of both.
 
-A stream is an object of the grid, and so a process of its own: `begin` gets the function, each `next` gives one value.
+A stream is an object of the grid, and so a process of its own: `begin` gets the function, each `next` returns one value.
 """
 
 from __future__ import annotations
@@ -25,62 +25,41 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _rebuilt
-from ._buffers import copied, split
-from ._by_value import Pickler
-from ._define import Array, Out, function
-from ._errors import text_of
-from ._kept import is_kept
-from ._modules import end_fork, format_traceback
-from ._rebuilt import OtherPython, Rebuilt, forget_namespaces, rebuild
-from ._retry import class_names
-from ._sources import digests_in, drop_outdated, note_imports, tell_others
+from .errors import text_of
+from .functions.declare import Array, Out, function
+from .pickling.buffers import copied, split
+from .pickling.by_value import Pickler, digest
+from .pickling.module_versions import digests_in, drop_outdated, note_imports, warn_of_others
+from .pickling.protocol import (
+    END,
+    ERROR,
+    PATH_VARIABLE,
+    RESULTS,
+    TASK,
+    TOKEN_BYTES,
+    VALUE,
+    CannotImport,
+    CannotLoad,
+    OtherVersion,
+    class_names,
+)
+from .pickling.rebuild import OtherPython, Parts, Rebuilt, forget_namespaces, rebuild
+from .worker.modules import end_fork, format_traceback, loaded_modules
+from .worker.reuse import is_reusable
 
 gl_module = "python"
 
-FUNCTION = "python/run"
-"""Name of the function on the grid."""
-TASK = "task"
-"""The name of a function that runs a task on results of others begins so; the number of results follows."""
-RESULTS = (1, 4, 16, 64)
-"""So many results such functions take at most."""
-STREAM = "python/stream"
-"""Class of the object that is a stream."""
-VALUE = b"v"
-"""First byte of what a call gives: the pickled value follows."""
-ERROR = b"e"
-"""First byte of what a call gives: a pickled tuple follows. It has the pickled exception, its class, text and traceback, the names of
-its class and those above it, and why the exception could not be pickled, if so."""
-END = b"."
-"""What a stream gives after its last value."""
-PATH_VARIABLE = "GRIDLOOM_PYTHON_PATH"
-"""Folders in which workers of `gridloom.local` look for modules too: those of the program."""
-TOKEN_BYTES = 16
-"""The setup of a call begins with so many bytes that name it; the pickled initializer and its arguments follow."""
-
 # A program calls few functions in turn.
 _FUNCTIONS_MAX = 16
-# Of a longer traceback or message of an exception the middle is left out.
+# The middle of a longer traceback or message of an exception is cut out.
 _TEXT_CHARACTERS_MAX = 65_536
 
 _functions: collections.OrderedDict[bytes, Rebuilt] = collections.OrderedDict()
 _set_up: dict[bytes, BaseException | None] = {}
-# What this process gives if it is a stream.
+# Values that this process returns if it is a stream.
 _values: Iterator[Any] = iter(())
 
 sys.path += [path for path in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if path and path not in sys.path]
-
-
-class CannotLoad(Exception):
-    """The function or an argument cannot be unpickled here."""
-
-
-class CannotImport(CannotLoad):
-    """A module is missing here that the function or an argument needs. Another server may have it."""
-
-
-class OtherVersion(CannotLoad):
-    """The function or an argument has code of another version of Python. Another server may have that."""
 
 
 class CannotReturn(Exception):
@@ -101,7 +80,7 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
         called = _loaded(function)
         actual = _unpickled(arguments.data, "an argument").value
         if setup:
-            # Modules that came anew know nothing of it.
+            # Modules that were imported again have not been set up.
             _initialize(setup)
         with _same_folder():
             value = _apply(called, actual)
@@ -110,12 +89,12 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
     except Exception as error:
         if os.getpid() != process:
             end_fork(error)
-        return _told(error)
-    return _given(value)
+        return _packed_error(error)
+    return _packed_result(value)
 
 
 def _of_results(count: int) -> Callable[..., Any]:
-    """A function that runs a task of a graph on up to so many results of others; no bytes stand for one that is not needed."""
+    """A function that runs a task of a graph on up to `count` results of others; empty bytes are passed for unused ones."""
 
     def task(work: float, likely: int, call: npt.NDArray[np.uint8], *results: bytes) -> tuple[bytes, npt.NDArray[np.float64]]:
         return _on_results(call, [one for one in results if one])
@@ -134,7 +113,7 @@ task_1, task_4, task_16, task_64 = (_of_results(count) for count in RESULTS)
 
 
 def _on_results(call: npt.NDArray[np.uint8], results: list[bytes]) -> tuple[bytes, npt.NDArray[np.float64]]:
-    """Give the pickled result, and the seconds that it took with its size in bytes. An exception of a result is handed on."""
+    """The pickled result, its time in seconds and its size in bytes. An exception among the results is passed on."""
     failed = next((one for one in results if one[:1] == ERROR), None)
     if failed is not None:
         return failed, np.zeros(2)
@@ -144,13 +123,13 @@ def _on_results(call: npt.NDArray[np.uint8], results: list[bytes]) -> tuple[byte
         called = _unpickled(call.data, "the task").value
         values = [_unpickled(memoryview(one)[1:], "a result of another task").value for one in results]
         with _same_folder():
-            given = _given(_value(called(*values)))
+            given = _packed_result(_value(called(*values)))
     except (CannotLoad, CannotReturn):
         raise
     except Exception as error:
         if os.getpid() != process:
             end_fork(error)
-        given = _told(error)
+        given = _packed_error(error)
     return given, np.array([time.perf_counter() - begun, len(given)])
 
 
@@ -181,12 +160,12 @@ def stream_next() -> bytes:
     except Exception as error:
         if os.getpid() != process:
             end_fork(error)
-        return _told(error)
-    return END if value is _values else _given(value)
+        return _packed_error(error)
+    return END if value is _values else _packed_result(value)
 
 
 def _iterated(called: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """What the function gives one by one. Its errors come with the first value."""
+    """Values of the function, one by one. Errors of the function are raised with the first value."""
     found = _value(called(*args, **kwargs))
     if inspect.isasyncgen(found):
         yield from _awaited(found)
@@ -194,8 +173,8 @@ def _iterated(called: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     try:
         values = iter(found)
     except TypeError:
-        told = f"a stream takes a function with 'yield', or one that returns an iterable; this one returned {type(found).__name__}"
-        raise TypeError(told) from None
+        explanation = f"a stream takes a function with 'yield', or one that returns an iterable; this one returned {type(found).__name__}"
+        raise TypeError(explanation) from None
     yield from values
 
 
@@ -214,7 +193,7 @@ def _awaited(values: Any) -> Iterator[Any]:
         loop.close()
 
 
-def _given(value: Any) -> bytes:
+def _packed_result(value: Any) -> bytes:
     made = io.BytesIO()
     made.write(VALUE)
     try:
@@ -235,7 +214,7 @@ def _apply(called: Any, actual: Any) -> Any:
 
 
 def _value(given: Any) -> Any:
-    """What a function gives; that of an ``async def`` is awaited."""
+    """Result of a function; the coroutine of an ``async def`` is run."""
     return asyncio.run(given) if inspect.iscoroutine(given) else given
 
 
@@ -278,11 +257,11 @@ def _initialize(setup: bytes) -> None:
 
 
 def _loaded(pickled: bytes) -> Any:
-    """The function: anew for each call, unless nothing of a call stays in it and the program's variables have the same values."""
+    """The function, unpickled again for each call, unless it keeps no state of a call and the program's variables have the same values."""
     found = _functions.get(pickled)
     if found is None or not found.is_current:
         found = _unpickled(pickled, "the function")
-        if not is_kept(found.value):
+        if not is_reusable(found.value):
             return found.value
         _functions[pickled] = found
         if len(_functions) > _FUNCTIONS_MAX:
@@ -294,13 +273,13 @@ def _loaded(pickled: bytes) -> Any:
 def _unpickled(given: bytes | memoryview, what: str) -> Rebuilt:
     pickled, arrays = split(memoryview(given))
     digests = digests_in(pickled)
-    if digests and drop_outdated(digests):
-        # What is left of the earlier modules goes, too.
+    if digests and drop_outdated(digests, loaded_modules()):
+        # Objects of the earlier modules are dropped, too.
         forget_namespaces()
         _functions.clear()
         _set_up.clear()
     try:
-        made = rebuild(pickled, copied(arrays))
+        made = rebuild(pickled, copied(arrays), digest)
     except ModuleNotFoundError as error:
         raise CannotImport(
             f"{what} needs the module '{error.name}', which the server cannot import ({sys.executable}): install it there, "
@@ -320,11 +299,11 @@ def _unpickled(given: bytes | memoryview, what: str) -> Rebuilt:
         ) from error
     note_imports()
     if digests:
-        tell_others(digests)
+        warn_of_others(digests)
     return made
 
 
-def _told(error: Exception) -> bytes:
+def _packed_error(error: Exception) -> bytes:
     """An exception of the function."""
     pickled, why = _pickled_exception(error)
     text = _cut(format_traceback(error, error.__traceback__))
@@ -334,15 +313,15 @@ def _told(error: Exception) -> bytes:
 def _pickled_exception(error: Exception) -> tuple[bytes, str]:
     """The exception, pickled such that it can be unpickled; or nothing, and why it cannot."""
     why = ""
-    # An exception is unpickled by its constructor, unless it says how itself. The constructor may take something else than it hands on.
+    # An exception is unpickled by its constructor, unless it defines how itself. The constructor's parameters may differ from its `args`.
     says_how = type(error).__reduce__ is not BaseException.__reduce__
-    for form in (error,) if says_how else (error, _rebuilt.Parts(error)):
+    for form in (error,) if says_how else (error, Parts(error)):
         try:
             made = io.BytesIO()
             Pickler(made, shares=False).dump(form)
-            came = pickle.loads(made.getvalue())
-            if type(came) is not type(error) or text_of(came) != text_of(error):
-                raise TypeError("another exception came out")
+            copy = pickle.loads(made.getvalue())
+            if type(copy) is not type(error) or text_of(copy) != text_of(error):
+                raise TypeError("another exception copy out")
             return made.getvalue(), ""
         except BaseException as failed:  # an exception can be made such that unpickling it exits
             why = why or f"{type(failed).__name__}: {text_of(failed)}"

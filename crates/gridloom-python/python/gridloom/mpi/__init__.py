@@ -10,8 +10,9 @@ file                             what it holds
 `state`, `comm`, `point`         communicators; sends, receives and probes
 `collectives`, `plans`           collective operations on bytes; what each call packs and unpacks
 `topology`                       grids and graphs
-`buffers`, `datatype`, `op`      memory of messages; what its items are; reductions
-`request`, `status`              what a rank waits for; what a receive tells
+`layout`, `buffers`              where the bytes of an item are; memory of messages
+`datatype`, `op`                 what the items of messages are; reductions
+`request`, `status`              what a rank waits for; status of a receive
 `group`, `errors`, `constants`   groups, hints, error classes, numbers
 `api`, `standin`                 the names of ``mpi4py.MPI``, and the package that takes its place
 ===============================  ==========================================================================

@@ -6,9 +6,9 @@ import pickle as _pickle
 import socket
 from typing import Any, NoReturn
 
-from .. import __version__ as _version
-from . import constants, datatype, errors, op
-from .buffers import BOTTOM, BUFFER_AUTOMATIC, IN_PLACE
+from .._gridloom import __version__ as _version
+from . import constants, datatype, errors, layout, op
+from .buffers import BOTTOM, BUFFER_AUTOMATIC, IN_PLACE, memory_of
 from .comm import COMM_NULL, COMM_SELF, COMM_WORLD, ERRORS_RETURN, Comm, Intercomm, Intracomm
 from .datatype import Datatype
 from .errors import Exception, unsupported
@@ -32,7 +32,7 @@ globals().update(datatype.BY_NAME)
 globals().update(op.BY_NAME)
 __all__ += [*(name for name in vars(constants) if name.isupper()), *datatype.BY_NAME, *op.BY_NAME]
 __all__ += errors.NAMES
-_typedict = datatype.BY_CODE
+_typedict = layout.BY_CODE
 
 REQUEST_NULL = Request()
 GROUP_NULL = Group()
@@ -51,11 +51,11 @@ class Pickle:
     PROTOCOL = _pickle.HIGHEST_PROTOCOL
 
     def dumps(self, obj: Any) -> bytes:
-        """Give an object's bytes."""
+        """Return an object's bytes."""
         return _pickle.dumps(obj, self.PROTOCOL)
 
     def loads(self, data: Any) -> Any:
-        """Give the object of bytes."""
+        """Return the object of bytes."""
         return _pickle.loads(data)
 
 
@@ -67,7 +67,7 @@ def Init() -> None:
 
 
 def Init_thread(required: int = constants.THREAD_MULTIPLE) -> int:
-    """Give the level of threads that is there."""
+    """Return the level of threads that is there."""
     return constants.THREAD_FUNNELED
 
 
@@ -95,48 +95,48 @@ def Is_thread_main() -> bool:
 
 
 def Query_thread() -> int:
-    """Give the level of threads: the thread that runs the program makes all calls."""
+    """Return the level of threads: the thread that runs the program makes all calls."""
     return constants.THREAD_FUNNELED
 
 
 def Get_version() -> tuple[int, int]:
-    """Give the version of the standard."""
+    """Return the version of the standard."""
     return constants.VERSION, constants.SUBVERSION
 
 
 def get_vendor() -> tuple[str, tuple[int, int, int]]:
-    """Give the name and version of the implementation."""
+    """Return the name and version of the implementation."""
     major, minor, patch = (int(part) for part in _version.split("-")[0].split(".")[:3])
     return "Gridloom", (major, minor, patch)
 
 
 def Get_library_version() -> str:
-    """Give the name and version of the implementation."""
+    """Return the name and version of the implementation."""
     return f"Gridloom {_version}"
 
 
 def Get_processor_name() -> str:
-    """Give the name of the host; in simulation that of this machine."""
+    """Return the name of the host; in simulation that of this machine."""
     return socket.gethostname()
 
 
 def Wtime() -> float:
-    """Tell the time in seconds; virtual time in simulation."""
+    """Return the time in seconds; virtual time in simulation."""
     return current().now()
 
 
 def Wtick() -> float:
-    """Give the resolution of `Wtime`, seconds."""
+    """Return the resolution of `Wtime`, seconds."""
     return 1e-9
 
 
 def Get_error_class(errorcode: int) -> int:
-    """Give the class of an error code."""
+    """Return the class of an error code."""
     return errorcode
 
 
 def Get_error_string(errorcode: int) -> str:
-    """Give the text of an error code."""
+    """Return the text of an error code."""
     return str(Exception(errorcode))
 
 
@@ -149,7 +149,7 @@ def Detach_buffer() -> None:
 
 
 def Alloc_mem(size: int, info: Any = None) -> Any:
-    """Give memory of so many bytes."""
+    """Return memory of so many bytes."""
     return memoryview(bytearray(size))
 
 
@@ -162,9 +162,7 @@ def Pcontrol(level: int) -> None:
 
 
 def Get_address(location: Any) -> int:
-    """Give the address of a buffer."""
-    from .buffers import memory_of
-
+    """Return the address of a buffer."""
     return int(memory_of(location, False)[0].ctypes.data)
 
 
@@ -172,15 +170,15 @@ class Unsupported:
     """Something of MPI that is not supported; each use says so."""
 
     def __init__(self, name: str, why: str) -> None:
-        self._told = f"MPI.{name}", why
+        self._message = f"MPI.{name}", why
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        raise unsupported(*self._told)
+        raise unsupported(*self._message)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise unsupported(f"{self._told[0]}.{name}", self._told[1])
+        raise unsupported(f"{self._message[0]}.{name}", self._message[1])
 
     def __bool__(self) -> bool:
         return False

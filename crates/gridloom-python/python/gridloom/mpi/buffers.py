@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from . import dlpack
 from .constants import PROC_NULL
-from .datatype import BY_NAME, Datatype, datatype_of
 from .errors import ERR_TRUNCATE, Exception, unsupported
+from .layout import Layout, datatype_of
 
 Memory = NDArray[np.uint8]
 
 
 class _Constant(int):
-    """A value that stands for itself."""
+    """A constant with a name."""
 
     def __new__(cls, number: int, name: str) -> _Constant:
         made = super().__new__(cls, number)
@@ -37,7 +37,7 @@ class _Constant(int):
 IN_PLACE = _Constant(-1, "IN_PLACE")
 BOTTOM = _Constant(0, "BOTTOM")
 BUFFER_AUTOMATIC = _Constant(1, "BUFFER_AUTOMATIC")
-_BYTE = BY_NAME["BYTE"]
+_BYTE = Layout.basic("MPI_BYTE", "B")
 
 
 def is_in_place(message: Any) -> bool:
@@ -46,7 +46,7 @@ def is_in_place(message: Any) -> bool:
 
 
 def memory_of(given: Any, is_written: bool) -> tuple[Memory, str]:
-    """Give the bytes of an object with a contiguous buffer, without a copy, and its format."""
+    """Return the bytes of an object with a contiguous buffer, without a copy, and its format."""
     try:
         view = memoryview(given)
     except TypeError:
@@ -63,21 +63,21 @@ def memory_of(given: Any, is_written: bool) -> tuple[Memory, str]:
 
 
 def _memory_of_array(given: Any, is_written: bool) -> tuple[Memory, str]:
-    """Give the memory of an object that tells its address."""
+    """Return the memory of an object that tells its address."""
     if hasattr(given, "__dlpack__") and hasattr(given, "__dlpack_device__"):
         found = dlpack.memory_of(given)
         if found is None:
             raise unsupported("arrays on a GPU", "copy them to memory of the host")
         return found
     if hasattr(given, "__cuda_array_interface__"):
-        told = given.__cuda_array_interface__
-        kind, address = told["typestr"][1:], told["data"][0]
-        if is_written and told["data"][1]:
+        interface = given.__cuda_array_interface__
+        kind, address = interface["typestr"][1:], interface["data"][0]
+        if is_written and interface["data"][1]:
             raise BufferError("the receive buffer is read-only")
-        size = np.dtype(told["typestr"]).itemsize
-        count = int(np.prod(told["shape"])) * size
-        strides = told.get("strides")
-        if strides is not None and not dlpack.is_contiguous(told["shape"], [stride // size for stride in strides]):
+        size = np.dtype(interface["typestr"]).itemsize
+        count = int(np.prod(interface["shape"])) * size
+        strides = interface.get("strides")
+        if strides is not None and not dlpack.is_contiguous(interface["shape"], [stride // size for stride in strides]):
             raise BufferError("the buffer has strides: send a copy")
         if count and not _is_of_host(address):
             raise unsupported("arrays on a GPU", "copy them to memory of the host")
@@ -104,7 +104,7 @@ class Block:
 
     __slots__ = ("count", "datatype", "keeps", "memory", "offset")
 
-    def __init__(self, memory: Memory, offset: int, count: int, datatype: Datatype, keeps: Any = None) -> None:
+    def __init__(self, memory: Memory, offset: int, count: int, datatype: Layout, keeps: Any = None) -> None:
         self.memory = memory
         #: Bytes from the beginning.
         self.offset = offset
@@ -119,7 +119,7 @@ class Block:
         return places
 
     def pack(self) -> bytes:
-        """Give a copy of the items' bytes."""
+        """Return a copy of the items' bytes."""
         if self.count == 0:
             return b""
         if self.datatype.is_contiguous:
@@ -133,17 +133,17 @@ class Block:
         """Put the items of a message here, of which there may be fewer."""
         size = self.datatype.size if self.count else 0
         if len(data) > self.count * size:
-            raise Exception(ERR_TRUNCATE, f"{len(data)} bytes came, and the buffer takes {self.count * size}")
+            raise Exception(ERR_TRUNCATE, f"{len(data)} bytes received, and the buffer takes {self.count * size}")
         if not data:
             return
-        came = np.frombuffer(data, np.uint8)
+        received = np.frombuffer(data, np.uint8)
         if self.datatype.is_contiguous:
-            self.memory[self.offset : self.offset + len(data)] = came
+            self.memory[self.offset : self.offset + len(data)] = received
         else:
-            self.memory[self._places(-(-len(data) // size))[: len(data)]] = came
+            self.memory[self._places(-(-len(data) // size))[: len(data)]] = received
 
     def array(self, data: bytes) -> NDArray[Any]:
-        """Give bytes as an array of the items' type."""
+        """Return bytes as an array of the items' type."""
         base = self.datatype.base
         if base is None:
             raise Exception(ERR_TRUNCATE, "a reduction needs items of one type")
@@ -162,7 +162,7 @@ class Blocks:
         self.each = each
 
     def pack(self) -> list[bytes]:
-        """Give copies of all blocks."""
+        """Return copies of all blocks."""
         return [block.pack() for block in self.each]
 
     def unpack(self, data: Sequence[bytes]) -> None:
@@ -172,12 +172,12 @@ class Blocks:
 
 
 def _parts(message: Any) -> tuple[Any, Any, Any, Any]:
-    """Give the buffer, the counts, the displacements and the datatype of a message."""
+    """Return the buffer, the counts, the displacements and the datatype of a message."""
     if not isinstance(message, (list, tuple)):
         return message, None, None, None
     if len(message) == 2:
         buffer, counts = message
-        if isinstance(counts, (Datatype, str)):
+        if isinstance(counts, (Layout, str)):
             return buffer, None, None, counts
         return (buffer, *_pair(counts), None)
     if len(message) == 3:
@@ -202,7 +202,7 @@ def _is_integral(given: Any) -> bool:
     return True
 
 
-def _memory(buffer: Any, datatype: Any, is_written: bool) -> tuple[Memory, Datatype]:
+def _memory(buffer: Any, datatype: Any, is_written: bool) -> tuple[Memory, Layout]:
     if buffer is BOTTOM:
         raise unsupported("MPI.BOTTOM with counts and displacements", "name the buffer, or give a count and a datatype")
     if buffer is None:
@@ -258,7 +258,7 @@ def simple(message: Any, is_written: bool, rank: int = 0, blocks: int = 1) -> Bl
     return Block(memory, offset, count, datatype, buffer)
 
 
-def _extent(datatype: Datatype, purpose: str) -> int:
+def _extent(datatype: Layout, purpose: str) -> int:
     if datatype.is_null:
         raise ValueError(f"message: cannot {purpose}, datatype is null")
     lb, extent = datatype.Get_extent()
@@ -267,7 +267,7 @@ def _extent(datatype: Datatype, purpose: str) -> int:
     return extent
 
 
-def _entries(length: int, datatype: Datatype) -> int:
+def _entries(length: int, datatype: Layout) -> int:
     extent = _extent(datatype, "infer count")
     if length % extent:
         lb = datatype.lb
@@ -278,7 +278,7 @@ def _entries(length: int, datatype: Datatype) -> int:
 
 
 def equal(message: Any, is_written: bool, blocks: int) -> Blocks:
-    """Read a message of equal blocks, one for each of so many ranks."""
+    """Read a message of equal blocks, one for each of `blocks` ranks."""
     first = simple(message, is_written, 0, blocks)
     step = first.count * (first.datatype.extent if first.count else 0)
     each = [Block(first.memory, first.offset + at * step, first.count, first.datatype, first.keeps) for at in range(blocks)]
@@ -329,7 +329,7 @@ def of_datatypes(message: Any, is_written: bool, blocks: int) -> Blocks:
         buffer, counts, displacements, datatypes = message
     else:
         raise ValueError("message: expecting 2 to 4 items")
-    datatypes = [datatype_of(one) for one in datatypes] if not isinstance(datatypes, (Datatype, str)) else [datatype_of(datatypes)] * blocks
+    datatypes = [datatype_of(one) for one in datatypes] if not isinstance(datatypes, (Layout, str)) else [datatype_of(datatypes)] * blocks
     if len(datatypes) != blocks:
         raise ValueError(f"expecting {blocks} items, got {len(datatypes)}")
     counts = [1] * blocks if counts is None else _each(counts, blocks)
@@ -341,8 +341,8 @@ def of_datatypes(message: Any, is_written: bool, blocks: int) -> Blocks:
     return Blocks([Block(memory, at, count, datatype, buffer) for count, at, datatype in each])
 
 
-def _at_address(address: int, count: int, datatype: Datatype) -> Block:
-    """Give items by their address, as those of BOTTOM are."""
+def _at_address(address: int, count: int, datatype: Layout) -> Block:
+    """Return items by their address, as those of BOTTOM are."""
     if count == 0 or datatype.size == 0:
         return NOTHING
     first, length = datatype.Get_true_extent()

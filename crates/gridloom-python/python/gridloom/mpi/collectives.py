@@ -15,7 +15,7 @@ from .rank import current
 from .request import Operation
 from .state import State
 
-#: What a generator yields: a context, a source and a tag.
+#: Yielded by a generator that waits for a message: its context, source and tag.
 Wanted: TypeAlias = "tuple[int, int, int]"
 Steps: TypeAlias = Generator[Wanted, Any, Any]
 Combine: TypeAlias = Callable[[bytes, bytes], bytes]
@@ -52,7 +52,7 @@ class Exchange:
 
 
 class Task(Operation):
-    """A collective operation under way."""
+    """A running collective operation."""
 
     def __init__(self, what: str, steps: Steps) -> None:
         super().__init__(what)
@@ -107,7 +107,7 @@ def barrier(on: Exchange) -> Steps:
 
 
 def bcast(on: Exchange, item: Any, root: int) -> Steps:
-    """Give all the root's item."""
+    """Broadcast the root's item."""
     if on.is_inter:
         if root == ROOT:
             for to in range(on.size):
@@ -130,7 +130,7 @@ def bcast(on: Exchange, item: Any, root: int) -> Steps:
 
 
 def gather(on: Exchange, item: Any, root: int) -> Steps:
-    """Give the root all items."""
+    """Gather all items at the root."""
     if on.sends(root):
         items = []
         for source in range(on.size):
@@ -142,7 +142,7 @@ def gather(on: Exchange, item: Any, root: int) -> Steps:
 
 
 def scatter(on: Exchange, items: Any, root: int) -> Steps:
-    """Give each rank one of the root's items."""
+    """Scatter the root's items, one to each rank."""
     if on.sends(root):
         for to in range(on.size):
             if on.is_inter or to != on.me:
@@ -152,7 +152,7 @@ def scatter(on: Exchange, items: Any, root: int) -> Steps:
 
 
 def allgather(on: Exchange, item: Any) -> Steps:
-    """Give all ranks the items of all, or of the other group."""
+    """Gather the items of all, or of the other group, at all ranks."""
     if on.is_inter:
         return (yield from alltoall(on, [item] * on.size))
     # The doubling of J. Bruck et al., IEEE Transactions on Parallel and Distributed Systems 8 (11), 1997.
@@ -166,23 +166,23 @@ def allgather(on: Exchange, item: Any) -> Steps:
 
 
 def alltoall(on: Exchange, items: Any) -> Steps:
-    """Give each rank one item of each."""
-    came: list[Any] = [None] * on.size
+    """Exchange one item between each two ranks."""
+    received: list[Any] = [None] * on.size
     for away in range(on.size):
         to = (on.me + away) % on.size
         if to == on.me and not on.is_inter:
-            came[to] = items[to]
+            received[to] = items[to]
         else:
             on.send(to, items[to])
     for away in range(on.size):
         source = (on.me - away) % on.size
         if source != on.me or on.is_inter:
-            came[source] = yield on.of(source)
-    return came
+            received[source] = yield on.of(source)
+    return received
 
 
 def reduce(on: Exchange, item: bytes, combine: Combine, root: int) -> Steps:
-    """Give the root the combination of all items, in the order of the ranks."""
+    """Reduce all items to the root, in the order of the ranks."""
     if on.is_inter:
         if root == ROOT:
             return (yield on.of(0))
@@ -207,7 +207,7 @@ def reduce(on: Exchange, item: bytes, combine: Combine, root: int) -> Steps:
 
 
 def allreduce(on: Exchange, item: bytes, combine: Combine) -> Steps:
-    """Give all ranks the combination of all items, or of the other group's."""
+    """Reduce all items, or those of the other group, to all ranks."""
     combined = yield from reduce(on.local, item, combine, 0)
     if on.is_inter and on.me == 0:
         on.send(0, combined)
@@ -216,7 +216,7 @@ def allreduce(on: Exchange, item: bytes, combine: Combine) -> Steps:
 
 
 def reduce_scatter(on: Exchange, data: bytes, sizes: list[int], combine: Combine) -> Steps:
-    """Give each rank its part, of so many bytes, of the combination of all."""
+    """Reduce all items, and scatter parts of the given sizes, in bytes, to the ranks."""
     ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
     parts = [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
     if on.is_inter:
@@ -226,15 +226,15 @@ def reduce_scatter(on: Exchange, data: bytes, sizes: list[int], combine: Combine
             combined = yield on.of(0)
         items = [combined[first:last] for first, last in parts] if on.me == 0 else None
         return (yield from scatter(on.local, items, 0))
-    came = yield from alltoall(on, [data[first:last] for first, last in parts])
-    combined = came[0]
-    for item in came[1:]:
+    received = yield from alltoall(on, [data[first:last] for first, last in parts])
+    combined = received[0]
+    for item in received[1:]:
         combined = combine(combined, item)
     return combined
 
 
 def scan(on: Exchange, item: bytes, combine: Combine) -> Steps:
-    """Give each rank the combination of the items up to its own."""
+    """Inclusive scan: reduce the items up to its own to each rank."""
     step = 1
     while step < on.size:
         if on.me + step < on.size:
@@ -246,7 +246,7 @@ def scan(on: Exchange, item: bytes, combine: Combine) -> Steps:
 
 
 def exscan(on: Exchange, item: bytes, combine: Combine) -> Steps:
-    """Give each rank but the first the combination of the items before its own."""
+    """Exclusive scan: reduce the items before its own to each rank but the first."""
     combined = yield from scan(on, item, combine)
     if on.me + 1 < on.size:
         on.send(on.me + 1, combined)
@@ -258,9 +258,9 @@ def neighbours(on: Exchange, items: list[Any], destinations: list[int], sources:
     for at, (to, item) in enumerate(zip(destinations, items, strict=True)):
         if to >= 0:
             on.send(to, (at ^ 1 if is_grid else None, item))
-    came: list[Any] = [None] * len(sources)
+    received: list[Any] = [None] * len(sources)
     for at, source in enumerate(sources):
         if source >= 0:
             place, item = yield on.of(source)
-            came[at if place is None else place] = item
-    return came
+            received[at if place is None else place] = item
+    return received

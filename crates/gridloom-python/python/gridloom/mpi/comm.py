@@ -82,17 +82,17 @@ class Comm(PointToPoint):
     # What it is.
 
     def Get_size(self) -> int:
-        """Give the number of its ranks."""
+        """Return the number of its ranks."""
         return len(self._state.group)
 
     def Get_rank(self) -> int:
-        """Give the own rank."""
+        """Return the own rank."""
         return self._state.rank
 
     size, rank = property(Get_size), property(Get_rank)
 
     def Get_group(self) -> Group:
-        """Give its ranks."""
+        """Return its ranks."""
         return Group.of(self._state.group)
 
     group = property(Get_group)
@@ -108,7 +108,7 @@ class Comm(PointToPoint):
     is_inter, is_intra = property(Is_inter), property(Is_intra)
 
     def Get_topology(self) -> int:
-        """Give the kind of its topology, or UNDEFINED."""
+        """Return the kind of its topology, or UNDEFINED."""
         topology = self._state.topology
         return UNDEFINED if topology is None else int(topology.kind)
 
@@ -116,7 +116,7 @@ class Comm(PointToPoint):
     is_topo = property(lambda self: self.Get_topology() != UNDEFINED)
 
     def Compare(self, comm: Comm) -> int:
-        """Say whether the communicators, or their groups, are the same."""
+        """Whether the communicators, or their groups, are the same."""
         mine, its = self._state, comm._state
         if mine.context == its.context:
             return IDENT
@@ -182,7 +182,7 @@ class Comm(PointToPoint):
         return Intercomm.of(None if is_null else State(context_of(context, color), group, me, remote))
 
     def _gathered(self, item: Any) -> list[Any]:
-        """Give the items of all ranks of the own group."""
+        """Return the items of all ranks of the own group."""
         on = Exchange(self._state)
         found: list[Any] = Request.of(Task("split", collectives.allgather(on.local, item))).wait()
         return found
@@ -219,32 +219,32 @@ class Comm(PointToPoint):
     # What it carries.
 
     def Get_name(self) -> str:
-        """Give the name."""
+        """Return the name."""
         return self._state.name
 
     def Set_name(self, name: str) -> None:
-        """Give it a name."""
+        """Set the name."""
         self._state.name = name
 
     name = property(Get_name, Set_name)
 
     def Get_info(self) -> Info:
-        """Give its hints."""
+        """Return its hints."""
         return Info.Create(self._state.info)
 
     def Set_info(self, info: Info) -> None:
-        """Give it hints, which are kept and not used."""
+        """Set hints, which are kept and not used."""
         if info:
             self._state.info = dict(info.items())
 
     info = property(Get_info, Set_info)
 
     def Get_errhandler(self) -> Errhandler:
-        """Give what comes of errors."""
+        """Return the error handler."""
         return Errhandler(self._state.errhandler or ERRORS_RETURN)
 
     def Set_errhandler(self, errhandler: Errhandler) -> None:
-        """Note what is to come of errors: here always an exception."""
+        """Set the error handler: errors are always exceptions here."""
         self._state.errhandler = Errhandler(errhandler)
 
     def Call_errhandler(self, errorcode: int) -> None:
@@ -256,7 +256,7 @@ class Comm(PointToPoint):
         raise unsupported("MPI.Comm.Create_errhandler", "errors are exceptions")
 
     def Get_attr(self, keyval: int) -> Any:
-        """Give a value that was kept."""
+        """Return a value that was kept."""
         fixed = {TAG_UB: TAG_MAX, HOST: PROC_NULL, IO: PROC_NULL, WTIME_IS_GLOBAL: 0, APPNUM: 0, LASTUSEDCODE: ERR_LASTCODE}
         if keyval == UNIVERSE_SIZE:
             return current().size
@@ -303,7 +303,7 @@ class Comm(PointToPoint):
 
     @classmethod
     def Get_parent(cls) -> Any:
-        """Give COMM_NULL: no program has spawned this one."""
+        """Return COMM_NULL: no program has spawned this one."""
         return Intercomm.of(None)
 
     def Attach_buffer(self, buf: Any) -> None:
@@ -396,10 +396,10 @@ class Intracomm(Comm):
         """Join it with another one; the leaders of both know each other in `peer_comm`."""
         state = self._state
         context = state.child("inter")
-        told = None
+        of_leader = None
         if state.rank == local_leader:
-            told = peer_comm.sendrecv((state.group, context), remote_leader, tag, None, remote_leader, tag)
-        remote, other = self.bcast(told, root=local_leader)
+            of_leader = peer_comm.sendrecv((state.group, context), remote_leader, tag, None, remote_leader, tag)
+        remote, other = self.bcast(of_leader, root=local_leader)
         return Intercomm.of(State(context_of(*sorted((context, other))), state.group, current().number, tuple(remote)))
 
     @classmethod
@@ -425,11 +425,11 @@ class Intercomm(Comm):
         raise unsupported("MPI.Intercomm.Create_from_groups", "sessions")
 
     def Get_remote_size(self) -> int:
-        """Give the number of ranks of the other group."""
+        """Return the number of ranks of the other group."""
         return len(self._remote())
 
     def Get_remote_group(self) -> Group:
-        """Give the ranks of the other group."""
+        """Return the ranks of the other group."""
         return Group.of(self._remote())
 
     remote_size, remote_group = property(Get_remote_size), property(Get_remote_group)
@@ -469,5 +469,5 @@ def own_communicators() -> dict[str, Any]:
 
 @cache
 def _all_ranks(size: int) -> tuple[int, ...]:
-    """Give the ranks of the world: one tuple for all of this process."""
+    """Return the ranks of the world: one tuple for all of this process."""
     return tuple(range(size))

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .buffers import memory_of, simple
 from .constants import ORDER_C
 from .errors import ERR_TYPE, Exception, unsupported
+from .layout import BY_CODE, Layout, datatype_of
 
-Offsets = NDArray[np.int64]
 
-
-class Datatype:
+class Datatype(Layout):
     """What an item of a buffer is.
 
     Parameters
@@ -24,73 +23,9 @@ class Datatype:
     """
 
     def __init__(self, datatype: Datatype | None = None) -> None:
-        #: The NumPy type of its parts; ``None`` if they differ.
-        self.base: np.dtype[Any] | None = None
-        #: Where its bytes are in an item, in the order in which they are sent.
-        self.offsets: Offsets = np.zeros(0, np.int64)
-        self._lb = 0
-        self._extent = 0
-        #: Whether items follow one another without gaps.
-        self.is_contiguous = False
-        self.name = "MPI_DATATYPE_NULL"
+        super().__init__()
         if datatype is not None:
             self.__dict__.update(datatype.__dict__)
-
-    @classmethod
-    def _made(cls, base: np.dtype[Any] | None, offsets: Offsets, lb: int, extent: int, name: str = "") -> Datatype:
-        made = Datatype()
-        made.base, made.offsets, made.name = base, offsets, name
-        made._bound(lb, extent)
-        return made
-
-    def _bound(self, lb: int, extent: int) -> None:
-        count = len(self.offsets)
-        self._lb, self._extent = lb, extent
-        self.is_contiguous = lb == 0 and extent == count and bool((self.offsets == np.arange(count)).all())
-
-    @classmethod
-    def basic(cls, name: str, char: Any) -> Datatype:
-        """Make one of the standard's."""
-        base = np.dtype(char)
-        return cls._made(base, np.arange(base.itemsize), 0, base.itemsize, name)
-
-    @property
-    def is_null(self) -> bool:
-        return self._extent == 0 and len(self.offsets) == 0 and self.base is None
-
-    @property
-    def is_predefined(self) -> bool:
-        return self.name.startswith("MPI_")
-
-    is_named = is_predefined
-
-    def _checked(self) -> Datatype:
-        if self.is_null:
-            raise Exception(ERR_TYPE, "it is DATATYPE_NULL")
-        return self
-
-    def Get_size(self) -> int:
-        """Give the number of bytes that are sent."""
-        return len(self._checked().offsets)
-
-    def Get_extent(self) -> tuple[int, int]:
-        """Give the lower bound and the extent, bytes."""
-        self._checked()
-        return self._lb, self._extent
-
-    def Get_true_extent(self) -> tuple[int, int]:
-        """Give the first byte and the span, bytes."""
-        if len(self.offsets) == 0:
-            return 0, 0
-        first = int(self.offsets.min())
-        return first, int(self.offsets.max()) + 1 - first
-
-    size = property(Get_size)
-    extent = property(lambda self: self.Get_extent()[1])
-    lb = property(lambda self: self.Get_extent()[0])
-    ub = property(lambda self: sum(self.Get_extent()))
-    true_lb = property(lambda self: self.Get_true_extent()[0])
-    true_extent = property(lambda self: self.Get_true_extent()[1])
 
     @property
     def typechar(self) -> str:
@@ -101,14 +36,15 @@ class Datatype:
         return self.base.str[1:] if self.base is not None else f"V{self.Get_size()}"
 
     def tocode(self) -> str:
-        """Give the code by which `fromcode` finds it."""
+        """Return the code by which `fromcode` finds it."""
         return self.typestr
 
     @classmethod
     def fromcode(cls, code: str) -> Datatype:
         """Find one by NumPy's code, or by the format of a buffer."""
         try:
-            return datatype_of(code)
+            found: Datatype = datatype_of(code)
+            return found
         except KeyError as error:
             raise ValueError(str(error)) from None
 
@@ -202,29 +138,25 @@ class Datatype:
     free = Free
 
     def Get_name(self) -> str:
-        """Give the name."""
+        """Return the name."""
         return "" if self.name == "derived" else self.name
 
     def Set_name(self, name: str) -> None:
-        """Give it a name."""
+        """Set the name."""
         self.name = name
 
     def Pack_size(self, count: int, comm: Any) -> int:
-        """Give the number of bytes of `count` packed items."""
+        """Return the number of bytes of `count` packed items."""
         return count * self.Get_size()
 
     def Pack(self, inbuf: Any, outbuf: Any, position: int, comm: Any) -> int:
         """Pack items into a buffer of bytes; the position behind them."""
-        from .buffers import memory_of, simple
-
         data = simple([*_unpacked(inbuf), self], False).pack()
         memory_of(outbuf, True)[0][position : position + len(data)] = np.frombuffer(data, np.uint8)
         return position + len(data)
 
     def Unpack(self, inbuf: Any, position: int, outbuf: Any, comm: Any) -> int:
         """Unpack items of a buffer of bytes; the position behind them."""
-        from .buffers import memory_of, simple
-
         items = simple([*_unpacked(outbuf), self], True)
         size = items.count * self.Get_size()
         items.unpack(memory_of(inbuf, False)[0][position : position + size].tobytes())
@@ -263,7 +195,7 @@ _NAMES = {
     "D": "C_DOUBLE_COMPLEX CXX_DOUBLE_COMPLEX DOUBLE_COMPLEX COMPLEX16", "G": "C_LONG_DOUBLE_COMPLEX CXX_LONG_DOUBLE_COMPLEX COMPLEX32",
     "S1": "CHAR CHARACTER", "e": "REAL2",
 }  # fmt: skip
-#: Those of the standard, by name.
+#: Datatypes of the standard, by name.
 BY_NAME: dict[str, Datatype] = {"DATATYPE_NULL": Datatype()}
 for _char, _names in _NAMES.items():
     for _name in _names.split():
@@ -276,21 +208,9 @@ for _name, _char in _PAIR.items():
     BY_NAME[_name] = Datatype.basic(f"MPI_{_name}", np.dtype([("value", _char), ("index", "i")], align=True))
 BY_NAME["INT_INT"] = BY_NAME["TWOINT"]
 
-#: By characters and strings of NumPy and of the buffer protocol.
-BY_CODE: dict[str, Datatype] = {}
 for _char in "bhilqBHILQfdg?FDGe":
     _datatype = BY_NAME[_NAMES[_char].split()[0]]
     BY_CODE[_char] = _datatype
     BY_CODE.setdefault(np.dtype(_char).str[1:], _datatype)
 BY_CODE.update({"p": BY_NAME["AINT"], "n": BY_CODE["l"], "N": BY_CODE["L"], "c": BY_NAME["CHAR"], "S": BY_NAME["CHAR"], "S1": BY_NAME["CHAR"]})
 BY_CODE.update({"Zf": BY_CODE["F"], "Zd": BY_CODE["D"], "Zg": BY_CODE["G"], "B": BY_NAME["BYTE"], "s": BY_NAME["CHAR"], "b1": BY_CODE["?"]})
-
-
-def datatype_of(given: Any) -> Datatype:
-    """Find a datatype by its code, or by the format of a buffer."""
-    if isinstance(given, Datatype):
-        return given
-    code = given[1:] if given[:1] in "@<=" else given
-    if code not in BY_CODE:
-        raise KeyError(f"cannot map {given!r} to MPI datatype")
-    return BY_CODE[code]

@@ -29,7 +29,7 @@ class _Tensor(ctypes.Structure):
 
 
 def memory_of(given: Any) -> tuple[NDArray[np.uint8], str] | None:
-    """Give the bytes of an array and their type; ``None`` if they are not in memory of the host.
+    """Return the bytes of an array and their type; ``None`` if they are not in memory of the host.
 
     Raises
     ------

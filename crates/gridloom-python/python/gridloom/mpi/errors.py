@@ -80,15 +80,15 @@ class Exception(RuntimeError):  # noqa: A001
         return f"{text}: {self._about}" if self._about else text
 
     def Get_error_code(self) -> int:
-        """Give the error code."""
+        """Return the error code."""
         return self.error_code
 
     def Get_error_class(self) -> int:
-        """Give the error class."""
+        """Return the error class."""
         return self.error_class
 
     def Get_error_string(self) -> str:
-        """Give the text."""
+        """Return the text."""
         return self.error_string
 
     def __str__(self) -> str:

@@ -37,11 +37,11 @@ class Group:
         return self._ranks
 
     def Get_size(self) -> int:
-        """Give the number of its ranks."""
+        """Return the number of its ranks."""
         return len(self.ranks)
 
     def Get_rank(self) -> int:
-        """Give the own rank in it, or UNDEFINED."""
+        """Return the own rank in it, or UNDEFINED."""
         return self._place(current().number)
 
     size, rank = property(Get_size), property(Get_rank)
@@ -50,7 +50,7 @@ class Group:
         return self.ranks.index(rank) if rank in self.ranks else UNDEFINED
 
     def Translate_ranks(self, ranks: Sequence[int] | None = None, group: Group | None = None) -> list[int]:
-        """Give the numbers in another group of these ranks."""
+        """Return the numbers in another group of these ranks."""
         if isinstance(ranks, Group):
             ranks, group = None, ranks
         numbers = range(len(self.ranks)) if ranks is None else ranks
@@ -63,7 +63,7 @@ class Group:
         return self.ranks[number]
 
     def Compare(self, group: Group) -> int:
-        """Say whether it has the same ranks, in the same order."""
+        """Whether it has the same ranks, in the same order."""
         if self.ranks == group.ranks:
             return IDENT
         return SIMILAR if set(self.ranks) == set(group.ranks) else UNEQUAL
@@ -163,11 +163,11 @@ class Info:
     free = Free
 
     def Get(self, key: str) -> str | None:
-        """Give a value."""
+        """Return a value."""
         return self._own.get(key)
 
     def get(self, key: str, default: str | None = None) -> str | None:
-        """Give a value."""
+        """Return a value."""
         return self._own.get(key, default)
 
     def Set(self, key: str, value: str) -> None:
@@ -181,11 +181,11 @@ class Info:
         del self._own[key]
 
     def Get_nkeys(self) -> int:
-        """Give the number of values."""
+        """Return the number of values."""
         return len(self._own)
 
     def Get_nthkey(self, n: int) -> str:
-        """Give the name of a value."""
+        """Return the name of a value."""
         return list(self._own)[n]
 
     def keys(self) -> list[str]:

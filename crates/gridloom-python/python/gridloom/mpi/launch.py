@@ -7,13 +7,14 @@ import os
 import sys
 
 from .. import chares
-from .._errors import ChareError
+from ..errors import ProcessError
+from .comm import own_communicators
 from .private import Finder, Modules
 from .rank import Program, Rank
 
 
 def launch(path: str, arguments: list[str], size: int, placement: str, list_modules: bool) -> int:
-    """Run the program on so many ranks.
+    """Run the program on `size` ranks.
 
     Returns
     -------
@@ -44,7 +45,7 @@ def launch(path: str, arguments: list[str], size: int, placement: str, list_modu
             return 1
         return 0
 
-    program = Program(run, lambda: Modules(path), size)
+    program = Program(run, lambda: Modules(path), own_communicators, size)
 
     def arrays(job: chares.Job) -> None:
         job.array(Rank, size, (program,), placement=placement, movable=False).begin()
@@ -52,26 +53,26 @@ def launch(path: str, arguments: list[str], size: int, placement: str, list_modu
     main = sys.modules["__main__"]
     try:
         ended = chares.run(arrays)
-    except ChareError as error:
+    except ProcessError as error:
         waiting = [f"rank {rank.number} waits in {rank.waits_for}" for rank in program.ranks.values() if rank.waits_for is not None]
         over = [str(rank.number) for rank in program.ranks.values() if rank.result is not None]
-        told = "".join(f"\n  {line}" for line in waiting[:_TOLD_MAX])
+        shown = "".join(f"\n  {line}" for line in waiting[:_LISTED_MAX])
         if waiting:
-            told += f"\n  {len(waiting)} ranks wait on this element; {len(over)} have ended"
-        print(f"gridloom mpirun: {error}{told}", file=sys.stderr)
+            shown += f"\n  {len(waiting)} ranks wait on this element; {len(over)} have ended"
+        print(f"gridloom mpirun: {error}{shown}", file=sys.stderr)
         return 1
     finally:
         sys.modules["__main__"] = main
     if list_modules and ended.is_first:
-        _tell_modules(program, before)
+        _print_modules(program, before)
     return int(ended.value)
 
 
-#: So many ranks that wait are told.
-_TOLD_MAX = 16
+#: Largest number of waiting ranks that an error shows.
+_LISTED_MAX = 16
 
 
-def _tell_modules(program: Program, before: set[str]) -> None:
+def _print_modules(program: Program, before: set[str]) -> None:
     private = {name for rank in program.ranks.values() for name in rank.modules.names()}
     loaded = {name.partition(".")[0] for name in set(sys.modules) - before - private}
     shared = sorted(name for name in loaded if name not in sys.stdlib_module_names and name != "gridloom")

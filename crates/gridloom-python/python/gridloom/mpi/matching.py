@@ -1,6 +1,6 @@
-"""The messages of one rank: those that came and those that it waits for, matched in MPI's order.
+"""The messages of one rank: received ones and awaited ones, matched in MPI's order.
 
-**Promise:** messages of one sender in one context match in the order in which they came, receives in the order in which they were
+**Promise:** messages of one sender in one context match in the order in which they arrived, receives in the order in which they were
 posted (MPI 3.1, section 3.5).
 """
 
@@ -13,7 +13,7 @@ from .constants import ANY_SOURCE, ANY_TAG
 
 
 class Envelope:
-    """A message that came."""
+    """A received message."""
 
     __slots__ = ("data", "source", "tag", "ticket")
 
@@ -41,7 +41,7 @@ class Matching:
 
     def __init__(self, matched: Callable[[Envelope], None]) -> None:
         self._matched = matched
-        self._came: dict[int, list[Envelope]] = {}
+        self._received: dict[int, list[Envelope]] = {}
         self._posted: dict[int, list[Posted]] = {}
 
     def arrive(self, context: int, envelope: Envelope) -> None:
@@ -54,25 +54,25 @@ class Matching:
                 self._matched(envelope)
                 one.on_match(envelope)
                 return
-        self._came.setdefault(context, []).append(envelope)
+        self._received.setdefault(context, []).append(envelope)
 
     def take(self, context: int, source: int, tag: int) -> Envelope | None:
-        """Take a message that came, as a receive does."""
+        """Take a received message, as a receive does."""
         envelope = self.find(context, source, tag)
         if envelope is not None:
-            self._came[context].remove(envelope)
+            self._received[context].remove(envelope)
             self._matched(envelope)
         return envelope
 
     def find(self, context: int, source: int, tag: int) -> Envelope | None:
-        """Look for a message that came."""
-        for envelope in self._came.get(context, ()):
+        """Look for a received message."""
+        for envelope in self._received.get(context, ()):
             if source in (envelope.source, ANY_SOURCE) and tag in (envelope.tag, ANY_TAG):
                 return envelope
         return None
 
     def post(self, context: int, posted: Posted) -> None:
-        """Wait for a message that has not come."""
+        """Wait for a message that has not arrived."""
         self._posted.setdefault(context, []).append(posted)
 
     def cancel(self, context: int, posted: Posted) -> bool:
@@ -85,7 +85,7 @@ class Matching:
 
     def forget(self, context: int) -> None:
         """A communicator is freed: drop what is empty."""
-        if not self._came.get(context, True):
-            del self._came[context]
+        if not self._received.get(context, True):
+            del self._received[context]
         if not self._posted.get(context, True):
             del self._posted[context]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .buffers import Block
+from .buffers import Block, simple
 from .errors import ERR_OP, Exception
 
 
@@ -78,7 +78,7 @@ class Op:
         raise ValueError("cannot call a null operation")
 
     def combines(self, block: Block) -> Callable[[bytes, bytes], bytes]:
-        """Give the function that combines the bytes of two messages of such items."""
+        """Return the function that combines the bytes of two messages of such items."""
         if self._of_buffers is not None:
             function = self._of_buffers
 
@@ -104,8 +104,6 @@ class Op:
 
     def Reduce_local(self, inbuf: Any, inoutbuf: Any) -> None:
         """Combine two buffers into the second."""
-        from .buffers import simple
-
         one, other = simple(inbuf, False), simple(inoutbuf, True)
         if one.count != other.count:
             raise ValueError(f"mismatch in inbuf count {one.count} and inoutbuf count {other.count}")
@@ -136,7 +134,7 @@ def _copied(name: str) -> Op:
 
 
 def of_pickles(op: Any) -> Callable[[bytes, bytes], bytes]:
-    """Give the function that combines two pickled objects."""
+    """Return the function that combines two pickled objects."""
 
     def combined(left: bytes, right: bytes) -> bytes:
         return pickle.dumps(op(pickle.loads(left), pickle.loads(right)), -1)
@@ -178,7 +176,7 @@ def _logical(function: Any) -> Callable[[Any, Any], Any]:
     return lambda x, y: function(bool(x), bool(y))
 
 
-#: Those of the standard, by name.
+#: Operations of the standard, by name.
 BY_NAME: dict[str, Op] = {
     "OP_NULL": Op(),
     "MAX": Op._builtin("MPI_MAX", _largest, np.maximum),

@@ -29,7 +29,7 @@ def _root(on: Exchange, root: int) -> None:
 
 
 def barrier(on: Exchange) -> Steps:
-    """Wait until all ranks have come."""
+    """Wait until all ranks have entered."""
     yield from collectives.barrier(on)
 
 
@@ -64,7 +64,7 @@ def _gather(reader: Reader) -> Callable[..., Steps]:
 
 def _scatter(reader: Reader) -> Callable[..., Steps]:
     def scatter(on: Exchange, sendbuf: Any, recvbuf: Any, root: int = 0) -> Steps:
-        """Give each rank a block of the root's buffer."""
+        """Scatter blocks of the root's buffer."""
         _root(on, root)
         items = reader(sendbuf, False, on.size).pack() if on.sends(root) else None
         gets = root >= 0 if on.is_inter else not (on.me == root and is_in_place(recvbuf))
@@ -88,7 +88,7 @@ def _allgather(reader: Reader) -> Callable[..., Steps]:
 
 def _alltoall(reader: Reader) -> Callable[..., Steps]:
     def alltoall(on: Exchange, sendbuf: Any, recvbuf: Any) -> Steps:
-        """Give each rank a block of each."""
+        """Exchange a block between each two ranks."""
         to = reader(recvbuf, True, on.size)
         items = to.pack() if is_in_place(sendbuf) else reader(sendbuf, False, on.size).pack()
         to.unpack((yield from collectives.alltoall(on, items)))
@@ -130,7 +130,7 @@ def allreduce(on: Exchange, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Steps:
 
 
 def reduce_scatter_block(on: Exchange, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Steps:
-    """Combine the buffers of all, and give each rank a block of one length."""
+    """Combine the buffers of all, and scatter blocks of one length."""
     if is_in_place(sendbuf):
         whole = simple(recvbuf, False)
         to = simple(recvbuf, True, 0, on.own_size)
@@ -144,7 +144,7 @@ def reduce_scatter_block(on: Exchange, sendbuf: Any, recvbuf: Any, op: Op = SUM)
 
 
 def reduce_scatter(on: Exchange, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: Op = SUM) -> Steps:
-    """Combine the buffers of all, and give each rank a block."""
+    """Combine the buffers of all, and scatter blocks."""
     to = simple(recvbuf, True)
     whole = to if is_in_place(sendbuf) else simple(sendbuf, False)
     if recvcounts is not None:
@@ -188,7 +188,7 @@ alltoall, alltoallv, alltoallw = _alltoall(equal), _alltoall(vector), _alltoall(
 
 
 def bcast_object(on: Exchange, obj: Any, root: int = 0) -> Steps:
-    """Give all ranks the root's object."""
+    """Broadcast the root's object."""
     _root(on, root)
     sends = on.sends(root)
     data = yield from collectives.bcast(on, dumped(obj) if sends else None, root)

@@ -67,8 +67,8 @@ class PointToPoint:
         self._checked(source, tag, True)
         if source == PROC_NULL:
             return Done(PROC_NULL, ANY_TAG)
-        said = f"recv(source={_said(source)}, tag={_said(tag)}){self._named()}"
-        return Receive(current(), self._state.context, source, tag, block(), said)
+        what = f"recv(source={_shown(source)}, tag={_shown(tag)}){self._named()}"
+        return Receive(current(), self._state.context, source, tag, block(), what)
 
     def _waited(self, operation: Operation, status: Status | None = None) -> Any:
         return Request.of(operation).wait(status)
@@ -227,7 +227,7 @@ class PointToPoint:
             return self._no_message(status)
         rank, context = current(), self._state.context
         found = lambda: rank.matching.find(context, source, tag) is not None  # noqa: E731
-        rank.wait_until(found, f"probe(source={_said(source)}, tag={_said(tag)}){self._named()}")
+        rank.wait_until(found, f"probe(source={_shown(source)}, tag={_shown(tag)}){self._named()}")
         return self._of_message(rank, source, tag, status, takes)
 
     def _iprobed(self, source: int, tag: int, status: Status | None, takes: bool) -> Message | None:
@@ -354,5 +354,5 @@ def dumped(obj: Any) -> bytes:
     return pickle.dumps(obj, -1)
 
 
-def _said(number: int) -> str:
+def _shown(number: int) -> str:
     return "any" if number == ANY_SOURCE else str(number)

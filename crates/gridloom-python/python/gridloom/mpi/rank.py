@@ -28,7 +28,7 @@ class Stack(greenlet):
 
 
 def current() -> Rank:
-    """Give the rank whose stack this code runs on."""
+    """Return the rank whose stack this code runs on."""
     try:
         return getcurrent().rank  # type: ignore[attr-defined, no-any-return]
     except AttributeError:
@@ -39,11 +39,26 @@ def current() -> Rank:
 
 
 class Program:
-    """What all ranks run, with the world's size."""
+    """What all ranks run, with the world's size.
 
-    def __init__(self, run: Callable[[Modules], int], modules: Callable[[], Modules], size: int) -> None:
+    Parameters
+    ----------
+    run : function
+        Runs the program with the modules of a rank, and returns its exit status.
+    modules : function
+        Makes the modules of a rank.
+    communicators : function
+        Makes the communicators of the rank that calls it, by name.
+    size : int
+        Number of ranks.
+    """
+
+    def __init__(
+        self, run: Callable[[Modules], int], modules: Callable[[], Modules], communicators: Callable[[], dict[str, Any]], size: int
+    ) -> None:
         self.run = run
         self.modules = modules
+        self.communicators = communicators
         self.size = size
         #: The ranks of this process, by number.
         self.ranks: dict[int, Rank] = {}
@@ -77,7 +92,7 @@ class Rank(chares.Chare):
         self._run()
 
     def arrive(self, context: int, source: int, tag: int, data: Any, ticket: tuple[int, int] | None) -> None:
-        """A message has come."""
+        """Receive a message."""
         self.matching.arrive(context, Envelope(source, tag, data, ticket))
         self._go_on()
 
@@ -101,17 +116,15 @@ class Rank(chares.Chare):
         self._stack.switch()
 
     def _main(self) -> None:
-        from .comm import own_communicators
-
-        self.own = own_communicators()
+        self.own = self._program.communicators()
         try:
             code = self._program.run(self.modules)
         except GreenletExit:
             # The program has ended, and this stack is dropped.
             return
         except BaseException as error:
-            told = "".join(traceback.format_exception(type(error), error, _of_program(error.__traceback__)))
-            os.write(2, f"rank {self.number}:\n{told}".encode())
+            text = "".join(traceback.format_exception(type(error), error, _of_program(error.__traceback__)))
+            os.write(2, f"rank {self.number}:\n{text}".encode())
             self.abort(1)
         self.result = code
         self.contribute(code, "max", chares.exit)
@@ -155,7 +168,7 @@ class Rank(chares.Chare):
             self._to_scheduler()
 
     def now(self) -> float:
-        """Tell the time, seconds."""
+        """Return the time, seconds."""
         began, counter = self._clock
         return began + time.perf_counter() - counter
 

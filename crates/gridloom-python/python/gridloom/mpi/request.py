@@ -280,12 +280,12 @@ class Request:
 
     @classmethod
     def Testsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[int] | None:
-        """Give the numbers of those that are over."""
+        """Return the numbers of those that are over."""
         return cls.testsome(requests, statuses)[0]
 
     @classmethod
     def testsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> tuple[list[int] | None, list[Any] | None]:
-        """Give the numbers of those that are over, and the objects that they received."""
+        """Return the numbers of those that are over, and the objects that they received."""
         active = [request for request in requests if request._operation is not None]
         if active and not any(request._is_over() for request in active):
             current().give_way()
@@ -324,7 +324,7 @@ class Request:
 
     @classmethod
     def Get_status_some(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[int] | None:
-        """Give the numbers of those that are over; they stay requests."""
+        """Return the numbers of those that are over; they stay requests."""
         active = [number for number, request in enumerate(requests) if request._operation is not None]
         if not active:
             return None

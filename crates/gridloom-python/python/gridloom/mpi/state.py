@@ -28,12 +28,12 @@ class State:
         self.errhandler: Any = None
 
     def child(self, *purpose: Any) -> int:
-        """Give the context of the next communicator that is made of it; all its ranks get the same."""
+        """Return the context of the next communicator that is made of it; all its ranks get the same."""
         self.children += 1
         return context_of(self.context, self.children, *purpose)
 
 
 def context_of(*parts: Any) -> int:
-    """Give a number for a communicator from what all its ranks know; two of them are alike by chance in one of 10^16 pairs."""
+    """Return a number for a communicator from what all its ranks know; two of them are alike by chance in one of 10^16 pairs."""
     digest = blake2b(repr(parts).encode(), digest_size=7).digest()
     return 2 * int.from_bytes(digest, "little") + 16

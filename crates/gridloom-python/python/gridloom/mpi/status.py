@@ -27,7 +27,7 @@ class Status:
         self.__dict__.update(other.__dict__)
 
     def Get_source(self) -> int:
-        """Give the sender's rank."""
+        """Return the sender's rank."""
         return self.source
 
     def Set_source(self, source: int) -> None:
@@ -35,7 +35,7 @@ class Status:
         self.source = source
 
     def Get_tag(self) -> int:
-        """Give the tag."""
+        """Return the tag."""
         return self.tag
 
     def Set_tag(self, tag: int) -> None:
@@ -43,7 +43,7 @@ class Status:
         self.tag = tag
 
     def Get_error(self) -> int:
-        """Give the error code."""
+        """Return the error code."""
         return self.error
 
     def Set_error(self, error: int) -> None:
@@ -51,14 +51,14 @@ class Status:
         self.error = error
 
     def Get_count(self, datatype: Datatype = BY_NAME["BYTE"]) -> int:
-        """Give the number of items; UNDEFINED if it is not whole."""
+        """Return the number of items; UNDEFINED if it is not whole."""
         size = datatype.Get_size()
         if size == 0:
             return 0 if self.size == 0 else UNDEFINED
         return UNDEFINED if self.size % size else self.size // size
 
     def Get_elements(self, datatype: Datatype) -> int:
-        """Give the number of basic items."""
+        """Return the number of basic items."""
         base = datatype.base.itemsize if datatype.base is not None else 1
         return self.size // base
 

@@ -34,7 +34,7 @@ class Grid:
         return found[::-1]
 
     def rank(self, coordinates: Sequence[int]) -> int:
-        """Give the rank there; PROC_NULL outside."""
+        """Return the rank there; PROC_NULL outside."""
         number = 0
         for at, extent, is_periodic in zip(coordinates, self.dims, self.periods, strict=True):
             if not 0 <= at < extent and not is_periodic:
@@ -43,7 +43,7 @@ class Grid:
         return number
 
     def neighbours(self, rank: int) -> tuple[list[int], list[int]]:
-        """Give the ranks that send to one, and those that it sends to."""
+        """Return the ranks that send to one, and those that it sends to."""
         around = [self.shifted(rank, direction, away) for direction in range(len(self.dims)) for away in (-1, 1)]
         return around, around
 
@@ -90,8 +90,8 @@ def _neighbours(on: Exchange) -> tuple[list[int], list[int], bool]:
     return sources, destinations, topology.kind == CART
 
 
-def _known(blocks: Any, sources: list[int], came: list[Any]) -> None:
-    for block, source, item in zip(blocks.each, sources, came, strict=True):
+def _known(blocks: Any, sources: list[int], received: list[Any]) -> None:
+    for block, source, item in zip(blocks.each, sources, received, strict=True):
         if source != PROC_NULL:
             block.unpack(item)
 
@@ -119,14 +119,14 @@ def _alltoall(reader: Reader) -> Callable[..., Steps]:
     return neighbor_alltoall
 
 
-def _loaded(came: list[Any]) -> list[Any]:
+def _loaded(received: list[Any]) -> list[Any]:
     import pickle
 
-    return [None if item is None else pickle.loads(item) for item in came]
+    return [None if item is None else pickle.loads(item) for item in received]
 
 
 def neighbor_allgather(on: Exchange, sendobj: Any) -> Steps:
-    """Give a list of the neighbours' objects."""
+    """Return a list of the neighbours' objects."""
     sources, destinations, is_grid = _neighbours(on)
     items = [dumped(sendobj)] * len(destinations)
     return _loaded((yield from collectives.neighbours(on, items, destinations, sources, is_grid)))
@@ -185,11 +185,11 @@ class Cartcomm(Topocomm):
         return grid
 
     def Get_dim(self) -> int:
-        """Give the number of dimensions."""
+        """Return the number of dimensions."""
         return len(self._grid.dims)
 
     def Get_topo(self) -> tuple[list[int], list[int], list[int]]:
-        """Give the extents, whether each is periodic, and the own coordinates."""
+        """Return the extents, whether each is periodic, and the own coordinates."""
         grid = self._grid
         return list(grid.dims), list(map(int, grid.periods)), grid.coordinates(self._state.rank)
 
@@ -199,7 +199,7 @@ class Cartcomm(Topocomm):
     coords = property(lambda self: self.Get_topo()[2])
 
     def Get_cart_rank(self, coords: Sequence[int]) -> int:
-        """Give the rank at these coordinates."""
+        """Return the rank at these coordinates."""
         if len(coords) != self.Get_dim():
             raise Exception(ERR_DIMS, f"{len(coords)} coordinates, and the grid has {self.Get_dim()} dimensions")
         rank = self._grid.rank(coords)
@@ -208,13 +208,13 @@ class Cartcomm(Topocomm):
         return rank
 
     def Get_coords(self, rank: int) -> list[int]:
-        """Give the coordinates of a rank."""
+        """Return the coordinates of a rank."""
         if not 0 <= rank < self.Get_size():
             raise Exception(ERR_RANK, f"{rank}: the communicator has {self.Get_size()} ranks")
         return self._grid.coordinates(rank)
 
     def Shift(self, direction: int, disp: int) -> tuple[int, int]:
-        """Give the ranks to receive from and to send to, so far away in a dimension."""
+        """Return the ranks to receive from and to send to, so far away in a dimension."""
         if not 0 <= direction < self.Get_dim():
             raise Exception(ERR_DIMS, f"dimension {direction}: the grid has {self.Get_dim()}")
         grid, me = self._grid, self._state.rank
@@ -249,7 +249,7 @@ class Graphcomm(Topocomm):
         return graph
 
     def Get_dims(self) -> tuple[int, int]:
-        """Give the numbers of nodes and edges."""
+        """Return the numbers of nodes and edges."""
         return len(self._graph.index), len(self._graph.edges)
 
     def Get_topo(self) -> tuple[list[int], list[int]]:
@@ -263,7 +263,7 @@ class Graphcomm(Topocomm):
     edges = property(lambda self: self.Get_topo()[1])
 
     def Get_neighbors_count(self, rank: int) -> int:
-        """Give the number of a rank's neighbours."""
+        """Return the number of a rank's neighbours."""
         return len(self._graph.of(rank))
 
     def Get_neighbors(self, rank: int) -> list[int]:
@@ -282,7 +282,7 @@ class Distgraphcomm(Topocomm):
         return isinstance(state.topology, Part)
 
     def Get_dist_neighbors_count(self) -> tuple[int, int, bool]:
-        """Give the numbers of sources and destinations, and whether they have weights."""
+        """Return the numbers of sources and destinations, and whether they have weights."""
         part = self._state.topology
         return len(part.sources), len(part.destinations), part.weights is not None
 
@@ -325,7 +325,7 @@ def create_cart(comm: Comm, dims: Sequence[int], periods: Any = None, reorder: b
 
 def create_graph(comm: Comm, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Any:
     """Make a graph of its first ranks: where each node's edges end, and the edges."""
-    index = _ends(index, edges)
+    index = _endpoints(index, edges)
     return _made(comm, Graphcomm, "graph", len(index), Graph(index, edges))
 
 
@@ -365,22 +365,22 @@ def create_dist_graph(
 
 
 def cart_map(comm: Comm, dims: Any, periods: Any = None) -> int:
-    """Give the rank's place in a grid."""
+    """Return the rank's place in a grid."""
     count = 1
     for extent in _grid_of(dims, periods).dims:
         count *= extent
     return comm.Get_rank() if comm.Get_rank() < count else UNDEFINED
 
 
-def _ends(index: Sequence[int], edges: Sequence[int]) -> list[int]:
+def _endpoints(index: Sequence[int], edges: Sequence[int]) -> list[int]:
     """Leave out the 0 at the beginning, which mpi4py allows."""
     index = list(index)
     return index[1:] if index and index[0] == 0 and index[-1] == len(edges) and len(index) > 1 else index
 
 
 def graph_map(comm: Comm, index: Sequence[int], edges: Sequence[int]) -> int:
-    """Give the rank's place in a graph."""
-    return comm.Get_rank() if comm.Get_rank() < len(_ends(index, edges)) else UNDEFINED
+    """Return the rank's place in a graph."""
+    return comm.Get_rank() if comm.Get_rank() < len(_endpoints(index, edges)) else UNDEFINED
 
 
 def Compute_dims(nnodes: int, dims: Any) -> list[int]:

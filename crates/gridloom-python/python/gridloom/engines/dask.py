@@ -1,0 +1,317 @@
+"""Dask as an engine: ``gridloom.connect("dask://scheduler:8786", functions=[...])`` runs groups on a Dask cluster that stays as it is.
+
+Calls are sent to the scheduler in graphs of up to some thousand. They are pinned by ``workers``, so that Dask does not move them, and have priorities
+in the order of the plan. Each function is stored on each worker that runs it, unpickled once. Large arguments are sent directly to their worker
+(``scatter(direct=True)``), results from worker to worker. A pinned call without effect that reads a result causes its transfer before other inputs of its
+reader exist. When a worker dies, calls whose results were not collected run again with new keys: a pinned call would wait forever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import itertools
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+import numpy as np
+
+from ..errors import ConnectError, ServerLost
+from .protocol import Measured, NotYet, ResultLost
+from .support import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
+
+# Arguments of at least this size are sent directly to their worker, not through the scheduler.
+_SCATTERED_BYTES_MIN = 64 << 10
+# Size of one graph. Dask warns from 10 MB on, and a message must fit into the scheduler's memory.
+_GRAPH_TASKS_MAX = 5_000
+_GRAPH_BYTES_MAX = 4 << 20
+_CONNECT_SECONDS = 10
+_GATHER_SECONDS = 5.0
+# States of a future that do not change by themselves.
+_FAILED = ("error", "cancelled")
+_ENDED = ("finished", *_FAILED)
+# The rank of what calls need.
+_FIRST = -(1 << 40)
+# The release that is known to work.
+_TRIED = "2026.8"
+
+
+class _Sent:
+    """A call that is sent with the next graph, or was sent."""
+
+    __slots__ = ("future", "gather_seconds", "key")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.gather_seconds = _GATHER_SECONDS
+        self.future: Any = None
+
+
+class DaskEngine:
+    """A Dask cluster, by its scheduler's address (``tcp://host:8786``) or an open ``distributed.Client``."""
+
+    recovers = False
+
+    def __init__(self, scheduler: Any) -> None:
+        try:
+            import distributed  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        except ImportError:
+            raise ImportError("gridloom.connect('dask://...') needs Dask's distributed: pip install distributed") from None
+        self._is_own = isinstance(scheduler, str)
+        if self._is_own:
+            try:
+                scheduler = distributed.Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call, unused-ignore]
+            except OSError as error:
+                raise ConnectError(f"no Dask scheduler answers at {scheduler} within {_CONNECT_SECONDS} s: {error}") from None
+        self._client: Any = scheduler
+        # Begins to record when tasks run.
+        self._client.get_task_stream(count=1)
+        taken: set[str] = set()
+        there = sorted(self._info().items())
+        self._address = {worker_name(number, str(one.get("name", "")), taken): address for number, (address, one) in enumerate(there)}
+        if not self._address:
+            raise ConnectError("the Dask cluster has no workers: start some by 'dask worker'")
+        self._check_versions()
+        self._scattered: dict[tuple[int, str], tuple[Any, Any]] = {}
+        # The next graph: tasks, their workers and priorities, by key.
+        self._graph: dict[str, tuple[Any, str, int]] = {}
+        self._graph_bytes = 0
+        # Calls without futures so far, and all calls since the last launch: Dask must not forget a result before a later graph reads it.
+        self._noted: list[_Sent] = []
+        self._retained: list[_Sent] = []
+        # Functions on their workers.
+        self._functions: dict[tuple[Callable[..., Any], str], _Sent] = {}
+        # Calls that prefetch results: of the last group, and of the group that is being submitted.
+        self._references: list[_Sent] = []
+        self._ahead: list[_Sent] = []
+
+    def _info(self) -> dict[str, Any]:
+        why: Exception | str = "its connection is lost"
+        try:
+            if (there := self._client.scheduler_info(n_workers=-1).get("workers")) is not None:
+                return dict(there)
+        except (OSError, asyncio.TimeoutError) as error:
+            why = error
+        raise self._gone(why)
+
+    def _gone(self, why: Exception | str) -> ServerLost:
+        address = self._client.scheduler.address if self._client.scheduler else "its address"
+        return ServerLost(f"the Dask scheduler at {address} answers no more: {why}; when it is back, connect anew")
+
+    def _check_versions(self) -> None:
+        """Refuse workers of another Python, which cannot read the code of functions, and warn of versions that were not tried."""
+        versions = self._client.get_versions()
+        places = {"this program": versions["client"], "the Dask scheduler": versions["scheduler"]}
+        places |= {f"the Dask worker at {place}": about for place, about in versions["workers"].items()}
+        check_versions("distributed", _TRIED, {place: str(about["packages"]["distributed"]) for place, about in places.items()})
+        python = {place: ".".join(str(about["host"]["python"]).split(".")[:2]) for place, about in versions["workers"].items()}
+        ours = ".".join(str(versions["client"]["host"]["python"]).split(".")[:2])
+        if others := {place: one for place, one in python.items() if one != ours}:
+            place, one = min(others.items())
+            raise ConnectError(
+                f"the Dask worker at {place} has Python {one}, and this program {ours}, which it cannot run functions of: run the program "
+                f"with Python {one}, or the workers with {ours}"
+            )
+
+    def workers(self) -> list[str]:
+        """Names of the workers that are there now."""
+        there = self._info()
+        return [name for name, address in self._address.items() if address in there]
+
+    def probe(self) -> Measured:
+        """Measure workers and links."""
+        info = self._info()
+        names = self.workers()
+        slots = {name: info[self._address[name]]["nthreads"] for name in names}
+        speed, client, data, latency = {}, {}, np.zeros(PROBE_BYTES, np.uint8), []
+        for name in names:
+            where = [self._address[name]]
+            self._client.submit(int, 0, workers=where, pure=False).result()
+            begun = time.perf_counter()
+            self._client.submit(int, 0, workers=where, pure=False).result()
+            latency.append(time.perf_counter() - begun)
+            speed[name] = float(self._client.submit(by_value(operations_per_second), workers=where, pure=False).result())
+            begun = time.perf_counter()
+            self._client.scatter(data, workers=where, direct=True, hash=False)
+            client[name] = PROBE_BYTES / max(time.perf_counter() - begun, 1e-6)
+        return Measured(slots, speed, client, self._direct(names, min(latency)), min(latency) / 4)
+
+    def _direct(self, names: list[str], latency: float) -> dict[tuple[str, str], float]:
+        """Links between workers, each measured once for each pair of hosts."""
+        host = {name: self._address[name].rpartition("//")[2].rpartition(":")[0] for name in names}
+        measured: dict[tuple[str, ...], float] = {}
+        found = {}
+        for one, other in itertools.combinations(sorted(names), 2):
+            pair = tuple(sorted((host[one], host[other])))
+            if pair not in measured:
+                measured[pair] = max(self._between(one, other, latency) for _ in range(PROBES))
+            found[one, other] = measured[pair]
+        return found
+
+    def _between(self, source: str, target: str, latency: float) -> float:
+        """Bytes per second of a new datum from one worker to another."""
+        data = self._client.submit(np.zeros, PROBE_BYTES, np.uint8, workers=[self._address[source]], pure=False)
+        from distributed import wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        with self._client.as_current():
+            wait(data)  # type: ignore[no-untyped-call, unused-ignore]
+        begun = time.perf_counter()
+        self._client.submit(len, data, workers=[self._address[target]], pure=False).result()
+        return PROBE_BYTES / max(time.perf_counter() - begun - latency, 1e-4)
+
+    def dumps(self, body: Callable[..., Any]) -> bytes:
+        """Pickle a function for the workers."""
+        return bytes(cloudpickle.dumps(body))
+
+    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
+        """Have a call run on that worker."""
+        if (body, worker) not in self._functions:
+            # Before all calls that need it.
+            pickled = self.dumps(body)
+            self._functions[body, worker] = self._note(f"gridloom-{os.urandom(8).hex()}", (pickle.loads, pickled), worker, _FIRST)
+        return self._note(key, (_apply(), self._functions[body, worker], *args), worker, rank)
+
+    def _note(self, key: str, what: tuple[Any, ...], worker: str, rank: int) -> _Sent:
+        """Put a call into the next graph: a function and its arguments."""
+        from dask._task_spec import Task  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        if self._client.status == "closed":
+            raise self._gone("the session has ended")
+        where = self._address[worker]
+        function, *args = what
+        passed = [self._passed(one, where) for one in args]
+        if len(self._graph) >= _GRAPH_TASKS_MAX or self._graph_bytes >= _GRAPH_BYTES_MAX:
+            self._send()
+        self._graph[key] = Task(key, function, *passed), where, -rank
+        self._graph_bytes += sum(map(_size, passed))
+        sent = _Sent(key)
+        self._noted.append(sent)
+        self._retained.append(sent)
+        return sent
+
+    def _passed(self, value: Any, where: str) -> Any:
+        from dask._task_spec import TaskRef  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        if isinstance(value, _Sent):
+            return TaskRef(value.key)
+        if _size(value) < _SCATTERED_BYTES_MIN:
+            return value
+        if (id(value), where) not in self._scattered:
+            # Calls that have all that they need do not wait for this argument.
+            self._send()
+            try:
+                there = self._client.scatter(value, workers=[where], direct=True, hash=False, timeout=_CONNECT_SECONDS)
+            except (OSError, asyncio.TimeoutError) as error:
+                raise ResultLost(f"an argument could not be sent to the worker at {where}: {error}") from error
+            self._scattered[id(value), where] = value, there
+        return TaskRef(self._scattered[id(value), where][1].key)
+
+    def _send(self) -> None:
+        """Send the graph that has been made."""
+        from dask._expr import LLGExpr  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        from dask.base import annotate  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        graph, noted = self._graph, self._noted
+        if not graph:
+            return
+        self._graph, self._graph_bytes, self._noted = {}, 0, []
+        # Without a token of ours, Dask would look through all arguments for one.
+        tasks, token = {key: task for key, (task, _, _) in graph.items()}, os.urandom(16).hex()
+        expression = LLGExpr(tasks, _determ_token=token)  # type: ignore[no-untyped-call, unused-ignore]
+        workers, priority = {key: [where] for key, (_, where, _) in graph.items()}, {key: first for key, (_, _, first) in graph.items()}
+        # Methods of dicts, which the scheduler can unpickle without code of ours. `workers=` of `get` takes no function.
+        with annotate(workers=workers.__getitem__, priority=priority.__getitem__):
+            futures = self._client.get(expression, [one.key for one in noted], sync=False)
+        for one, future in zip(noted, futures):
+            one.future = future
+
+    def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
+        """Have a result sent to a worker as soon as it is made."""
+        self._ahead.append(self._note(f"{key}-{os.urandom(4).hex()}", (id, result), worker, rank))
+
+    def launch(self) -> None:
+        """Send the submitted calls, and forget which arguments were sent and which results were prefetched for earlier groups."""
+        self._send()
+        self._scattered.clear()
+        self._retained.clear()
+        self._references, self._ahead = self._ahead, []
+
+    def discard(self) -> None:
+        """Forget calls that were not sent, and data and functions on workers for calls: some may be lost."""
+        for held in (self._scattered, self._functions, self._graph, self._noted, self._retained, self._ahead):
+            held.clear()
+        self._graph_bytes = 0
+
+    def wait(self, results: list[Any], timeout: float) -> int | None:
+        """Wait for the end of calls."""
+        from distributed import wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        def failed() -> int | None:
+            return next((place for place, one in enumerate(results) if one.future.status in _FAILED), None)
+
+        with self._telling(timeout):
+            if failed() is None and (pending := [one.future for one in results if one.future.status not in _ENDED]):
+                try:
+                    with self._client.as_current():
+                        wait(pending, timeout=timeout)  # type: ignore[no-untyped-call, unused-ignore]
+                except asyncio.TimeoutError:
+                    if failed() is None:
+                        raise
+        return failed()
+
+    def collect(self, result: Any, timeout: float) -> Any:
+        """Wait for a result and bring it here."""
+        from distributed import KilledWorker  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        self.wait([result], timeout)
+        if result.future.status == "error" and not isinstance(error := result.future.exception(), KilledWorker):
+            # That of the function, which may be of a class that waiting raises, too.
+            raise error.with_traceback(result.future.traceback())
+        # A result that only a dead worker has would be waited for forever. A large one takes its time: the next try gets twice as long.
+        seconds, result.gather_seconds = result.gather_seconds, 2 * result.gather_seconds
+        with self._telling(seconds):
+            return result.future.result(timeout=seconds)
+
+    @contextlib.contextmanager
+    def _telling(self, seconds: float) -> Iterator[None]:
+        """Raise Dask's errors as those of an engine, and errors of functions as they are."""
+        from distributed import KilledWorker  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        try:
+            yield
+        except asyncio.TimeoutError:  # before Python 3.11 a class of its own
+            raise NotYet(f"no result within {seconds} s") from None
+        except (concurrent.futures.CancelledError, asyncio.CancelledError, KilledWorker) as error:  # also if the scheduler is gone
+            raise ResultLost(str(error)) from error
+
+    def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
+        """When calls ran."""
+        wanted, names, found = set(keys), {address: name for name, address in self._address.items()}, {}
+        for one in self._client.get_task_stream(count=100_000):
+            spans = [span for span in one["startstops"] if span["action"] == "compute"]
+            if one["key"] in wanted and spans:
+                found[one["key"]] = spans[0]["start"], spans[-1]["stop"], names.get(one["worker"], one["worker"])
+        return found
+
+    def close(self) -> None:
+        """End the connection, unless the client was given."""
+        self.discard()
+        self._references.clear()
+        if self._is_own:
+            self._client.close()
+
+
+def _size(value: Any) -> int:
+    return value.nbytes if isinstance(value, np.ndarray) else len(value) if isinstance(value, (bytes, str)) else 0
+
+
+def _apply() -> Callable[..., Any]:
+    """Calls its first argument with the others: it is there with any Dask."""
+    from toolz import apply  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    return apply  # type: ignore[no-any-return]

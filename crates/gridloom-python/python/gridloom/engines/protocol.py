@@ -1,0 +1,75 @@
+"""The interface between groups and an engine, a system that runs functions on its workers. Each engine is one file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A cluster as it was measured."""
+
+    # By worker: number of calls that it runs at a time, and the speed of one in operations per second.
+    slots: dict[str, int]
+    speed: dict[str, float]
+    # Bytes per second from the client to each worker, and between any two workers, in the order of their names.
+    client_bytes_per_s: dict[str, float]
+    direct_bytes_per_s: dict[tuple[str, str], float]
+    latency_seconds: float
+
+
+class NotYet(Exception):
+    """A result is not there yet."""
+
+
+class ResultLost(Exception):
+    """A result, or data that its call reads, was lost with a worker."""
+
+
+class Engine(Protocol):
+    """A system that runs functions on given workers."""
+
+    recovers: bool
+    """Whether calls and results that are lost with a worker are made again by the engine itself, on another one."""
+
+    def workers(self) -> list[str]:
+        """Names of the workers that are there now."""
+
+    def probe(self) -> Measured:
+        """Measure workers and links."""
+
+    def dumps(self, body: Callable[..., Any]) -> bytes:
+        """Pickle a function for the workers."""
+
+    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
+        """Submit a call to a worker, calls of lower rank first; returns a reference to its result for the `args` of others.
+
+        It is sent by `launch` at the latest: many calls share one message. `ResultLost` if the worker cannot be reached. One thread at a time
+        submits, launches and discards.
+        """
+
+    def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
+        """Have a result sent to a worker as soon as it is made."""
+
+    def launch(self) -> None:
+        """Send the submitted calls, and forget which arguments were sent: all calls of a group have been submitted."""
+
+    def discard(self) -> None:
+        """Forget calls that were not sent, and data on workers for calls: submission has failed, or a worker was lost."""
+
+    def wait(self, results: list[Any], timeout: float) -> int | None:
+        """Wait for the end of launched calls: none, or the place of one that failed while others are still running.
+
+        `NotYet` after `timeout` seconds, or `ResultLost`.
+        """
+
+    def collect(self, result: Any, timeout: float) -> Any:
+        """Wait for a result and fetch it: `NotYet` after `timeout` seconds, `ResultLost`, or the function's own exception."""
+
+    def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
+        """When calls ran, seconds of the workers' clocks, and on which worker."""
+
+    def close(self) -> None:
+        """End the connection; the cluster keeps running."""

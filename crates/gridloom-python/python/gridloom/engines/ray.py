@@ -1,0 +1,313 @@
+"""Ray as an engine: ``gridloom.connect("ray://head:10001", functions=[...])`` runs groups on a Ray cluster that stays as it is.
+
+Workers are Ray's nodes that have processors. A call has a soft affinity to its node: a hard one would end in an error when the node dies. So Ray
+runs the calls of a lost node again on another one, and each call reports where it ran. An actor without a processor on each node
+measures, and prefetches results before other inputs of their reader exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConnectError, ServerLost, UsageError
+from .protocol import Measured, NotYet, ResultLost
+from .support import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
+
+# Arguments of at least this size are put into Ray's store, once for all calls of a group.
+_PUT_BYTES_MIN = 64 << 10
+_GET_SECONDS = 5.0
+# How often Ray runs a call again whose process died.
+_RETRIES = 3
+# Sessions that are asked for where Ray starts none.
+_TRIES = 3
+# The release that is known to work.
+_TRIED = "2.60"
+
+
+class _Made:
+    """Ray's references for a call: its result, and when and where it ran."""
+
+    def __init__(self, value: Any, ran: Any) -> None:
+        self.value, self.ran = value, ran
+        self.get_seconds = _GET_SECONDS
+
+
+class RayEngine:
+    """A Ray cluster, by its address for clients (``ray://host:10001``), or by the session of Ray that this process has."""
+
+    recovers = True
+
+    def __init__(self, session: Any) -> None:
+        self._ray = _imported("ray")
+        self._exceptions = _imported("ray.exceptions")
+        self._affinity = _imported("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+        self._check_version()
+        self._is_own = isinstance(session, str)
+        self._is_lost = False
+        self._helper: dict[str, Any] = {}
+        if self._is_own:
+            self._open(session)
+        elif not self._ray.is_initialized():
+            raise UsageError("Ray has no session in this process: begin one by ray.init(...), or name the cluster: gridloom.connect('ray://...')")
+        try:
+            taken: set[str] = set()
+            there = sorted(self._there().items())
+            self._node = {worker_name(number, str(about["NodeName"]), taken): node for number, (node, about) in enumerate(there)}
+            if not self._node:
+                raise ConnectError("the Ray cluster has no node with processors: start some by 'ray start --address=...'")
+            self._helper = {name: self._helper_on(node) for name, node in self._node.items()}
+        except BaseException:
+            self.close()
+            raise
+        self._remote: dict[Callable[..., Any], Any] = {}
+        # Remote functions with their options, by function and worker.
+        self._functions: dict[tuple[Callable[..., Any], str], Any] = {}
+        # Arguments in Ray's store, with what holds their addresses.
+        self._put: dict[int, tuple[Any, Any]] = {}
+        self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
+
+    def _check_version(self) -> None:
+        """Check the version here; the cluster has the same, as Ray refuses others."""
+        check_versions("Ray", _TRIED, {"this program": str(self._ray.__version__)})
+
+    def _open(self, address: str) -> None:
+        if self._ray.is_initialized():
+            raise UsageError("this process has a session of Ray, and can have one: hand it over by gridloom.connect(ray), or end it by ray.shutdown()")
+        try:
+            for left in reversed(range(_TRIES)):
+                try:
+                    self._ray.init(address, log_to_driver=False)
+                    break
+                except ConnectionAbortedError:
+                    # Ray's proxy looks up the command of a process that it has just started, which may have ended.
+                    if not left:
+                        raise
+        except ImportError as error:
+            raise ImportError(f"gridloom.connect('ray://...') needs Ray's client: pip install 'ray[client]' ({error})") from None
+        except Exception as error:  # Ray has no class for what can go wrong here
+            raise ConnectError(f"no session with the Ray cluster at {address}: {error}") from error
+
+    def _there(self) -> dict[str, Any]:
+        with self._translated_errors():
+            return {one["NodeID"]: one for one in self._ray.nodes() if one["Alive"] and one["Resources"].get("CPU", 0) >= 1}
+
+    def _helper_on(self, node: str) -> Any:
+        options = {"num_cpus": 0, "scheduling_strategy": self._affinity(node, soft=False)}
+        return self._ray.remote(**options)(_helper()).remote()
+
+    def workers(self) -> list[str]:
+        """Names of the workers that are there now."""
+        there = self._there()
+        return [name for name, node in self._node.items() if node in there]
+
+    def probe(self) -> Measured:
+        """Measure workers and links."""
+        about, get = self._there(), self._ray.get
+        with self._translated_errors():
+            # The first call waits for the process.
+            get([one.nothing.remote() for one in self._helper.values()])
+            slots = {name: int(about[node]["Resources"]["CPU"]) for name, node in self._node.items()}
+            speed, client, latency = {}, {}, []
+            for name, helper in self._helper.items():
+                begun = time.perf_counter()
+                get(helper.nothing.remote())
+                latency.append(time.perf_counter() - begun)
+                speed[name] = float(get(helper.call.remote(by_value(operations_per_second))))
+                begun = time.perf_counter()
+                data = self._ray.put(np.zeros(PROBE_BYTES, np.uint8))
+                put = time.perf_counter() - begun
+                client[name] = PROBE_BYTES / (put + max(get(helper.fetched.remote([data])), 1e-6))
+            host = {name: about[node]["NodeManagerAddress"] for name, node in self._node.items()}
+            return Measured(slots, speed, client, self._direct(host), min(latency) / 2)
+
+    def _direct(self, host: dict[str, str]) -> dict[tuple[str, str], float]:
+        """Links between workers, each measured once for each pair of hosts."""
+        measured: dict[tuple[str, ...], float] = {}
+        found = {}
+        for one, other in itertools.combinations(sorted(host), 2):
+            pair = tuple(sorted((host[one], host[other])))
+            if pair not in measured:
+                measured[pair] = max(self._between(one, other) for _ in range(PROBES))
+            found[one, other] = measured[pair]
+        return found
+
+    def _between(self, source: str, target: str) -> float:
+        """Bytes per second of a new datum from one worker to another."""
+        data = self._helper[source].zeros.remote(PROBE_BYTES)
+        self._ray.wait([data], fetch_local=False)
+        return PROBE_BYTES / max(float(self._ray.get(self._helper[target].fetched.remote([data]))), 1e-4)
+
+    def dumps(self, body: Callable[..., Any]) -> bytes:
+        """Pickle a function for the workers."""
+        return bytes(self._ray.cloudpickle.dumps(body))
+
+    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
+        """Have a call run on that worker."""
+        if body not in self._remote:
+            self._remote[body] = self._ray.remote(num_cpus=1, num_returns=2, max_retries=_RETRIES)(_timed(body))
+        if (body, worker) not in self._functions:
+            strategy = self._affinity(self._node[worker], soft=True)
+            self._functions[body, worker] = self._remote[body].options(name=body.__name__, scheduling_strategy=strategy)
+        with self._translated_errors():
+            passed = [self._sent(one) for one in args]
+            made = _Made(*self._functions[body, worker].remote(*passed))
+        self._made[key] = made
+        return made
+
+    def _sent(self, value: Any) -> Any:
+        if isinstance(value, _Made):
+            return value.value
+        size = value.nbytes if isinstance(value, np.ndarray) else len(value) if isinstance(value, (bytes, str)) else 0
+        if size < _PUT_BYTES_MIN:
+            return value
+        if id(value) not in self._put:
+            self._put[id(value)] = value, self._ray.put(value)
+        return self._put[id(value)][1]
+
+    def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
+        """Have a result sent to a worker as soon as it is made."""
+        with self._translated_errors():
+            self._helper[worker].fetched.remote([result.value])
+
+    def wait(self, results: list[Any], timeout: float) -> int | None:
+        """Wait for the end of calls."""
+        with self._translated_errors():
+            refs = [one.value for one in results]
+            ready, others = self._ray.wait(refs, num_returns=len(refs), timeout=timeout, fetch_local=False)
+        there = set(ready)
+        ended = [one for one in results if one.value in there]
+        if not self._have_run(ended):
+            return next((place for place, one in enumerate(results) if one.value in there and not self._have_run([one])), None)
+        if others:
+            raise NotYet(f"no results within {timeout} s")
+        return None
+
+    def _have_run(self, results: list[Any]) -> bool:
+        """Whether calls that have ended reported where they ran: failed ones did not."""
+        try:
+            with self._translated_errors():
+                self._ray.get([one.ran for one in results], timeout=_GET_SECONDS)
+        except (NotYet, ServerLost):
+            raise
+        except Exception:  # of a function
+            return False
+        return True
+
+    def collect(self, result: Any, timeout: float) -> Any:
+        """Wait for a result and bring it here."""
+        with self._translated_errors():
+            if not self._ray.wait([result.value], timeout=timeout, fetch_local=False)[0]:
+                raise NotYet(f"no result within {timeout} s")
+            # A large result takes time, and a lost one is computed again: the next try may take twice as long.
+            result.get_seconds *= 2
+            return self._ray.get(result.value, timeout=result.get_seconds / 2)
+
+    @contextlib.contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise Ray's errors as those of an engine, and errors of functions as they are."""
+        known = self._exceptions
+        lost = (known.WorkerCrashedError, known.NodeDiedError, known.ObjectLostError, known.RayActorError)
+        # Ray would begin another session by itself, and look for a cluster that is gone.
+        if self._is_lost or not self._ray.is_initialized():
+            raise ServerLost("the session of Ray has ended: connect anew, when the cluster is there")
+        try:
+            yield
+        except known.GetTimeoutError as error:
+            raise NotYet(f"the result is not there: {error}") from None
+        except known.RayTaskError as error:
+            cause = error
+            while isinstance(cause, known.RayTaskError):
+                cause = cause.cause
+            if isinstance(cause, lost):
+                raise ResultLost(str(cause)) from error
+            raise cause from error
+        except lost as error:
+            raise ResultLost(str(error)) from error
+        except (ConnectionError, known.RaySystemError, known.LocalRayletDiedError, known.RpcError) as error:
+            self._is_lost = True
+            raise ServerLost(f"the Ray cluster answers no more: {error}; when it is back, connect anew") from error
+
+    def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
+        """When calls ran."""
+        names = {node: name for name, node in self._node.items()}
+        made = {key: self._made[key].ran for key in keys}
+        with self._translated_errors():
+            found = zip(made, self._ray.get(list(made.values())))
+            return {key: (begun, end, names.get(node, node)) for key, (begun, end, node) in found}
+
+    def launch(self) -> None:
+        """Forget which arguments were put into the store: calls have been sent, and hold what they read."""
+        self._put.clear()
+
+    def discard(self) -> None:
+        """Forget which arguments were put into the store: some may be lost."""
+        self._put.clear()
+
+    def close(self) -> None:
+        """End the session, unless it was given."""
+        # If the cluster is gone, nothing is left to end.
+        with contextlib.suppress(ServerLost, ResultLost), self._translated_errors():
+            for helper in self._helper.values():
+                self._ray.kill(helper)
+        if self._is_own:
+            self._ray.shutdown()
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(f"gridloom.connect('ray://...') needs Ray: pip install 'ray[client]' ({error})") from None
+
+
+def _timed(body: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which also returns when and where it ran."""
+
+    def timed(*args: Any) -> Any:
+        import time
+
+        import ray  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        begun = time.time()
+        made = body(*args)
+        return made, (begun, time.time(), ray.get_runtime_context().get_node_id())
+
+    return timed
+
+
+def _helper() -> type:
+    """The actor on each node: a class in a function, which is pickled with its code."""
+
+    class Helper:
+        async def nothing(self) -> None:
+            pass
+
+        async def call(self, function: Callable[[], Any]) -> Any:
+            return function()
+
+        async def zeros(self, count: int) -> Any:
+            import numpy as np
+
+            return np.zeros(count, np.uint8)
+
+        async def fetched(self, refs: list[Any]) -> float:
+            """Seconds until a datum is here."""
+            import time
+
+            begun = time.perf_counter()
+            try:
+                await refs[0]
+            except Exception:
+                # The reader of the datum raises the error.
+                pass
+            return time.perf_counter() - begun
+
+    return Helper

@@ -1,0 +1,200 @@
+"""Pickles of objects with functions and classes of the program: those that cannot be imported go by value, as in cloudpickle.
+
+Beyond cloudpickle: such functions find their common global variables again (`rebuild`); decorators of ``functools`` go along; and
+code has the version of Python that compiled it, and its source lines.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import linecache
+import os
+import pickle
+import sys
+import types
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+
+from ..common.session_objects import CannotPickle
+from . import rebuild
+from .buffers import Aside
+from .module_versions import trailer
+from .protocol import SIGNATURE_ATTRIBUTE
+
+_CACHED = type(functools.lru_cache(lambda: None))
+_DISPATCHING: types.CodeType = getattr(functools.singledispatch(lambda _: None), "__code__")
+# Longer functions are sent without their lines.
+_LINES_MAX = 1000
+
+# Names this program to others. A forked child is another one.
+_token = os.urandom(16).hex()
+
+
+def _renew() -> None:
+    global _token
+    _token = os.urandom(16).hex()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+def dumps(value: Any, fetches: bool = False, aside: Aside | None = None) -> bytes:
+    """Pickle for a process that runs functions of the program; with `fetches`, handles are replaced by their values."""
+    made = io.BytesIO()
+    pickler = Pickler(made, fetches=fetches, aside=aside)
+    pickler.dump(value)
+    if pickler.modules:
+        made.write(trailer(pickler.modules))
+    return made.getvalue()
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
+    """Pickles for processes that run functions of the program.
+
+    Parameters
+    ----------
+    file : binary file
+        Where the pickle goes.
+    shares : bool
+        Whether functions find common global variables there. They do not where the program itself reads them: a result's are its own.
+    fetches : bool
+        Whether the value of a handle goes in its place. Otherwise it is refused.
+    aside : Aside, optional
+        Takes large arrays.
+
+    Attributes
+    ----------
+    modules : set of str
+        Of functions and classes that go by their names.
+    """
+
+    def __init__(self, file: Any, shares: bool = True, fetches: bool = False, aside: Aside | None = None) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL, aside and aside.keep)
+        self._shares, self._fetches = shares, fetches
+        self.modules: set[str] = set()
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is types.FunctionType:
+            reduced = super().reducer_override(value)
+            if reduced is not NotImplemented:
+                return self._function(value, reduced)
+            self._note_module(value)
+            return reduced
+        if kind is types.CodeType:
+            return rebuild.make_code, (sys.version_info[:2], _shown_file(value), self.dispatch_table[kind](value)[1])
+        if kind is _CACHED and not _is_importable(value):
+            limits = value.cache_parameters()
+            state = value.__wrapped__, _own_attributes(value)
+            return rebuild.make_cached, (limits["maxsize"], limits["typed"]), state, None, None, rebuild.set_cached
+        if kind is functools.singledispatchmethod:
+            setter = rebuild.set_dispatching_method
+            return rebuild.make_dispatching_method, (), value.dispatcher, None, None, setter
+        if kind is functools.cached_property:
+            return rebuild.make_cached_property, (value.func, value.attrname)
+        if getattr(kind, "_stands_for_value", False):
+            if not self._fetches:
+                raise CannotPickle(value._why, value._remedy)
+            return rebuild.same, (value.get(),)
+        reduced = super().reducer_override(value)
+        if reduced is NotImplemented and isinstance(value, type):
+            self._note_module(value)
+        return reduced
+
+    def _note_module(self, value: Any) -> None:
+        if value.__module__ is not None:
+            self.modules.add(value.__module__)
+
+    def _function(self, function: types.FunctionType, reduced: tuple[Any, ...]) -> Any:
+        """A function by value: what cloudpickle makes of it, and how it finds its global variables there."""
+        if function.__code__ is _DISPATCHING and hasattr(function, "registry"):
+            state = list(function.registry.items()), _own_attributes(function)
+            return rebuild.make_dispatching, (), state, None, None, rebuild.set_dispatching
+        make, (code, base, _, _, cells), (attributes, slots), *rest = reduced
+        # A declared function's signature is of use where it is declared alone.
+        attributes.pop(SIGNATURE_ATTRIBUTE, None)
+        if not self._shares:
+            return make, reduced[1], (attributes, slots), *rest
+        key = _key_of(function.__globals__)
+        made = key, code, base, cells, _source_of(function)
+        return rebuild.make_function, made, (key, (attributes, slots)), None, None, rebuild.set_function
+
+
+class _Digester(Pickler):
+    """Pickles what a value is, without what functions have in global variables: to see whether it is another one."""
+
+    def persistent_id(self, value: Any) -> Any:
+        # Classes are the same object for as long as they are the same. Which of equal texts are one object, is chance: Python
+        # interns names.
+        return hash(value) if type(value) is str else id(value) if isinstance(value, type) else None
+
+    def _function(self, function: types.FunctionType, reduced: tuple[Any, ...]) -> Any:
+        if function.__code__ is _DISPATCHING:
+            return super()._function(function, reduced)
+        state = function.__defaults__, function.__kwdefaults__, function.__closure__, function.__dict__
+        return str, (function.__qualname__, function.__code__), state
+
+
+def digest(value: Any) -> bytes | None:
+    """Digest of what identifies a value in this process; ``None`` if it cannot be pickled."""
+    made = hashlib.blake2b(digest_size=16)
+    try:
+        _Digester(types.SimpleNamespace(write=made.update)).dump(value)
+    except Exception:
+        return None
+    return made.digest()
+
+
+def _own_attributes(wrapper: Any) -> dict[str, Any]:
+    """Attributes of a wrapped function that ``functools`` does not set."""
+    known = {"__wrapped__", "registry", "dispatch", "register", "_clear_cache", "cache_parameters", SIGNATURE_ATTRIBUTE}
+    return {name: value for name, value in vars(wrapper).items() if name not in known}
+
+
+def _is_importable(value: Any) -> bool:
+    """Whether a wrapped function is found by its module and name, and is not registered to be pickled by value."""
+    module = value.__module__ or "__main__"
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    parents = {module.rsplit(".", dots)[0] for dots in range(module.count(".") + 1)}
+    if module == "__main__" or parents & set(by_value):
+        return False
+    found: Any = sys.modules.get(module)
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is value
+
+
+def _key_of(variables: dict[str, Any]) -> str:
+    """Names the global variables of a function, for as long as they exist."""
+    if (known := rebuild.key_of(variables)) is not None:
+        return known
+    name = variables.get("__name__")
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    number = "" if module is not None and vars(module) is variables else id(variables)
+    return f"{_token}:{name}:{number}"
+
+
+def _source_of(function: types.FunctionType) -> tuple[int, list[str]] | None:
+    """Its lines, and the number of the first one, where they are known."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    first = code.co_firstlineno
+    last = _last_line(code)
+    if not 1 <= first <= last <= len(lines) or last - first >= _LINES_MAX:
+        return None
+    return first, lines[first - 1 : last]
+
+
+def _shown_file(code: types.CodeType) -> str:
+    """Its file as tracebacks show it: of a notebook the cell."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cell = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(code.co_filename)
+    return code.co_filename if cell is None else f"<{cell[0]} {cell[1]}>"
+
+
+def _last_line(code: types.CodeType) -> int:
+    own = max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+    return max([own, *(_last_line(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))])

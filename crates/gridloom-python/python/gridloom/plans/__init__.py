@@ -1,0 +1,20 @@
+"""Plans and reports of groups, and heuristics of a program."""
+
+from .heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
+from .plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
+from .report import Difference, Report
+
+__all__ = [
+    "Alternative",
+    "Difference",
+    "Explanation",
+    "Plan",
+    "Problem",
+    "ProblemDatum",
+    "ProblemServer",
+    "ProblemTask",
+    "Report",
+    "Step",
+    "TaskRecord",
+    "TransferRecord",
+]

@@ -1,0 +1,314 @@
+"""How a session begins: with an embedded grid, a running one, or a simulated one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .. import _gridloom
+from ..common.checks import whole
+from ..common.executable import blas_library, program
+from ..display.output import NO_LOG_VARIABLE, Output, listener
+from ..display.progress_bars import wanted
+from ..engines.cluster import EngineCluster
+from ..engines.protocol import Engine, Measured
+from ..errors import ConnectWarning, UsageError
+from ..functions.offer import Offer, files_of, search_path
+from ..pickling.protocol import PATH_VARIABLE
+from .grid import Grid
+
+_Path = str | os.PathLike[str]
+
+_DASK, _RAY = "dask://", "ray://"
+_DEFAULT_ADDRESS = "127.0.0.1:7711"
+
+
+def local(
+    servers: int = 4,
+    *,
+    sites: int = 1,
+    latency: str | float | None = None,
+    bandwidth: str | float | None = None,
+    functions: Iterable[Offer] = (),
+    libraries: Iterable[_Path] = (),
+    slots: int = 1,
+    plain: int = 0,
+    memory: int | None = None,
+    shared_memory: bool = True,
+    environment: Mapping[str, str] | None = None,
+    run_code: bool = True,
+    logs: bool | Callable[[Output], None] = True,
+    progress: bool = False,
+) -> Grid:
+    """Start an embedded grid on this machine and connect to it: an agent and servers, each a process.
+
+    Parameters
+    ----------
+    servers : int, optional
+        How many.
+    sites : int, optional
+        Over how many sites they are divided, in order: with two, the first half is in the first one, and so are the program and the agent.
+        Servers of different sites share no memory. Sites have addresses of their own: ``127.0.0.1``, ``127.0.0.2`` and so on. Under
+        ``gridloom simulate`` and ``gridloom testbed`` the links of the platform hold instead.
+    latency : str or float, optional
+        Additional one-way latency between two sites: a text with a unit, such as ``"16ms"``, or seconds; at most 2 s.
+    bandwidth : str or float, optional
+        What each process sends to another site leaves at that rate, such as ``"10MB/s"`` or ``"100Mbps"``, or bytes per second; at least
+        100 kB/s.
+    functions : iterable of path, module or function, optional
+        Functions that the servers offer: interface descriptions (``.idl``), Python modules or their files (``.py``), and functions of the program with
+        types in their annotations. Linear algebra (``linalg/...``) is always there.
+    libraries : iterable of path, optional
+        Shared libraries with the functions that the interface descriptions declare.
+    slots : int, optional
+        Calls that each server runs at a time.
+    plain : int, optional
+        How many of them talk to the client only, and keep nothing between calls.
+    memory : int, optional
+        Bound on the data that each server holds, bytes.
+    shared_memory : bool, optional
+        Whether arrays go through shared memory, else over TCP.
+    environment : dict of str to str, optional
+        Variables added to the servers' environment.
+    run_code : bool, optional
+        Whether the servers run any Python function that the program sends, by `Grid.run`; simulated ones do not. They find the
+        program's modules.
+    logs : bool or callable, optional
+        Output of Python functions, with warnings, lines of `logging`, and progress by `gridloom.progress`: ``True``
+        shows it here while the program waits for results, with the function and the server before each line; ``False``
+        shows nothing, and no output of C code either; a function gets each piece as an `Output`.
+    progress : bool, optional
+        Whether a terminal or notebook shows how far groups and maps are, and values that take long on the network.
+
+    Returns
+    -------
+    Grid
+        The session. The processes end with it, however the program ends.
+
+    Raises
+    ------
+    ConnectError
+        If a process cannot be started, or a function cannot be offered; its own message is on the standard error.
+    InputError
+        If the annotations of a function are no signature.
+    UsageError
+        If a number is out of its range, or `functions`, `logs` or `progress` cannot be meant; if there is a `latency` or `bandwidth`,
+        and one site.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> with local(servers=2) as grid:                        # doctest: +SKIP
+    ...     grid.function("linalg/dnrm2")(np.array([3.0, 4.0]))
+    5.0
+    """
+    on_output, shows = listener(logs), wanted(progress)
+    files, folder = files_of(functions)
+    raw = _gridloom.local(
+        servers=whole("servers", servers, 1),
+        sites=whole("sites", sites, 1),
+        filters=[f"{name}={value}" for name, value in (("rate", bandwidth), ("delay", latency)) if value is not None],
+        slots=whole("slots", slots, 1),
+        plain=whole("plain", plain, 0),
+        functions=files,
+        run_code=run_code,
+        libraries=_paths("libraries", libraries),
+        memory_bytes=None if memory is None else whole("memory", memory, 1, 2**63 - 1),
+        shared_memory=shared_memory,
+        blas=_blas(),
+        python=sys.executable or None,
+        program=program(),
+        environment=[(PATH_VARIABLE, os.pathsep.join(search_path())), (NO_LOG_VARIABLE, "1"), *(environment or {}).items()],
+        silent=on_output is None,
+        executes=_executes(),
+    )
+    return Grid(raw, on_output, progress=shows, folder=folder)
+
+
+def connect(
+    address: str | Any | None = None,
+    *,
+    servers: Iterable[str] | None = None,
+    functions: Iterable[Callable[..., Any]] = (),
+    logs: bool | Callable[[Output], None] = True,
+    progress: bool = False,
+) -> Grid:
+    """Connect to a grid: to its agent, or to servers without one. In a simulated process: to that of its simulation.
+
+    Parameters
+    ----------
+    address : str, distributed.Client or the module ray, optional
+        The agent, ``host:port``; by default the value of the environment variable ``GRIDLOOM_AGENT``, else
+        ``127.0.0.1:7711``. ``dask://host:8786``, or an open client of Dask, is a Dask cluster, which stays as it is and runs `functions`.
+        ``ray://host:10001`` is a Ray cluster; so is the module ``ray``, or the result of ``ray.init``, if this process has a session of Ray.
+    servers : iterable of str, optional
+        Servers, ``host:port`` each, instead of an agent: the session learns from them what they offer and how fast they
+        are, and maps by itself. By default, if neither is given and ``GRIDLOOM_AGENT`` is not set, those that
+        ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then. Servers that
+        cannot be used are named in a `ConnectWarning`; they are used as soon as they answer.
+    functions : iterable of function, optional
+        Functions of the program with types in their annotations that a cluster of Dask or Ray is to run; servers of a grid offer their own.
+    logs : bool or callable, optional
+        Output and progress of functions, as in `local`. With ``False`` the output goes to the log of the server.
+    progress : bool, optional
+        Whether bars are shown, as in `local`.
+
+    Returns
+    -------
+    Grid
+        The session.
+
+    Raises
+    ------
+    ConnectError
+        If the agent, or each of the servers, cannot be reached, refuses, or does not answer: the message says why.
+    UsageError
+        If an agent and servers are given, or no server; functions for a grid, or none for a cluster of Dask or Ray.
+    ImportError
+        If the address is that of a Dask or Ray cluster, and Dask's ``distributed``, or Ray and its client, cannot be imported.
+    """
+    if address is not None and (not isinstance(address, str) or address.startswith((_DASK, _RAY))):
+        if servers is not None:
+            raise UsageError("connect: a cluster of Dask or Ray, or servers, not both")
+        return connect_engine(_engine_of(address), functions)
+    if list(functions):
+        raise UsageError("connect: functions are for a cluster of Dask or Ray; servers of a grid offer theirs: gridloom serve functions.py")
+    if address is not None and servers is not None:
+        raise UsageError("connect: an address of an agent or servers, not both")
+    on_output, shows = listener(logs), wanted(progress)
+    named = os.environ.get("GRIDLOOM_SERVERS")
+    if address is None and servers is None and named and not os.environ.get("GRIDLOOM_AGENT"):
+        servers = (server.strip() for server in named.split(","))
+    if isinstance(servers, str):
+        raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
+    if servers is not None:
+        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()), on_output, progress=shows)
+        for server, why in grid._raw.unreachable():
+            warnings.warn(f"going on without the server at {server}: {why}", ConnectWarning, stacklevel=2)
+        return grid
+    agent = address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS
+    return Grid(_gridloom.connect(agent, _executes()), on_output, progress=shows)
+
+
+def connect_engine(engine: Engine, functions: Iterable[Callable[..., Any]], measured: Measured | None = None) -> Grid:
+    """Open a session on an engine, which is closed with the session.
+
+    Parameters
+    ----------
+    engine : Engine
+        The engine.
+    functions : iterable of function
+        Functions of the program with types in their annotations.
+    measured : Measured, optional
+        The cluster as it was measured; by default the engine measures it now.
+
+    Returns
+    -------
+    Grid
+        The session.
+    """
+    try:
+        cluster = EngineCluster(engine, measured or engine.probe(), functions)
+        return Grid(cluster.raw, folder=cluster.folder, cluster=cluster)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def simulate(
+    platform: _Path,
+    *,
+    functions: Iterable[Offer] = (),
+    libraries: Iterable[_Path] = (),
+    execute: bool = False,
+    seed: int = 0,
+    network: str | None = None,
+    deployment: _Path | None = None,
+) -> Grid:
+    """Simulate a grid on a described platform, in virtual time.
+
+    Parameters
+    ----------
+    platform : path
+        Platform file, SimGrid's XML or TOML.
+    functions, libraries : iterable of path, optional
+        As for `local`.
+    execute : bool, optional
+        Run the functions too, so that results are real. Otherwise they are zeros, and arguments are described, not read:
+        ``numpy.broadcast_to(0.0, shape)`` describes an array of any size.
+    seed : int, optional
+        Seed of the random numbers.
+    network : str, optional
+        Network model by name.
+    deployment : path, optional
+        Deployment file: the host of each role. By default the hosts' properties say it.
+
+    Returns
+    -------
+    Grid
+        The session.
+
+    Raises
+    ------
+    InputError
+        If the platform or the functions cannot be used.
+    UsageError
+        If the seed is negative or not whole.
+    """
+    files, folder = files_of(functions)
+    raw = _gridloom.simulate(
+        platform=os.fspath(platform),
+        deployment=None if deployment is None else os.fspath(deployment),
+        functions=files,
+        libraries=_paths("libraries", libraries),
+        execute=execute,
+        seed=whole("seed", seed, 0, 2**64 - 1),
+        network=network,
+        blas=_blas(),
+        python=sys.executable or None,
+        program=program(),
+    )
+    return Grid(raw, folder=folder)
+
+
+def _engine_of(cluster: Any) -> Engine:
+    """The engine of a cluster, by its address or something open."""
+    if isinstance(cluster, str):
+        system = cluster.partition(":")[0]
+    else:
+        system = (cluster.__name__ if isinstance(cluster, types.ModuleType) else type(cluster).__module__).partition(".")[0]
+    if system == "ray":
+        from ..engines.ray import RayEngine
+
+        return RayEngine(cluster)
+    if system in ("dask", "distributed"):
+        from ..engines.dask import DaskEngine
+
+        return DaskEngine(f"tcp://{cluster.removeprefix(_DASK)}" if isinstance(cluster, str) else cluster)
+    raise UsageError(f"connect: expected an address, an open distributed.Client, or ray, got {type(cluster).__name__} {cluster!r:.80}")
+
+
+def _blas() -> str | None:
+    if os.environ.get("GRIDLOOM_BLAS"):
+        return None
+    library = blas_library()
+    return None if library is None else os.fspath(library)
+
+
+def _executes() -> bool:
+    """Whether ``gridloom simulate``, if this runs under it, runs the functions too."""
+    try:
+        return bool(json.loads(os.environ["GRIDLOOM_SIMULATE"]).get("execute", False))
+    except (KeyError, ValueError, AttributeError):
+        return False
+
+
+def _paths(name: str, paths: Iterable[_Path]) -> list[str]:
+    if isinstance(paths, (str, os.PathLike)):
+        raise UsageError(f"{name}: expected a list of paths, got the path {os.fspath(paths)!r}")
+    return [os.fspath(path) for path in paths]

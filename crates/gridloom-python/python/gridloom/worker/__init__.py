@@ -1,0 +1,1 @@
+"""Worker processes: ``python -m gridloom.worker`` runs Python functions for a server."""
