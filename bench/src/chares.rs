@@ -24,7 +24,7 @@ pub(crate) fn figures() -> Vec<Figure> {
 }
 
 #[derive(Clone, Message)]
-enum Ask {
+enum PlayerMessage {
     Ball { left: u32 },
     Count,
 }
@@ -35,10 +35,10 @@ struct Player {
 }
 
 impl Chare for Player {
-    type Message = Ask;
+    type Message = PlayerMessage;
 
-    fn entry(&mut self, message: Ask, cx: &mut Context<'_, Player>) {
-        let Ask::Ball { left } = message else { return };
+    fn entry(&mut self, message: PlayerMessage, cx: &mut Context<'_, Player>) {
+        let PlayerMessage::Ball { left } = message else { return };
         if self.began == 0.0 {
             self.began = cx.now();
         }
@@ -46,7 +46,7 @@ impl Chare for Player {
             0 => cx.exit(cx.now() - self.began),
             _ => {
                 let other = 1 - cx.index()[0];
-                cx.send(cx.array().at(other), Ask::Ball { left: left - 1 });
+                cx.send(cx.array().at(other), PlayerMessage::Ball { left: left - 1 });
             }
         }
     }
@@ -55,7 +55,7 @@ impl Chare for Player {
 fn play(messages: u32) -> impl Fn(&mut Job<'_>) -> Result<(), gridloom::Error> {
     move |job| {
         let players = job.array(2, Placement::Blocks, |_| Player { began: 0.0 })?;
-        job.start(|cx| cx.send(players.at(0), Ask::Ball { left: messages }));
+        job.start(|cx| cx.send(players.at(0), PlayerMessage::Ball { left: messages }));
         Ok(())
     }
 }
@@ -64,9 +64,9 @@ fn play(messages: u32) -> impl Fn(&mut Job<'_>) -> Result<(), gridloom::Error> {
 struct Waiter;
 
 impl Chare for Waiter {
-    type Message = Ask;
+    type Message = PlayerMessage;
 
-    fn entry(&mut self, ask: Ask, cx: &mut Context<'_, Waiter>) {
+    fn entry(&mut self, ask: PlayerMessage, cx: &mut Context<'_, Waiter>) {
         cx.keep(ask);
     }
 }
@@ -76,13 +76,13 @@ impl Waiter {
         let own = cx.index()[0];
         let other = cx.array().at(1 - own);
         if own == 0 {
-            cx.send(other.clone(), Ask::Ball { left: LOCAL });
+            cx.send(other.clone(), PlayerMessage::Ball { left: LOCAL });
         }
         let began = cx.now();
-        while let Ask::Ball { left } = cx.receive().await {
+        while let PlayerMessage::Ball { left } = cx.receive().await {
             match left {
                 0 => cx.exit(cx.now() - began),
-                _ => cx.send(other.clone(), Ask::Ball { left: left - 1 }),
+                _ => cx.send(other.clone(), PlayerMessage::Ball { left: left - 1 }),
             }
         }
     }
@@ -190,9 +190,9 @@ struct Small {
 }
 
 impl Chare for Small {
-    type Message = Ask;
+    type Message = PlayerMessage;
 
-    fn entry(&mut self, _: Ask, cx: &mut Context<'_, Small>) {
+    fn entry(&mut self, _: PlayerMessage, cx: &mut Context<'_, Small>) {
         self.count += 1;
         cx.contribute(Contribution::sum(self.count as i64), Callback::exit());
     }
@@ -209,7 +209,7 @@ fn million() -> Figure {
             let small = job.array(MILLION, Placement::Blocks, |_| Small { count: 0 })?;
             let bytes = (resident_bytes() - before) / MILLION as f64;
             *noted.lock().expect("one thread") = (began.elapsed().as_secs_f64(), bytes);
-            job.start(|cx| cx.send(small.all(), Ask::Count));
+            job.start(|cx| cx.send(small.all(), PlayerMessage::Count));
             Ok(())
         });
         assert_eq!(ended.expect("it ends").value, Value::from(MILLION as i64));

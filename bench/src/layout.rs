@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_layout::{Abi, Form, Graph, MemoryAt, Receiver, Value, parse};
+use gridloom_layout::{Abi, Graph, MemoryAt, MemoryLayout, Receiver, Value, parse};
 
 use crate::stats::Samples;
 use crate::{Figure, ROUNDS};
@@ -30,10 +30,10 @@ pub fn figures() -> Vec<Figure> {
 }
 
 /// The memory of a program on that machine that contains a welcome message, and the address of its struct.
-fn memory(machine: &str, rows: usize) -> (Form, Vec<u8>, u64) {
+fn memory(machine: &str, rows: usize) -> (MemoryLayout, Vec<u8>, u64) {
     let schema = Arc::new(parse(DECLARATION, "pastry.h").expect("it is right").schema("Welcome").expect("declared"));
     let abi = Abi::from_name(machine).expect("known");
-    let form = Form::new(schema.clone(), abi).expect("small");
+    let form = MemoryLayout::new(schema.clone(), abi).expect("small");
     let message = form.encode_values(&Graph::tree(values(rows))).expect("they fit");
     let mut receiver = Receiver::new(schema, abi).expect("small");
     let incoming = receiver.open(&message).expect("right");

@@ -403,7 +403,7 @@ fn mapping() -> Figure {
             }
         };
         let work_flops = Some(1e8 * f64::from(1 + number % 17));
-        outline.tasks.push(OutlineTask { function: 0, work_flops, inputs, outputs: vec![number], only: None });
+        outline.tasks.push(OutlineTask { function: 0, work_flops, inputs, outputs: vec![number], bound_to: None });
         outline.data.push(OutlineDatum {
             size_bytes: 1 << 20,
             producer: Some(number),
@@ -421,7 +421,7 @@ fn mapping() -> Figure {
                 name: format!("server-{number:02}"),
                 address: String::new(),
                 slots: 1,
-                plain: false,
+                stateless: false,
                 memory_bytes: 1 << 40,
                 speed_flops: Some(1e9 * (1 + number % 4) as f64),
                 pace: 1.0,

@@ -349,7 +349,7 @@ impl Grid {
         indices(&route.links, &mut self.links);
         indices(&back.links, &mut self.way_back);
         let transfer = Transfer::new(&self.links, route.latency_s, size_bytes);
-        self.engine.start_transfer(&Transfer { way_back: &self.way_back, ..transfer })
+        self.engine.start_transfer(&Transfer { return_links: &self.way_back, ..transfer })
     }
 
     /// Draws a number below `end` (SplitMix64).

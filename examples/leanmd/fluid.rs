@@ -223,7 +223,7 @@ pub fn between(first: &[f64], second: &[f64], shift: [f64; 3]) -> (f64, Vec<f64>
     let second: Vec<f64> = second.iter().enumerate().map(|(place, at)| at + shift[place % 3]).collect();
     for (a, on_a) in first.chunks_exact(3).zip(on_first.chunks_exact_mut(3)) {
         for (b, on_b) in second.chunks_exact(3).zip(on_second.chunks_exact_mut(3)) {
-            energy += act([a, b], on_a, on_b);
+            energy += add_forces([a, b], on_a, on_b);
         }
     }
     (0.5 * energy, on_first, on_second)
@@ -235,13 +235,13 @@ pub fn within(at: &[f64]) -> (f64, Vec<f64>) {
     for a in (0..at.len()).step_by(3) {
         let (on_a, on_others) = force[a..].split_at_mut(3);
         for (b, on_b) in at[a + 3..].chunks_exact(3).zip(on_others.chunks_exact_mut(3)) {
-            energy += act([&at[a..a + 3], b], on_a, on_b);
+            energy += add_forces([&at[a..a + 3], b], on_a, on_b);
         }
     }
     (energy, force)
 }
 
-fn act([a, b]: [&[f64]; 2], on_a: &mut [f64], on_b: &mut [f64]) -> f64 {
+fn add_forces([a, b]: [&[f64]; 2], on_a: &mut [f64], on_b: &mut [f64]) -> f64 {
     let way = [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
     let square = way[0] * way[0] + way[1] * way[1] + way[2] * way[2];
     if square >= CUTOFF * CUTOFF {

@@ -47,7 +47,7 @@ enum ToCell {
     /// The forces of a pair on the atoms of this cell, and this cell's part of the energy.
     Forces { pair: u8, energy: f64, forces: Vec<f64> },
     /// Atoms of a neighbour that are in this cell now.
-    Come { ids: Vec<u32>, at: Vec<f64>, velocity: Vec<f64>, force: Vec<f64> },
+    Atoms { ids: Vec<u32>, at: Vec<f64>, velocity: Vec<f64>, force: Vec<f64> },
 }
 
 /// Messages to pairs.
@@ -114,7 +114,7 @@ struct Cell {
     /// Energies and forces of this step, by pair.
     forces: [Option<(f64, Vec<f64>)>; PAIRS],
     /// Atoms received from neighbours, and the number of neighbours that have sent theirs.
-    come: Atoms,
+    received: Atoms,
     heard: usize,
     is_exchanging: bool,
     began: f64,
@@ -125,9 +125,9 @@ struct Cell {
 impl Cell {
     fn new(options: Options, pairs: Rc<OnceCell<Pairs>>, index: Index) -> Cell {
         let number = options.fluid.number([index[0], index[1], index[2]]);
-        let (atoms, forces, come) = (options.fluid.atoms(number), std::array::from_fn(|_| None), Atoms::default());
+        let (atoms, forces, received) = (options.fluid.atoms(number), std::array::from_fn(|_| None), Atoms::default());
         let (step, heard, is_exchanging, began, energies) = Default::default();
-        Cell { options, pairs, number, atoms, step, forces, come, heard, is_exchanging, began, energies }
+        Cell { options, pairs, number, atoms, step, forces, received, heard, is_exchanging, began, energies }
     }
 
     fn send_positions(&self, cx: &mut Context<'_, Cell>) {
@@ -173,7 +173,7 @@ impl Cell {
         for (cell, atoms) in self.options.fluid.leaving(self.number, &mut self.atoms) {
             let Atoms { ids, at, velocity, force } = atoms;
             let there = cx.array().at(self.options.fluid.index(cell));
-            cx.send(there, ToCell::Come { ids, at, velocity, force });
+            cx.send(there, ToCell::Atoms { ids, at, velocity, force });
         }
         self.is_exchanging = true;
         self.end_exchange(cx);
@@ -183,7 +183,7 @@ impl Cell {
     fn end_exchange(&mut self, cx: &mut Context<'_, Cell>) {
         if self.is_exchanging && self.heard == AROUND {
             (self.is_exchanging, self.heard) = (false, 0);
-            self.atoms = std::mem::take(&mut self.atoms).joined(std::mem::take(&mut self.come));
+            self.atoms = std::mem::take(&mut self.atoms).joined(std::mem::take(&mut self.received));
             self.begin_step(cx);
         }
     }
@@ -203,15 +203,15 @@ impl Chare for Cell {
                     self.end_step(cx);
                 }
             }
-            ToCell::Come { ids, at, velocity, force } => {
-                self.come = std::mem::take(&mut self.come).joined(Atoms { ids, at, velocity, force });
+            ToCell::Atoms { ids, at, velocity, force } => {
+                self.received = std::mem::take(&mut self.received).joined(Atoms { ids, at, velocity, force });
                 self.heard += 1;
                 self.end_exchange(cx);
             }
         }
     }
 
-    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Cell>) {
+    fn on_result(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Cell>) {
         match tag {
             READY => {
                 self.began = cx.now();

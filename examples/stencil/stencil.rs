@@ -34,7 +34,7 @@ const USAGE: &str = "stencil [--size 2048] [--chares 16] [--steps 50] [--placeme
 
 /// Messages between blocks.
 #[derive(Clone, Message)]
-enum Ask {
+enum BlockMessage {
     /// All arrays exist.
     Begin,
     /// The edge of a neighbour, before its step of that number.
@@ -184,25 +184,25 @@ struct Progress {
 
 /// The state that moves with a block.
 #[derive(Serialize, Deserialize)]
-struct Moving {
+struct PackedBlock {
     cells: Vec<f64>,
     progress: Progress,
 }
 
 impl Migrate for Block {
-    type State = Moving;
+    type State = PackedBlock;
 
-    fn pack(&self) -> Moving {
-        Moving { cells: self.mesh.cells.clone(), progress: self.progress.clone() }
+    fn pack(&self) -> PackedBlock {
+        PackedBlock { cells: self.mesh.cells.clone(), progress: self.progress.clone() }
     }
 }
 
 impl Block {
     /// Creates a new block, or one that arrives from another element.
-    fn new(options: Rc<Options>, at: Index, moving: Option<Moving>) -> Block {
+    fn new(options: Rc<Options>, at: Index, moving: Option<PackedBlock>) -> Block {
         let (rows, columns) = options.cells_of_block();
         let (mesh, progress) = match moving {
-            Some(Moving { cells, progress }) => (Mesh { rows, columns, cells }, progress),
+            Some(PackedBlock { cells, progress }) => (Mesh { rows, columns, cells }, progress),
             None => {
                 let mesh = Mesh::new(options.size, (rows, columns), options.begin_of(at));
                 let (edges, early, began) = Default::default();
@@ -231,7 +231,11 @@ impl Block {
             self.mesh.copy_rim(side, &mut cells);
             // Messages from another site arrive late: chares that wait for them must not wait for others, too.
             let priority = if cx.is_at_border(neighbour) { Priority(-1) } else { Priority(0) };
-            cx.send_with(priority, cx.array().at(neighbour), Ask::Edge { step, side: (side ^ 1) as u8, cells });
+            cx.send_with(
+                priority,
+                cx.array().at(neighbour),
+                BlockMessage::Edge { step, side: (side ^ 1) as u8, cells },
+            );
         }
     }
 
@@ -248,7 +252,7 @@ impl Block {
     }
 
     /// Computes as long as the edges of a step have arrived.
-    fn go_on(&mut self, cx: &mut Context<'_, Block>) {
+    fn compute_ready_steps(&mut self, cx: &mut Context<'_, Block>) {
         let (steps, neighbours) = (self.options.steps, self.neighbours().count());
         while self.progress.is_ready && self.progress.step < steps && self.progress.there == neighbours {
             let times = if self.at[0] * 4 < self.options.blocks.0 as i32 { self.options.skew } else { 1 };
@@ -282,29 +286,29 @@ impl Block {
 }
 
 impl Chare for Block {
-    type Message = Ask;
+    type Message = BlockMessage;
 
-    fn entry(&mut self, message: Ask, cx: &mut Context<'_, Block>) {
+    fn entry(&mut self, message: BlockMessage, cx: &mut Context<'_, Block>) {
         if self.options.cell_ns > 0.0 {
             cx.compute(ENTRY_NS);
         }
         match message {
-            Ask::Begin => {
+            BlockMessage::Begin => {
                 // Not before, so that the cells of all blocks are contiguous in memory.
                 self.progress.edges = self.mesh.nothing_outside();
                 cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
             }
             // The rim is sent in the memory of the last edges, so edges that arrive earlier are stored separately.
-            Ask::Edge { step, side, cells } if step == self.progress.step && self.progress.is_ready => {
+            BlockMessage::Edge { step, side, cells } if step == self.progress.step && self.progress.is_ready => {
                 self.progress.edges[usize::from(side)] = cells;
                 self.progress.there += 1;
-                self.go_on(cx);
+                self.compute_ready_steps(cx);
             }
-            Ask::Edge { side, cells, .. } => self.progress.early[usize::from(side)] = Some(cells),
+            BlockMessage::Edge { side, cells, .. } => self.progress.early[usize::from(side)] = Some(cells),
         }
     }
 
-    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Block>) {
+    fn on_result(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Block>) {
         match tag {
             READY => self.progress.began = cx.now(),
             AT_CHECKPOINT => {
@@ -318,7 +322,7 @@ impl Chare for Block {
         self.progress.is_ready = true;
         self.send_rim(cx);
         self.take_early();
-        self.go_on(cx);
+        self.compute_ready_steps(cx);
     }
 }
 
@@ -352,7 +356,7 @@ struct Options {
 
 impl Options {
     /// Default options.
-    fn usual() -> Options {
+    fn defaults() -> Options {
         Options {
             size: 2048,
             blocks: (4, 4),
@@ -399,7 +403,7 @@ fn blocks_of(chares: usize) -> (usize, usize) {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options::usual();
+    let mut options = Options::defaults();
     let (mut placement, mut words) = ("blocks".to_string(), std::env::args().skip(1));
     while let Some(word) = words.next() {
         if word == "--check" {
@@ -449,7 +453,7 @@ fn main() -> Result<(), Error> {
         let (options, placement) = (Rc::new(options.clone()), options.placement.clone());
         let block = move |at, moving| Block::new(options.clone(), at, moving);
         let mesh = job.migratable_array(blocks, placement, block)?;
-        job.start(|cx| cx.send(mesh.all(), Ask::Begin));
+        job.start(|cx| cx.send(mesh.all(), BlockMessage::Begin));
         Ok(())
     })?;
     let Value::Integers(told) = ended.value else { unreachable!("the chares end with integers") };

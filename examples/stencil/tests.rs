@@ -13,7 +13,7 @@ fn element(me: Pe, elements: &Arc<Elements>, options: &Rc<Options>) -> Element {
     let packing = Packing::of_state(move |at, moving| Block::new(again.clone(), at, Some(moving)));
     let block = |at| Block::new(new.clone(), at, None);
     let mesh = element.migratable_array("mesh", options.blocks.into(), &options.placement, block, packing).unwrap();
-    element.start(|cx| cx.send(mesh.all(), Ask::Begin));
+    element.start(|cx| cx.send(mesh.all(), BlockMessage::Begin));
     element
 }
 
@@ -21,8 +21,8 @@ fn element(me: Pe, elements: &Arc<Elements>, options: &Rc<Options>) -> Element {
 /// else, so the edges of the block between arrive before that report.
 #[test]
 fn an_edge_may_come_before_its_block_knows_that_all_have_begun() {
-    let options = Options { size: 12, blocks: (1, 3), steps: 7, checkpoint_every: 2, ..Options::usual() };
-    let (options, elements) = (Rc::new(options), Arc::new(Elements::alike(3)));
+    let options = Options { size: 12, blocks: (1, 3), steps: 7, checkpoint_every: 2, ..Options::defaults() };
+    let (options, elements) = (Rc::new(options), Arc::new(Elements::single_site(3)));
     let mut all: Vec<Element> = elements.all().map(|me| element(me, &elements, &options)).collect();
     let mut late = VecDeque::new();
     while all.iter().any(|element| element.end().is_none()) {
@@ -31,7 +31,7 @@ fn an_edge_may_come_before_its_block_knows_that_all_have_begun() {
             while let Step::Ran(_) = all[from.0 as usize].step().unwrap() {
                 is_idle = false;
             }
-            while let Some((to, letter)) = all[from.0 as usize].take_letter() {
+            while let Some((to, letter)) = all[from.0 as usize].take_batch() {
                 is_idle = false;
                 match (from, to) {
                     (Pe(0), Pe(2)) => late.push_back(letter),

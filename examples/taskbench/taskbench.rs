@@ -45,7 +45,7 @@ struct Cells([f64; CELLS]);
 
 /// Messages between points.
 #[derive(Clone, Message)]
-enum Ask {
+enum PointMessage {
     /// Starts that round. Sent to all points.
     Begin { round: u32 },
     /// The output of a task.
@@ -94,7 +94,7 @@ impl Point {
     }
 
     /// Runs tasks as long as their inputs have arrived.
-    fn go_on(&mut self, cx: &mut Context<'_, Point>) {
+    fn run_ready_tasks(&mut self, cx: &mut Context<'_, Point>) {
         let (iterations, steps) = self.options.rounds[self.round];
         while self.is_ready && self.inputs.step < steps && self.inputs.next() {
             compute(&mut self.cells, iterations);
@@ -105,7 +105,7 @@ impl Point {
             self.send_output(step, cx);
             if self.options.graph.pattern == Pattern::None {
                 // Each task is a message of its own, as with any other pattern.
-                return cx.send(cx.this(), Ask::Next { step: step + 1 });
+                return cx.send(cx.this(), PointMessage::Next { step: step + 1 });
             }
         }
     }
@@ -117,13 +117,13 @@ impl Point {
             match spoil.filter(|_| number == 0) {
                 Some(Spoil::Lost) => continue,
                 Some(Spoil::Wrong) => {
-                    cx.send(cx.array().at(to as usize), Ask::Output { step, point: self.options.graph.width });
+                    cx.send(cx.array().at(to as usize), PointMessage::Output { step, point: self.options.graph.width });
                     continue;
                 }
-                Some(Spoil::Twice) => cx.send(cx.array().at(to as usize), Ask::Output { step, point }),
+                Some(Spoil::Twice) => cx.send(cx.array().at(to as usize), PointMessage::Output { step, point }),
                 None => {}
             }
-            cx.send(cx.array().at(to as usize), Ask::Output { step, point });
+            cx.send(cx.array().at(to as usize), PointMessage::Output { step, point });
         }
     }
 
@@ -153,39 +153,39 @@ impl Point {
         }
         match self.round + 1 {
             next if next == self.options.rounds.len() => cx.exit(std::mem::take(&mut self.rounds_ns)),
-            next => cx.send(cx.array().all(), Ask::Begin { round: next as u32 }),
+            next => cx.send(cx.array().all(), PointMessage::Begin { round: next as u32 }),
         }
     }
 }
 
 impl Chare for Point {
-    type Message = Ask;
+    type Message = PointMessage;
 
-    fn entry(&mut self, message: Ask, cx: &mut Context<'_, Point>) {
+    fn entry(&mut self, message: PointMessage, cx: &mut Context<'_, Point>) {
         match message {
-            Ask::Begin { round } => self.begin(round, cx),
-            Ask::Output { step, point } => {
+            PointMessage::Begin { round } => self.begin(round, cx),
+            PointMessage::Output { step, point } => {
                 self.taken += 1;
                 match self.inputs.take(step, point) {
-                    Ok(()) => self.go_on(cx),
+                    Ok(()) => self.run_ready_tasks(cx),
                     Err(why) => cx.fail(why),
                 }
             }
-            Ask::Next { step } if step == self.inputs.step => self.go_on(cx),
-            Ask::Next { step } => {
+            PointMessage::Next { step } if step == self.inputs.step => self.run_ready_tasks(cx),
+            PointMessage::Next { step } => {
                 cx.fail(format!("task {step} of point {} arrived before {}", self.at, self.inputs.step))
             }
         }
     }
 
-    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Point>) {
+    fn on_result(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Point>) {
         if tag == DONE {
             return self.end_round(value, cx);
         }
         self.began = cx.now();
         self.is_ready = true;
         match self.inputs.step < self.options.rounds[self.round].1 {
-            true => self.go_on(cx),
+            true => self.run_ready_tasks(cx),
             // A tree that does not reach this point within that number of steps.
             false => self.finish(cx),
         }
@@ -265,7 +265,7 @@ fn run(options: Options) -> Result<Ended, Error> {
     chares::run(move |job| {
         let (options, width) = (options.clone(), options.graph.width as usize);
         let points = job.array(width, Placement::Blocks, |index| Point::new(options.clone(), index[0] as u32))?;
-        job.start(|cx| cx.send(points.all(), Ask::Begin { round: 0 }));
+        job.start(|cx| cx.send(points.all(), PointMessage::Begin { round: 0 }));
         Ok(())
     })
 }

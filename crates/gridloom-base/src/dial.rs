@@ -4,18 +4,18 @@
 /// The host name cannot be resolved.
 pub const UNRESOLVED: &str = "the name cannot be resolved";
 /// The host refuses the connection: no program listens on the port.
-pub const NOBODY_LISTENS: &str = "no program listens there";
+pub const NOT_LISTENING: &str = "no program listens there";
 /// The host does not answer.
 pub const NO_ANSWER: &str = "no answer";
 /// A program listens on the port, but does not use Gridloom's protocol.
-pub const NO_NODE: &str = "the program that answers there is not a Gridloom node";
+pub const NOT_A_NODE: &str = "the program that answers there is not a Gridloom node";
 /// The node refuses the connection: it has another secret or version, or the node tried to connect to itself.
 pub const REFUSED: &str = "refused: ";
 /// The node was connected before.
-pub const GONE: &str = "the connection was lost";
+pub const DISCONNECTED: &str = "the connection was lost";
 
 /// True if a retry cannot help, because the settings of the two nodes do not match.
-pub fn is_lasting(why: &str) -> bool {
+pub fn is_permanent(why: &str) -> bool {
     why.contains(REFUSED)
 }
 
@@ -23,8 +23,10 @@ pub fn is_lasting(why: &str) -> bool {
 pub fn agent_remedy(why: &str) -> &'static str {
     let is = |kinds: &[&str]| kinds.iter().any(|kind| why.starts_with(kind));
     match () {
-        () if is(&[NOBODY_LISTENS, GONE]) => "; start one with 'gridloom agent', or connect to another",
-        () if is(&[UNRESOLVED, NO_ANSWER, NO_NODE]) => "; check the address, HOST:PORT as 'gridloom agent' prints it",
+        () if is(&[NOT_LISTENING, DISCONNECTED]) => "; start one with 'gridloom agent', or connect to another",
+        () if is(&[UNRESOLVED, NO_ANSWER, NOT_A_NODE]) => {
+            "; check the address, HOST:PORT as 'gridloom agent' prints it"
+        }
         () => "",
     }
 }

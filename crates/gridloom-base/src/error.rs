@@ -68,7 +68,7 @@ pub enum TaskError {
     },
     /// A measuring call was preempted by other work.
     #[error("server '{server}' has other work, which preempted a measuring call of '{function}'")]
-    GaveWay { function: String, server: String },
+    Preempted { function: String, server: String },
     /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
@@ -76,7 +76,7 @@ pub enum TaskError {
     #[error("the call exceeded its time limit of {limit_seconds} s")]
     DeadlineExceeded { limit_seconds: f64 },
     /// The server was lost and no other server could run the task.
-    #[error("server '{server}' was lost ({why}) and {}", why_nowhere_else(.function, .server, *.is_bound))]
+    #[error("server '{server}' was lost ({why}) and {}", no_replacement_text(.function, .server, *.is_bound))]
     ServerLost {
         function: String,
         server: String,
@@ -135,7 +135,7 @@ pub enum TaskError {
     },
     /// The object of the method call does not exist, or no longer exists.
     #[error("server '{server}' does not have the object to run '{function}' on: {why}")]
-    ObjectLost {
+    ObjectMissing {
         /// The method.
         function: String,
         server: String,
@@ -144,14 +144,14 @@ pub enum TaskError {
     },
     /// A transfer of the call's arguments or results exceeded its time limit.
     #[error("the {what} of the call did not arrive within their time limit of {limit_seconds} s")]
-    TransferLate {
+    TransferTimedOut {
         /// `arguments` or `results`.
         what: String,
         limit_seconds: f64,
     },
     /// The server cannot store a shared datum, for example because its disk is full. Another server may be able to.
     #[error("server '{server}' cannot store the data: {why}")]
-    NotKept {
+    StoreFailed {
         server: String,
         /// What failed, and where.
         why: String,
@@ -171,7 +171,7 @@ fn store_full(function: &str, server: &str, needed: u64, held: u64, limit: u64) 
     )
 }
 
-fn why_nowhere_else(function: &str, server: &str, is_bound: bool) -> String {
+fn no_replacement_text(function: &str, server: &str, is_bound: bool) -> String {
     match is_bound {
         true => format!("the call of '{function}' is bound to it, for example by on('{server}')"),
         false => format!("no other server could run function '{function}'"),
@@ -183,7 +183,7 @@ const NO_MODULE: &str = "ModuleNotFoundError";
 
 impl TaskError {
     /// True if the server lacks something that the function needs, so that the task may succeed on another server.
-    pub fn is_of_server(&self) -> bool {
+    pub fn is_server_fault(&self) -> bool {
         match self {
             TaskError::CannotRun { .. } => true,
             TaskError::Raised { kind, .. } => kind == NO_MODULE,
@@ -193,13 +193,13 @@ impl TaskError {
 
     /// Returns the error with the function's and the server's names filled in. The code that runs a task need not
     /// know them.
-    pub fn named(mut self, its_function: &str, its_server: &str) -> TaskError {
+    pub fn with_names(mut self, its_function: &str, its_server: &str) -> TaskError {
         if let TaskError::Crashed { function, server, .. }
         | TaskError::Raised { function, server, .. }
         | TaskError::WrongResult { function, server, .. }
         | TaskError::CannotRun { function, server, .. }
         | TaskError::Refused { function, server, .. }
-        | TaskError::ObjectLost { function, server, .. } = &mut self
+        | TaskError::ObjectMissing { function, server, .. } = &mut self
         {
             its_function.clone_into(function);
             its_server.clone_into(server);

@@ -2,7 +2,7 @@
 //! twice in an object is refused, since one of the two values would be ignored. A list in place of an object is
 //! refused too.
 
-mod named;
+mod strict_structs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use thiserror::Error;
 
-use named::Named;
+use strict_structs::StrictStructs;
 
 /// An error in a text that should be JSON of a given shape.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -29,13 +29,13 @@ pub struct JsonError {
 /// # Errors
 /// If it is not JSON, repeats a name in an object, or does not have the expected shape.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
-    serde_json::from_str::<Unique>(text).map_err(|error| wrong(&error, no_json))?;
+    serde_json::from_str::<Unique>(text).map_err(|error| json_error(&error, not_json_text))?;
     // The text is valid JSON: any further error concerns its shape.
     let mut reader = serde_json::Deserializer::from_str(text);
-    T::deserialize(Named(&mut reader)).map_err(|error| wrong(&error, another_shape))
+    T::deserialize(StrictStructs(&mut reader)).map_err(|error| json_error(&error, shape_error_text))
 }
 
-fn wrong(error: &serde_json::Error, in_words: fn(&str) -> String) -> JsonError {
+fn json_error(error: &serde_json::Error, in_words: fn(&str) -> String) -> JsonError {
     let (line, column) = (error.line(), error.column());
     let why = error.to_string();
     let why = why.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&why);
@@ -50,12 +50,12 @@ pub fn names(text: &str) -> Option<BTreeSet<String>> {
 }
 
 /// True if the text is an object with that name at its top level.
-pub fn has(text: &str, name: &str) -> bool {
+pub fn has_name(text: &str, name: &str) -> bool {
     names(text).is_some_and(|names| names.contains(name))
 }
 
 /// Returns the string under that name at the top level of an object, if it is a string.
-pub fn text_of(text: &str, name: &str) -> Option<String> {
+pub fn string_at(text: &str, name: &str) -> Option<String> {
     let mut names: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).ok()?;
     names.remove(name).and_then(|value| value.as_str().map(str::to_string))
 }
@@ -121,7 +121,7 @@ impl<'de> Visitor<'de> for Anything {
 }
 
 /// Rewords why a text is not JSON or repeats a name. The library's messages refer to the program's types; these do not.
-fn no_json(why: &str) -> String {
+fn not_json_text(why: &str) -> String {
     match why {
         "EOF while parsing a value" | "EOF while parsing a list" | "EOF while parsing an object" => {
             "the file ends in the middle of its JSON".into()
@@ -140,7 +140,7 @@ fn is_own(why: &str) -> bool {
 }
 
 /// Rewords why JSON does not have the expected shape.
-fn another_shape(why: &str) -> String {
+fn shape_error_text(why: &str) -> String {
     if let Some(field) = why.strip_prefix("missing field ") {
         return format!("{} is missing", quoted(field));
     }

@@ -4,6 +4,7 @@
 
 pub mod dial;
 pub mod error;
+pub mod escaped;
 pub mod fnv;
 pub mod id;
 pub mod json;
@@ -17,24 +18,23 @@ pub mod name;
 pub mod near;
 mod parts;
 mod random;
-mod say;
-pub mod shown;
 pub mod size;
 mod slice;
+mod stderr_line;
 pub mod time;
 pub mod value;
 
 pub use error::TaskError;
+pub use escaped::Escaped;
 pub use fnv::Fnv;
 pub use id::{DatumId, GroupId, NodeId, ObjectId, StorageId, TaskId};
 pub use lines::each_line;
 pub use log::{Level, Levels};
 pub use machine::Machine;
 pub use method::{METHODS, Method, MethodEntry};
-pub use name::{Maker, NameError, Named, check_name};
+pub use name::{NameError, NamedDatum, PutOrigin, check_name};
 pub use parts::Parts;
 pub use random::SplitMix64;
-pub use shown::Shown;
 pub use slice::{SLICES, slice_bytes};
 pub use time::Time;
 pub use value::{ByteOrder, Dtype, Meta, Order};

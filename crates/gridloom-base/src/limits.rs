@@ -10,11 +10,11 @@ pub const FRAME_BYTES_MAX: usize = 64 << 20;
 /// anything, and more than 16 bring no further speedup.
 pub const STRIPES: (usize, usize) = (2, 16);
 /// Bytes of messages that may be queued on one connection per direction before its sender waits.
-pub const SEND_BYTES_MAX: u64 = 4 << 20;
+pub const SEND_QUEUE_BYTES_MAX: u64 = 4 << 20;
 /// Latest time in a deployment, in seconds: about thirty years, which both clocks and virtual time can represent.
 pub const DEPLOYMENT_SECONDS_MAX: f64 = 1e9;
 /// Largest message between processes, in bytes.
-pub const LETTER_BYTES_MAX: u64 = 1 << 30;
+pub const PROCESS_MESSAGE_BYTES_MAX: u64 = 1 << 30;
 /// Longest delay that a filter between two processes may add, in seconds. No real link has a longer one.
 pub const FILTER_DELAY_SECONDS_MAX: f64 = 60.0;
 /// Range of rates for a filter, in bytes per second: from less than a modem's rate to more than that of any link.
@@ -37,11 +37,11 @@ pub const COMPRESS_BYTES_MIN: usize = 1024;
 /// receiver waits out the rest, so the delay passes even while the sender computes.
 pub const FILTER_AHEAD_NS: u64 = 100_000_000;
 /// Buffers of each kind that a process keeps for reuse: one to send from and one to receive into.
-pub const SPARE_BUFFERS_MAX: usize = 2;
+pub const POOLED_BUFFERS_MAX: usize = 2;
 /// Largest buffer that is kept for reuse. For longer messages the cost of copying outweighs that of allocation.
-pub const SPARE_BYTES_MAX: usize = 4 << 20;
+pub const POOLED_BYTES_MAX: usize = 4 << 20;
 /// Smallest buffer that is kept for reuse: smaller ones cost the allocator little.
-pub const SPARE_BYTES_MIN: usize = 8 << 10;
+pub const POOLED_BYTES_MIN: usize = 8 << 10;
 /// Largest urgent message between processes, in bytes: it is copied into the queue, and messages behind it wait for it.
 pub const URGENT_BYTES_MAX: u64 = 64 << 10;
 /// Longest name of a message type, in bytes.
@@ -55,7 +55,7 @@ pub const PARTS: Parts = Parts { least_bytes: 64 << 10, most_bytes: 256 << 10 };
 /// Data that a node forwards to one peer at a time while it still receives them. Each needs a stream and a thread on
 /// both sides. The limit is large enough that transfers over a slow link to several servers need not wait for one
 /// another.
-pub const PASSED_ON_MAX: usize = 7;
+pub const FORWARDS_MAX: usize = 7;
 /// Smallest upload limit of a server, in bytes per second. At this rate the largest part of a datum takes four seconds.
 pub const UPLOAD_RATE_MIN: f64 = 64e3;
 /// Longest forwarding chain, counted in sends from a holder of a datum to the last server. A longer chain is cut: the
@@ -97,10 +97,10 @@ pub const SPEC_DEPTH_MAX: usize = 8;
 pub const MAP_NS_MAX: u64 = 30 * SECOND_NS;
 /// The same limit in simulation, where mapping takes no time: how often a heuristic may check its time limit. No
 /// heuristic checks more often within [`MAP_NS_MAX`].
-pub const MAP_QUESTIONS_MAX: u64 = 100_000_000;
+pub const MAP_CHECKS_MAX: u64 = 100_000_000;
 /// After this time a mapping no longer blocks others. Mappings that start beside it do not take its plan into account.
 /// Most mappings take less.
-pub const MAP_ALONE_NS: u64 = 200 * MILLISECOND_NS;
+pub const MAP_EXCLUSIVE_NS: u64 = 200 * MILLISECOND_NS;
 /// Concurrent mappings of an agent. Each uses a thread.
 pub const MAPPINGS_MAX: usize = 4;
 /// Mapping requests of one client that wait at an agent. Each has at most the size of one message.
@@ -124,13 +124,13 @@ pub const KEEPERS_TRIED_MAX: usize = 32;
 pub const REFUSAL_BYTES_MAX: usize = 512;
 /// Initial time for which a server that failed to store a shared datum is not tried again. The time doubles with each
 /// failure.
-pub const KEEPER_RESTS_NS_MIN: u64 = HEARTBEAT_NS;
+pub const KEEPER_RETRY_NS_MIN: u64 = HEARTBEAT_NS;
 /// Upper limit of [`KEEPER_RESTS_NS_MIN`]'s doubling. A disk that has free space again is noticed within this time.
-pub const KEEPER_RESTS_NS_MAX: u64 = 600 * SECOND_NS;
+pub const KEEPER_RETRY_NS_MAX: u64 = 600 * SECOND_NS;
 /// Requests at one agent that wait for names that do not exist yet.
 pub const NAME_WAITS_MAX: usize = 1 << 20;
 /// Shared data that one message lists.
-pub const SHARED_DATA_TOLD_MAX: usize = 4096;
+pub const SHARED_DATA_PER_MESSAGE: usize = 4096;
 
 /// Chares of one array. Each takes four bytes on every processing element, because every element knows the location of
 /// all of them.
@@ -139,7 +139,7 @@ pub const CHARES_MAX: usize = 1 << 28;
 pub const CHARE_MESSAGES_MAX: usize = 1 << 27;
 /// Bytes of messages for one processing element that are sent in one batch. Longer batches save little and delay their
 /// first message.
-pub const CHARE_LETTER_BYTES: usize = 32 << 10;
+pub const CHARE_BATCH_BYTES: usize = 32 << 10;
 /// Shortest interval at which a load balancer examines the load. In a shorter one, random variations of entry methods
 /// would count too much.
 pub const BALANCE_PERIOD_NS_MIN: u64 = 100_000_000;
@@ -185,7 +185,7 @@ pub const LAYOUT_TREE_COPIES_MAX: u64 = 16;
 
 /// Elements of a typed message that are displayed, and characters of a string, as a multiple of the number of elements
 /// that are displayed of one array. Without it nested arrays would multiply.
-pub const LAYOUT_SHOWN_FACTOR: u64 = 16;
+pub const LAYOUT_DISPLAY_FACTOR: u64 = 16;
 
 /// Shortest period of a repeating profile, in seconds: a thousand times the time resolution of the simulation. A
 /// period of zero would never end, and a shorter one creates more events than a user would wait for.
@@ -195,13 +195,13 @@ pub const PROFILE_LOOP_S_MIN: f64 = 1e-6;
 pub const HEARTBEAT_NS: u64 = SECOND_NS;
 /// How long a task without room waits while all admitted tasks wait for answers to their callbacks. Their program may
 /// itself be waiting for this task.
-pub const CALLED_BACK_NS_MAX: u64 = 30 * SECOND_NS;
+pub const CALLBACK_WAIT_NS_MAX: u64 = 30 * SECOND_NS;
 /// A peer that has been silent for this long is considered dead. Ten heartbeats: a host that swaps or a link that
 /// stalls for some seconds is slow, not dead.
 pub const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
 /// How long operations that need a lost node wait for its return: as long as it takes to detect a silent peer. A node
 /// that restarts, a laptop that wakes up or a link that recovers is back well before.
-pub const RETURN_NS_MAX: u64 = SILENCE_NS_MAX;
+pub const RECONNECT_NS_MAX: u64 = SILENCE_NS_MAX;
 /// Log lines for refused connections per [`REFUSALS_LOGGED_NS`]: enough for a diagnosis, and at most a megabyte a day.
 pub const REFUSALS_LOGGED_MAX: u32 = 10;
 /// See [`REFUSALS_LOGGED_MAX`].
@@ -215,10 +215,10 @@ pub const TASK_ATTEMPTS_MAX: u32 = 5;
 pub const WORKERS_KILLED_MAX: u32 = 3;
 /// How often the transfer of a datum to one node may fail before that is an error. It is retried once per heartbeat,
 /// because a temporary cause (no memory, no descriptors) may last as long as it takes to detect a silent peer.
-pub const BROKEN_MAX: u32 = 10;
+pub const INTERRUPTIONS_MAX: u32 = 10;
 /// How long a client has to fetch a result that exceeds a server's room before another client's claim to its share of
 /// the store takes precedence.
-pub const TAKE_HOME_NS_MAX: u64 = 10 * SECOND_NS;
+pub const WRITE_BACK_NS_MAX: u64 = 10 * SECOND_NS;
 /// Sizes of bandwidth probes in bytes, sent in this order. The first is small enough for the slowest link; the last is
 /// large enough that start-up costs do not matter on a fast one.
 pub const PROBE_BYTES: [u64; 3] = [64 << 10, 512 << 10, 4 << 20];
@@ -229,16 +229,16 @@ pub const PROBE_PEERS_MAX: usize = 16;
 /// Smallest transfer that bandwidth is learned from. The time of a smaller one depends more on latency.
 pub const LEARN_BYTES_MIN: u64 = 256 << 10;
 /// Transfers that a server reports to the agent per [`RATE_REPORT_NS`], the largest ones first, at 32 bytes each.
-pub const SEEN_PER_REPORT: usize = 64;
+pub const TRANSFERS_PER_REPORT: usize = 64;
 /// Past transfers that are remembered to find those that overlapped in time.
 pub const TRAFFIC_SEEN_MAX: usize = 1024;
 /// How long past transfers are remembered. See [`TRAFFIC_SEEN_MAX`].
 pub const TRAFFIC_NS_MAX: u64 = 30 * SECOND_NS;
 /// Servers on one host that plans model as sharing a network interface. With more, each is modelled with an interface
 /// of its own.
-pub const SHARED_CARD_SERVERS_MAX: usize = 64;
+pub const SHARED_NIC_SERVERS_MAX: usize = 64;
 /// Largest product of data and places of a group whose plans are evaluated with contention: the tables take 128 MiB.
-pub const JUDGE_ENTRIES_MAX: usize = 1 << 24;
+pub const CONTENTION_ENTRIES_MAX: usize = 1 << 24;
 /// Bottlenecks that plans take into account.
 pub const BOTTLENECKS_MAX: usize = 64;
 /// Pairs of links for which it is recorded whether they share a bottleneck.
@@ -248,7 +248,7 @@ pub const TRAFFIC_SETTLES_NS: u64 = 3 * RATE_REPORT_NS;
 /// A link that has not been measured for this long is probed if it is idle.
 pub const LINK_PROBE_NS: u64 = 60 * SECOND_NS;
 /// The same for a link whose bandwidth has dropped below its usual one: plans wait for its recovery.
-pub const FALLEN_PROBE_NS: u64 = 5 * SECOND_NS;
+pub const DEGRADED_PROBE_NS: u64 = 5 * SECOND_NS;
 /// A link is considered idle if its sender has sent nothing over it for this long.
 pub const LINK_QUIET_NS: u64 = 2 * SECOND_NS;
 /// How long the mapping of a group waits for link and speed measurements in progress.
@@ -268,7 +268,7 @@ pub const LINGER_NS_MAX: u64 = 10 * SECOND_NS;
 pub const FORMER_PEERS_MAX: usize = 16_384;
 /// Tasks of other clients that are reported to a client because they block its own tasks. The client uses the longest
 /// ones.
-pub const OTHERS_TOLD_MAX: usize = 64;
+pub const BLOCKERS_REPORTED_MAX: usize = 64;
 /// Shortest interval between two reports of measured speeds to the agent.
 pub const RATE_REPORT_NS: u64 = 100 * MILLISECOND_NS;
 /// Smallest ratio of recent call times to predicted ones that counts as a change of pace. Beyond it the models are
@@ -280,16 +280,16 @@ pub const PACE_MAX: f64 = 100.0;
 pub const PACE_CALL_S_MIN: f64 = 1e-3;
 /// A call that exceeds its expected time by less than this, in seconds, may have waited for its turn on a processor:
 /// CPU quotas are enforced in periods of a tenth of a second.
-pub const TURNS_NOISE_S: f64 = 0.25;
+pub const TIME_SLICE_NOISE_S: f64 = 0.25;
 /// Calls below this time, in seconds, are short: the effect of time sharing shows only in sums of them.
-pub const TURN_S: f64 = 0.1;
+pub const SHORT_CALL_S: f64 = 0.1;
 /// Short calls of one size that are kept for learning.
 pub const SHORT_CALLS_KEPT: usize = 64;
 /// Numbers of concurrent tasks for which call times are kept.
 pub const LOADS_MAX: usize = 24;
 /// A change of pace by this factor or more is reported to the agent. From [`STALE_FACTOR`] on it is also reported to
 /// clients whose plans depend on it.
-pub const PACE_NEWS_FACTOR: f64 = 1.25;
+pub const PACE_REPORT_FACTOR: f64 = 1.25;
 /// Plans made for a pace that has changed by this factor are stale: the rest of the group is remapped if that pays.
 pub const STALE_FACTOR: f64 = 1.5;
 /// Plans based on a function's predicted time that proves wrong by this factor are stale too.

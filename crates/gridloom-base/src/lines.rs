@@ -19,7 +19,7 @@ pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(
             // The input ends soon, and the rest belongs to this part.
             continue;
         }
-        let end = if is_line || came == 0 { part.len() } else { whole_characters(&part) };
+        let end = if is_line || came == 0 { part.len() } else { complete_prefix_len(&part) };
         let text = &part[..end - usize::from(is_line)];
         if !(is_rest && is_line && text.is_empty()) {
             each(&String::from_utf8_lossy(text));
@@ -34,7 +34,7 @@ pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(
 
 /// Returns the length of the longest prefix that ends with a complete character, or the full length if the bytes do
 /// not end inside one.
-fn whole_characters(bytes: &[u8]) -> usize {
+fn complete_prefix_len(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_begun = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
     if is_begun && last.len() < bytes.len() { bytes.len() - last.len() } else { bytes.len() }

@@ -35,20 +35,20 @@ impl fmt::Display for Level {
 /// The lines to log. `None` in place of a level turns a category off.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Levels {
-    least: Option<Level>,
+    minimum: Option<Level>,
     /// Levels by category. Each also applies to subcategories.
-    of: BTreeMap<String, Option<Level>>,
+    by_category: BTreeMap<String, Option<Level>>,
 }
 
 impl Default for Levels {
     fn default() -> Levels {
-        Levels::EVERYDAY
+        Levels::DEFAULT
     }
 }
 
 impl Levels {
     /// The default selection.
-    pub const EVERYDAY: Levels = Levels { least: Some(Level::Info), of: BTreeMap::new() };
+    pub const DEFAULT: Levels = Levels { minimum: Some(Level::Info), by_category: BTreeMap::new() };
 
     /// Parses `warning,matmul=debug`.
     ///
@@ -59,34 +59,34 @@ impl Levels {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             match part.split_once('=') {
                 Some((category, level)) => {
-                    levels.of.insert(category.trim().to_string(), read_level(level.trim())?);
+                    levels.by_category.insert(category.trim().to_string(), read_level(level.trim())?);
                 }
-                None => levels.least = read_level(part)?,
+                None => levels.minimum = read_level(part)?,
             }
         }
         Ok(levels)
     }
 
     /// Returns the lowest level that is logged for categories without a level of their own.
-    pub fn least(&self) -> Option<Level> {
-        self.least
+    pub fn minimum(&self) -> Option<Level> {
+        self.minimum
     }
 
     /// Returns the named categories, each with the lowest level that is logged.
     pub fn categories(&self) -> impl Iterator<Item = (&str, Option<Level>)> {
-        self.of.iter().map(|(category, level)| (category.as_str(), *level))
+        self.by_category.iter().map(|(category, level)| (category.as_str(), *level))
     }
 
     /// True if a line of that category and level is logged.
-    pub fn wants(&self, level: Level, category: &str) -> bool {
+    pub fn enables(&self, level: Level, category: &str) -> bool {
         let mut name = category;
         let least = loop {
-            if let Some(least) = self.of.get(name) {
+            if let Some(least) = self.by_category.get(name) {
                 break *least;
             }
             match name.rsplit_once('.') {
                 Some((above, _)) => name = above,
-                None => break self.least,
+                None => break self.minimum,
             }
         };
         least.is_some_and(|least| level >= least)
@@ -111,17 +111,17 @@ mod tests {
     #[test]
     fn a_category_counts_for_those_below_it() {
         let levels = Levels::read("warning, matmul=debug,matmul.server=error").unwrap();
-        assert!(levels.wants(Level::Debug, "matmul") && levels.wants(Level::Debug, "matmul.client.row"));
-        assert!(!levels.wants(Level::Warning, "matmul.server") && levels.wants(Level::Error, "matmul.server"));
-        assert!(!levels.wants(Level::Info, "other") && levels.wants(Level::Warning, "matmulx"));
-        assert!(!Levels::default().wants(Level::Debug, "a") && Levels::default().wants(Level::Info, "a"));
+        assert!(levels.enables(Level::Debug, "matmul") && levels.enables(Level::Debug, "matmul.client.row"));
+        assert!(!levels.enables(Level::Warning, "matmul.server") && levels.enables(Level::Error, "matmul.server"));
+        assert!(!levels.enables(Level::Info, "other") && levels.enables(Level::Warning, "matmulx"));
+        assert!(!Levels::default().enables(Level::Debug, "a") && Levels::default().enables(Level::Info, "a"));
         assert!(Levels::read("loud").unwrap_err().contains("levels are debug"));
     }
 
     #[test]
     fn a_category_can_be_off() {
         let levels = Levels::read("off, matmul = warn, matmul.server=off").unwrap();
-        assert!(!levels.wants(Level::Error, "other") && !levels.wants(Level::Error, "matmul.server"));
-        assert!(levels.wants(Level::Warning, "matmul") && !levels.wants(Level::Info, "matmul"));
+        assert!(!levels.enables(Level::Error, "other") && !levels.enables(Level::Error, "matmul.server"));
+        assert!(levels.enables(Level::Warning, "matmul") && !levels.enables(Level::Info, "matmul"));
     }
 }

@@ -8,7 +8,7 @@ use crate::{DatumId, Meta, Method, TaskId};
 
 /// A version of a shared name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedDatum {
     pub datum: DatumId,
     pub name: String,
     /// Increases with each put of the name.
@@ -21,12 +21,12 @@ pub struct Named {
     /// How it is sent to the servers that read it.
     pub method: Method,
     /// The call that put it, if a function did.
-    pub made_by: Option<Maker>,
+    pub put_by: Option<PutOrigin>,
 }
 
 /// The call that put a datum, and a digest of the data. If the call runs again, it may put the same data again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Maker {
+pub struct PutOrigin {
     pub task: TaskId,
     /// BLAKE3 hash of description and bytes.
     pub digest: [u8; 32],
@@ -47,7 +47,7 @@ pub enum NameError {
         "the call that put '{name}' was restarted and puts other data; make its function return the same data each time, or put with \
          replace"
     )]
-    Differs { name: String },
+    ContentDiffers { name: String },
     /// The name does not exist.
     #[error("no shared data are named '{name}'{}", near_text(near))]
     Unknown {
@@ -63,7 +63,7 @@ pub enum NameError {
     NoRoom { name: String, size_bytes: u64, why: String },
     /// The text is not a valid name.
     #[error("{name:?} cannot name shared data: {why}")]
-    NotAName { name: String, why: String },
+    InvalidName { name: String, why: String },
     /// A limit on the number of names or requests is reached.
     #[error("the agent lists {limit} {what}, which is its limit; delete some, or wait until others have ended")]
     TooMany { what: String, limit: usize },
@@ -79,7 +79,7 @@ pub enum NameError {
         "the agent at {address} closed the connection {times} times when it was asked {asked} ({why}): compare the releases of agent \
          and program (`gridloom status`), or see the agent's log"
     )]
-    AgentCloses {
+    AgentDisconnects {
         address: String,
         /// The request as text, such as "for 'mesh'".
         asked: String,
@@ -107,7 +107,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
         return Ok(());
     };
     let name = name.chars().take(64).collect();
-    Err(NameError::NotAName { name, why })
+    Err(NameError::InvalidName { name, why })
 }
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn an_agent_that_cannot_be_asked_is_told_with_what_to_do() {
         let (address, asked, why) = ("here:1".into(), "for 'mesh'".into(), "it hung up".into());
-        let error = NameError::AgentCloses { address, asked, times: 5, why };
+        let error = NameError::AgentDisconnects { address, asked, times: 5, why };
         let text = "the agent at here:1 closed the connection 5 times when it was asked for 'mesh' (it hung up): compare the releases of \
                     agent and program (`gridloom status`), or see the agent's log";
         assert_eq!(error.to_string(), text);

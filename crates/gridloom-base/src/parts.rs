@@ -15,7 +15,7 @@ const PARTS_MIN: u64 = 64;
 
 impl Parts {
     /// Returns the size of the parts of a datum of `size_bytes`, in bytes.
-    pub const fn of(self, size_bytes: u64) -> u64 {
+    pub const fn part_bytes(self, size_bytes: u64) -> u64 {
         let part_bytes = size_bytes / PARTS;
         // `clamp` is not const.
         if part_bytes < self.least_bytes {
@@ -29,12 +29,12 @@ impl Parts {
 
     /// True if a datum of that size is forwarded while it is received. A smaller one would gain less than the
     /// messages cost.
-    pub const fn passes_on(self, size_bytes: u64) -> bool {
-        size_bytes >= self.passed_on_bytes_min()
+    pub const fn is_forwarded_early(self, size_bytes: u64) -> bool {
+        size_bytes >= self.forwarded_bytes_min()
     }
 
     /// Returns the smallest size of data that are forwarded while they are received.
-    pub const fn passed_on_bytes_min(self) -> u64 {
+    pub const fn forwarded_bytes_min(self) -> u64 {
         PARTS_MIN * self.least_bytes
     }
 }

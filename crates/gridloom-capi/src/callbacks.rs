@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_int, c_void};
 use gridloom::process::{ProcessError, TimerNumber};
 
 use crate::code::{GRIDLOOM_ENDED, write_code};
-use crate::connections::{given, limit};
+use crate::connections::{limit, required_string};
 use crate::current::{self, code_of, with};
-use crate::message::{CMessage, Owned};
+use crate::message::{CMessage, OwnedMessage};
 
 /// `gridloom_callback`.
 pub type Callback = unsafe extern "C-unwind" fn(*mut CMessage, *mut c_void) -> c_int;
@@ -33,17 +33,17 @@ pub unsafe extern "C-unwind" fn gridloom_on(kind: *const c_char, callback: Callb
     let given_back = UserContext(context);
     code_of(|process, _| {
         // SAFETY: a C string, as the header requires.
-        let kind = unsafe { given(kind, "the message type") }?;
+        let kind = unsafe { required_string(kind, "the message type") }?;
         process.on_bytes(&kind, move |process, from, letter| {
             let context = current::context().map_err(|failure| ProcessError::Failed(failure.text))?;
-            let owned =
-                Owned::new(process, context, from, letter).map_err(|failure| ProcessError::Failed(failure.text))?;
+            let owned = OwnedMessage::new(process, context, from, letter)
+                .map_err(|failure| ProcessError::Failed(failure.text))?;
             let message = owned.into_raw();
             // SAFETY: a callback of the program, with a message that exists until it returns.
             let code = context.run(process, || unsafe { callback(message, given_back.pointer()) });
             // SAFETY: it was made above, and a callback does not free it, as the header requires; it may declare that
             // it will free it later.
-            let owned = unsafe { Owned::from_raw(message) };
+            let owned = unsafe { OwnedMessage::from_raw(message) };
             if owned.is_kept {
                 let _is_the_programs = owned.into_raw();
             }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use gridloom::process::{read_settings, setting};
 
 use crate::code::Failure;
-use crate::connections::given;
+use crate::connections::required_string;
 use crate::current::{to_c, with};
 
 /// Reads the command line, and the file that it or the environment names.
@@ -33,7 +33,7 @@ pub(crate) fn own_globals() -> Result<bool, String> {
 pub unsafe extern "C-unwind" fn gridloom_config(name: *const c_char, otherwise: *const c_char) -> *const c_char {
     let found = with(|_, context| {
         // SAFETY: a C string, as the header requires.
-        let name = unsafe { given(name, "the value's name") }?;
+        let name = unsafe { required_string(name, "the value's name") }?;
         let Some(value) = setting(&name) else { return Ok(otherwise) };
         let mut texts = context.texts.borrow_mut();
         Ok(texts.entry(name).or_insert_with(|| to_c(&value)).as_ptr())
@@ -45,7 +45,7 @@ pub unsafe extern "C-unwind" fn gridloom_config(name: *const c_char, otherwise: 
 unsafe fn number<T: std::str::FromStr>(name: *const c_char, place: *mut T, what: &str) -> c_int {
     let found = with(|_, _| {
         // SAFETY: a C string, as the header requires.
-        let name = unsafe { given(name, "the value's name") }?;
+        let name = unsafe { required_string(name, "the value's name") }?;
         let Some(text) = setting(&name) else { return Ok(0) };
         let wrong = |_| Failure::usage(format!("the configuration's '{name}' is '{text}'; it must be {what}"));
         let number = text.trim().parse().map_err(wrong)?;

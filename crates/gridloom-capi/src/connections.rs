@@ -2,17 +2,17 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use gridloom::process::{Letter, PeerId, Process};
+use gridloom::process::{PeerId, Process, ProcessMessage};
 
 use crate::code::{Failure, GRIDLOOM_OK};
 use crate::current::{self, Context, code_of, with};
 use crate::declare::text;
 use crate::memory::{Addresses, address_of};
-use crate::message::{CMessage, Owned};
+use crate::message::{CMessage, OwnedMessage};
 use crate::types::{self, Kind};
 
 /// Returns a string that must not be null.
-pub(crate) unsafe fn given(pointer: *const c_char, what: &str) -> Result<String, Failure> {
+pub(crate) unsafe fn required_string(pointer: *const c_char, what: &str) -> Result<String, Failure> {
     // SAFETY: null or a C string, guaranteed by the caller.
     unsafe { text(pointer) }.ok_or_else(|| Failure::usage(format!("{what} is NULL; pass a string")))
 }
@@ -40,9 +40,9 @@ pub extern "C-unwind" fn gridloom_listen(port: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_int, patience: f64) -> i64 {
     let connected = with(|process, context| {
         // SAFETY: a C string, as the header requires.
-        let host = unsafe { given(host, "the host's name") }?;
+        let host = unsafe { required_string(host, "the host's name") }?;
         let patience = limit(patience)?.unwrap_or(f64::INFINITY);
-        Ok(context.learn(process.connect(&host, port_of(port)?, patience)?))
+        Ok(context.add_peer(process.connect(&host, port_of(port)?, patience)?))
     });
     connected.unwrap_or_else(i64::from)
 }
@@ -77,7 +77,7 @@ pub unsafe extern "C-unwind" fn gridloom_describe(peer: i64, text: *mut c_char, 
 pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, value: *const c_void) -> c_int {
     code_of(|process, context| {
         // SAFETY: a C string, as the header requires.
-        let kind = unsafe { given(kind, "the message type") }?;
+        let kind = unsafe { required_string(kind, "the message type") }?;
         let peer = context.peer(peer)?;
         // SAFETY: a value of the type, as the header requires.
         unsafe { send(process, peer, &kind, value) }
@@ -121,7 +121,7 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
 ) -> c_int {
     code_of(|process, context| {
         // SAFETY: a C string, as the header requires.
-        let kind = unsafe { given(kind, "the message type") }?;
+        let kind = unsafe { required_string(kind, "the message type") }?;
         if bytes.is_null() && size > 0 {
             return Err(Failure::usage(format!("{size} bytes at NULL; give their address")));
         }
@@ -147,7 +147,7 @@ pub unsafe extern "C-unwind" fn gridloom_wait_for(
 ) -> c_int {
     // SAFETY: a C string, as the header requires.
     let got = with(|process, context| {
-        wait_for(process, context, &unsafe { given(kind, "the message type") }?, from, seconds)
+        wait_for(process, context, &unsafe { required_string(kind, "the message type") }?, from, seconds)
     });
     match got {
         Ok(owned) if !message.is_null() => {
@@ -167,10 +167,10 @@ fn wait_for(
     kind: &str,
     from: i64,
     seconds: f64,
-) -> Result<Box<Owned>, Failure> {
+) -> Result<Box<OwnedMessage>, Failure> {
     let from = if from == -1 { None } else { Some(context.peer(from)?) };
     let (from, payload) = process.wait_for(kind, from, limit(seconds)?)?;
-    Owned::new(process, context, from, Letter { kind: kind.into(), payload })
+    OwnedMessage::new(process, context, from, ProcessMessage { kind: kind.into(), payload })
 }
 
 /// See `gridloom.h`.

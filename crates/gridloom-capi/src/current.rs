@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::ptr::{null, null_mut};
 
 use gridloom::process::{PeerId, Process};
-use gridloom_process::Spares;
+use gridloom_process::BufferPool;
 
 use crate::code::Failure;
 
@@ -37,7 +37,7 @@ pub struct Context {
     pub(crate) arenas: RefCell<BTreeMap<usize, usize>>,
     /// Memory of messages that the program has freed, for reuse. A simulated process keeps none, because there may be
     /// very many processes.
-    pub(crate) spares: Option<RefCell<Spares<u64>>>,
+    pub(crate) buffer_pool: Option<RefCell<BufferPool<u64>>>,
 }
 
 impl Context {
@@ -53,13 +53,13 @@ impl Context {
             texts: RefCell::default(),
             peers: Cell::new(0),
             arenas: RefCell::default(),
-            spares: (!process.is_simulated()).then(RefCell::default),
+            buffer_pool: (!process.is_simulated()).then(RefCell::default),
         }
     }
 
     /// Runs C code of this process; calls from it use `process`.
     pub(crate) fn run<R>(&self, process: &mut Process, code: impl FnOnce() -> R) -> R {
-        let before = Before { current: CURRENT.get(), context: self, process: self.process.get() };
+        let before = ContextGuard { current: CURRENT.get(), context: self, process: self.process.get() };
         CURRENT.set(self);
         self.process.set(process);
         let result = code();
@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// Makes a connection known to the program, and returns its number.
-    pub(crate) fn learn(&self, peer: PeerId) -> i64 {
+    pub(crate) fn add_peer(&self, peer: PeerId) -> i64 {
         self.peers.set(self.peers.get().max(peer.0 + 1));
         peer.0 as i64
     }
@@ -90,13 +90,13 @@ impl Context {
 }
 
 /// Restores the previous state, also when C code is unwound.
-struct Before<'a> {
+struct ContextGuard<'a> {
     current: *const Context,
     context: &'a Context,
     process: *mut Process,
 }
 
-impl Drop for Before<'_> {
+impl Drop for ContextGuard<'_> {
     fn drop(&mut self) {
         CURRENT.set(self.current);
         self.context.process.set(self.process);
@@ -104,15 +104,15 @@ impl Drop for Before<'_> {
 }
 
 /// Saves the current process while others run, and restores it when dropped.
-pub(crate) struct Kept(*const Context);
+pub(crate) struct SavedContext(*const Context);
 
-impl Kept {
-    pub(crate) fn new() -> Kept {
-        Kept(CURRENT.get())
+impl SavedContext {
+    pub(crate) fn new() -> SavedContext {
+        SavedContext(CURRENT.get())
     }
 }
 
-impl Drop for Kept {
+impl Drop for SavedContext {
     fn drop(&mut self) {
         CURRENT.set(self.0);
     }
@@ -141,7 +141,7 @@ pub(crate) fn with<R>(call: impl FnOnce(&mut Process, &Context) -> Result<R, Fai
         let process = unsafe { &mut *context.process.get() };
         call(process, context)
     });
-    outcome.map_err(tell)
+    outcome.map_err(record_error)
 }
 
 /// Like [`with`], for a call that returns only a code.
@@ -153,7 +153,7 @@ pub(crate) fn code_of(call: impl FnOnce(&mut Process, &Context) -> Result<(), Fa
 }
 
 /// Records an error for `gridloom_last_error`, and returns its code.
-pub(crate) fn tell(failure: Failure) -> c_int {
+pub(crate) fn record_error(failure: Failure) -> c_int {
     match context() {
         Ok(context) => {
             context.set_error(&failure.text);

@@ -47,12 +47,12 @@ pub(crate) struct Declared {
 pub(crate) struct Program {
     pub(crate) processes: BTreeMap<String, ProcessFunction>,
     /// Names of processes that are declared twice.
-    pub(crate) twice: Vec<String>,
+    pub(crate) duplicates: Vec<String>,
     pub(crate) declarations: Vec<Declared>,
 }
 
 static PROGRAM: Mutex<Program> =
-    Mutex::new(Program { processes: BTreeMap::new(), twice: Vec::new(), declarations: Vec::new() });
+    Mutex::new(Program { processes: BTreeMap::new(), duplicates: Vec::new(), declarations: Vec::new() });
 
 pub(crate) fn program() -> MutexGuard<'static, Program> {
     PROGRAM.lock().unwrap_or_else(PoisonError::into_inner)
@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn gridloom_declare_process(function: *const c_char
     // SAFETY: a C string, as the header requires.
     let Some(name) = (unsafe { text(function) }) else { return };
     if program().processes.insert(name.clone(), body).is_some() {
-        program().twice.push(name);
+        program().duplicates.push(name);
     }
 }
 

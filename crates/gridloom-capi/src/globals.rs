@@ -89,7 +89,7 @@ impl Globals {
         if self.loaded == Some(number) {
             return;
         }
-        self.put_away();
+        self.save_loaded();
         let image = self.images.get(&number).expect("a process that runs has an image");
         self.memory.load(image);
         self.loaded = Some(number);
@@ -105,11 +105,11 @@ impl Globals {
 
     /// Loads the variables from before any process ran.
     pub(crate) fn restore(&mut self) {
-        self.put_away();
+        self.save_loaded();
         self.memory.load(&self.initial);
     }
 
-    fn put_away(&mut self) {
+    fn save_loaded(&mut self) {
         if let Some(loaded) = self.loaded.take() {
             self.memory.save(self.images.get_mut(&loaded).expect("its image is dropped when it is over"));
         }

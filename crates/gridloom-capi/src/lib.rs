@@ -52,7 +52,7 @@ mod log;
 mod memory;
 mod message;
 mod overflow;
-mod own;
+mod process_world;
 mod run;
 mod time;
 mod types;

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_void};
 
-use gridloom::process::{Letter, PeerId, Process};
+use gridloom::process::{PeerId, Process, ProcessMessage};
 
 use crate::code::Failure;
 use crate::current::{self, Context, to_c};
@@ -24,7 +24,7 @@ pub struct CMessage {
 
 /// A message with its memory. C sees the first field.
 #[repr(C)]
-pub(crate) struct Owned {
+pub(crate) struct OwnedMessage {
     message: CMessage,
     kind: CString,
     /// Words, because messages need their alignment.
@@ -32,24 +32,24 @@ pub(crate) struct Owned {
     pub(crate) is_kept: bool,
 }
 
-impl Owned {
+impl OwnedMessage {
     /// Decodes a received message for that process.
     pub(crate) fn new(
         process: &mut Process,
         context: &Context,
         from: PeerId,
-        letter: Letter,
-    ) -> Result<Box<Owned>, Failure> {
-        let owned = Owned::of(context, from, &letter);
+        letter: ProcessMessage,
+    ) -> Result<Box<OwnedMessage>, Failure> {
+        let owned = OwnedMessage::of(context, from, &letter);
         process.keep(letter.payload);
         owned
     }
 
-    fn of(context: &Context, from: PeerId, letter: &Letter) -> Result<Box<Owned>, Failure> {
-        let mut owned = Owned {
+    fn of(context: &Context, from: PeerId, letter: &ProcessMessage) -> Result<Box<OwnedMessage>, Failure> {
+        let mut owned = OwnedMessage {
             message: CMessage {
                 kind: std::ptr::null(),
-                from: context.learn(from),
+                from: context.add_peer(from),
                 data: std::ptr::null_mut(),
                 size: 0,
             },
@@ -87,7 +87,7 @@ impl Owned {
     /// Returns memory for `bytes` bytes, all of which must be written.
     fn room(&mut self, context: &Context, bytes: usize) -> &mut [u8] {
         let words = bytes.div_ceil(8);
-        self.arena = match &context.spares {
+        self.arena = match &context.buffer_pool {
             Some(spares) => spares.borrow_mut().take(words),
             None => vec![0; words],
         };
@@ -97,7 +97,7 @@ impl Owned {
     }
 
     /// Passes it to C, which frees it with `gridloom_message_free`.
-    pub(crate) fn into_raw(self: Box<Owned>) -> *mut CMessage {
+    pub(crate) fn into_raw(self: Box<OwnedMessage>) -> *mut CMessage {
         Box::into_raw(self).cast()
     }
 
@@ -105,17 +105,17 @@ impl Owned {
     ///
     /// # Safety
     /// The pointer comes from [`Owned::into_raw`] and has not been taken back yet.
-    pub(crate) unsafe fn from_raw(message: *mut CMessage) -> Box<Owned> {
+    pub(crate) unsafe fn from_raw(message: *mut CMessage) -> Box<OwnedMessage> {
         // SAFETY: promised by the caller; a message is the first field of its owner.
         unsafe { Box::from_raw(message.cast()) }
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedMessage {
     fn drop(&mut self) {
         if let Ok(context) = current::context() {
             context.arenas.borrow_mut().remove(&self.arena.as_ptr().addr());
-            if let Some(spares) = &context.spares {
+            if let Some(spares) = &context.buffer_pool {
                 spares.borrow_mut().put(std::mem::take(&mut self.arena));
             }
         }
@@ -127,7 +127,7 @@ impl Drop for Owned {
 pub unsafe extern "C-unwind" fn gridloom_message_free(message: *mut CMessage) {
     if !message.is_null() {
         // SAFETY: a message that belongs to C, as the header requires.
-        drop(unsafe { Owned::from_raw(message) });
+        drop(unsafe { OwnedMessage::from_raw(message) });
     }
 }
 
@@ -135,7 +135,7 @@ pub unsafe extern "C-unwind" fn gridloom_message_free(message: *mut CMessage) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_message_keep(message: *mut CMessage) -> *mut CMessage {
     // SAFETY: a message of this library, as the header requires.
-    if let Some(owned) = unsafe { message.cast::<Owned>().as_mut() } {
+    if let Some(owned) = unsafe { message.cast::<OwnedMessage>().as_mut() } {
         owned.is_kept = true;
     }
     message

@@ -36,17 +36,17 @@ const REACH_BYTES: usize = 64 << 20;
 const HANDLER_STACK_BYTES: usize = 64 << 10;
 
 /// Sets the start of the running process's stack.
-pub(crate) fn stands_at(top: usize) {
+pub(crate) fn set_stack_top(top: usize) {
     TOP.store(top, Ordering::Relaxed);
 }
 
 /// Sets the virtual time of the running process.
-pub(crate) fn time_is(now: Time) {
+pub(crate) fn set_time(now: Time) {
     NOW_NS.store(now.0, Ordering::Relaxed);
 }
 
 /// Starts reporting overflows on this thread.
-pub(crate) fn watch() {
+pub(crate) fn install_handler() {
     // It exists as long as the program.
     let stack = Box::leak(vec![0u8; HANDLER_STACK_BYTES].into_boxed_slice());
     let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: HANDLER_STACK_BYTES };
@@ -75,7 +75,7 @@ pub(crate) fn watch() {
 /// Names the process. The system's own handling has been restored by then, and the fault occurs again; a signal that
 /// somebody sent is sent again.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-    tell(signal, info);
+    print_fault(signal, info);
     // SAFETY: the system's description of the signal; `raise` may be called in a handler, and takes effect at its end.
     unsafe {
         if (*info).si_code <= 0 {
@@ -84,29 +84,31 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void
     }
 }
 
-fn tell(signal: c_int, info: *mut libc::siginfo_t) {
+fn print_fault(signal: c_int, info: *mut libc::siginfo_t) {
     // Outside of processes there is no process to name.
     let Some((function, host)) = current::names() else { return };
     // SAFETY: the system's description of the fault.
     let address = unsafe { (*info).si_addr() }.addr();
     let end = TOP.load(Ordering::Relaxed).saturating_sub(STACK_BYTES);
-    say(c"gridloom: process '");
-    say(function);
-    say(c"@");
-    say(host);
-    say(c"' at ");
-    say_seconds(NOW_NS.load(Ordering::Relaxed));
+    write_stderr(c"gridloom: process '");
+    write_stderr(function);
+    write_stderr(c"@");
+    write_stderr(host);
+    write_stderr(c"' at ");
+    write_seconds(NOW_NS.load(Ordering::Relaxed));
     // The start of the stack is known only to within a few frames.
     if signal == libc::SIGSEGV && (end.saturating_sub(REACH_BYTES)..=end + 16_384).contains(&address) {
-        return say(c" s overflowed its stack of 1 MiB; allocate large arrays (malloc), and do not recurse so deep\n");
+        return write_stderr(
+            c" s overflowed its stack of 1 MiB; allocate large arrays (malloc), and do not recurse so deep\n",
+        );
     }
-    say(c" s: ");
-    say(SIGNALS.iter().find(|(known, _)| *known == signal).map_or(c"a signal", |(_, text)| text));
-    say(c"\n");
+    write_stderr(c" s: ");
+    write_stderr(SIGNALS.iter().find(|(known, _)| *known == signal).map_or(c"a signal", |(_, text)| text));
+    write_stderr(c"\n");
 }
 
 /// Writes seconds with six digits after the point, without allocating memory.
-fn say_seconds(ns: u64) {
+fn write_seconds(ns: u64) {
     let mut text = [0u8; 32];
     let (mut rest, mut at) = (ns / 1000, text.len() - 1);
     let mut digits = 0;
@@ -120,14 +122,14 @@ fn say_seconds(ns: u64) {
         rest /= 10;
         digits += 1;
     }
-    say(CStr::from_bytes_until_nul(&text[at..]).unwrap_or(c"?"));
+    write_stderr(CStr::from_bytes_until_nul(&text[at..]).unwrap_or(c"?"));
 }
 
 /// Digits of a second: microseconds.
 const DECIMALS: u32 = 6;
 
 /// Writes to standard error; a signal handler may call it.
-fn say(text: &CStr) {
+fn write_stderr(text: &CStr) {
     let bytes = text.to_bytes();
     // SAFETY: the bytes of a text. If writing fails, there is no place to report it.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };

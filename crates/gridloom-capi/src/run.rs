@@ -18,7 +18,7 @@ use crate::current::{Context, to_c};
 use crate::declare::{self, ProcessFunction};
 use crate::globals::Globals;
 use crate::overflow;
-use crate::own::{Own, Place, Shared, lock};
+use crate::process_world::{ProcessPlace, Shared, SwitchingWorld, lock};
 use crate::types::{self, Types};
 
 /// Exit status of a program that cannot start.
@@ -56,7 +56,7 @@ fn complain(text: &str) {
 fn run_program(arguments: &[String]) -> Result<c_int, String> {
     config::read(arguments)?;
     let program = declare::program().clone();
-    if let Some(name) = program.twice.first() {
+    if let Some(name) = program.duplicates.first() {
         return Err(format!("the process function '{name}' is declared twice; give one of the two another name"));
     }
     types::set_types(Types::new(&program.declarations)?);
@@ -71,7 +71,7 @@ fn run_program(arguments: &[String]) -> Result<c_int, String> {
         mains.insert(name, Arc::new(move |process| run_process(process, function, &globals)));
     }
     if is_simulated {
-        overflow::watch();
+        overflow::install_handler();
     }
     RETURNED.store(0, Ordering::Relaxed);
     let outcome = run(&mains, StackKind::Coroutine);
@@ -94,9 +94,10 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
     // A real process uses the program's stack, whose overflow the system handles.
     let stack = if is_simulated { std::ptr::from_ref(&is_simulated).addr() } else { 0 };
     let now = Time((process.now() * SECOND_NS as f64) as u64);
-    let place = Place::enter(if is_simulated { globals } else { &None }, stack, now).map_err(failed)?;
-    let leaves = Leaves(place.clone());
-    let mut process = if is_simulated { process.through(|inner| Box::new(Own { inner, place })) } else { process };
+    let place = ProcessPlace::enter(if is_simulated { globals } else { &None }, stack, now).map_err(failed)?;
+    let leaves = GlobalsGuard(place.clone());
+    let mut process =
+        if is_simulated { process.through(|inner| Box::new(SwitchingWorld { inner, place })) } else { process };
     let context = Context::new(&process);
     let spec = process.spec();
     let texts: Vec<CString> = std::iter::once(&spec.function).chain(&spec.arguments).map(|text| to_c(text)).collect();
@@ -128,9 +129,9 @@ fn status_of(code: c_int) -> c_int {
 }
 
 /// Drops a process's globals, whatever happens to it.
-struct Leaves(Place);
+struct GlobalsGuard(ProcessPlace);
 
-impl Drop for Leaves {
+impl Drop for GlobalsGuard {
     fn drop(&mut self) {
         self.0.leave();
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridloom::process::Measure;
 
-use crate::connections::{given, limit};
+use crate::connections::{limit, required_string};
 use crate::current::{self, code_of, with};
 
 /// See `gridloom.h`.
@@ -96,7 +96,7 @@ pub unsafe extern "C-unwind" fn gridloom_measure_end(measure: *mut CMeasure) {
     // As in `gridloom_measure_begin`.
     let _ = with(|process, _| {
         // SAFETY: a C string, as the header requires.
-        let name = unsafe { given(name, "the block's name") }?;
+        let name = unsafe { required_string(name, "the block's name") }?;
         Ok(process.end_block(&name, how, Duration::from_nanos(began_ns))?)
     });
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_layout::types::Declaration;
-use gridloom_layout::{Abi, Declarations, Form, Receiver, Schema, SchemaError, Unmarked, parse};
+use gridloom_layout::{Abi, Declarations, MemoryLayout, Receiver, Schema, SchemaError, UnannotatedPointer, parse};
 
 use crate::code::Failure;
 use crate::declare::Declared;
@@ -26,7 +26,7 @@ pub(crate) struct Types {
 #[derive(Debug)]
 pub(crate) struct Kind {
     /// Encodes it for sending.
-    pub(crate) form: Form,
+    pub(crate) form: MemoryLayout,
     /// Decodes it from any machine.
     pub(crate) receiver: Mutex<Receiver>,
     /// True if the program sees no data. When sent it has one field that is ignored, because a struct needs one.
@@ -161,9 +161,9 @@ fn read(declared: &[Declared]) -> Result<Declarations, String> {
         let place = format!("{}>>>{rest}", &before[from..]);
         at(made, format!("{}, at '{place}'; constants of #define need GRIDLOOM_CONSTANT(name)", error.message))
     })?;
-    match declarations.unmarked().first() {
+    match declarations.unannotated().first() {
         None => Ok(declarations),
-        Some(Unmarked { field, line }) => {
+        Some(UnannotatedPointer { field, line }) => {
             let why = format!(
                 "'{field}' is a pointer to a number, without the number of elements; write GRIDLOOM_LENGTH(fields) \
                  after it for an array, or GRIDLOOM_ONE for one"

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use super::inbound::{Buffers, Filled, Inbound};
+use super::inbound::{Buffers, Inbound, ReadOutcome};
 use super::outbound::Outbound;
 use super::tags::Keys;
 
@@ -45,7 +45,7 @@ impl<S: Read + Write> Channel<S> {
     ///
     /// # Errors
     /// If the stream broke.
-    pub fn fill(&mut self, buffers: &mut Buffers) -> io::Result<Filled> {
+    pub fn fill(&mut self, buffers: &mut Buffers) -> io::Result<ReadOutcome> {
         self.inbound.fill(&mut self.stream, buffers)
     }
 

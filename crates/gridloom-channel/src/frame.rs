@@ -27,8 +27,8 @@ use thiserror::Error;
 use gridloom_base::limits::FRAME_BYTES_MAX;
 use gridloom_base::{DatumId, Meta};
 
-use super::dialect::Dialect;
-use super::tags::{CHANGED, Key, TAG_BYTES, Tagger};
+use super::tags::{Key, TAG_BYTES, TAG_MISMATCH_TEXT, Tagger};
+use super::wire_version::WireVersion;
 
 /// Length of the header, which precedes the body.
 pub const HEADER_BYTES: usize = 16;
@@ -44,7 +44,7 @@ pub enum Kind {
     /// The handshake. Later, messages between the worlds of two nodes.
     Hello = 3,
     /// A message between processes.
-    Letter = 4,
+    ProcessMessage = 4,
 }
 
 /// Precedes the payload of a data frame.
@@ -57,16 +57,16 @@ pub struct DataHeader {
 
 /// Longest frames, in bytes of their bodies.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct FrameLimits {
     /// For handshakes, control messages and data.
     pub control: usize,
     /// For process messages; 0 where none are allowed.
-    pub letter: usize,
+    pub process_message: usize,
 }
 
-impl Limits {
+impl FrameLimits {
     /// Limits of an established control connection.
-    pub const CONTROL: Limits = Limits { control: FRAME_BYTES_MAX, letter: 0 };
+    pub const CONTROL: FrameLimits = FrameLimits { control: FRAME_BYTES_MAX, process_message: 0 };
 }
 
 /// An error in received bytes.
@@ -93,8 +93,8 @@ pub enum FrameError {
         kind: u64,
     },
     /// The tag does not match.
-    #[error("{CHANGED}")]
-    Changed,
+    #[error("{TAG_MISMATCH_TEXT}")]
+    TagMismatch,
     #[error("malformed frame body: {why}")]
     Malformed {
         /// What is wrong with it.
@@ -138,7 +138,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The connection must be closed after any error.
-    pub fn next<'a>(&mut self, bytes: &'a [u8], limits: Limits) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
+    pub fn next<'a>(&mut self, bytes: &'a [u8], limits: FrameLimits) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
         let Some(Header { kind, length }) = self.header(bytes, limits)? else { return Ok(None) };
         let (end, tag_bytes) = (HEADER_BYTES + length, self.tag_bytes());
         if bytes.len() < end + tag_bytes {
@@ -149,13 +149,13 @@ impl Decoder {
     }
 
     /// Returns the checked header at the start of `bytes`, or `None` if it is not complete.
-    pub(super) fn header(&self, bytes: &[u8], limits: Limits) -> Result<Option<Header>, FrameError> {
+    pub(super) fn header(&self, bytes: &[u8], limits: FrameLimits) -> Result<Option<Header>, FrameError> {
         if bytes.len() < HEADER_BYTES {
             return Ok(None);
         }
         let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
         let too_long = |limit: usize| if length > limit { Err(FrameError::TooLong { length, limit }) } else { Ok(()) };
-        too_long(limits.control.max(limits.letter))?;
+        too_long(limits.control.max(limits.process_message))?;
         let got = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         if got != self.sequence {
             return Err(FrameError::OutOfSequence { expected: self.sequence, got });
@@ -165,7 +165,7 @@ impl Decoder {
             1 => (Kind::Message, limits.control),
             2 => (Kind::Data, limits.control),
             3 => (Kind::Hello, limits.control),
-            4 if limits.letter > 0 => (Kind::Letter, limits.letter),
+            4 if limits.process_message > 0 => (Kind::ProcessMessage, limits.process_message),
             kind => return Err(FrameError::UnknownKind { kind }),
         };
         too_long(limit)?;
@@ -177,7 +177,7 @@ impl Decoder {
         self.sequence = self.sequence.wrapping_add(1);
         match self.tagger.as_mut().is_none_or(|tagger| tagger.is_tag(parts, tag)) {
             true => Ok(()),
-            false => Err(FrameError::Changed),
+            false => Err(FrameError::TagMismatch),
         }
     }
 }
@@ -187,7 +187,7 @@ impl Decoder {
 pub struct Encoder {
     sequence: u32,
     tagger: Option<Tagger>,
-    dialect: Dialect,
+    dialect: WireVersion,
 }
 
 impl Encoder {
@@ -197,7 +197,7 @@ impl Encoder {
     }
 
     /// Sets the wire version of messages, starting with the next frame.
-    pub fn speak(&mut self, dialect: Dialect) {
+    pub fn set_wire_version(&mut self, dialect: WireVersion) {
         self.dialect = dialect;
     }
 
@@ -280,7 +280,7 @@ impl Encoder {
 ///
 /// # Errors
 /// If it does not parse, or bytes are left over.
-pub fn parse<T: DeserializeOwned>(body: &[u8], dialect: Dialect) -> Result<T, FrameError> {
+pub fn parse<T: DeserializeOwned>(body: &[u8], dialect: WireVersion) -> Result<T, FrameError> {
     dialect.parse(body).map_err(|why| FrameError::Malformed { why })
 }
 
@@ -288,7 +288,7 @@ pub fn parse<T: DeserializeOwned>(body: &[u8], dialect: Dialect) -> Result<T, Fr
 ///
 /// # Errors
 /// If it does not parse or does not match.
-pub fn parse_data(body: &[u8], dialect: Dialect) -> Result<(DataHeader, &[u8]), FrameError> {
+pub fn parse_data(body: &[u8], dialect: WireVersion) -> Result<(DataHeader, &[u8]), FrameError> {
     let malformed = |why: &str| FrameError::Malformed { why: why.into() };
     let (length, rest) = body.split_first_chunk::<4>().ok_or_else(|| malformed("no header length"))?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -319,10 +319,10 @@ mod tests {
         encoder.message(Kind::Message, &(1u32, "a"), &mut bytes).unwrap();
         encoder.data(&header(), &[5; 16], &mut bytes).unwrap();
         let mut decoder = Decoder::default();
-        let (frame, end) = decoder.next(&bytes, Limits::CONTROL).unwrap().unwrap();
-        assert_eq!(parse::<(u32, String)>(frame.body, Dialect::OWN).unwrap(), (1, "a".to_string()));
-        let (frame, second) = decoder.next(&bytes[end..], Limits::CONTROL).unwrap().unwrap();
-        assert_eq!(parse_data(frame.body, Dialect::OWN).unwrap(), (header(), &[5u8; 16][..]));
+        let (frame, end) = decoder.next(&bytes, FrameLimits::CONTROL).unwrap().unwrap();
+        assert_eq!(parse::<(u32, String)>(frame.body, WireVersion::CURRENT).unwrap(), (1, "a".to_string()));
+        let (frame, second) = decoder.next(&bytes[end..], FrameLimits::CONTROL).unwrap().unwrap();
+        assert_eq!(parse_data(frame.body, WireVersion::CURRENT).unwrap(), (header(), &[5u8; 16][..]));
         assert_eq!(end + second, bytes.len());
     }
 
@@ -331,7 +331,7 @@ mod tests {
         let mut bytes = Vec::new();
         Encoder::default().data(&header(), &[5; 16], &mut bytes).unwrap();
         for cut in 0..bytes.len() {
-            assert_eq!(Decoder::default().next(&bytes[..cut], Limits::CONTROL), Ok(None));
+            assert_eq!(Decoder::default().next(&bytes[..cut], FrameLimits::CONTROL), Ok(None));
         }
     }
 
@@ -340,14 +340,14 @@ mod tests {
         let mut bytes = Vec::new();
         Encoder::default().message(Kind::Message, &1u32, &mut bytes).unwrap();
         let mut decoder = Decoder::default();
-        decoder.next(&bytes, Limits::CONTROL).unwrap().unwrap();
-        assert_eq!(decoder.next(&bytes, Limits::CONTROL), Err(FrameError::OutOfSequence { expected: 1, got: 0 }));
+        decoder.next(&bytes, FrameLimits::CONTROL).unwrap().unwrap();
+        assert_eq!(decoder.next(&bytes, FrameLimits::CONTROL), Err(FrameError::OutOfSequence { expected: 1, got: 0 }));
     }
 
     #[test]
     fn an_oversized_frame_is_refused_before_it_is_read() {
         let bytes = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
-        assert!(matches!(Decoder::default().next(&bytes, Limits::CONTROL), Err(FrameError::TooLong { .. })));
+        assert!(matches!(Decoder::default().next(&bytes, FrameLimits::CONTROL), Err(FrameError::TooLong { .. })));
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         for at in 8..HEADER_BYTES {
             let mut odd = bytes.clone();
             odd[at] ^= 0x80;
-            let refused = Decoder::default().next(&odd, Limits::CONTROL);
+            let refused = Decoder::default().next(&odd, FrameLimits::CONTROL);
             assert!(matches!(refused, Err(FrameError::UnknownKind { .. })), "byte {at}");
         }
     }
@@ -366,7 +366,7 @@ mod tests {
     fn a_description_that_does_not_fit_is_refused() {
         let mut bytes = Vec::new();
         Encoder::default().data(&header(), &[5; 15], &mut bytes).unwrap();
-        let (frame, _) = Decoder::default().next(&bytes, Limits::CONTROL).unwrap().unwrap();
-        assert!(parse_data(frame.body, Dialect::OWN).is_err());
+        let (frame, _) = Decoder::default().next(&bytes, FrameLimits::CONTROL).unwrap().unwrap();
+        assert!(parse_data(frame.body, WireVersion::CURRENT).is_err());
     }
 }

@@ -9,16 +9,16 @@
 
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 
-use gridloom_base::limits::SPARE_BYTES_MAX;
+use gridloom_base::limits::POOLED_BYTES_MAX;
 
-use super::frame::{Decoder, FrameError, HEADER_BYTES, Kind, Limits};
-use super::spares::Spares;
+use super::buffer_pool::BufferPool;
+use super::frame::{Decoder, FrameError, FrameLimits, HEADER_BYTES, Kind};
 use super::tags::Key;
 
 /// Size of the buffer for one read.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Largest allocation for a length that a peer states before its bytes arrive: the size of the largest pooled buffer.
-const TRUST_BYTES: usize = SPARE_BYTES_MAX;
+const TRUST_BYTES: usize = POOLED_BYTES_MAX;
 /// Increment by which the memory of a longer frame grows as its bytes arrive.
 const GROWTH_BYTES: usize = 1 << 20;
 
@@ -28,12 +28,12 @@ pub struct Buffers {
     /// The buffer that the next channel reads into. Empty while it is lent.
     read: Vec<u8>,
     /// Payloads that are no longer needed.
-    pub spares: Spares<u8>,
+    pub pool: BufferPool<u8>,
 }
 
 /// The result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Filled {
+pub enum ReadOutcome {
     /// No bytes were available.
     Nothing,
     /// Bytes were read, and the stream is empty: a short read means that a stream socket has been emptied (epoll(7)).
@@ -48,40 +48,40 @@ pub enum Filled {
 #[derive(Debug)]
 pub enum Body<'a> {
     /// In the channel's buffer.
-    Part(&'a [u8]),
+    Borrowed(&'a [u8]),
     /// In memory of its own.
-    Whole(Vec<u8>),
+    Owned(Vec<u8>),
 }
 
 impl Body<'_> {
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Body::Part(bytes) => bytes,
-            Body::Whole(bytes) => bytes,
+            Body::Borrowed(bytes) => bytes,
+            Body::Owned(bytes) => bytes,
         }
     }
 
     /// Returns the bytes in memory of their own: copied to a pooled buffer if they are in the channel's.
-    pub fn into_owned(self, spares: &mut Spares<u8>) -> Vec<u8> {
+    pub fn into_owned(self, spares: &mut BufferPool<u8>) -> Vec<u8> {
         match self {
-            Body::Part(bytes) => {
+            Body::Borrowed(bytes) => {
                 let mut owned = spares.take(bytes.len());
                 owned.copy_from_slice(bytes);
                 owned
             }
-            Body::Whole(bytes) => bytes,
+            Body::Owned(bytes) => bytes,
         }
     }
 }
 
 /// A frame longer than the buffer, while it is being received.
 #[derive(Debug)]
-struct Long {
+struct LongFrame {
     kind: Kind,
     header: [u8; HEADER_BYTES],
     /// Grows up to `length` bytes. The tag is at its end.
     body: Vec<u8>,
-    came: usize,
+    received: usize,
     /// Length of body and tag.
     length: usize,
 }
@@ -93,7 +93,7 @@ pub struct Inbound {
     buffer: Vec<u8>,
     head: usize,
     tail: usize,
-    long: Option<Long>,
+    long: Option<LongFrame>,
 }
 
 impl Inbound {
@@ -106,7 +106,7 @@ impl Inbound {
     ///
     /// # Errors
     /// The channel must be closed after any error.
-    pub fn next(&mut self, limits: Limits, buffers: &mut Buffers) -> Result<Option<(Kind, Body<'_>)>, FrameError> {
+    pub fn next(&mut self, limits: FrameLimits, buffers: &mut Buffers) -> Result<Option<(Kind, Body<'_>)>, FrameError> {
         if self.long.is_none() {
             let bytes = &self.buffer[self.head..self.tail];
             let Some(header) = self.decoder.header(bytes, limits)? else { return Ok(None) };
@@ -118,23 +118,23 @@ impl Inbound {
                 self.decoder.advance(&[&bytes[..end]], &bytes[end..end + tag_bytes])?;
                 let body = &self.buffer[self.head + HEADER_BYTES..self.head + end];
                 self.head += end + tag_bytes;
-                return Ok(Some((header.kind, Body::Part(body))));
+                return Ok(Some((header.kind, Body::Borrowed(body))));
             }
             let came = &bytes[HEADER_BYTES..bytes.len().min(end + tag_bytes)];
             let length = header.length + tag_bytes;
-            let mut body = buffers.spares.take(length.min(TRUST_BYTES));
+            let mut body = buffers.pool.take(length.min(TRUST_BYTES));
             body[..came.len()].copy_from_slice(came);
             let (kind, came) = (header.kind, came.len());
             let header = *bytes.first_chunk().expect("a header is there");
             self.head += HEADER_BYTES + came;
-            self.long = Some(Long { kind, header, body, came, length });
+            self.long = Some(LongFrame { kind, header, body, received: came, length });
         }
-        let Some(mut long) = self.long.take_if(|long| long.came == long.length) else { return Ok(None) };
+        let Some(mut long) = self.long.take_if(|long| long.received == long.length) else { return Ok(None) };
         let (body, tag) = long.body.split_at(long.length - self.decoder.tag_bytes());
         self.decoder.advance(&[&long.header, body], tag)?;
         let length = body.len();
         long.body.truncate(length);
-        Ok(Some((long.kind, Body::Whole(long.body))))
+        Ok(Some((long.kind, Body::Owned(long.body))))
     }
 
     /// True while a frame longer than the buffer is being read: each read may then take more than a mebibyte.
@@ -160,7 +160,7 @@ impl Inbound {
     }
 
     /// Reads once.
-    pub(super) fn fill(&mut self, stream: &mut impl Read, buffers: &mut Buffers) -> io::Result<Filled> {
+    pub(super) fn fill(&mut self, stream: &mut impl Read, buffers: &mut Buffers) -> io::Result<ReadOutcome> {
         self.make_room(buffers);
         let rest = &mut self.buffer[self.tail..];
         let (read, room) = match &mut self.long {
@@ -171,11 +171,11 @@ impl Inbound {
             }
             // The bytes that follow a long frame are read by the same call.
             Some(long) => {
-                if long.came == long.body.len() {
-                    long.body.resize(long.length.min(long.came + GROWTH_BYTES), 0);
+                if long.received == long.body.len() {
+                    long.body.resize(long.length.min(long.received + GROWTH_BYTES), 0);
                 }
                 let is_last = long.body.len() == long.length;
-                let own = &mut long.body[long.came..];
+                let own = &mut long.body[long.received..];
                 let rest = if is_last { rest } else { &mut [] };
                 let room = own.len() + rest.len();
                 let mut slices = [IoSliceMut::new(own), IoSliceMut::new(rest)];
@@ -183,18 +183,18 @@ impl Inbound {
             }
         };
         match read {
-            Ok(0) => Ok(Filled::Closed),
+            Ok(0) => Ok(ReadOutcome::Closed),
             Ok(length) => {
                 let mut behind = length;
                 if let Some(long) = &mut self.long {
-                    let own = length.min(long.body.len() - long.came);
-                    long.came += own;
+                    let own = length.min(long.body.len() - long.received);
+                    long.received += own;
                     behind -= own;
                 }
                 self.tail += behind;
-                Ok(if length < room { Filled::Drained } else { Filled::More })
+                Ok(if length < room { ReadOutcome::Drained } else { ReadOutcome::More })
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Filled::Nothing),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ReadOutcome::Nothing),
             Err(error) => Err(error),
         }
     }
@@ -227,9 +227,9 @@ fn retried(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bulk, Channel, Outbound};
+    use crate::{BulkFrame, Channel, Outbound};
 
-    const LIMITS: Limits = Limits { control: 4096, letter: 32 << 20 };
+    const LIMITS: FrameLimits = FrameLimits { control: 4096, process_message: 32 << 20 };
 
     fn written(sizes: &[usize]) -> Vec<u8> {
         written_with(sizes, None)
@@ -240,7 +240,7 @@ mod tests {
         key.into_iter().for_each(|key| outbound.authenticate(key));
         for (number, size) in sizes.iter().enumerate() {
             let payload = (0..*size).map(|at| (at / 251 + at + number) as u8).collect();
-            outbound.offer(Bulk { kind: Kind::Letter, payload, trailer: vec![number as u8] }).unwrap();
+            outbound.offer(BulkFrame { kind: Kind::ProcessMessage, payload, trailer: vec![number as u8] }).unwrap();
         }
         outbound.write(&mut bytes, &mut Buffers::default()).unwrap();
         bytes
@@ -271,12 +271,12 @@ mod tests {
             let (mut channel, mut buffers) = (Channel::new(Cut(&bytes, step), 0), Buffers::default());
             key.into_iter().for_each(|key| channel.inbound.authenticate(key));
             // Old contents of a reused buffer must not show.
-            buffers.spares.put(vec![0xff; 3 * BUFFER_BYTES]);
+            buffers.pool.put(vec![0xff; 3 * BUFFER_BYTES]);
             let mut got = Vec::new();
-            while channel.fill(&mut buffers).unwrap() != Filled::Closed {
+            while channel.fill(&mut buffers).unwrap() != ReadOutcome::Closed {
                 while let Some((kind, body)) = channel.inbound.next(LIMITS, &mut buffers).unwrap() {
-                    assert_eq!(kind, Kind::Letter);
-                    let body = body.into_owned(&mut Spares::default());
+                    assert_eq!(kind, Kind::ProcessMessage);
+                    let body = body.into_owned(&mut BufferPool::default());
                     let number = got.len();
                     assert_eq!(body.len(), sizes[number] + 1);
                     assert_eq!(body[sizes[number]], number as u8);
@@ -303,28 +303,31 @@ mod tests {
                 let (mut channel, mut buffers) = (Channel::new(io::Cursor::new(changed), 0), Buffers::default());
                 channel.inbound.authenticate(key());
                 let error = loop {
-                    assert_ne!(channel.fill(&mut buffers).unwrap(), Filled::Closed);
+                    assert_ne!(channel.fill(&mut buffers).unwrap(), ReadOutcome::Closed);
                     match channel.inbound.next(LIMITS, &mut buffers) {
                         Ok(None) => {}
                         Ok(Some(_)) => panic!("byte {at} of a frame of {size} was changed"),
                         Err(error) => break error,
                     }
                 };
-                assert_eq!(error, FrameError::Changed);
+                assert_eq!(error, FrameError::TagMismatch);
             }
         }
     }
 
     #[test]
     fn lengths_out_of_bounds_and_kinds_out_of_place_are_refused() {
-        let refused = |bytes: &[u8], limits: Limits| {
+        let refused = |bytes: &[u8], limits: FrameLimits| {
             let (mut inbound, mut buffers) = (Inbound::default(), Buffers::default());
             inbound.fill(&mut &*bytes, &mut buffers).unwrap();
             inbound.next(limits, &mut buffers).unwrap_err()
         };
         let letter = written(&[5]);
-        assert_eq!(refused(&letter, Limits { letter: 0, ..LIMITS }), FrameError::UnknownKind { kind: 4 });
-        assert_eq!(refused(&letter, Limits { letter: 5, ..LIMITS }), FrameError::TooLong { length: 6, limit: 5 });
+        assert_eq!(refused(&letter, FrameLimits { process_message: 0, ..LIMITS }), FrameError::UnknownKind { kind: 4 });
+        assert_eq!(
+            refused(&letter, FrameLimits { process_message: 5, ..LIMITS }),
+            FrameError::TooLong { length: 6, limit: 5 }
+        );
         let mut long = vec![0xff; 4];
         long.extend([0, 0, 0, 0, Kind::Message as u8, 0, 0, 0, 0, 0, 0, 0]);
         assert!(matches!(refused(&long, LIMITS), FrameError::TooLong { .. }));

@@ -31,18 +31,18 @@
 
 #![forbid(unsafe_code)]
 
+mod buffer_pool;
 mod channel;
-pub mod dialect;
 pub mod frame;
 mod inbound;
 mod outbound;
-mod spares;
 pub mod tags;
+pub mod wire_version;
 
+pub use buffer_pool::BufferPool;
 pub use channel::Channel;
-pub use dialect::Dialect;
-pub use frame::{Kind, Limits};
-pub use inbound::{Body, Buffers, Filled, Inbound};
-pub use outbound::{Bulk, Outbound};
-pub use spares::Spares;
+pub use frame::{FrameLimits, Kind};
+pub use inbound::{Body, Buffers, Inbound, ReadOutcome};
+pub use outbound::{BulkFrame, Outbound};
 pub use tags::{Key, Keys};
+pub use wire_version::WireVersion;

@@ -11,17 +11,17 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 
 use serde::Serialize;
 
-use super::dialect::Dialect;
 use super::frame::{DataHeader, Encoder, FrameError, HEADER_BYTES, Kind};
 use super::inbound::Buffers;
 use super::tags::Key;
+use super::wire_version::WireVersion;
 
 /// A larger buffer is freed when it is empty.
 const BUFFER_KEEP_BYTES: usize = 1 << 20;
 
 /// A frame of the bulk lane. Its body is the payload followed by a short trailer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bulk {
+pub struct BulkFrame {
     pub kind: Kind,
     /// The contents, written without a copy.
     pub payload: Vec<u8>,
@@ -31,9 +31,9 @@ pub struct Bulk {
 
 /// The bulk frame that is being written.
 #[derive(Debug)]
-struct Begun {
+struct PartlyWritten {
     header: [u8; HEADER_BYTES],
-    bulk: Bulk,
+    bulk: BulkFrame,
     tag: Vec<u8>,
     written: usize,
 }
@@ -45,14 +45,14 @@ pub struct Outbound {
     /// Encoded frames of the urgent lane. The first `sent` bytes have been written.
     urgent: Vec<u8>,
     sent: usize,
-    bulk: VecDeque<Bulk>,
-    begun: Option<Begun>,
+    bulk: VecDeque<BulkFrame>,
+    begun: Option<PartlyWritten>,
     /// Bytes of bulk frames that have not been written yet.
     bulk_bytes: usize,
     credit: usize,
 }
 
-impl Bulk {
+impl BulkFrame {
     fn len(&self) -> usize {
         HEADER_BYTES + self.payload.len() + self.trailer.len()
     }
@@ -71,8 +71,8 @@ impl Outbound {
     }
 
     /// Sets the wire version of messages, starting with the next frame.
-    pub fn speak(&mut self, dialect: Dialect) {
-        self.encoder.speak(dialect);
+    pub fn set_wire_version(&mut self, dialect: WireVersion) {
+        self.encoder.set_wire_version(dialect);
     }
 
     /// Queues an urgent frame with `value` in postcard as its body.
@@ -103,7 +103,7 @@ impl Outbound {
     ///
     /// # Errors
     /// The frame, to be offered again later.
-    pub fn offer(&mut self, bulk: Bulk) -> Result<(), Bulk> {
+    pub fn offer(&mut self, bulk: BulkFrame) -> Result<(), BulkFrame> {
         if self.is_full() {
             return Err(bulk);
         }
@@ -158,13 +158,13 @@ impl Outbound {
             } else if let Some(bulk) = self.bulk.pop_front() {
                 let header = self.encoder.header(bulk.kind, bulk.len() - HEADER_BYTES);
                 let tag = self.encoder.tag(&[&header, &bulk.payload, &bulk.trailer]);
-                self.begun = Some(Begun { header, bulk, tag, written: 0 });
+                self.begun = Some(PartlyWritten { header, bulk, tag, written: 0 });
                 Ok(())
             } else {
                 return Ok(());
             };
             match written {
-                Ok(()) => self.tidy(buffers),
+                Ok(()) => self.release_written(buffers),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return self.check_credit(),
                 Err(error) => return Err(error),
@@ -173,9 +173,9 @@ impl Outbound {
     }
 
     /// Frees memory of written frames.
-    fn tidy(&mut self, buffers: &mut Buffers) {
+    fn release_written(&mut self, buffers: &mut Buffers) {
         if let Some(begun) = self.begun.take_if(|begun| begun.written == begun.len()) {
-            buffers.spares.put(begun.bulk.payload);
+            buffers.pool.put(begun.bulk.payload);
         }
         if self.sent == self.urgent.len() {
             self.sent = 0;
@@ -202,7 +202,7 @@ impl Outbound {
     }
 }
 
-impl Begun {
+impl PartlyWritten {
     fn len(&self) -> usize {
         self.bulk.len() + self.tag.len()
     }
@@ -222,7 +222,7 @@ impl Begun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Body, Inbound, Limits};
+    use crate::{Body, FrameLimits, Inbound};
 
     /// Takes `room` bytes and then blocks.
     struct Narrow {
@@ -245,8 +245,8 @@ mod tests {
         }
     }
 
-    fn bulk(byte: u8) -> Bulk {
-        Bulk { kind: Kind::Letter, payload: vec![byte; 100], trailer: vec![byte] }
+    fn bulk(byte: u8) -> BulkFrame {
+        BulkFrame { kind: Kind::ProcessMessage, payload: vec![byte; 100], trailer: vec![byte] }
     }
 
     #[test]
@@ -263,13 +263,13 @@ mod tests {
         assert!(!outbound.is_blocked());
         let mut inbound = Inbound::default();
         inbound.fill(&mut &stream.bytes[..], &mut buffers).unwrap();
-        let limits = Limits { control: 100, letter: 1000 };
+        let limits = FrameLimits { control: 100, process_message: 1000 };
         let mut order = Vec::new();
         while let Some((kind, body)) = inbound.next(limits, &mut buffers).unwrap() {
-            assert!(matches!(body, Body::Part(_)));
+            assert!(matches!(body, Body::Borrowed(_)));
             order.push((kind, body.bytes()[0]));
         }
-        assert_eq!(order, [(Kind::Letter, 1), (Kind::Message, b'n'), (Kind::Letter, 2)]);
+        assert_eq!(order, [(Kind::ProcessMessage, 1), (Kind::Message, b'n'), (Kind::ProcessMessage, 2)]);
     }
 
     #[test]

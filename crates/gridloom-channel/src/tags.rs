@@ -90,23 +90,23 @@ pub fn are_equal(one: &[u8], other: &[u8]) -> bool {
 
 /// A stream that computes the tag of the bytes that pass through it. Without a tag it passes them unchanged.
 #[derive(Debug)]
-pub struct Tagged<'a, S> {
+pub struct TaggedStream<'a, S> {
     pub stream: &'a mut S,
     tag: Option<Tag>,
 }
 
-impl<'a, S> Tagged<'a, S> {
+impl<'a, S> TaggedStream<'a, S> {
     /// Starts the next tag of `tagger`, over the bytes that pass from now on.
-    pub fn new(stream: &'a mut S, tagger: Option<&mut Tagger>) -> Tagged<'a, S> {
-        Tagged { stream, tag: tagger.map(Tagger::begin) }
+    pub fn new(stream: &'a mut S, tagger: Option<&mut Tagger>) -> TaggedStream<'a, S> {
+        TaggedStream { stream, tag: tagger.map(Tagger::begin) }
     }
 
-    fn passed(&mut self, bytes: &[u8]) {
+    fn update(&mut self, bytes: &[u8]) {
         self.tag.iter_mut().for_each(|tag| tag.update(bytes));
     }
 }
 
-impl<S: Write> Tagged<'_, S> {
+impl<S: Write> TaggedStream<'_, S> {
     /// Writes the tag of the bytes that have passed.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl<S: Write> Tagged<'_, S> {
     }
 }
 
-impl<S: Read> Tagged<'_, S> {
+impl<S: Read> TaggedStream<'_, S> {
     /// Reads a tag and checks it against the bytes that have passed.
     ///
     /// # Errors
@@ -127,23 +127,23 @@ impl<S: Read> Tagged<'_, S> {
         self.stream.read_exact(&mut theirs)?;
         match are_equal(&tag.finish(), &theirs) {
             true => Ok(()),
-            false => Err(Changed.into()),
+            false => Err(TagMismatch.into()),
         }
     }
 }
 
-impl<S: Read> Read for Tagged<'_, S> {
+impl<S: Read> Read for TaggedStream<'_, S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let length = self.stream.read(into)?;
-        self.passed(&into[..length]);
+        self.update(&into[..length]);
         Ok(length)
     }
 }
 
-impl<S: Write> Write for Tagged<'_, S> {
+impl<S: Write> Write for TaggedStream<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = self.stream.write(bytes)?;
-        self.passed(&bytes[..length]);
+        self.update(&bytes[..length]);
         Ok(length)
     }
 
@@ -152,7 +152,7 @@ impl<S: Write> Write for Tagged<'_, S> {
         let mut left = length;
         for part in parts {
             let of_part = left.min(part.len());
-            self.passed(&part[..of_part]);
+            self.update(&part[..of_part]);
             left -= of_part;
         }
         Ok(length)
@@ -165,31 +165,31 @@ impl<S: Write> Write for Tagged<'_, S> {
 
 /// The error for bytes that do not match their tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Changed;
+pub struct TagMismatch;
 
-impl Changed {
+impl TagMismatch {
     /// True if `error` is this error.
     pub fn is(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|inner| inner.is::<Changed>())
+        error.get_ref().is_some_and(|inner| inner.is::<TagMismatch>())
     }
 }
 
-impl fmt::Display for Changed {
+impl fmt::Display for TagMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(CHANGED)
+        f.write_str(TAG_MISMATCH_TEXT)
     }
 }
 
-impl std::error::Error for Changed {}
+impl std::error::Error for TagMismatch {}
 
-impl From<Changed> for io::Error {
-    fn from(changed: Changed) -> io::Error {
+impl From<TagMismatch> for io::Error {
+    fn from(changed: TagMismatch) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidData, changed)
     }
 }
 
 /// The error text for a tag that does not match.
-pub const CHANGED: &str = "the received bytes differ from those that were sent: something between the two changed, removed or inserted bytes; the connection is closed";
+pub const TAG_MISMATCH_TEXT: &str = "the received bytes differ from those that were sent: something between the two changed, removed or inserted bytes; the connection is closed";
 
 #[cfg(test)]
 mod tests {
@@ -215,13 +215,13 @@ mod tests {
     fn any_changed_bit_of_a_stream_is_noticed() {
         let (mut sent, bytes) = (Vec::new(), vec![7; 1000]);
         let mut tagger = Tagger::new(key(3));
-        let mut stream = Tagged::new(&mut sent, Some(&mut tagger));
+        let mut stream = TaggedStream::new(&mut sent, Some(&mut tagger));
         stream.write_all(&bytes[..400]).unwrap();
         assert_eq!(stream.write_vectored(&[IoSlice::new(&bytes[..250]), IoSlice::new(&bytes[..350])]).unwrap(), 600);
         stream.write_tag().unwrap();
         let check = |sent: &[u8]| {
             let (mut sent, mut tagger) = (sent, Tagger::new(key(3)));
-            let mut stream = Tagged::new(&mut sent, Some(&mut tagger));
+            let mut stream = TaggedStream::new(&mut sent, Some(&mut tagger));
             stream.read_exact(&mut [0; 1000]).unwrap();
             stream.check_tag()
         };

@@ -4,18 +4,18 @@ use super::chare::{Chare, Context};
 use super::core::Core;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
+use super::location_table::Location;
 use super::mail::{Item, Outcome, Work};
 use super::packing::Packing;
 use super::payload::Payload;
 use super::record;
-use super::roster::Place;
-use super::waits::{TAGS, name_of, parted};
+use super::waiting_methods::{TAGS, name_of, split_state};
 
 pub(crate) struct Array<C> {
     /// Chares by slot. A chare that moved away leaves an empty slot.
     pub(crate) chares: Vec<Option<C>>,
     /// Number of chares that began on this element. They have the first slots.
-    pub(crate) natives: u32,
+    pub(crate) initial_count: u32,
     /// How to pack chares; only for a migratable array.
     pub(crate) packing: Option<Packing<C>>,
 }
@@ -39,7 +39,7 @@ pub(crate) trait AnyArray {
     fn restore(&mut self, core: &mut Core, array: ArrayId, slot: u32, state: &[u8]) -> Result<(), ChareError>;
 
     /// Moves the chare in a slot to another element, if it can move.
-    fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe);
+    fn migrate(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe);
 
     /// Returns what waiting chares wait for, with their numbers, for chares that report it.
     fn waits(&self, core: &Core, array: ArrayId) -> Vec<(u32, String)>;
@@ -56,16 +56,16 @@ impl<C: Chare> AnyArray for Array<C> {
     fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority) -> bool {
         let (slot, work, debt) = match core.mail::<C::Message>(array).take(priority) {
             Item::One { slot, work, debt } => (slot, work, debt),
-            Item::From { slot, work, debt } if slot + 1 < self.natives => {
-                let rest = Item::From { slot: slot + 1, work: work.clone(), debt: debt.clone() };
+            Item::AllFrom { slot, work, debt } if slot + 1 < self.initial_count => {
+                let rest = Item::AllFrom { slot: slot + 1, work: work.clone(), debt: debt.clone() };
                 core.mail::<C::Message>(array).put_back(priority, rest);
                 core.ready.put_back(array, priority);
                 (slot, work, debt)
             }
-            Item::From { slot, work, debt } => (slot, work, debt),
+            Item::AllFrom { slot, work, debt } => (slot, work, debt),
         };
         let Some(chare) = &mut self.chares[slot as usize] else {
-            core.follow(array, slot, priority, (work, debt));
+            core.forward_item(array, slot, priority, (work, debt));
             return false;
         };
         if !core.ready.parking.is_empty() && core.ready.parking.is_parked((array, slot)) {
@@ -89,8 +89,8 @@ impl<C: Chare> AnyArray for Array<C> {
             Work::Outcome(outcome) => {
                 let Outcome { tag, value } = *outcome;
                 match tag < TAGS {
-                    true => chare.outcome(tag, value, &mut cx),
-                    false => cx.bring(tag, value),
+                    true => chare.on_result(tag, value, &mut cx),
+                    false => cx.deliver(tag, value),
                 }
             }
         }
@@ -98,7 +98,7 @@ impl<C: Chare> AnyArray for Array<C> {
             core.resume(array, slot, &mut self.chares[slot as usize]);
         }
         let is_over = core.outbound.credits.is_over();
-        core.repay(debt);
+        core.return_credit(debt);
         if core.transit.is_attentive() {
             self.after_entry(core, array, slot);
         }
@@ -128,7 +128,7 @@ impl<C: Chare> AnyArray for Array<C> {
         let roster = core.roster(array);
         let (name, index) = (roster.name.clone(), roster.shape.index(roster.number(slot)));
         let wrong = |why| ChareError::Restore { array: name.clone(), why: format!("chare {index}: {why}") };
-        let (state, kept) = parted(state).map_err(wrong)?;
+        let (state, kept) = split_state(state).map_err(wrong)?;
         let restored = match &mut self.packing {
             Some(packing) => (packing.unpack)(index, state),
             None => Err("its array is not migratable".into()),
@@ -137,14 +137,14 @@ impl<C: Chare> AnyArray for Array<C> {
         core.unpack_kept::<C>(array, slot, kept).map_err(wrong)
     }
 
-    fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) {
+    fn migrate(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) {
         let can_move = self.packing.as_ref().is_some_and(|packing| match &self.chares[slot as usize] {
             Some(chare) => core.waits.waits_for(array, slot).is_none() && (packing.can_move)(chare),
             None => false,
         });
         if can_move && self.depart(core, array, slot, to).is_err() {
             // The chare stays here; the balancer may order it to move again.
-            core.transit.ended(array, core.roster(array).number(slot));
+            core.transit.order_done(array, core.roster(array).number(slot));
         }
     }
 
@@ -167,15 +167,15 @@ impl<C: Chare> AnyArray for Array<C> {
         number: u32,
         body: &[u8],
     ) -> Result<(), ChareError> {
-        let wrong = |why| ChareError::Letter { from, why };
+        let wrong = |why| ChareError::Batch { from, why };
         let (moves, rest) = record::number(body).map_err(wrong)?;
         let (round, rest) = record::number(rest).map_err(wrong)?;
-        let (state, kept) = parted(rest).map_err(wrong)?;
+        let (state, kept) = split_state(rest).map_err(wrong)?;
         let roster = core.roster(array);
         let Some(packing) = self.packing.as_mut() else {
             return Err(wrong(format!("a chare of array {}, which is not migratable", roster.name)));
         };
-        if !matches!(roster.place(number), Some(Place::At(_))) || moves <= roster.moves(number) {
+        if !matches!(roster.location(number), Some(Location::At(_))) || moves <= roster.moves(number) {
             return Err(wrong(format!("chare {number} of array {} cannot arrive after {moves} moves", roster.name)));
         }
         let (index, name) = (roster.shape.index(number), roster.name.clone());
@@ -196,14 +196,14 @@ impl<C: Chare> AnyArray for Array<C> {
 
 impl<C: Chare> Array<C> {
     fn after_entry(&mut self, core: &mut Core, array: ArrayId, slot: u32) {
-        let leaving = core.transit.leaving.take();
+        let leaving = core.transit.destination.take();
         let ordered = core.after_entry(array, slot);
         if let Some(to) = leaving {
             if let Err(why) = self.depart(core, array, slot, to) {
                 core.cannot_move(array, core.roster(array).number(slot), why);
             }
         } else if let Some(to) = ordered {
-            self.obey(core, array, slot, to);
+            self.migrate(core, array, slot, to);
         }
     }
 
@@ -266,12 +266,12 @@ mod tests {
 
     #[test]
     fn a_balancer_counts_the_time_of_moves_and_not_that_of_checkpoints() {
-        let mut element = Element::new(Pe(0), Arc::new(Elements::alike(2)));
+        let mut element = Element::new(Pe(0), Arc::new(Elements::single_site(2)));
         let now = Cell::new(0);
         element.set_clock(move || Time(now.replace(now.get() + 1)));
         let packing = Packing::new(|_: &Mover| Ok(Vec::new()), |_, _| Ok(Mover));
         let movers = element.migratable_array("movers", 1.into(), &Placement::RoundRobin, |_| Mover, packing).unwrap();
-        element.set_balancer(Balancer::named("refine").unwrap());
+        element.set_balancer(Balancer::by_name("refine").unwrap());
         let moving_ns = |element: &Element| element.core.balancing.meter.as_ref().unwrap().moving_ns;
         assert_eq!(element.arrays[0].save(&mut element.core, ArrayId(0)).unwrap().len(), 1);
         assert_eq!(moving_ns(&element), 0);

@@ -15,9 +15,9 @@ use super::balance::Balancer;
 use super::core::Core;
 use super::decision::{Decision, Order};
 use super::id::{ArrayId, Pe};
-use super::meter::{Measured, Meter};
+use super::load_meter::{LoadReport, Meter};
+use super::location_table::Location;
 use super::record::Control;
-use super::roster::Place;
 
 impl Core {
     /// Starts measuring on this element; the first element then has chares moved.
@@ -40,44 +40,44 @@ impl Core {
             return;
         }
         if let Some(decision) = &mut self.balancing.decision {
-            decision.asked();
-            self.elements.clone().all().for_each(|element| self.tell(element, Control::Measure));
+            decision.measuring();
+            self.elements.clone().all().for_each(|element| self.send_control(element, Control::Measure));
         }
     }
 
     pub(crate) fn tell_measured(&mut self) {
         let rosters = &self.rosters;
         let measured = self.balancing.meter.as_mut().map(|meter| meter.take(rosters)).unwrap_or_default();
-        self.tell(Pe(0), Control::Measured { from: self.me, measured });
+        self.send_control(Pe(0), Control::Measured { from: self.me, measured });
     }
 
-    pub(crate) fn on_measured(&mut self, from: Pe, measured: Measured) {
+    pub(crate) fn on_measured(&mut self, from: Pe, measured: LoadReport) {
         let now = (self.clock)();
         let Some(decision) = self.balancing.decision.as_mut().filter(|_| from.0 < self.elements.count()) else {
             return;
         };
         // Chares stay where they are while they are being saved.
-        let orders = decision.learn(from, measured, now, !self.checkpoints.is_busy());
+        let orders = decision.on_measurements(from, measured, now, !self.checkpoints.is_busy());
         decision.ordered_in(self.quiescence.wave(), orders.len() as u32);
         for (element, orders) in orders {
-            self.tell(element, Control::Order(orders));
+            self.send_control(element, Control::Order(orders));
         }
     }
 
     pub(crate) fn tell_obeyed(&mut self) {
-        self.tell(Pe(0), Control::Obeyed);
+        self.send_control(Pe(0), Control::OrdersDone);
     }
 
     pub(crate) fn on_obeyed(&mut self) {
         let wave = self.quiescence.wave();
         if let Some(decision) = &mut self.balancing.decision {
-            decision.obeyed_in(wave);
+            decision.completed_in(wave);
         }
     }
 
     /// On the first element, after the two waves that found the program quiet: reports whether a chare may be in
     /// transit that was ordered to move after its element had answered the first wave.
-    pub(crate) fn may_be_moving(&self) -> bool {
+    pub(crate) fn may_be_migrating(&self) -> bool {
         let wave = self.quiescence.wave();
         self.balancing.decision.as_ref().is_some_and(|decision| decision.is_active_since(wave.saturating_sub(1)))
     }
@@ -86,7 +86,7 @@ impl Core {
     pub(crate) fn on_orders(&mut self, orders: Vec<Order>) {
         let is_possible = |(array, number, to): &Order| {
             let roster = self.rosters.get(array.0 as usize).filter(|roster| roster.is_migratable);
-            let is_here = roster.is_some_and(|roster| matches!(roster.place(*number), Some(Place::Here { .. })));
+            let is_here = roster.is_some_and(|roster| matches!(roster.location(*number), Some(Location::Here { .. })));
             is_here && *to != self.me && to.0 < self.elements.count()
         };
         let orders = orders.into_iter().filter(is_possible).map(|(array, number, to)| ((array, number), to)).collect();

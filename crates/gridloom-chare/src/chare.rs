@@ -24,7 +24,7 @@ pub trait Chare: Sized + 'static {
     fn entry(&mut self, message: Self::Message, cx: &mut Context<'_, Self>);
 
     /// Handles the result of a [`Callback`] to this chare: of a reduction, or a notification that the program is quiet.
-    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Self>) {
+    fn on_result(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Self>) {
         let _ = value;
         cx.unexpected(tag);
     }
@@ -77,21 +77,21 @@ impl<C> Context<'_, C> {
 
     /// Invokes the callback once no message is waiting or in transit on any element.
     pub fn when_quiet(&mut self, callback: impl Into<Callback>) {
-        self.core.await_quiet(callback.into());
+        self.core.wait_for_quiescence(callback.into());
     }
 
     /// Saves all chares once no message is waiting or in transit, and then invokes the callback. All arrays must be
     /// migratable. A program restarted from the checkpoint gets the same callback. If the element's owner keeps no
     /// checkpoints, nothing is saved.
     pub fn checkpoint(&mut self, callback: impl Into<Callback>) {
-        self.core.await_quiet(callback.into().after_save());
+        self.core.wait_for_quiescence(callback.into().after_save());
     }
 
     /// Continues the program with this number of elements from the next checkpoint on ([`Context::checkpoint`]). The
     /// checkpoint's callback is then invoked on the new elements, and all chares are where the placements put them for
     /// that number. The last call wins. All arrays must be migratable, and the program's owner must allow resizing.
     pub fn resize(&mut self, elements: u32) {
-        self.core.tell(Pe(0), Control::Resize(elements));
+        self.core.send_control(Pe(0), Control::Resize(elements));
     }
 
     /// Ends the program on all elements. Each of them gets `value`. Waiting messages are dropped.
@@ -167,7 +167,7 @@ impl<'a, C: Chare> Context<'a, C> {
     /// exactly once. Its array must be migratable. If one of its methods waits at that time, the program ends with an
     /// error.
     pub fn migrate_to(&mut self, element: Pe) {
-        self.core.migrate(self.array, element);
+        self.core.request_move(self.array, element);
     }
 
     fn unexpected(&mut self, tag: u32) {

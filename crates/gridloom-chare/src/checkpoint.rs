@@ -42,9 +42,9 @@ pub(crate) struct Saved {
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
     /// The number of the checkpoint that this element must save.
-    pub(crate) asked: Option<u64>,
+    pub(crate) due: Option<u64>,
     /// Whether the program was restarted from a checkpoint.
-    pub(crate) is_restart: bool,
+    pub(crate) is_restarted: bool,
     /// On the first element: only every n-th request to save creates a checkpoint; never if 0.
     pub(crate) every: u64,
     /// The number of the next checkpoint.
@@ -53,9 +53,9 @@ pub(crate) struct Checkpoints {
     /// The callbacks with which the program continues when all have saved.
     pub(crate) callbacks: Vec<Callback>,
     /// Number of elements that have yet to save.
-    awaited: u32,
+    elements_saving: u32,
     /// The reason why an element could not save.
-    cannot: Option<String>,
+    failure: Option<String>,
     /// The number of a checkpoint that all elements have saved.
     pub(crate) complete: Option<u64>,
     pub(crate) resizing: Resizing,
@@ -72,7 +72,7 @@ impl Checkpoints {
         if !is_due && (self.every == 0 || !self.wanted.is_multiple_of(self.every)) {
             return None;
         }
-        self.awaited = elements;
+        self.elements_saving = elements;
         self.next += 1;
         Some(self.next - 1)
     }
@@ -80,20 +80,20 @@ impl Checkpoints {
     /// Handles an element's report that it has saved, or cannot. After the last report, returns the reason if the
     /// checkpoint failed.
     pub(crate) fn saved(&mut self, number: u64, cannot: Option<String>) -> Option<String> {
-        if number + 1 != self.next || self.awaited == 0 {
+        if number + 1 != self.next || self.elements_saving == 0 {
             return None;
         }
-        self.awaited -= 1;
-        self.cannot = self.cannot.take().or(cannot);
-        if self.awaited > 0 {
+        self.elements_saving -= 1;
+        self.failure = self.failure.take().or(cannot);
+        if self.elements_saving > 0 {
             return None;
         }
-        self.complete = self.cannot.is_none().then_some(number);
-        self.cannot.take()
+        self.complete = self.failure.is_none().then_some(number);
+        self.failure.take()
     }
 
     /// Reports whether elements are saving.
     pub(crate) fn is_busy(&self) -> bool {
-        self.awaited > 0 || self.complete.is_some()
+        self.elements_saving > 0 || self.complete.is_some()
     }
 }

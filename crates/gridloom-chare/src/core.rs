@@ -7,44 +7,44 @@ use std::sync::Arc;
 use gridloom_base::Time;
 use gridloom_base::limits::CHARE_MESSAGES_MAX;
 
-use super::account::Account;
 use super::checkpoint::Checkpoints;
 use super::contribution::{Combine, Contribution};
-use super::credit::Debt;
+use super::credit::CreditDue;
 use super::decision::Balancing;
 use super::error::ChareError;
 use super::id::{ArrayId, Index, Pe, Priority};
+use super::location_table::{Location, LocationTable};
 use super::mail::{AnyMail, Item, Mail, Outcome, Slots, Work};
+use super::migrations::Migrations;
 use super::outbound::Outbound;
 use super::payload::{Codec, Payload};
 use super::placement::Elements;
-use super::proxy::{Callback, Goal, To};
-use super::quiescence::{Quiescence, Verdict};
+use super::proxy::{Callback, CallbackTarget, Recipients};
+use super::quiescence::{Quiescence, WaveOutcome};
 use super::ready::Ready;
 use super::record::{Control, Head, Kind};
 use super::reduction::{Complete, Partial, Reduction};
-use super::roster::{Place, Roster};
-use super::transit::Transit;
+use super::step_report::StepReport;
 use super::value::Value;
-use super::waits::Waits;
+use super::waiting_methods::WaitingMethods;
 
 /// The state of an element that entry methods can access.
 pub(crate) struct Core {
     pub(crate) me: Pe,
     pub(crate) elements: Arc<Elements>,
-    pub(crate) rosters: Vec<Roster>,
+    pub(crate) rosters: Vec<LocationTable>,
     pub(crate) mails: Vec<Box<dyn AnyMail>>,
     pub(crate) reductions: Vec<Reduction>,
     pub(crate) reducers: Vec<Combine>,
     pub(crate) ready: Ready,
     pub(crate) outbound: Outbound,
-    pub(crate) transit: Transit,
+    pub(crate) transit: Migrations,
     pub(crate) balancing: Balancing,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) quiescence: Quiescence,
-    pub(crate) account: Account,
+    pub(crate) account: StepReport,
     pub(crate) clock: Rc<dyn Fn() -> Time>,
-    pub(crate) waits: Waits,
+    pub(crate) waits: WaitingMethods,
     pub(crate) ending: Ending,
 }
 
@@ -86,7 +86,7 @@ impl Core {
         self.ending.failure.get_or_insert(failure);
     }
 
-    pub(crate) fn roster(&self, array: ArrayId) -> &Roster {
+    pub(crate) fn roster(&self, array: ArrayId) -> &LocationTable {
         &self.rosters[array.0 as usize]
     }
 
@@ -106,51 +106,59 @@ impl Core {
     pub(crate) fn wait(&mut self, array: ArrayId, priority: Priority, count: usize) {
         (0..count).for_each(|_| self.ready.push(array, priority));
         if self.ready.len() + self.ready.parking.held() + self.transit.held() > CHARE_MESSAGES_MAX {
-            self.fail(ChareError::TooMany { element: self.me, limit: CHARE_MESSAGES_MAX });
+            self.fail(ChareError::WaitingLimit { element: self.me, limit: CHARE_MESSAGES_MAX });
         }
     }
 
-    pub(crate) fn send<M: Payload>(&mut self, array: ArrayId, to: &To, priority: Priority, message: M) {
+    pub(crate) fn send<M: Payload>(&mut self, array: ArrayId, to: &Recipients, priority: Priority, message: M) {
         match to {
-            To::One(index) => match self.locate(array, index) {
+            Recipients::One(index) => match self.locate(array, index) {
                 None => {}
-                Some((_, Place::Here { slot })) => {
-                    self.put(array, priority, Item::One { slot, work: Work::Message(message), debt: Debt::NONE });
+                Some((_, Location::Here { slot })) => {
+                    self.put(array, priority, Item::One { slot, work: Work::Message(message), debt: CreditDue::NONE });
                 }
-                Some((number, Place::At(element))) => self.post_one(element, array, number, priority, &message),
+                Some((number, Location::At(element))) => self.send_to_one(element, array, number, priority, &message),
             },
-            To::All => {
+            Recipients::All => {
                 let head = Head { kind: Kind::All, array: array.0, priority: priority.0, number: 0 };
                 for element in self.others() {
-                    self.post(element, array, head, &[], &message);
+                    self.send_message(element, array, head, &[], &message);
                 }
                 if !self.roster(array).natives().is_empty() {
-                    self.put(array, priority, Item::From { slot: 0, work: Work::Message(message), debt: Debt::NONE });
+                    self.put(
+                        array,
+                        priority,
+                        Item::AllFrom { slot: 0, work: Work::Message(message), debt: CreditDue::NONE },
+                    );
                 }
             }
-            To::Section(indices) => {
+            Recipients::Section(indices) => {
                 let (here, away) = self.split(array, indices);
                 for (element, numbers) in away {
                     let number = numbers.len() as u32;
                     let head = Head { kind: Kind::Section, array: array.0, priority: priority.0, number };
-                    self.post(element, array, head, &numbers, &message);
+                    self.send_message(element, array, head, &numbers, &message);
                 }
                 let Some((last, others)) = here.split_last() else { return };
                 for slot in others {
                     self.put(
                         array,
                         priority,
-                        Item::One { slot: *slot, work: Work::Message(message.clone()), debt: Debt::NONE },
+                        Item::One { slot: *slot, work: Work::Message(message.clone()), debt: CreditDue::NONE },
                     );
                 }
-                self.put(array, priority, Item::One { slot: *last, work: Work::Message(message), debt: Debt::NONE });
+                self.put(
+                    array,
+                    priority,
+                    Item::One { slot: *last, work: Work::Message(message), debt: CreditDue::NONE },
+                );
             }
         }
     }
 
-    fn locate(&mut self, array: ArrayId, index: &Index) -> Option<(u32, Place)> {
+    fn locate(&mut self, array: ArrayId, index: &Index) -> Option<(u32, Location)> {
         let roster = &self.rosters[array.0 as usize];
-        let found = roster.shape.number(index).and_then(|number| Some((number, roster.place(number)?)));
+        let found = roster.shape.number(index).and_then(|number| Some((number, roster.location(number)?)));
         if found.is_none() {
             let (name, has) = (roster.name.clone(), roster.shape.in_words());
             self.fail(ChareError::NoSuchChare { array: name, index: *index, has });
@@ -163,8 +171,8 @@ impl Core {
         let (mut here, mut away): (Vec<u32>, Vec<(Pe, u32)>) = Default::default();
         for index in indices {
             match self.locate(array, index) {
-                Some((_, Place::Here { slot })) => here.push(slot),
-                Some((number, Place::At(element))) => away.push((element, number)),
+                Some((_, Location::Here { slot })) => here.push(slot),
+                Some((number, Location::At(element))) => away.push((element, number)),
                 None => {}
             }
         }
@@ -180,7 +188,7 @@ impl Core {
     }
 
     /// Sends a message to a chare on another element.
-    pub(crate) fn post_one<M: Payload>(
+    pub(crate) fn send_to_one<M: Payload>(
         &mut self,
         element: Pe,
         array: ArrayId,
@@ -190,13 +198,13 @@ impl Core {
     ) {
         let head = |kind| Head { kind, array: array.0, priority: priority.0, number };
         match self.roster(array).moves(number) {
-            0 => self.post(element, array, head(Kind::One), &[], message),
-            moves => self.post(element, array, head(Kind::Sought), &[moves], message),
+            0 => self.send_message(element, array, head(Kind::One), &[], message),
+            moves => self.send_message(element, array, head(Kind::Sought), &[moves], message),
         }
     }
 
     /// Sends a message to another element, preceded by the chares' numbers.
-    fn post<M: Payload>(&mut self, element: Pe, array: ArrayId, head: Head, numbers: &[u32], message: &M) {
+    fn send_message<M: Payload>(&mut self, element: Pe, array: ArrayId, head: Head, numbers: &[u32], message: &M) {
         let any: &mut dyn Any = &mut *self.mails[array.0 as usize];
         let mail: &mut Mail<M> = any.downcast_mut().expect("a proxy knows the type of its array's messages");
         let written = self.outbound.add(element, head, |out| {
@@ -207,7 +215,7 @@ impl Core {
             Ok(()) => {
                 self.quiescence.counts.sent += 1;
                 if let Some(meter) = &mut self.balancing.meter {
-                    meter.far += u64::from(self.elements.site(element) != self.elements.site(self.me));
+                    meter.remote_messages += u64::from(self.elements.site(element) != self.elements.site(self.me));
                 }
             }
             Err(why) => self.fail(ChareError::Message { array: self.roster(array).name.clone(), why }),
@@ -215,7 +223,7 @@ impl Core {
     }
 
     /// Sends a control record to an element, which may be this one.
-    pub(crate) fn tell(&mut self, element: Pe, control: Control) {
+    pub(crate) fn send_control(&mut self, element: Pe, control: Control) {
         if element == self.me {
             if let Err(why) = self.on_control(control) {
                 self.fail(why);
@@ -240,7 +248,7 @@ impl Core {
         let number = self.roster(array).number(slot);
         let reduction = &mut self.reductions[array.0 as usize];
         match reduction.contribute((slot, number), contribution, callback, &self.reducers) {
-            Ok(rounds) => self.tell_root(array, rounds),
+            Ok(rounds) => self.send_partials_to_root(array, rounds),
             Err(why) => self.fail(ChareError::Reduction { array: self.roster(array).name.clone(), why }),
         }
     }
@@ -255,15 +263,15 @@ impl Core {
     }
 
     /// Sends partial results to the element that completes the reductions of an array.
-    pub(crate) fn tell_root(&mut self, array: ArrayId, rounds: Vec<(u32, Partial)>) {
+    pub(crate) fn send_partials_to_root(&mut self, array: ArrayId, rounds: Vec<(u32, Partial)>) {
         let root = self.root(array);
         for (round, partial) in rounds {
-            self.tell(root, Control::Partial { array, round, partial });
+            self.send_control(root, Control::Partial { array, round, partial });
         }
     }
 
-    pub(crate) fn await_quiet(&mut self, callback: Callback) {
-        self.tell(Pe(0), Control::AwaitQuiet(callback));
+    pub(crate) fn wait_for_quiescence(&mut self, callback: Callback) {
+        self.send_control(Pe(0), Control::WaitForQuiescence(callback));
     }
 
     /// On the first element: fails the program if it is quiet and no callback waits for that.
@@ -280,27 +288,27 @@ impl Core {
     pub(crate) fn exit(&mut self, value: Value) {
         if self.ending.value.is_none() {
             for element in self.others() {
-                self.tell(element, Control::End(value.clone()));
+                self.send_control(element, Control::End(value.clone()));
             }
             self.ending.value = Some(value);
         }
     }
 
     /// Notifies all other elements why this element ends.
-    pub(crate) fn tell_failure(&mut self, failure: &ChareError) {
+    pub(crate) fn broadcast_failure(&mut self, failure: &ChareError) {
         let (from, why) = match failure {
-            ChareError::Elsewhere { element, why } => (*element, why.clone()),
+            ChareError::RemoteFailure { element, why } => (*element, why.clone()),
             own => (self.me, own.to_string()),
         };
         for element in self.others() {
-            self.tell(element, Control::Fail { from, why: why.clone() });
+            self.send_control(element, Control::Fail { from, why: why.clone() });
         }
     }
 
     /// Reports that no message waits here. Returns true if the first element was waiting for this report.
     pub(crate) fn report_idle(&mut self) -> bool {
         let Some(report) = self.quiescence.idle() else { return false };
-        self.tell(Pe(0), Control::Report { from: self.me, report });
+        self.send_control(Pe(0), Control::Report { from: self.me, report });
         true
     }
 
@@ -314,22 +322,22 @@ impl Core {
                     )));
                 };
                 let roster = &self.rosters[array.0 as usize];
-                let complete = reduction.learn(round, partial, roster.shape.len() as u32, &self.reducers);
+                let complete = reduction.add_part(round, partial, roster.shape.len() as u32, &self.reducers);
                 let complete = complete.map_err(|why| ChareError::Reduction { array: roster.name.clone(), why })?;
                 if let Some(complete) = complete {
                     self.reduced(array, complete);
                 }
             }
             Control::Outcome { array, to, outcome } => self.put_outcome(array, &to, outcome),
-            Control::Moved { array, number, at, moves } => {
+            Control::ChareMoved { array, number, at, moves } => {
                 if let Some(roster) = self.rosters.get_mut(array.0 as usize).filter(|_| at != self.me) {
-                    roster.learn(number, at, moves);
+                    roster.record_location(number, at, moves);
                 }
             }
             Control::Credit { from, bytes } => self.on_credit(from, bytes),
-            Control::Bound { from, bytes } => self.check_bound(from, bytes)?,
-            Control::Blocked { from, question } => self.on_blocked(from, question),
-            Control::AwaitQuiet(callback) => {
+            Control::MailboxLimit { from, bytes } => self.check_bound(from, bytes)?,
+            Control::DeadlockProbe { from, question } => self.on_blocked(from, question),
+            Control::WaitForQuiescence(callback) => {
                 if let Some(wave) = self.quiescence.await_quiet(callback) {
                     self.probe(wave);
                 }
@@ -337,31 +345,31 @@ impl Core {
             Control::Measure => self.tell_measured(),
             Control::Measured { from, measured } => self.on_measured(from, measured),
             Control::Order(orders) => self.on_orders(orders),
-            Control::Obeyed => self.on_obeyed(),
+            Control::OrdersDone => self.on_obeyed(),
             Control::Save { number, elements, is_asked } => {
-                self.checkpoints.asked = Some(number);
-                self.checkpoints.resizing.saves_for = elements;
-                self.checkpoints.resizing.is_asked = is_asked;
+                self.checkpoints.due = Some(number);
+                self.checkpoints.resizing.resize_target = elements;
+                self.checkpoints.resizing.is_external = is_asked;
             }
             Control::Saved(number) => self.on_saved(number, None),
-            Control::Unsaved { number, why } => self.on_saved(number, Some(why)),
-            Control::Resize(elements) => self.want(elements),
-            Control::Renew(elements) => self.renew(elements),
+            Control::SaveFailed { number, why } => self.on_saved(number, Some(why)),
+            Control::Resize(elements) => self.request(elements),
+            Control::EndForResize(elements) => self.end_for_resize(elements),
             Control::Probe { wave } => self.quiescence.asked(wave),
-            Control::Report { report, .. } => match self.quiescence.reported(report, self.elements.count()) {
-                Verdict::Wait => {}
-                Verdict::Ask { wave } => self.probe(wave),
-                Verdict::Quiet(callbacks) => self.on_quiet(callbacks),
+            Control::Report { report, .. } => match self.quiescence.on_report(report, self.elements.count()) {
+                WaveOutcome::Wait => {}
+                WaveOutcome::Ask { wave } => self.probe(wave),
+                WaveOutcome::Quiet(callbacks) => self.on_quiescence(callbacks),
             },
             // Each element that ends notifies all others before it closes, so that none takes the closed connection for a failure.
             Control::End(value) => self.exit(value),
-            Control::Fail { from, why } => return Err(ChareError::Elsewhere { element: from, why }),
+            Control::Fail { from, why } => return Err(ChareError::RemoteFailure { element: from, why }),
         }
         Ok(())
     }
 
     fn probe(&mut self, wave: u64) {
-        self.elements.clone().all().for_each(|element| self.tell(element, Control::Probe { wave }));
+        self.elements.clone().all().for_each(|element| self.send_control(element, Control::Probe { wave }));
     }
 
     fn reduced(&mut self, array: ArrayId, complete: Complete) {
@@ -375,40 +383,42 @@ impl Core {
     pub(crate) fn call_back(&mut self, callback: Callback, value: Value) {
         let Callback { goal, tag, .. } = callback;
         match goal {
-            Goal::Exit => self.exit(value),
-            Goal::Stalled => self.fail(ChareError::Stalled { elements: self.elements.count(), waiting: String::new() }),
-            Goal::Chares { array, to } => self.bring(array, to, Outcome { tag, value }),
+            CallbackTarget::Exit => self.exit(value),
+            CallbackTarget::Stalled => {
+                self.fail(ChareError::Stalled { elements: self.elements.count(), waiting: String::new() })
+            }
+            CallbackTarget::Chares { array, to } => self.bring(array, to, Outcome { tag, value }),
         }
     }
 
-    fn bring(&mut self, array: ArrayId, to: To, outcome: Outcome) {
+    fn bring(&mut self, array: ArrayId, to: Recipients, outcome: Outcome) {
         let elements: Vec<Pe> = match &to {
-            To::One(index) => return self.bring_one(array, index, outcome),
+            Recipients::One(index) => return self.deliver_to_one(array, index, outcome),
             // Elements may disagree about where the chares are, so each chare gets its own copy.
-            To::Section(indices) if self.roster(array).is_migratable => {
-                return indices.iter().for_each(|index| self.bring_one(array, index, outcome.clone()));
+            Recipients::Section(indices) if self.roster(array).is_migratable => {
+                return indices.iter().for_each(|index| self.deliver_to_one(array, index, outcome.clone()));
             }
-            To::Section(indices) => {
+            Recipients::Section(indices) => {
                 let (here, away) = self.split(array, indices);
                 let own = (!here.is_empty()).then_some(self.me);
                 own.into_iter().chain(away.into_iter().map(|(element, _)| element)).collect()
             }
-            To::All => self.elements.all().collect(),
+            Recipients::All => self.elements.all().collect(),
         };
         for element in elements {
-            self.tell(element, Control::Outcome { array, to: to.clone(), outcome: outcome.clone() });
+            self.send_control(element, Control::Outcome { array, to: to.clone(), outcome: outcome.clone() });
         }
     }
 
-    fn bring_one(&mut self, array: ArrayId, index: &Index, outcome: Outcome) {
+    fn deliver_to_one(&mut self, array: ArrayId, index: &Index, outcome: Outcome) {
         match self.locate(array, index) {
             None => {}
-            Some((_, Place::Here { slot })) => self.put_outcome_in(array, Slots::Some(&[slot]), outcome),
-            Some((number, Place::At(element))) => self.post_outcome(element, array, number, &outcome),
+            Some((_, Location::Here { slot })) => self.put_outcome_in(array, Slots::Some(&[slot]), outcome),
+            Some((number, Location::At(element))) => self.post_outcome(element, array, number, &outcome),
         }
     }
 
-    fn put_outcome(&mut self, array: ArrayId, to: &To, outcome: Outcome) {
+    fn put_outcome(&mut self, array: ArrayId, to: &Recipients, outcome: Outcome) {
         if array.0 as usize >= self.rosters.len() {
             return self.fail(ChareError::Failed(format!(
                 "a result for array {}, which this element has not created",
@@ -416,14 +426,14 @@ impl Core {
             )));
         }
         let slots = match to {
-            To::One(index) => self.split(array, &[*index]).0,
-            To::Section(indices) => self.split(array, indices).0,
-            To::All => Vec::new(),
+            Recipients::One(index) => self.split(array, &[*index]).0,
+            Recipients::Section(indices) => self.split(array, indices).0,
+            Recipients::All => Vec::new(),
         };
         let slots = match to {
-            To::All if self.roster(array).natives().is_empty() => return,
-            To::All => Slots::All,
-            To::One(_) | To::Section(_) => Slots::Some(&slots),
+            Recipients::All if self.roster(array).natives().is_empty() => return,
+            Recipients::All => Slots::All,
+            Recipients::One(_) | Recipients::Section(_) => Slots::Some(&slots),
         };
         self.put_outcome_in(array, slots, outcome);
     }
@@ -437,19 +447,19 @@ impl Core {
 /// Reports whether a record may cause activity at its receiver that is visible to the program.
 pub(crate) fn is_counted(control: &Control) -> bool {
     match control {
-        Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) | Control::Resize(_) => true,
-        Control::Moved { .. }
+        Control::Partial { .. } | Control::Outcome { .. } | Control::WaitForQuiescence(_) | Control::Resize(_) => true,
+        Control::ChareMoved { .. }
         | Control::Credit { .. }
-        | Control::Bound { .. }
-        | Control::Blocked { .. }
+        | Control::MailboxLimit { .. }
+        | Control::DeadlockProbe { .. }
         | Control::Measure
         | Control::Measured { .. }
         | Control::Order(_)
-        | Control::Obeyed
+        | Control::OrdersDone
         | Control::Save { .. }
         | Control::Saved(_)
-        | Control::Unsaved { .. }
-        | Control::Renew(_)
+        | Control::SaveFailed { .. }
+        | Control::EndForResize(_)
         | Control::Probe { .. }
         | Control::Report { .. }
         | Control::End(_)

@@ -21,14 +21,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use gridloom_base::limits::{
-    CHARE_BACKLOG_BYTES_MAX, CHARE_LETTER_BYTES, CHARE_MAILBOX_BYTES, CHARE_UNSENT_BYTES_MAX, CHARE_WINDOW_BYTES_MIN,
+    CHARE_BACKLOG_BYTES_MAX, CHARE_BATCH_BYTES, CHARE_MAILBOX_BYTES, CHARE_UNSENT_BYTES_MAX, CHARE_WINDOW_BYTES_MIN,
 };
 
 use super::id::Pe;
 
 /// Credit to return to another element once a message has run.
 #[derive(Clone, Debug)]
-pub(crate) struct Debt {
+pub(crate) struct CreditDue {
     pub(crate) to: Pe,
     /// 0 for messages of this element.
     pub(crate) bytes: u32,
@@ -40,41 +40,41 @@ pub(crate) struct Debt {
 struct Copies {
     left: Cell<u32>,
     /// Number of those that wait for parked chares.
-    held: Cell<u32>,
+    for_parked: Cell<u32>,
 }
 
 impl Copies {
     fn are_held(&self) -> bool {
-        self.held.get() == self.left.get()
+        self.for_parked.get() == self.left.get()
     }
 }
 
-impl Debt {
+impl CreditDue {
     /// No credit to return.
-    pub(crate) const NONE: Debt = Debt { to: Pe(u32::MAX), bytes: 0, copies: None };
+    pub(crate) const NONE: CreditDue = CreditDue { to: Pe(u32::MAX), bytes: 0, copies: None };
 
-    pub(crate) fn new(to: Pe, bytes: u32) -> Debt {
-        Debt { to, bytes, copies: None }
+    pub(crate) fn new(to: Pe, bytes: u32) -> CreditDue {
+        CreditDue { to, bytes, copies: None }
     }
 
     /// Shares this debt between the copies of a message to `count` chares.
-    pub(crate) fn shared(self, count: usize) -> Debt {
+    pub(crate) fn shared(self, count: usize) -> CreditDue {
         let is_shared = self.bytes > 0 && count > 1;
-        let copies = is_shared.then(|| Rc::new(Copies { left: Cell::new(count as u32), held: Cell::new(0) }));
-        Debt { copies, ..self }
+        let copies = is_shared.then(|| Rc::new(Copies { left: Cell::new(count as u32), for_parked: Cell::new(0) }));
+        CreditDue { copies, ..self }
     }
 }
 
 /// Credit state with another element.
 #[derive(Clone, Debug, Default)]
-struct Pair {
+struct PairCredit {
     /// Bytes sent there that have not yet run.
-    used: u64,
+    in_flight_bytes: u64,
     /// Batches that wait for credit.
-    unsent: VecDeque<Vec<u8>>,
+    open_batch: VecDeque<Vec<u8>>,
     unsent_bytes: u64,
     /// Extra bytes allowed to wait, granted because elements waited for one another in a cycle.
-    lent: u64,
+    extra_bytes: u64,
     /// Bytes of that element's messages that wait here, and bytes that have run since credit was last returned.
     here: u64,
     run: u64,
@@ -90,14 +90,14 @@ pub(crate) struct Credits {
     /// A chare with more bytes than this waiting for one element is parked.
     unsent_max: u64,
     /// Credit state by element.
-    pairs: Vec<Pair>,
+    pairs: Vec<PairCredit>,
     /// Whether the running entry method has left too much waiting for some element.
     is_over: bool,
 }
 
 impl Credits {
     pub(crate) fn new(elements: u32) -> Credits {
-        let (unsent_max, pairs) = (CHARE_BACKLOG_BYTES_MAX as u64, vec![Pair::default(); elements as usize]);
+        let (unsent_max, pairs) = (CHARE_BACKLOG_BYTES_MAX as u64, vec![PairCredit::default(); elements as usize]);
         let window = window(CHARE_MAILBOX_BYTES, elements);
         Credits { limit: None, window, unsent_max, pairs, is_over: false }
     }
@@ -116,20 +116,20 @@ impl Credits {
 
     /// Reports whether further messages for an element must wait for credit.
     #[inline]
-    pub(crate) fn is_spent(&self, to: Pe) -> bool {
+    pub(crate) fn is_window_used(&self, to: Pe) -> bool {
         let pair = &self.pairs[to.0 as usize];
-        pair.used >= self.window || !pair.unsent.is_empty()
+        pair.in_flight_bytes >= self.window || !pair.open_batch.is_empty()
     }
 
     #[inline]
     pub(crate) fn spend(&mut self, to: Pe, bytes: usize) {
-        self.pairs[to.0 as usize].used += bytes as u64;
+        self.pairs[to.0 as usize].in_flight_bytes += bytes as u64;
     }
 
     /// Returns the batch to which a message waiting for credit is written.
     pub(crate) fn unsent(&mut self, to: Pe) -> &mut Vec<u8> {
-        let unsent = &mut self.pairs[to.0 as usize].unsent;
-        if unsent.back().is_none_or(|letter| letter.len() >= CHARE_LETTER_BYTES) {
+        let unsent = &mut self.pairs[to.0 as usize].open_batch;
+        if unsent.back().is_none_or(|letter| letter.len() >= CHARE_BATCH_BYTES) {
             unsent.push_back(Vec::new());
         }
         unsent.back_mut().expect("one is there")
@@ -138,8 +138,8 @@ impl Credits {
     /// Counts bytes written to that batch, and removes the batch if it is empty.
     pub(crate) fn wrote(&mut self, to: Pe, bytes: usize) {
         let pair = &mut self.pairs[to.0 as usize];
-        if pair.unsent.back().is_some_and(Vec::is_empty) {
-            pair.unsent.pop_back();
+        if pair.open_batch.back().is_some_and(Vec::is_empty) {
+            pair.open_batch.pop_back();
         }
         pair.unsent_bytes += bytes as u64;
         self.is_over |= self.is_full(to);
@@ -148,7 +148,7 @@ impl Credits {
     /// Reports whether more bytes wait for an element than chares may leave waiting.
     pub(crate) fn is_full(&self, to: Pe) -> bool {
         let pair = &self.pairs[to.0 as usize];
-        pair.unsent_bytes > self.unsent_max + pair.lent
+        pair.unsent_bytes > self.unsent_max + pair.extra_bytes
     }
 
     /// Clears the overrun flag, so that earlier overruns, such as those from forwarded records, are not charged to
@@ -172,17 +172,17 @@ impl Credits {
     pub(crate) fn returned(&mut self, from: Pe, bytes: u64) -> Vec<Vec<u8>> {
         let window = self.window;
         let pair = &mut self.pairs[from.0 as usize];
-        pair.used = pair.used.saturating_sub(bytes);
+        pair.in_flight_bytes = pair.in_flight_bytes.saturating_sub(bytes);
         let mut letters = Vec::new();
-        while pair.used < window
-            && let Some(letter) = pair.unsent.pop_front()
+        while pair.in_flight_bytes < window
+            && let Some(letter) = pair.open_batch.pop_front()
         {
-            pair.used += letter.len() as u64;
+            pair.in_flight_bytes += letter.len() as u64;
             pair.unsent_bytes -= letter.len() as u64;
             letters.push(letter);
         }
-        if pair.unsent.is_empty() {
-            pair.lent = 0;
+        if pair.open_batch.is_empty() {
+            pair.extra_bytes = 0;
         }
         letters
     }
@@ -190,26 +190,26 @@ impl Credits {
     /// Reports whether little enough waits for an element that parked chares may resume.
     pub(crate) fn is_relieved(&self, to: Pe) -> bool {
         let pair = &self.pairs[to.0 as usize];
-        pair.unsent_bytes <= (self.unsent_max + pair.lent) / 2
+        pair.unsent_bytes <= (self.unsent_max + pair.extra_bytes) / 2
     }
 
     /// Lets as many further bytes wait for an element as usual, beyond those that wait now. Returns false if more than
     /// [`CHARE_UNSENT_BYTES_MAX`] wait already.
-    pub(crate) fn lend(&mut self, to: Pe) -> bool {
+    pub(crate) fn raise_limit(&mut self, to: Pe) -> bool {
         let pair = &mut self.pairs[to.0 as usize];
-        pair.lent = pair.unsent_bytes;
+        pair.extra_bytes = pair.unsent_bytes;
         pair.unsent_bytes <= CHARE_UNSENT_BYTES_MAX
     }
 
     /// Counts a message that has arrived from another element.
-    pub(crate) fn came(&mut self, debt: &Debt) {
+    pub(crate) fn arrived(&mut self, debt: &CreditDue) {
         if debt.bytes > 0 {
             self.pairs[debt.to.0 as usize].here += u64::from(debt.bytes);
         }
     }
 
     /// Records that a message or one of its copies has run. Returns the credit to return now.
-    pub(crate) fn ran(&mut self, debt: &Debt) -> Option<u64> {
+    pub(crate) fn on_run(&mut self, debt: &CreditDue) -> Option<u64> {
         let window = self.window;
         let pair = &mut self.pairs[debt.to.0 as usize];
         if let Some(copies) = &debt.copies {
@@ -225,9 +225,9 @@ impl Credits {
     }
 
     /// Records that a message of another element waits for a parked chare.
-    pub(crate) fn hold(&mut self, debt: &Debt) {
+    pub(crate) fn add_parked(&mut self, debt: &CreditDue) {
         if let Some(copies) = &debt.copies {
-            copies.held.set(copies.held.get() + 1);
+            copies.for_parked.set(copies.for_parked.get() + 1);
             if !copies.are_held() {
                 return;
             }
@@ -236,10 +236,10 @@ impl Credits {
     }
 
     /// Records that a message's chare is no longer parked.
-    pub(crate) fn release(&mut self, debt: &Debt) {
+    pub(crate) fn release(&mut self, debt: &CreditDue) {
         let was_held = debt.copies.as_ref().is_none_or(|copies| copies.are_held());
         if let Some(copies) = &debt.copies {
-            copies.held.set(copies.held.get() - 1);
+            copies.for_parked.set(copies.for_parked.get() - 1);
         }
         if debt.bytes > 0 && was_held {
             self.pairs[debt.to.0 as usize].held -= u64::from(debt.bytes);
@@ -279,7 +279,7 @@ mod tests {
     const TO: Pe = Pe(1);
 
     fn put(credits: &mut Credits, bytes: usize) {
-        match credits.is_spent(TO) {
+        match credits.is_window_used(TO) {
             false => credits.spend(TO, bytes),
             true => {
                 credits.unsent(TO).extend(vec![0; bytes]);
@@ -299,17 +299,17 @@ mod tests {
         assert!(credits.returned(TO, 20).is_empty());
         put(&mut credits, 10);
         assert_eq!(credits.returned(TO, 1).iter().map(Vec::len).collect::<Vec<_>>(), [50]);
-        assert!(credits.is_spent(TO), "a window and a letter are there");
+        assert!(credits.is_window_used(TO), "a window and a letter are there");
     }
 
     #[test]
     fn credit_is_given_back_in_quarters_of_a_window() {
         let mut credits = Credits::new(2);
         credits.bound(100);
-        let debt = Debt::new(TO, 10);
-        (0..9).for_each(|_| credits.came(&debt));
+        let debt = CreditDue::new(TO, 10);
+        (0..9).for_each(|_| credits.arrived(&debt));
         assert_eq!(credits.here(), 90);
-        let back: Vec<_> = (0..6).map(|_| credits.ran(&debt)).collect();
+        let back: Vec<_> = (0..6).map(|_| credits.on_run(&debt)).collect();
         assert_eq!(back, [None, None, Some(30), None, None, Some(30)]);
         assert_eq!(credits.here(), 30);
     }
@@ -318,18 +318,18 @@ mod tests {
     fn a_message_to_several_chares_has_run_with_its_last_copy() {
         let mut credits = Credits::new(2);
         credits.bound(10);
-        let debt = Debt::new(TO, 20).shared(3);
-        credits.came(&debt);
-        assert_eq!(credits.ran(&debt), None);
-        credits.hold(&debt);
+        let debt = CreditDue::new(TO, 20).shared(3);
+        credits.arrived(&debt);
+        assert_eq!(credits.on_run(&debt), None);
+        credits.add_parked(&debt);
         assert!(!credits.is_blocked(TO), "a copy can run");
-        credits.hold(&debt);
+        credits.add_parked(&debt);
         assert!(credits.is_blocked(TO));
         credits.release(&debt);
         assert!(!credits.is_blocked(TO));
-        assert_eq!((credits.ran(&debt), credits.here(), credits.is_blocked(TO)), (None, 20, true));
+        assert_eq!((credits.on_run(&debt), credits.here(), credits.is_blocked(TO)), (None, 20, true));
         credits.release(&debt);
-        assert_eq!((credits.ran(&debt), credits.here()), (Some(20), 0));
+        assert_eq!((credits.on_run(&debt), credits.here()), (Some(20), 0));
     }
 
     #[test]
@@ -340,12 +340,12 @@ mod tests {
         assert_eq!(credits.full(), [TO]);
         credits.begin_entry();
         assert!(!credits.is_over());
-        assert!(!credits.is_relieved(TO) && credits.lend(TO) && !credits.is_full(TO));
+        assert!(!credits.is_relieved(TO) && credits.raise_limit(TO) && !credits.is_full(TO));
         put(&mut credits, 20);
         assert!(credits.is_over() && credits.is_full(TO));
         assert_eq!(credits.returned(TO, 10).len(), 1);
         assert!(credits.is_relieved(TO));
         put(&mut credits, CHARE_UNSENT_BYTES_MAX as usize + 1);
-        assert!(!credits.lend(TO));
+        assert!(!credits.raise_limit(TO));
     }
 }

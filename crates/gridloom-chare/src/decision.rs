@@ -13,7 +13,7 @@ use gridloom_base::limits::{BALANCE_PERIOD_NS_MAX, BALANCE_PERIOD_NS_MIN};
 
 use super::balance::{Balancer, Load, Loads, SPEED_ONE};
 use super::id::{ArrayId, Pe};
-use super::meter::{Measured, Meter};
+use super::load_meter::{LoadReport, Meter};
 use super::placement::Elements;
 
 /// Entry methods that must have run per active chare before a measurement counts.
@@ -48,21 +48,21 @@ pub(crate) struct Decision {
     speed_flops: Vec<f64>,
     runs: u64,
     /// By element, since the start: the total time of its moves, and their number.
-    moving: Vec<(u64, u64)>,
+    migration_costs: Vec<(u64, u64)>,
     /// Number of chares that were ordered to move.
     pub(crate) ordered: u64,
     /// Number of elements that have yet to report that they carried out their orders, and the quiescence wave in which
     /// the last order was sent or reported.
-    obeying: u32,
+    elements_moving: u32,
     active_in: u64,
 }
 
 impl Decision {
     pub(crate) fn new(balancer: &'static Balancer, elements: Arc<Elements>, now: Time) -> Decision {
         let count = elements.count() as usize;
-        let (awaited, done, runs, ordered, obeying, active_in) = Default::default();
+        let (awaited, done, runs, ordered, elements_moving, active_in) = Default::default();
         let (period_ns, due) = (BALANCE_PERIOD_NS_MIN, now + BALANCE_PERIOD_NS_MIN);
-        let (fixed_ns, speed_flops, moving) = (vec![0; count], vec![0.0; count], vec![(0, 0); count]);
+        let (fixed_ns, speed_flops, migration_costs) = (vec![0; count], vec![0.0; count], vec![(0, 0); count]);
         Decision {
             balancer,
             elements,
@@ -73,9 +73,9 @@ impl Decision {
             fixed_ns,
             speed_flops,
             runs,
-            moving,
+            migration_costs,
             ordered,
-            obeying,
+            elements_moving,
             active_in,
         }
     }
@@ -86,25 +86,25 @@ impl Decision {
     }
 
     /// Records that all elements are asked.
-    pub(crate) fn asked(&mut self) {
+    pub(crate) fn measuring(&mut self) {
         self.awaited = self.elements.count();
     }
 
     /// Handles an element's measurements. After the last one, returns the orders by the chares' current elements.
-    pub(crate) fn learn(
+    pub(crate) fn on_measurements(
         &mut self,
         from: Pe,
-        measured: Measured,
+        measured: LoadReport,
         now: Time,
         may_order: bool,
     ) -> BTreeMap<Pe, Vec<Order>> {
-        let Measured { chares, fixed_ns, runs, moving_ns, left, speed_flops } = measured;
+        let LoadReport { chares, fixed_ns, runs, migration_ns: moving_ns, left, speed_flops } = measured;
         for (array, number, busy_ns, far) in chares {
             let (at, busy, all_far) = self.done.entry((array, number)).or_insert((from, 0, 0));
             (*at, *busy, *all_far) = (from, *busy + busy_ns, *all_far + far);
         }
         self.fixed_ns[from.0 as usize] += fixed_ns;
-        self.moving[from.0 as usize] = (moving_ns, left);
+        self.migration_costs[from.0 as usize] = (moving_ns, left);
         if speed_flops > 0.0 && speed_flops.is_finite() {
             self.speed_flops[from.0 as usize] = speed_flops;
         }
@@ -121,18 +121,18 @@ impl Decision {
     /// Records that elements were ordered to move chares.
     pub(crate) fn ordered_in(&mut self, wave: u64, elements: u32) {
         if elements > 0 {
-            (self.obeying, self.active_in) = (self.obeying + elements, wave);
+            (self.elements_moving, self.active_in) = (self.elements_moving + elements, wave);
         }
     }
 
     /// Records that one of them has carried out its orders.
-    pub(crate) fn obeyed_in(&mut self, wave: u64) {
-        (self.obeying, self.active_in) = (self.obeying.saturating_sub(1), wave);
+    pub(crate) fn completed_in(&mut self, wave: u64) {
+        (self.elements_moving, self.active_in) = (self.elements_moving.saturating_sub(1), wave);
     }
 
     /// Reports whether any element had orders to carry out during that wave or a later one.
     pub(crate) fn is_active_since(&self, wave: u64) -> bool {
-        self.obeying > 0 || self.active_in >= wave
+        self.elements_moving > 0 || self.active_in >= wave
     }
 
     fn decide(&mut self) -> BTreeMap<Pe, Vec<Order>> {
@@ -141,9 +141,10 @@ impl Decision {
         if is_enough || self.period_ns == BALANCE_PERIOD_NS_MAX {
             let loads = self.take_loads();
             let places = (self.balancer.places)(&loads);
-            let [was, is] = [&loads.places(), &places].map(|places| (self.balancer.cost_ns)(&loads, places));
-            let moves = loads.chares.iter().zip(places).filter(|(load, to)| load.at != *to);
-            let moves: Vec<(Pe, Order)> = moves.map(|(load, to)| (load.at, (load.array, load.number, to))).collect();
+            let [was, is] = [&loads.placement(), &places].map(|places| (self.balancer.cost_ns)(&loads, places));
+            let moves = loads.chares.iter().zip(places).filter(|(load, to)| load.element != *to);
+            let moves: Vec<(Pe, Order)> =
+                moves.map(|(load, to)| (load.element, (load.array, load.number, to))).collect();
             let gain = was.saturating_sub(is);
             if gain > was / GAIN_MIN && gain > moves.len() as u64 * self.move_ns() {
                 self.period_ns = BALANCE_PERIOD_NS_MIN;
@@ -160,14 +161,15 @@ impl Decision {
         self.runs = 0;
         let fixed_ns = std::mem::replace(&mut self.fixed_ns, vec![0; self.elements.count() as usize]);
         let done = std::mem::take(&mut self.done).into_iter();
-        let load = |((array, number), (at, busy_ns, far))| Load { array, number, at, busy_ns, far };
+        let load =
+            |((array, number), (at, busy_ns, far))| Load { array, number, element: at, busy_ns, remote_messages: far };
         let speeds = relative_speeds(&self.speed_flops);
-        Loads { elements: self.elements.clone(), speeds, fixed_ns, chares: done.map(load).collect() }
+        Loads { elements: self.elements.clone(), speeds, immovable_ns: fixed_ns, chares: done.map(load).collect() }
     }
 
     /// Returns the mean time to move a chare, as far as known; otherwise 0.
     fn move_ns(&self) -> u64 {
-        let (ns, count) = self.moving.iter().fold((0, 0), |(ns, count), one| (ns + one.0, count + one.1));
+        let (ns, count) = self.migration_costs.iter().fold((0, 0), |(ns, count), one| (ns + one.0, count + one.1));
         ns.checked_div(count).unwrap_or(0)
     }
 }
@@ -192,15 +194,16 @@ mod tests {
     fn look(decision: &mut Decision, busy_ns: &[u64], runs: u64, moving: (u64, u64)) -> BTreeMap<Pe, Vec<Order>> {
         let chares = (0..).zip(busy_ns).map(|(number, busy)| (ArrayId(0), number, *busy, 0)).collect();
         let now = decision.due().unwrap();
-        decision.asked();
+        decision.measuring();
         assert_eq!(decision.due(), None);
-        let of_first = Measured { chares, fixed_ns: 0, runs, moving_ns: moving.0, left: moving.1, speed_flops: 0.0 };
-        assert!(decision.learn(Pe(0), of_first, now, true).is_empty());
-        decision.learn(Pe(1), Measured::default(), now, true)
+        let of_first =
+            LoadReport { chares, fixed_ns: 0, runs, migration_ns: moving.0, left: moving.1, speed_flops: 0.0 };
+        assert!(decision.on_measurements(Pe(0), of_first, now, true).is_empty());
+        decision.on_measurements(Pe(1), LoadReport::default(), now, true)
     }
 
     fn decision() -> Decision {
-        Decision::new(Balancer::named("refine").unwrap(), Arc::new(Elements::alike(2)), Time(0))
+        Decision::new(Balancer::by_name("refine").unwrap(), Arc::new(Elements::single_site(2)), Time(0))
     }
 
     #[test]
@@ -222,12 +225,12 @@ mod tests {
     fn an_element_three_times_as_fast_gets_three_of_four_chares() {
         let mut decision = decision();
         let now = decision.due().unwrap();
-        decision.asked();
+        decision.measuring();
         let chares = (0..4).map(|number| (ArrayId(0), number, 1000, 0)).collect();
-        let of_first = Measured { chares, runs: 100, speed_flops: 1e9, ..Measured::default() };
-        assert!(decision.learn(Pe(0), of_first, now, true).is_empty());
-        let of_second = Measured { speed_flops: 3e9, ..Measured::default() };
-        let orders = decision.learn(Pe(1), of_second, now, true);
+        let of_first = LoadReport { chares, runs: 100, speed_flops: 1e9, ..LoadReport::default() };
+        assert!(decision.on_measurements(Pe(0), of_first, now, true).is_empty());
+        let of_second = LoadReport { speed_flops: 3e9, ..LoadReport::default() };
+        let orders = decision.on_measurements(Pe(1), of_second, now, true);
         assert_eq!(orders[&Pe(0)].len(), 3);
     }
 

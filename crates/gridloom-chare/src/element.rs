@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use gridloom_base::Time;
 
-use super::account::Ran;
 use super::array::{AnyArray, Array};
 use super::balance::Balancer;
 use super::chare::{Chare, Context, Start};
@@ -14,18 +13,19 @@ use super::contribution::{Combine, Reducer};
 use super::core::Core;
 use super::error::ChareError;
 use super::id::{ArrayId, Index, Pe};
+use super::location_table::{Location, LocationTable};
 use super::mail::Mail;
 use super::packing::Packing;
-use super::placement::{Elements, Misplaced, Placement};
+use super::placement::{Elements, Placement, PlacementError};
 use super::proxy::Proxy;
 use super::record::{self, Head, Kind};
 use super::reduction::Reduction;
-use super::roster::{Place, Roster};
 use super::shape::Shape;
+use super::step_report::EntryMethodRun;
 use super::value::Value;
 
 /// Maximum number of waiting chares named in the error of a program that can never end.
-const TOLD_MAX: usize = 8;
+const STALLED_CHARES_MAX: usize = 8;
 
 /// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub enum Step {
     /// The program has ended.
     Ended,
     /// The element has ended, and the program continues with another number of elements.
-    Renewed,
+    Resized,
 }
 
 /// One of the elements of a program. All of them create the same arrays in the same order.
@@ -102,14 +102,16 @@ impl Element {
         let array = ArrayId(self.arrays.len() as u32);
         let mail = Mail::<C::Message>::new().map_err(|why| ChareError::Message { array: name.into(), why })?;
         let (me, elements) = (self.core.me, self.core.elements.clone());
-        let mut roster = Roster::new(name.into(), shape.clone(), packing.is_some());
+        let mut roster = LocationTable::new(name.into(), shape.clone(), packing.is_some());
         let put = |number, element| roster.begin_at(number, element, me);
-        let placed = placement.each(&shape, &elements, put);
+        let placed = placement.for_each_chare(&shape, &elements, put);
         let at_border = placed.map_err(|wrong| match wrong {
-            Misplaced::Element(index, element) => {
+            PlacementError::Element(index, element) => {
                 ChareError::NoSuchElement { array: name.into(), index, element, count: elements.count() }
             }
-            Misplaced::Chare(index) => ChareError::NoSuchChare { array: name.into(), index, has: shape.in_words() },
+            PlacementError::Chare(index) => {
+                ChareError::NoSuchChare { array: name.into(), index, has: shape.in_words() }
+            }
         })?;
         roster.set_border(at_border);
         let chares = roster.natives().iter().map(|number| Some(make(shape.index(*number)))).collect();
@@ -117,7 +119,7 @@ impl Element {
         self.core.reductions.push(Reduction::new(natives));
         self.core.rosters.push(roster);
         self.core.mails.push(Box::new(mail));
-        self.arrays.push(Box::new(Array { chares, natives, packing }));
+        self.arrays.push(Box::new(Array { chares, initial_count: natives, packing }));
         Ok(Proxy::new(array))
     }
 
@@ -130,9 +132,9 @@ impl Element {
     /// `None` if the array has no such index.
     pub fn element_of(&self, array: ArrayId, index: &Index) -> Option<Pe> {
         let roster = self.core.roster(array);
-        match roster.place(roster.shape.number(index)?)? {
-            Place::Here { .. } => Some(self.core.me),
-            Place::At(element) => Some(element),
+        match roster.location(roster.shape.number(index)?)? {
+            Location::Here { .. } => Some(self.core.me),
+            Location::At(element) => Some(element),
         }
     }
 
@@ -148,13 +150,13 @@ impl Element {
 
     /// Limits the bytes of messages from other elements that wait here, plus one batch and one message of each. Set
     /// the same limit on every element.
-    pub fn bound_mailbox(&mut self, bytes: u64) {
+    pub fn limit_mailbox(&mut self, bytes: u64) {
         self.core.outbound.credits.bound(bytes);
     }
 
     /// Makes the other elements check that they have the same limit. The owner calls this once the program has created its arrays.
-    pub fn tell_bound(&mut self) {
-        self.core.tell_bound();
+    pub fn announce_mailbox_bound(&mut self) {
+        self.core.announce_mailbox_bound();
     }
 
     /// Returns the bytes of messages from other elements that wait here, and of messages for others that wait here for credit.
@@ -164,7 +166,7 @@ impl Element {
 
     /// Runs `start` on the first element, before any message, unless the program was restarted from a checkpoint.
     pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
-        if self.core.me == Pe(0) && !self.core.checkpoints.is_restart {
+        if self.core.me == Pe(0) && !self.core.checkpoints.is_restarted {
             start(&mut Context::start(&mut self.core));
         }
     }
@@ -191,8 +193,8 @@ impl Element {
                 }
                 continue;
             }
-            if self.is_renewed() {
-                return Ok(Step::Renewed);
+            if self.is_resized() {
+                return Ok(Step::Resized);
             }
             if self.core.ready.parking.held() > 0 {
                 return Ok(Step::Idle);
@@ -214,8 +216,8 @@ impl Element {
         };
         let arrays = (0..).map(ArrayId).zip(self.arrays.iter().map(Box::as_ref));
         let mut waiting: Vec<String> = arrays.flat_map(of).collect();
-        let more = waiting.len().saturating_sub(TOLD_MAX);
-        waiting.truncate(TOLD_MAX);
+        let more = waiting.len().saturating_sub(STALLED_CHARES_MAX);
+        waiting.truncate(STALLED_CHARES_MAX);
         waiting.extend((more > 0).then(|| format!("and {more} more")));
         let waiting =
             if waiting.is_empty() { String::new() } else { format!(" On this element {}.", waiting.join("; ")) };
@@ -228,23 +230,23 @@ impl Element {
     /// Returns an error if an element could not have sent it.
     pub fn receive(&mut self, from: Pe, letter: &[u8]) -> Result<(), ChareError> {
         let mut rest = letter;
-        let wrong = |why| ChareError::Letter { from, why };
+        let wrong = |why| ChareError::Batch { from, why };
         while let Some((head, body)) = record::next(&mut rest).map_err(wrong)? {
             match head.kind {
                 Kind::Move => self.on_move(from, head, body)?,
                 _ => self.core.on_record(from, head, body)?,
             }
         }
-        self.obey();
+        self.carry_out_orders();
         Ok(())
     }
 
     /// Moves chares as a balancer has ordered.
-    fn obey(&mut self) {
+    fn carry_out_orders(&mut self) {
         let Some(orders) = self.core.transit.new_orders() else { return };
         for ((array, number), to) in orders {
-            if let Some(Place::Here { slot }) = self.core.roster(array).place(number) {
-                self.arrays[array.0 as usize].obey(&mut self.core, array, slot, to);
+            if let Some(Location::Here { slot }) = self.core.roster(array).location(number) {
+                self.arrays[array.0 as usize].migrate(&mut self.core, array, slot, to);
             }
         }
         self.core.tell_obeyed();
@@ -290,7 +292,7 @@ impl Element {
     /// Checks whether moving chares pays off, if that is due.
     pub fn balance(&mut self) {
         self.core.balance();
-        self.obey();
+        self.carry_out_orders();
     }
 
     /// Returns the number of chares that the balancer has ordered to move. Only the first element knows it.
@@ -299,14 +301,14 @@ impl Element {
     }
 
     fn on_move(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
-        self.core.quiescence.counts.came += 1;
+        self.core.quiescence.counts.received += 1;
         self.core.check_array(from, head)?;
         self.arrays[head.array as usize].arrive(&mut self.core, ArrayId(head.array), from, head.number, body)
     }
 
     /// Takes the next batch to send, with its destination. Messages to one element share a batch, so the owner takes
     /// batches after several steps, or before it waits.
-    pub fn take_letter(&mut self) -> Option<(Pe, Vec<u8>)> {
+    pub fn take_batch(&mut self) -> Option<(Pe, Vec<u8>)> {
         self.core.outbound.take()
     }
 
@@ -329,8 +331,8 @@ impl Element {
 
     /// Notifies all other elements why this element ends, so that they do not consider it lost. The owner must send
     /// these batches before it ends.
-    pub fn tell_failure(&mut self, failure: &ChareError) {
-        self.core.tell_failure(failure);
+    pub fn broadcast_failure(&mut self, failure: &ChareError) {
+        self.core.broadcast_failure(failure);
     }
 
     /// Returns the number of messages that wait here.
@@ -339,7 +341,7 @@ impl Element {
     }
 
     /// Returns the work that entry methods have charged since the last call, in floating-point operations.
-    pub fn take_charge(&mut self) -> f64 {
+    pub fn take_charged_flops(&mut self) -> f64 {
         std::mem::take(&mut self.core.account.flops)
     }
 
@@ -349,7 +351,7 @@ impl Element {
     }
 
     /// Returns the entry method that the last step ran, if entry methods are named.
-    pub fn take_ran(&mut self) -> Option<Ran> {
+    pub fn take_entry_method(&mut self) -> Option<EntryMethodRun> {
         self.core.account.take_ran()
     }
 

@@ -20,7 +20,7 @@ pub enum ChareError {
     #[error("a message for array {array}: {why}")]
     Message { array: String, why: String },
     #[error("a message batch from element {}: {why}", .from.0)]
-    Letter { from: Pe, why: String },
+    Batch { from: Pe, why: String },
     #[error("a reduction of array {array}: {why}")]
     Reduction { array: String, why: String },
     #[error("array {array} got a result with tag {tag} but does not handle it: give its chare a method `outcome`")]
@@ -35,17 +35,17 @@ pub enum ChareError {
     Resize { elements: u32, why: String },
     #[error("element {} has more than {limit} waiting messages: let chares wait for what they need, or send less at a \
     time", .element.0)]
-    TooMany { element: Pe, limit: usize },
+    WaitingLimit { element: Pe, limit: usize },
     #[error(
         "more than {limit} bytes of messages wait at element {} for element {}, and the two elements wait for each \
         other: send less before handling incoming messages, or raise the limit (Job::mailbox_bytes)", .element.0, .to.0
     )]
-    TooMuch { element: Pe, to: Pe, limit: u64 },
+    UnsentLimit { element: Pe, to: Pe, limit: u64 },
     #[error(
         "the elements have different limits for waiting messages: {bytes} bytes at element {}, {other_bytes} bytes at \
         element {}. Set the same mailbox_bytes on every element, or on none", .element.0, .other.0
     )]
-    Mailboxes { element: Pe, bytes: u64, other: Pe, other_bytes: u64 },
+    MailboxLimitsDiffer { element: Pe, bytes: u64, other: Pe, other_bytes: u64 },
     /// The element's process ended, or its connection broke.
     #[error("element {} was lost before the program ended: {why}", .element.0)]
     Lost { element: Pe, why: String },
@@ -58,7 +58,7 @@ pub enum ChareError {
     PartsLost { parts: Vec<(Pe, Pe)> },
     /// The reason that another element reported before it ended.
     #[error("element {} has ended the program: {why}", .element.0)]
-    Elsewhere { element: Pe, why: String },
+    RemoteFailure { element: Pe, why: String },
     /// Detected by quiescence.
     #[error(
         "the program can never end: no message is waiting or in transit on {elements} elements, and no chare has \

@@ -51,12 +51,11 @@
 
 #![forbid(unsafe_code)]
 
-mod account;
 mod array;
 mod awaits;
 pub mod balance;
 mod balancing;
-mod buddies;
+mod buddy_checkpoints;
 mod chare;
 mod checkpoint;
 mod contribution;
@@ -65,11 +64,13 @@ mod credit;
 mod decision;
 mod element;
 mod error;
-mod flow;
+mod flow_control;
 mod id;
+mod load_meter;
+mod location_table;
 mod mail;
-mod meter;
 mod migration;
+mod migrations;
 mod outbound;
 mod packing;
 mod parking;
@@ -82,16 +83,14 @@ mod receive;
 mod record;
 mod reduction;
 mod resizing;
-mod roster;
 mod saving;
 mod shape;
-mod transit;
+mod step_report;
 mod value;
-mod waits;
+mod waiting_methods;
 
-pub use account::Ran;
 pub use awaits::{AsyncContext, Channel, Receive, ReceiveOnChannel, Reply, ReplyTo};
-pub use buddies::{Agreed, Buddies, Note};
+pub use buddy_checkpoints::{Buddies, BuddyMessage, RestartPoint};
 pub use chare::{Chare, Context, Start};
 pub use contribution::{Combine, Contribution, Reducer};
 pub use element::{Element, Step};
@@ -101,6 +100,7 @@ pub use packing::{Migrate, Packing};
 pub use payload::{Codec, Payload};
 pub use placement::{Elements, Placement};
 pub use proxy::{Callback, Proxy, Target};
-pub use resizing::Resize;
+pub use resizing::ResizePolicy;
 pub use shape::Shape;
+pub use step_report::EntryMethodRun;
 pub use value::Value;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::credit::Debt;
+use super::credit::CreditDue;
 use super::id::Priority;
 use super::payload::{Codec, Payload};
 use super::value::Value;
@@ -30,13 +30,13 @@ pub(crate) enum Item<M> {
     One {
         slot: u32,
         work: Work<M>,
-        debt: Debt,
+        debt: CreditDue,
     },
     /// For the chares that began on this element, from that slot on.
-    From {
+    AllFrom {
         slot: u32,
         work: Work<M>,
-        debt: Debt,
+        debt: CreditDue,
     },
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Slots<'a> {
 
 pub(crate) struct Mail<M: Payload> {
     /// Items with the default priority.
-    plain: VecDeque<Item<M>>,
+    default_priority: VecDeque<Item<M>>,
     other: BTreeMap<Priority, VecDeque<Item<M>>>,
     /// Items for parked chares, by slot.
     parked: BTreeMap<u32, Vec<(Priority, Item<M>)>>,
@@ -61,7 +61,7 @@ impl<M: Payload> Mail<M> {
     /// If `M` is not a message type.
     pub(crate) fn new() -> Result<Mail<M>, String> {
         let codec = M::Codec::new()?;
-        Ok(Mail { plain: VecDeque::new(), other: BTreeMap::new(), parked: BTreeMap::new(), codec })
+        Ok(Mail { default_priority: VecDeque::new(), other: BTreeMap::new(), parked: BTreeMap::new(), codec })
     }
 
     pub(crate) fn put(&mut self, priority: Priority, item: Item<M>) {
@@ -74,7 +74,7 @@ impl<M: Payload> Mail<M> {
 
     pub(crate) fn take(&mut self, priority: Priority) -> Item<M> {
         if priority == Priority::default() {
-            return self.plain.pop_front().expect("the ready queue counts the waiting items");
+            return self.default_priority.pop_front().expect("the ready queue counts the waiting items");
         }
         let queue = self.queue(priority);
         let item = queue.pop_front().expect("the ready queue counts the waiting items");
@@ -85,7 +85,11 @@ impl<M: Payload> Mail<M> {
     }
 
     fn queue(&mut self, priority: Priority) -> &mut VecDeque<Item<M>> {
-        if priority == Priority::default() { &mut self.plain } else { self.other.entry(priority).or_default() }
+        if priority == Priority::default() {
+            &mut self.default_priority
+        } else {
+            self.other.entry(priority).or_default()
+        }
     }
 
     /// Holds an item until the chare in its slot is no longer parked.
@@ -94,10 +98,10 @@ impl<M: Payload> Mail<M> {
     }
 
     /// Adds items for these slots. They share the debt. Returns the number of items added.
-    fn put_for(&mut self, slots: Slots<'_>, priority: Priority, work: Work<M>, debt: Debt) -> usize {
+    fn put_for(&mut self, slots: Slots<'_>, priority: Priority, work: Work<M>, debt: CreditDue) -> usize {
         match slots {
             Slots::All => {
-                self.put(priority, Item::From { slot: 0, work, debt });
+                self.put(priority, Item::AllFrom { slot: 0, work, debt });
                 1
             }
             Slots::Some(slots) => {
@@ -117,10 +121,16 @@ pub(crate) trait AnyMail: Any {
     ///
     /// # Errors
     /// If these are not the bytes of a message.
-    fn put_bytes(&mut self, slots: Slots<'_>, priority: Priority, bytes: &[u8], debt: Debt) -> Result<usize, String>;
+    fn put_bytes(
+        &mut self,
+        slots: Slots<'_>,
+        priority: Priority,
+        bytes: &[u8],
+        debt: CreditDue,
+    ) -> Result<usize, String>;
 
     /// Puts the items parked for a slot back in front of the queue. Returns the priority and debt of each, last one first.
-    fn unpark(&mut self, slot: u32) -> Vec<(Priority, Debt)>;
+    fn unpark(&mut self, slot: u32) -> Vec<(Priority, CreditDue)>;
 
     /// Adds a result. Returns the number of items added.
     fn put_outcome(&mut self, slots: Slots<'_>, outcome: Outcome) -> usize;
@@ -130,15 +140,21 @@ pub(crate) trait AnyMail: Any {
 }
 
 impl<M: Payload> AnyMail for Mail<M> {
-    fn put_bytes(&mut self, slots: Slots<'_>, priority: Priority, bytes: &[u8], debt: Debt) -> Result<usize, String> {
+    fn put_bytes(
+        &mut self,
+        slots: Slots<'_>,
+        priority: Priority,
+        bytes: &[u8],
+        debt: CreditDue,
+    ) -> Result<usize, String> {
         let message = self.codec.decode(bytes)?;
         Ok(self.put_for(slots, priority, Work::Message(message), debt))
     }
 
-    fn unpark(&mut self, slot: u32) -> Vec<(Priority, Debt)> {
+    fn unpark(&mut self, slot: u32) -> Vec<(Priority, CreditDue)> {
         let parked = self.parked.remove(&slot).unwrap_or_default();
         let back = |(priority, item)| {
-            let (Item::One { debt, .. } | Item::From { debt, .. }) = &item;
+            let (Item::One { debt, .. } | Item::AllFrom { debt, .. }) = &item;
             let debt = debt.clone();
             self.put_back(priority, item);
             (priority, debt)
@@ -147,14 +163,14 @@ impl<M: Payload> AnyMail for Mail<M> {
     }
 
     fn put_outcome(&mut self, slots: Slots<'_>, outcome: Outcome) -> usize {
-        self.put_for(slots, Priority::default(), Work::Outcome(Box::new(outcome)), Debt::NONE)
+        self.put_for(slots, Priority::default(), Work::Outcome(Box::new(outcome)), CreditDue::NONE)
     }
 
     fn retain_unused(&self, slots: &mut BTreeSet<u32>) {
-        for item in self.plain.iter().chain(self.other.values().flatten()) {
+        for item in self.default_priority.iter().chain(self.other.values().flatten()) {
             match item {
                 Item::One { slot, .. } => _ = slots.remove(slot),
-                Item::From { .. } => {}
+                Item::AllFrom { .. } => {}
             }
         }
     }

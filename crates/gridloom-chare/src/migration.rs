@@ -19,17 +19,17 @@
 use gridloom_base::Time;
 
 use super::core::Core;
-use super::credit::Debt;
+use super::credit::CreditDue;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
+use super::location_table::Location;
 use super::mail::{Item, Outcome, Slots, Work};
 use super::payload::Payload;
 use super::record::{Control, Head, Kind};
-use super::roster::Place;
 
 impl Core {
     /// Requests a move of the running chare.
-    pub(crate) fn migrate(&mut self, array: ArrayId, to: Pe) {
+    pub(crate) fn request_move(&mut self, array: ArrayId, to: Pe) {
         let roster = self.roster(array);
         if !roster.is_migratable {
             let why = format!("chares of array {} cannot move: make it a migratable array", roster.name);
@@ -43,7 +43,7 @@ impl Core {
             );
             return self.fail(ChareError::Failed(why));
         }
-        self.transit.leaving = (to != self.me).then_some(to);
+        self.transit.destination = (to != self.me).then_some(to);
         self.transit.set_attentive(self.balancing.meter.is_some());
     }
 
@@ -51,12 +51,12 @@ impl Core {
     pub(crate) fn depart(&mut self, array: ArrayId, slot: u32, to: Pe, state: &[u8]) {
         // Waiting items are forwarded to it.
         self.unpark((array, slot));
-        let (round, told) = self.reductions[array.0 as usize].leave(slot);
-        self.tell_root(array, told);
+        let (round, told) = self.reductions[array.0 as usize].remove_chare(slot);
+        self.send_partials_to_root(array, told);
         let roster = &mut self.rosters[array.0 as usize];
         let number = roster.number(slot);
-        let moves = roster.leave(slot, to);
-        self.transit.ended(array, number);
+        let moves = roster.record_departure(slot, to);
+        self.transit.order_done(array, number);
         if let Some(meter) = &mut self.balancing.meter {
             meter.left += 1;
         }
@@ -94,8 +94,8 @@ impl Core {
     pub(crate) fn arrive(&mut self, array: ArrayId, number: u32, moves: u32, round: u32) -> u32 {
         let at = array.0 as usize;
         let mail = &self.mails[at];
-        let slot = self.rosters[at].arrive(number, moves, |slots| mail.retain_unused(slots));
-        self.reductions[at].arrive(slot, round);
+        let slot = self.rosters[at].record_arrival(number, moves, |slots| mail.retain_unused(slots));
+        self.reductions[at].add_chare(slot, round);
         slot
     }
 
@@ -113,34 +113,34 @@ impl Core {
         head: Head,
         moves: u32,
         body: &[u8],
-        debt: Debt,
+        debt: CreditDue,
     ) -> Result<(), ChareError> {
         let array = ArrayId(head.array);
         let roster = self.roster(array);
-        match roster.place(head.number) {
-            Some(Place::Here { slot }) => self.put_record(head, slot, body, debt),
-            Some(Place::At(_)) if roster.is_migratable && moves > roster.moves(head.number) => {
+        match roster.location(head.number) {
+            Some(Location::Here { slot }) => self.put_record(head, slot, body, debt),
+            Some(Location::At(_)) if roster.is_migratable && moves > roster.moves(head.number) => {
                 self.transit.hold(array, head, body, debt);
                 self.wait(array, Priority::default(), 0);
                 Ok(())
             }
-            Some(Place::At(at)) if roster.is_migratable => {
-                self.pass_on(from, at, head, body);
-                self.repay(debt);
+            Some(Location::At(at)) if roster.is_migratable => {
+                self.forward(from, at, head, body);
+                self.return_credit(debt);
                 Ok(())
             }
-            Some(Place::At(_)) | None => {
+            Some(Location::At(_)) | None => {
                 let name = &roster.name;
                 let why = format!(
                     "chare {} of array {name} is not on this element: do all elements use the same placement?",
                     head.number
                 );
-                Err(ChareError::Letter { from, why })
+                Err(ChareError::Batch { from, why })
             }
         }
     }
 
-    fn put_record(&mut self, head: Head, slot: u32, body: &[u8], debt: Debt) -> Result<(), ChareError> {
+    fn put_record(&mut self, head: Head, slot: u32, body: &[u8], debt: CreditDue) -> Result<(), ChareError> {
         if head.kind != Kind::Result {
             return self.put_message(head, Slots::Some(&[slot]), body, debt);
         }
@@ -154,7 +154,7 @@ impl Core {
     }
 
     /// Forwards a record to the chare's new location, and notifies its sender.
-    fn pass_on(&mut self, from: Pe, to: Pe, head: Head, body: &[u8]) {
+    fn forward(&mut self, from: Pe, to: Pe, head: Head, body: &[u8]) {
         let (array, number) = (ArrayId(head.array), head.number);
         let moves = self.roster(array).moves(number);
         let kind = match head.kind {
@@ -173,26 +173,26 @@ impl Core {
             Err(why) => self.fail(ChareError::Failed(why)),
         }
         if moves > 0 {
-            self.tell(from, Control::Moved { array, number, at: to, moves });
+            self.send_control(from, Control::ChareMoved { array, number, at: to, moves });
         }
     }
 
     /// Forwards an item that has waited for a chare.
-    pub(crate) fn follow<M: Payload>(
+    pub(crate) fn forward_item<M: Payload>(
         &mut self,
         array: ArrayId,
         slot: u32,
         priority: Priority,
-        (work, debt): (Work<M>, Debt),
+        (work, debt): (Work<M>, CreditDue),
     ) {
         let roster = self.roster(array);
         let number = roster.number(slot);
-        match (roster.place(number).expect("the number of a slot"), work) {
-            (Place::Here { slot }, work) => return self.put(array, priority, Item::One { slot, work, debt }),
-            (Place::At(at), Work::Message(message)) => self.post_one(at, array, number, priority, &message),
-            (Place::At(at), Work::Outcome(outcome)) => self.post_outcome(at, array, number, &outcome),
+        match (roster.location(number).expect("the number of a slot"), work) {
+            (Location::Here { slot }, work) => return self.put(array, priority, Item::One { slot, work, debt }),
+            (Location::At(at), Work::Message(message)) => self.send_to_one(at, array, number, priority, &message),
+            (Location::At(at), Work::Outcome(outcome)) => self.post_outcome(at, array, number, &outcome),
         }
-        self.repay(debt);
+        self.return_credit(debt);
     }
 
     /// Sends a result to a chare on another element.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gridloom_base::limits::CHARE_LETTER_BYTES;
+use gridloom_base::limits::CHARE_BATCH_BYTES;
 
 use super::credit::Credits;
 use super::id::Pe;
@@ -11,21 +11,21 @@ use super::record::{Head, close, open};
 #[derive(Debug)]
 pub(crate) struct Outbound {
     /// The open batch for each element.
-    open: Vec<Vec<u8>>,
+    open_batches: Vec<Vec<u8>>,
     /// Elements with a non-empty open batch, in the order in which the batches were begun.
-    begun: VecDeque<Pe>,
-    sealed: VecDeque<(Pe, Vec<u8>)>,
+    elements_with_open: VecDeque<Pe>,
+    full_batches: VecDeque<(Pe, Vec<u8>)>,
     pub(crate) credits: Credits,
 }
 
 impl Outbound {
     pub(crate) fn new(elements: u32) -> Outbound {
-        let (open, credits) = (vec![Vec::new(); elements as usize], Credits::new(elements));
-        Outbound { open, begun: VecDeque::new(), sealed: VecDeque::new(), credits }
+        let (open_batches, credits) = (vec![Vec::new(); elements as usize], Credits::new(elements));
+        Outbound { open_batches, elements_with_open: VecDeque::new(), full_batches: VecDeque::new(), credits }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.begun.is_empty() && self.sealed.is_empty()
+        self.elements_with_open.is_empty() && self.full_batches.is_empty()
     }
 
     /// Adds a record; `write` appends its body.
@@ -39,8 +39,8 @@ impl Outbound {
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
     ) -> Result<(), String> {
         let takes_credit = head.kind.takes_credit();
-        let waits = takes_credit && self.credits.is_spent(to);
-        let letter = if waits { self.credits.unsent(to) } else { &mut self.open[to.0 as usize] };
+        let waits = takes_credit && self.credits.is_window_used(to);
+        let letter = if waits { self.credits.unsent(to) } else { &mut self.open_batches[to.0 as usize] };
         let start = open(head, letter);
         let written = write(letter).and_then(|()| close(start, letter));
         if written.is_err() {
@@ -55,14 +55,14 @@ impl Outbound {
         if takes_credit {
             self.credits.spend(to, bytes);
         }
-        let letter = &mut self.open[to.0 as usize];
-        if letter.len() >= CHARE_LETTER_BYTES {
-            self.sealed.push_back((to, std::mem::take(letter)));
+        let letter = &mut self.open_batches[to.0 as usize];
+        if letter.len() >= CHARE_BATCH_BYTES {
+            self.full_batches.push_back((to, std::mem::take(letter)));
             if start > 0 {
-                self.begun.retain(|element| *element != to);
+                self.elements_with_open.retain(|element| *element != to);
             }
         } else if start == 0 {
-            self.begun.push_back(to);
+            self.elements_with_open.push_back(to);
         }
         Ok(())
     }
@@ -74,19 +74,19 @@ impl Outbound {
             return;
         }
         // The open batch holds messages that were written before these had credit.
-        let open = &mut self.open[from.0 as usize];
+        let open = &mut self.open_batches[from.0 as usize];
         if !open.is_empty() {
-            self.sealed.push_back((from, std::mem::take(open)));
-            self.begun.retain(|element| *element != from);
+            self.full_batches.push_back((from, std::mem::take(open)));
+            self.elements_with_open.retain(|element| *element != from);
         }
-        self.sealed.extend(letters.into_iter().map(|letter| (from, letter)));
+        self.full_batches.extend(letters.into_iter().map(|letter| (from, letter)));
     }
 
     /// Takes the next batch to send.
     pub(crate) fn take(&mut self) -> Option<(Pe, Vec<u8>)> {
-        self.sealed.pop_front().or_else(|| {
-            let to = self.begun.pop_front()?;
-            Some((to, std::mem::take(&mut self.open[to.0 as usize])))
+        self.full_batches.pop_front().or_else(|| {
+            let to = self.elements_with_open.pop_front()?;
+            Some((to, std::mem::take(&mut self.open_batches[to.0 as usize])))
         })
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     fn records_share_letters_and_keep_their_order() {
         let mut outbound = Outbound::new(3);
         let head = |number| Head { kind: Kind::One, array: 0, priority: 0, number };
-        let sizes = [10, 20, CHARE_LETTER_BYTES, 5, 2 * CHARE_LETTER_BYTES, 1, 1];
+        let sizes = [10, 20, CHARE_BATCH_BYTES, 5, 2 * CHARE_BATCH_BYTES, 1, 1];
         for (number, size) in sizes.iter().enumerate() {
             let write = |out: &mut Vec<u8>| {
                 out.extend(std::iter::repeat_n(0, *size));

@@ -19,19 +19,19 @@ use serde::{Deserialize, Serialize};
 use super::id::{ArrayId, Pe};
 
 /// A chare, by array and slot.
-pub(crate) type At = (ArrayId, u32);
+pub(crate) type ChareSlot = (ArrayId, u32);
 
 #[derive(Debug, Default)]
 struct Parked {
     /// The elements whose credit it waits for.
-    on: BTreeSet<Pe>,
+    awaited_credit: BTreeSet<Pe>,
     /// The elements with messages that wait for it.
     senders: BTreeSet<Pe>,
 }
 
 /// A probe that is forwarded around a cycle of waiting elements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub(crate) struct Question {
+pub(crate) struct DeadlockProbe {
     /// The element that sent the probe first.
     pub(crate) by: Pe,
     /// The element that is blocked at `by`.
@@ -42,14 +42,14 @@ pub(crate) struct Question {
 
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
-    parked: BTreeMap<At, Parked>,
+    parked: BTreeMap<ChareSlot, Parked>,
     /// Number of items held for parked chares.
     held: usize,
-    questions: u64,
+    probes_sent: u64,
     /// The last probe about each blocked element.
-    asked: BTreeMap<Pe, u64>,
+    last_probes: BTreeMap<Pe, u64>,
     /// The last probe of each origin about each blocked element, and the elements to which it was forwarded.
-    passed_on: BTreeMap<(Pe, Pe), (u64, BTreeSet<Pe>)>,
+    forwarded: BTreeMap<(Pe, Pe), (u64, BTreeSet<Pe>)>,
 }
 
 impl Parking {
@@ -58,18 +58,18 @@ impl Parking {
         self.parked.is_empty()
     }
 
-    pub(crate) fn is_parked(&self, at: At) -> bool {
+    pub(crate) fn is_parked(&self, at: ChareSlot) -> bool {
         self.parked.contains_key(&at)
     }
 
-    pub(crate) fn park(&mut self, at: At, on: Vec<Pe>) {
+    pub(crate) fn park(&mut self, at: ChareSlot, on: Vec<Pe>) {
         if !on.is_empty() {
-            self.parked.entry(at).or_default().on.extend(on);
+            self.parked.entry(at).or_default().awaited_credit.extend(on);
         }
     }
 
     /// Counts an item held for a parked chare. `sender` is the sending element if it is another one.
-    pub(crate) fn hold(&mut self, at: At, sender: Option<Pe>) {
+    pub(crate) fn hold(&mut self, at: ChareSlot, sender: Option<Pe>) {
         self.held += 1;
         if let (Some(sender), Some(parked)) = (sender, self.parked.get_mut(&at)) {
             parked.senders.insert(sender);
@@ -81,51 +81,51 @@ impl Parking {
     }
 
     /// Removes a chare that is no longer parked, with `held` items that are back in the queue.
-    pub(crate) fn free(&mut self, at: At, held: usize) {
+    pub(crate) fn remove(&mut self, at: ChareSlot, held: usize) {
         self.parked.remove(&at);
         self.held -= held;
     }
 
     /// Removes an element from all lists of awaited credit. Returns the chares that now wait for no element.
-    pub(crate) fn relieved(&mut self, of: Pe) -> Vec<At> {
-        self.parked.values_mut().for_each(|parked| _ = parked.on.remove(&of));
-        self.parked.iter().filter(|(_, parked)| parked.on.is_empty()).map(|(at, _)| *at).collect()
+    pub(crate) fn relieved(&mut self, of: Pe) -> Vec<ChareSlot> {
+        self.parked.values_mut().for_each(|parked| _ = parked.awaited_credit.remove(&of));
+        self.parked.iter().filter(|(_, parked)| parked.awaited_credit.is_empty()).map(|(at, _)| *at).collect()
     }
 
-    fn with_messages_of(&self, sender: Pe) -> impl Iterator<Item = (&At, &Parked)> {
+    fn with_messages_of(&self, sender: Pe) -> impl Iterator<Item = (&ChareSlot, &Parked)> {
         self.parked.iter().filter(move |(_, parked)| parked.senders.contains(&sender))
     }
 
     /// Returns the chares for which messages of an element wait.
-    pub(crate) fn holders(&self, sender: Pe) -> Vec<At> {
+    pub(crate) fn chares_holding(&self, sender: Pe) -> Vec<ChareSlot> {
         self.with_messages_of(sender).map(|(at, _)| *at).collect()
     }
 
     /// Returns the elements whose credit these chares wait for.
     pub(crate) fn waits_for(&self, sender: Pe) -> BTreeSet<Pe> {
-        self.with_messages_of(sender).flat_map(|(_, parked)| parked.on.iter().copied()).collect()
+        self.with_messages_of(sender).flat_map(|(_, parked)| parked.awaited_credit.iter().copied()).collect()
     }
 
     /// Creates a new probe of this element about a blocked element.
-    pub(crate) fn ask(&mut self, me: Pe, blocked: Pe) -> Question {
-        self.questions += 1;
-        self.asked.insert(blocked, self.questions);
-        Question { by: me, blocked, number: self.questions }
+    pub(crate) fn new_probe(&mut self, me: Pe, blocked: Pe) -> DeadlockProbe {
+        self.probes_sent += 1;
+        self.last_probes.insert(blocked, self.probes_sent);
+        DeadlockProbe { by: me, blocked, number: self.probes_sent }
     }
 
     /// Reports whether a returned probe is the last one about its blocked element, which is then forgotten.
-    pub(crate) fn take_answer(&mut self, question: Question) -> bool {
-        let is_last = self.asked.get(&question.blocked) == Some(&question.number);
+    pub(crate) fn is_current_probe(&mut self, question: DeadlockProbe) -> bool {
+        let is_last = self.last_probes.get(&question.blocked) == Some(&question.number);
         if is_last {
-            self.asked.remove(&question.blocked);
+            self.last_probes.remove(&question.blocked);
         }
         is_last
     }
 
     /// Returns the elements to which a probe must be forwarded. A probe may return to its origin several times, for
     /// other blocked elements.
-    pub(crate) fn pass_on(&mut self, question: Question, to: BTreeSet<Pe>) -> Vec<Pe> {
-        let (last, told) = self.passed_on.entry((question.by, question.blocked)).or_default();
+    pub(crate) fn forward_to(&mut self, question: DeadlockProbe, to: BTreeSet<Pe>) -> Vec<Pe> {
+        let (last, told) = self.forwarded.entry((question.by, question.blocked)).or_default();
         if question.number < *last {
             return Vec::new();
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gridloom_layout::{Message, Typed};
+use gridloom_layout::{Message, MessageCodec};
 
 /// A message type of chares. Implemented for every type that has `#[derive(gridloom::Message)]` and `Clone`.
 ///
@@ -32,25 +32,25 @@ pub trait Codec<M>: Sized + 'static {
 }
 
 impl<M: Message + Clone> Payload for M {
-    type Codec = Typed<M>;
+    type Codec = MessageCodec<M>;
 
     fn entry_method(&self) -> Cow<'static, str> {
         self.variant().into()
     }
 }
 
-impl<M: Message> Codec<M> for Typed<M> {
-    fn new() -> Result<Typed<M>, String> {
-        Typed::new().map_err(|error| error.to_string())
+impl<M: Message> Codec<M> for MessageCodec<M> {
+    fn new() -> Result<MessageCodec<M>, String> {
+        MessageCodec::new().map_err(|error| error.to_string())
     }
 
     fn encode(&mut self, message: &M, out: &mut Vec<u8>) -> Result<(), String> {
-        let bytes = Typed::encode(self, message).map_err(|error| error.to_string())?;
+        let bytes = MessageCodec::encode(self, message).map_err(|error| error.to_string())?;
         out.extend_from_slice(&bytes);
         Ok(())
     }
 
     fn decode(&mut self, bytes: &[u8]) -> Result<M, String> {
-        Typed::decode(self, bytes).map_err(|error| error.to_string())
+        MessageCodec::decode(self, bytes).map_err(|error| error.to_string())
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::id::{ArrayId, Index};
-use super::waits::TAGS;
+use super::waiting_methods::TAGS;
 
 /// An array of chares of type `C`, on any element.
 pub struct Proxy<C: ?Sized> {
@@ -26,20 +26,20 @@ impl<C: ?Sized> Proxy<C> {
 
     /// Returns one chare as a target.
     pub fn at(&self, index: impl Into<Index>) -> Target<C> {
-        self.target(To::One(index.into()))
+        self.target(Recipients::One(index.into()))
     }
 
     /// Returns all chares of the array as a target.
     pub fn all(&self) -> Target<C> {
-        self.target(To::All)
+        self.target(Recipients::All)
     }
 
     /// Returns a target of several chares. A message for a section is sent once to each element.
     pub fn section(&self, indices: impl IntoIterator<Item = impl Into<Index>>) -> Target<C> {
-        self.target(To::Section(indices.into_iter().map(Into::into).collect()))
+        self.target(Recipients::Section(indices.into_iter().map(Into::into).collect()))
     }
 
-    fn target(&self, to: To) -> Target<C> {
+    fn target(&self, to: Recipients) -> Target<C> {
         Target { array: self.array, to, of: PhantomData }
     }
 }
@@ -47,13 +47,13 @@ impl<C: ?Sized> Proxy<C> {
 /// The destination of a message. A stored section is cheap to clone.
 pub struct Target<C: ?Sized> {
     pub(crate) array: ArrayId,
-    pub(crate) to: To,
+    pub(crate) to: Recipients,
     of: PhantomData<fn(&C)>,
 }
 
 /// A set of chares of an array.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum To {
+pub(crate) enum Recipients {
     One(Index),
     All,
     Section(Arc<[Index]>),
@@ -62,7 +62,7 @@ pub(crate) enum To {
 /// The receiver of a reduction result or of a quiescence notification.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Callback {
-    pub(crate) goal: Goal,
+    pub(crate) goal: CallbackTarget,
     pub(crate) tag: u32,
     /// Whether all chares are saved before it is called.
     pub(crate) saves: bool,
@@ -70,10 +70,10 @@ pub struct Callback {
 
 /// See [`Callback`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Goal {
+pub(crate) enum CallbackTarget {
     Chares {
         array: ArrayId,
-        to: To,
+        to: Recipients,
     },
     Exit,
     /// Fails the program, which can never end if it is quiet.
@@ -83,17 +83,17 @@ pub(crate) enum Goal {
 impl Callback {
     /// Creates a callback to chares, which receive the value in [`crate::Chare::outcome`].
     pub fn to<C: ?Sized>(target: Target<C>) -> Callback {
-        Callback { goal: Goal::Chares { array: target.array, to: target.to }, tag: 0, saves: false }
+        Callback { goal: CallbackTarget::Chares { array: target.array, to: target.to }, tag: 0, saves: false }
     }
 
     /// Creates a callback that ends the program on all elements with the value.
     pub fn exit() -> Callback {
-        Callback { goal: Goal::Exit, tag: 0, saves: false }
+        Callback { goal: CallbackTarget::Exit, tag: 0, saves: false }
     }
 
     /// Creates a callback that ends the program with an error, because nothing can make it continue.
     pub(crate) fn stalled() -> Callback {
-        Callback { goal: Goal::Stalled, tag: 0, saves: false }
+        Callback { goal: CallbackTarget::Stalled, tag: 0, saves: false }
     }
 
     /// Makes all chares be saved before the callback is called.
@@ -102,7 +102,7 @@ impl Callback {
     }
 
     pub(crate) fn is_stalled(&self) -> bool {
-        self.goal == Goal::Stalled
+        self.goal == CallbackTarget::Stalled
     }
 
     /// Sets a tag that distinguishes this result from others of the same chare.

@@ -20,7 +20,7 @@ use super::proxy::Callback;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) sent: u64,
-    pub(crate) came: u64,
+    pub(crate) received: u64,
 }
 
 /// An element's answer to a wave.
@@ -32,7 +32,7 @@ pub(crate) struct Report {
 
 /// The result of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum WaveOutcome {
     /// Other elements have yet to answer.
     Wait,
     /// Another wave must be sent to all elements.
@@ -46,7 +46,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Quiescence {
     pub(crate) counts: Counts,
     /// The wave that this element has yet to answer.
-    asked: Option<u64>,
+    wave_received: Option<u64>,
     /// On the first element: the callbacks that wait for quiescence.
     waiting: Vec<Callback>,
     wave: u64,
@@ -86,38 +86,38 @@ impl Quiescence {
 
     /// Records a received wave.
     pub(crate) fn asked(&mut self, wave: u64) {
-        self.asked = Some(wave);
+        self.wave_received = Some(wave);
     }
 
     /// Called when nothing waits here. Returns the answer if the first element waits for one.
     pub(crate) fn idle(&mut self) -> Option<Report> {
-        self.asked.take().map(|wave| Report { wave, counts: self.counts })
+        self.wave_received.take().map(|wave| Report { wave, counts: self.counts })
     }
 
     /// On the first element: handles a report. `elements` is the number of elements.
-    pub(crate) fn reported(&mut self, report: Report, elements: u32) -> Verdict {
+    pub(crate) fn on_report(&mut self, report: Report, elements: u32) -> WaveOutcome {
         if report.wave != self.wave || self.waiting.is_empty() {
-            return Verdict::Wait;
+            return WaveOutcome::Wait;
         }
         self.reports += 1;
         self.sum.sent += report.counts.sent;
-        self.sum.came += report.counts.came;
+        self.sum.received += report.counts.received;
         if self.reports < elements {
-            return Verdict::Wait;
+            return WaveOutcome::Wait;
         }
         let is_check = self.waiting.iter().all(Callback::is_stalled);
-        if self.sum.sent == self.sum.came && self.before == Some(self.sum) {
+        if self.sum.sent == self.sum.received && self.before == Some(self.sum) {
             let mut callbacks = std::mem::take(&mut self.waiting);
             // A callback of the program makes it continue.
             callbacks.retain(|callback| is_check || !callback.is_stalled());
-            return Verdict::Quiet(callbacks);
+            return WaveOutcome::Quiet(callbacks);
         }
         if is_check && self.before.is_some() {
             self.waiting.clear();
-            return Verdict::Wait;
+            return WaveOutcome::Wait;
         }
         self.before = Some(self.sum);
-        Verdict::Ask { wave: self.next_wave() }
+        WaveOutcome::Ask { wave: self.next_wave() }
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn report(wave: u64, sent: u64, came: u64) -> Report {
-        Report { wave, counts: Counts { sent, came } }
+        Report { wave, counts: Counts { sent, received: came } }
     }
 
     #[test]
@@ -134,12 +134,12 @@ mod tests {
         let mut first = Quiescence::default();
         assert_eq!(first.await_quiet(Callback::exit()), Some(1));
         assert_eq!(first.await_quiet(Callback::exit().tagged(1)), None, "the same waves answer it");
-        assert_eq!(first.reported(report(1, 5, 2), 2), Verdict::Wait);
-        assert_eq!(first.reported(report(1, 1, 4), 2), Verdict::Ask { wave: 2 });
-        first.reported(report(2, 5, 2), 2);
+        assert_eq!(first.on_report(report(1, 5, 2), 2), WaveOutcome::Wait);
+        assert_eq!(first.on_report(report(1, 1, 4), 2), WaveOutcome::Ask { wave: 2 });
+        first.on_report(report(2, 5, 2), 2);
         assert_eq!(
-            first.reported(report(2, 1, 4), 2),
-            Verdict::Quiet(vec![Callback::exit(), Callback::exit().tagged(1)])
+            first.on_report(report(2, 1, 4), 2),
+            WaveOutcome::Quiet(vec![Callback::exit(), Callback::exit().tagged(1)])
         );
         assert_eq!(first.await_quiet(Callback::exit()), Some(3));
     }
@@ -148,24 +148,24 @@ mod tests {
     fn what_is_on_its_way_and_what_came_between_two_waves_is_not_quiet() {
         let mut first = Quiescence::default();
         first.await_quiet(Callback::exit());
-        first.reported(report(1, 5, 2), 2);
-        assert_eq!(first.reported(report(1, 1, 3), 2), Verdict::Ask { wave: 2 });
-        first.reported(report(2, 5, 3), 2);
-        assert_eq!(first.reported(report(2, 1, 3), 2), Verdict::Ask { wave: 3 }, "balanced, but not twice");
-        first.reported(report(3, 6, 3), 2);
-        assert_eq!(first.reported(report(3, 1, 4), 2), Verdict::Ask { wave: 4 }, "another balance");
+        first.on_report(report(1, 5, 2), 2);
+        assert_eq!(first.on_report(report(1, 1, 3), 2), WaveOutcome::Ask { wave: 2 });
+        first.on_report(report(2, 5, 3), 2);
+        assert_eq!(first.on_report(report(2, 1, 3), 2), WaveOutcome::Ask { wave: 3 }, "balanced, but not twice");
+        first.on_report(report(3, 6, 3), 2);
+        assert_eq!(first.on_report(report(3, 1, 4), 2), WaveOutcome::Ask { wave: 4 }, "another balance");
     }
 
     #[test]
     fn a_check_for_a_stall_is_dropped_if_something_moves_or_a_callback_waits() {
         let mut first = Quiescence::default();
         assert_eq!(first.check_stall(), Some(1));
-        assert_eq!(first.reported(report(1, 3, 2), 1), Verdict::Ask { wave: 2 });
-        assert_eq!(first.reported(report(2, 3, 3), 1), Verdict::Wait, "it is not asked for ever");
+        assert_eq!(first.on_report(report(1, 3, 2), 1), WaveOutcome::Ask { wave: 2 });
+        assert_eq!(first.on_report(report(2, 3, 3), 1), WaveOutcome::Wait, "it is not asked for ever");
         assert_eq!(first.check_stall(), Some(3));
-        assert_eq!(first.reported(report(3, 3, 3), 1), Verdict::Ask { wave: 4 });
+        assert_eq!(first.on_report(report(3, 3, 3), 1), WaveOutcome::Ask { wave: 4 });
         assert_eq!(first.await_quiet(Callback::exit()), None);
-        assert_eq!(first.reported(report(4, 3, 3), 1), Verdict::Quiet(vec![Callback::exit()]));
+        assert_eq!(first.on_report(report(4, 3, 3), 1), WaveOutcome::Quiet(vec![Callback::exit()]));
         first.await_quiet(Callback::exit());
         assert_eq!(first.check_stall(), None);
     }

@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 
 use super::decision::Order;
 use super::id::{ArrayId, Pe};
+use super::load_meter::LoadReport;
 use super::mail::Outcome;
-use super::meter::Measured;
-use super::parking::Question;
-use super::proxy::{Callback, To};
+use super::parking::DeadlockProbe;
+use super::proxy::{Callback, Recipients};
 use super::quiescence::Report;
 use super::reduction::Partial;
 use super::value::Value;
@@ -78,11 +78,11 @@ pub(crate) enum Control {
     /// A result for those chares of the receiver that are in `to`.
     Outcome {
         array: ArrayId,
-        to: To,
+        to: Recipients,
         outcome: Outcome,
     },
     /// A chare has moved to `at`, after that number of moves.
-    Moved {
+    ChareMoved {
         array: ArrayId,
         number: u32,
         at: Pe,
@@ -92,12 +92,12 @@ pub(crate) enum Control {
     Measure,
     Measured {
         from: Pe,
-        measured: Measured,
+        measured: LoadReport,
     },
     /// Move these chares of the receiver to other elements.
     Order(Vec<Order>),
     /// The sender has moved the ordered chares that could leave at once.
-    Obeyed,
+    OrdersDone,
     /// From the first element, at quiescence: save all chares under that number, for another number of elements if one is given.
     Save {
         number: u64,
@@ -107,31 +107,31 @@ pub(crate) enum Control {
     },
     Saved(u64),
     /// To the first element: the chares cannot be saved for another number of elements, and are unchanged.
-    Unsaved {
+    SaveFailed {
         number: u64,
         why: String,
     },
     /// To the first element: continue with this number of elements from the next checkpoint on.
     Resize(u32),
     /// All have saved for this number of elements: the receiver must end.
-    Renew(u32),
+    EndForResize(u32),
     /// Messages of the receiver, of this many bytes, have run.
     Credit {
         from: Pe,
         bytes: u64,
     },
     /// The mailbox limit that the program has set at `from`, bytes.
-    Bound {
+    MailboxLimit {
         from: Pe,
         bytes: u64,
     },
     /// A deadlock probe: an element is blocked at `from` until the receiver returns credit.
-    Blocked {
+    DeadlockProbe {
         from: Pe,
-        question: Question,
+        question: DeadlockProbe,
     },
     /// To the first element: a callback that waits for quiescence.
-    AwaitQuiet(Callback),
+    WaitForQuiescence(Callback),
     /// From the first element: answer once nothing waits.
     Probe {
         wave: u64,

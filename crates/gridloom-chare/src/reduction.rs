@@ -46,13 +46,13 @@ pub(crate) struct Reduction {
     /// Contributions of chares here that were not yet sent to the root.
     open: BTreeMap<u32, Partial>,
     /// At the root: the contributions received so far.
-    known: BTreeMap<u32, Partial>,
+    received: BTreeMap<u32, Partial>,
 }
 
 impl Reduction {
     pub(crate) fn new(chares: u32) -> Reduction {
         let at = if chares > 0 { BTreeMap::from([(0, chares)]) } else { BTreeMap::new() };
-        Reduction { next: vec![0; chares as usize], at, open: BTreeMap::new(), known: BTreeMap::new() }
+        Reduction { next: vec![0; chares as usize], at, open: BTreeMap::new(), received: BTreeMap::new() }
     }
 
     /// Adds a chare's contribution to its next round. Returns the rounds to send to the root now.
@@ -68,7 +68,7 @@ impl Reduction {
     ) -> Result<Vec<(u32, Partial)>, String> {
         let round = self.next[slot as usize];
         self.next[slot as usize] += 1;
-        self.forget_one_at(round);
+        self.decrement_round(round);
         *self.at.entry(round + 1).or_default() += 1;
         let Contribution { reducer, value, is_ordered } = contribution;
         let combined = match is_ordered || reducer == Reducer::Gather {
@@ -76,18 +76,18 @@ impl Reduction {
             false => Combined::One(value),
         };
         add(&mut self.open, round, Partial { reducer, callback, count: 1, combined }, own)?;
-        Ok(self.take_done())
+        Ok(self.take_complete())
     }
 
     /// Removes a chare that leaves this element. Returns its next round, and the rounds to send to the root now.
-    pub(crate) fn leave(&mut self, slot: u32) -> (u32, Vec<(u32, Partial)>) {
+    pub(crate) fn remove_chare(&mut self, slot: u32) -> (u32, Vec<(u32, Partial)>) {
         let round = self.next[slot as usize];
-        self.forget_one_at(round);
-        (round, self.take_done())
+        self.decrement_round(round);
+        (round, self.take_complete())
     }
 
     /// Adds a chare that has arrived from another element.
-    pub(crate) fn arrive(&mut self, slot: u32, round: u32) {
+    pub(crate) fn add_chare(&mut self, slot: u32, round: u32) {
         let slots = self.next.len().max(slot as usize + 1);
         self.next.resize(slots, 0);
         self.next[slot as usize] = round;
@@ -100,17 +100,17 @@ impl Reduction {
     }
 
     /// Sets the round with which a chare on this element continues.
-    pub(crate) fn go_on(&mut self, slot: u32, round: u32) {
-        self.forget_one_at(self.next[slot as usize]);
-        self.arrive(slot, round);
+    pub(crate) fn set_round(&mut self, slot: u32, round: u32) {
+        self.decrement_round(self.next[slot as usize]);
+        self.add_chare(slot, round);
     }
 
     /// Returns the parts of rounds that are known here.
     pub(crate) fn parts(&self) -> Vec<(u32, Partial)> {
-        self.open.iter().chain(&self.known).map(|(round, part)| (*round, part.clone())).collect()
+        self.open.iter().chain(&self.received).map(|(round, part)| (*round, part.clone())).collect()
     }
 
-    fn forget_one_at(&mut self, round: u32) {
+    fn decrement_round(&mut self, round: u32) {
         let left = self.at.get_mut(&round).expect("each chare here is counted");
         *left -= 1;
         if *left == 0 {
@@ -119,7 +119,7 @@ impl Reduction {
     }
 
     /// Takes the rounds to which all chares here have contributed.
-    fn take_done(&mut self) -> Vec<(u32, Partial)> {
+    fn take_complete(&mut self) -> Vec<(u32, Partial)> {
         let first = self.at.first_key_value().map_or(u32::MAX, |(round, _)| *round);
         let rest = self.open.split_off(&first);
         std::mem::replace(&mut self.open, rest).into_iter().collect()
@@ -129,21 +129,21 @@ impl Reduction {
     ///
     /// # Errors
     /// If it does not fit the other contributions.
-    pub(crate) fn learn(
+    pub(crate) fn add_part(
         &mut self,
         round: u32,
         partial: Partial,
         chares: u32,
         own: &[Combine],
     ) -> Result<Option<Complete>, String> {
-        let count = add(&mut self.known, round, partial, own)?;
+        let count = add(&mut self.received, round, partial, own)?;
         if count < chares {
             return Ok(None);
         }
         if count > chares {
             return Err(format!("{count} contributions of {chares} chares to round {round}"));
         }
-        let Partial { callback, reducer, combined, .. } = self.known.remove(&round).expect("just added");
+        let Partial { callback, reducer, combined, .. } = self.received.remove(&round).expect("just added");
         let combined = match combined {
             Combined::One(value) => Ok(value),
             Combined::Each(mut each) => {
@@ -225,8 +225,8 @@ mod tests {
         other.contribute((1, 2), sum(4).ordered(), exit(), &[]).unwrap();
         parts.extend(other.contribute((0, 1), sum(2).ordered(), exit(), &[]).unwrap());
         let (last, first) = (parts.pop().unwrap(), parts.pop().unwrap());
-        assert!(root.learn(last.0, last.1, 3, &[]).unwrap().is_none());
-        let complete = root.learn(first.0, first.1, 3, &[]).unwrap().unwrap();
+        assert!(root.add_part(last.0, last.1, 3, &[]).unwrap().is_none());
+        let complete = root.add_part(first.0, first.1, 3, &[]).unwrap().unwrap();
         assert_eq!(complete.combined, Ok(Value::from(7)));
     }
 
@@ -235,13 +235,13 @@ mod tests {
         let (mut one, mut other, mut root) = (Reduction::new(2), Reduction::new(1), Reduction::new(0));
         let exit = Callback::exit;
         assert!(one.contribute((0, 0), sum(1), exit(), &[]).unwrap().is_empty());
-        let (round, told) = one.leave(1);
+        let (round, told) = one.remove_chare(1);
         assert_eq!((round, told.len()), (0, 1), "none that is left has still to give to it");
         let mut parts = told;
-        other.arrive(5, round);
+        other.add_chare(5, round);
         assert!(other.contribute((0, 2), sum(4), exit(), &[]).unwrap().is_empty(), "the guest has still to give");
         parts.extend(other.contribute((5, 1), sum(2), exit(), &[]).unwrap());
-        let mut learned = parts.into_iter().map(|(round, part)| root.learn(round, part, 3, &[]).unwrap());
+        let mut learned = parts.into_iter().map(|(round, part)| root.add_part(round, part, 3, &[]).unwrap());
         assert!(learned.next().unwrap().is_none());
         assert_eq!(learned.next().unwrap().unwrap().combined, Ok(Value::from(7)));
     }
@@ -255,7 +255,7 @@ mod tests {
                 next: vec![0, 0],
                 at: [(0, 2)].into(),
                 open: reduction.open.clone(),
-                known: BTreeMap::new(),
+                received: BTreeMap::new(),
             };
             own.contribute((1, 1), contribution, callback, &[]).unwrap_err()
         };

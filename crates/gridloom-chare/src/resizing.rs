@@ -23,9 +23,9 @@ use super::id::Pe;
 use super::record::Control;
 
 /// The policy of the first element's owner on the number of elements.
-pub trait Resize {
+pub trait ResizePolicy {
     /// Returns the number of elements that was requested from outside.
-    fn asked(&mut self) -> Option<u32>;
+    fn requested(&mut self) -> Option<u32>;
 
     /// # Errors
     /// The reason why the program cannot continue with this number.
@@ -36,27 +36,27 @@ pub trait Resize {
 }
 
 /// The reason for refusal if the owner sets no policy.
-const FIXED: &str = "this run has a fixed number of elements; 'gridloom chares run -n NUMBER -- PROGRAM' starts one on this machine whose number \
+const NO_RESIZE_POLICY: &str = "this run has a fixed number of elements; 'gridloom chares run -n NUMBER -- PROGRAM' starts one on this machine whose number \
      can change";
 
 /// The resize state of an element.
 #[derive(Default)]
 pub(crate) struct Resizing {
     /// On the first element: the owner's policy.
-    owner: Option<Box<dyn Resize>>,
+    owner: Option<Box<dyn ResizePolicy>>,
     /// On the first element: the number requested by chares.
     wanted: Option<u32>,
     /// The number of elements for which the current checkpoint is saved.
-    pub(crate) saves_for: Option<u32>,
+    pub(crate) resize_target: Option<u32>,
     /// Whether the resize was requested from outside.
-    pub(crate) is_asked: bool,
+    pub(crate) is_external: bool,
     /// Set when the element has ended: the new number of elements.
-    pub(crate) renewed: Option<u32>,
+    pub(crate) resized_to: Option<u32>,
 }
 
 /// A new number of elements, for which all elements save.
 #[derive(Clone, Copy)]
-pub(crate) struct Next {
+pub(crate) struct NewSize {
     pub(crate) elements: u32,
     /// Whether it was requested from outside, and not by a chare.
     pub(crate) is_asked: bool,
@@ -66,14 +66,14 @@ impl fmt::Debug for Resizing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resizing")
             .field("wanted", &self.wanted)
-            .field("saves_for", &self.saves_for)
+            .field("saves_for", &self.resize_target)
             .finish_non_exhaustive()
     }
 }
 
 impl Core {
     /// On the first element: records a chare's request for a number of elements from the next checkpoint on.
-    pub(crate) fn want(&mut self, elements: u32) {
+    pub(crate) fn request(&mut self, elements: u32) {
         match self.check_resize(elements) {
             Ok(()) => self.checkpoints.resizing.wanted = Some(elements),
             Err(why) => self.fail(ChareError::Resize { elements, why }),
@@ -89,7 +89,7 @@ impl Core {
         if elements == 0 {
             return Err("at least one element is needed".into());
         }
-        self.checkpoints.resizing.owner.as_ref().map_or(Err(FIXED.into()), |owner| owner.check(elements))?;
+        self.checkpoints.resizing.owner.as_ref().map_or(Err(NO_RESIZE_POLICY.into()), |owner| owner.check(elements))?;
         match self.rosters.iter().find(|roster| !roster.is_migratable) {
             Some(roster) => Err(format!(
                 "array {} is not migratable, so its chares cannot move to other elements: make it a migratable array, \
@@ -101,57 +101,57 @@ impl Core {
     }
 
     /// On the first element, at a checkpoint: returns the new number of elements, if it changes.
-    pub(crate) fn next_elements(&mut self) -> Option<Next> {
+    pub(crate) fn next_elements(&mut self) -> Option<NewSize> {
         let count = self.elements.count();
         if let Some(wanted) = self.checkpoints.resizing.wanted.take() {
-            return (wanted != count).then_some(Next { elements: wanted, is_asked: false });
+            return (wanted != count).then_some(NewSize { elements: wanted, is_asked: false });
         }
-        let asked = self.checkpoints.resizing.owner.as_mut()?.asked().filter(|asked| *asked != count)?;
+        let asked = self.checkpoints.resizing.owner.as_mut()?.requested().filter(|asked| *asked != count)?;
         let checked = self.check_resize(asked);
         if let (Err(why), Some(owner)) = (&checked, &mut self.checkpoints.resizing.owner) {
             owner.refuse(asked, why);
         }
-        checked.is_ok().then_some(Next { elements: asked, is_asked: true })
+        checked.is_ok().then_some(NewSize { elements: asked, is_asked: true })
     }
 
     /// On the first element: reports that the resize requested from outside failed.
     pub(crate) fn refuse(&mut self, why: &str) {
         let resizing = &mut self.checkpoints.resizing;
-        if let (Some(elements), Some(owner)) = (resizing.saves_for.take(), &mut resizing.owner) {
+        if let (Some(elements), Some(owner)) = (resizing.resize_target.take(), &mut resizing.owner) {
             owner.refuse(elements, why);
         }
     }
 
     /// Ends this element, because the program continues with `elements` elements.
-    pub(crate) fn renew(&mut self, elements: u32) {
-        if self.checkpoints.resizing.renewed.is_none() {
-            self.others().for_each(|other| self.tell(other, Control::Renew(elements)));
-            self.checkpoints.resizing.renewed = Some(elements);
+    pub(crate) fn end_for_resize(&mut self, elements: u32) {
+        if self.checkpoints.resizing.resized_to.is_none() {
+            self.others().for_each(|other| self.send_control(other, Control::EndForResize(elements)));
+            self.checkpoints.resizing.resized_to = Some(elements);
         }
     }
 }
 
 impl Element {
     /// Allows the number of elements to change. Only needed on the first element.
-    pub fn let_resize(&mut self, owner: Box<dyn Resize>) {
+    pub fn set_resize_policy(&mut self, owner: Box<dyn ResizePolicy>) {
         self.core.checkpoints.resizing.owner = Some(owner);
     }
 
     /// Returns the number of elements for which [`Element::take_saved`] saves, if it differs from the current number.
     /// The owner of the first element then calls [`Element::renew`] instead of [`Element::go_on`].
     pub fn saves_for(&self) -> Option<u32> {
-        self.core.checkpoints.resizing.saves_for
+        self.core.checkpoints.resizing.resize_target
     }
 
     /// Reports whether the resize was requested from outside. Then a failure to save does not fail the program, and
     /// the owner calls [`Element::cannot_save`].
-    pub fn saves_as_asked(&self) -> bool {
-        self.core.checkpoints.resizing.is_asked
+    pub fn is_resize_requested(&self) -> bool {
+        self.core.checkpoints.resizing.is_external
     }
 
     /// Reports whether the element has ended, or is about to, because the program continues with another number of elements.
-    pub fn is_renewed(&self) -> bool {
-        self.core.checkpoints.resizing.renewed.is_some()
+    pub fn is_resized(&self) -> bool {
+        self.core.checkpoints.resizing.resized_to.is_some()
     }
 
     /// On the first element, when all have saved: ends all elements with [`Step::Renewed`](super::Step::Renewed).
@@ -161,7 +161,7 @@ impl Element {
     pub fn renew(&mut self) {
         assert_eq!(self.me(), Pe(0), "the first element ends the others");
         let elements =
-            self.core.checkpoints.resizing.saves_for.expect("the checkpoint is for another number of elements");
-        self.core.renew(elements);
+            self.core.checkpoints.resizing.resize_target.expect("the checkpoint is for another number of elements");
+        self.core.end_for_resize(elements);
     }
 }

@@ -5,24 +5,24 @@ use super::core::Core;
 use super::element::Element;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe};
+use super::location_table::Location;
 use super::proxy::Callback;
 use super::record::Control;
-use super::roster::Place;
 use super::value::Value;
 
 impl Core {
     /// On the first element: handles quiescence for the callbacks that waited for it.
-    pub(crate) fn on_quiet(&mut self, callbacks: Vec<Callback>) {
+    pub(crate) fn on_quiescence(&mut self, callbacks: Vec<Callback>) {
         let saves = callbacks.iter().any(|callback| callback.saves);
-        if saves && self.may_be_moving() {
-            return callbacks.into_iter().for_each(|callback| self.await_quiet(callback));
+        if saves && self.may_be_migrating() {
+            return callbacks.into_iter().for_each(|callback| self.wait_for_quiescence(callback));
         }
         let next = if saves { self.next_elements() } else { None };
         let number = self.checkpoints.begin(saves, callbacks, self.elements.count(), next.is_some());
         let (elements, is_asked) = (next.map(|next| next.elements), next.is_some_and(|next| next.is_asked));
         let save = |number| Control::Save { number, elements, is_asked };
         match number {
-            Some(number) => self.elements.clone().all().for_each(|element| self.tell(element, save(number))),
+            Some(number) => self.elements.clone().all().for_each(|element| self.send_control(element, save(number))),
             None => self.call_all_back(),
         }
     }
@@ -54,8 +54,8 @@ impl Element {
     ///
     /// # Errors
     /// If a chare cannot be saved.
-    pub fn take_saved(&mut self) -> Result<Option<(u64, Vec<u8>)>, ChareError> {
-        let Some(number) = self.core.checkpoints.asked.take() else { return Ok(None) };
+    pub fn take_part(&mut self) -> Result<Option<(u64, Vec<u8>)>, ChareError> {
+        let Some(number) = self.core.checkpoints.due.take() else { return Ok(None) };
         let mut arrays = Vec::new();
         for (at, array) in (0..).map(ArrayId).zip(&mut self.arrays) {
             let chares = array.save(&mut self.core, at)?;
@@ -69,19 +69,19 @@ impl Element {
 
     /// Records that the owner has stored this element's part of a checkpoint.
     pub fn saved(&mut self, number: u64) {
-        self.core.tell(Pe(0), Control::Saved(number));
+        self.core.send_control(Pe(0), Control::Saved(number));
     }
 
     /// Reports that the owner cannot store this element's part. For a resize requested from outside; the program
     /// continues unchanged.
     pub fn cannot_save(&mut self, number: u64, why: &str) {
         let why = format!("element {} cannot save its chares: {why}", self.me().0);
-        self.core.tell(Pe(0), Control::Unsaved { number, why });
+        self.core.send_control(Pe(0), Control::SaveFailed { number, why });
     }
 
     /// Returns the number of the checkpoint that [`Element::take_saved`] will return.
-    pub fn is_to_save(&self) -> Option<u64> {
-        self.core.checkpoints.asked
+    pub fn due_checkpoint(&self) -> Option<u64> {
+        self.core.checkpoints.due
     }
 
     /// On the first element, when all have saved: reports that the owner cannot record the checkpoint. See
@@ -97,13 +97,13 @@ impl Element {
     }
 
     /// On the first element: continues the program after a checkpoint, or from one.
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         self.core.call_all_back();
     }
 
     /// Marks the program as restarted from a checkpoint: [`Element::start`] then does nothing.
-    pub fn expect_restart(&mut self) {
-        self.core.checkpoints.is_restart = true;
+    pub fn set_restarted(&mut self) {
+        self.core.checkpoints.is_restarted = true;
     }
 
     /// Splits an element's saved part by the elements on which its chares begin, for [`Element::restore`] there. Call
@@ -129,9 +129,9 @@ impl Element {
         for ((at, array), number) in (0..).map(ArrayId).zip(arrays).zip(0..) {
             shares[self.core.root(at).0 as usize].arrays[number].rounds = array.rounds;
             for chare in array.chares {
-                let element = match self.core.roster(at).place(chare.0) {
-                    Some(Place::Here { .. }) => self.me(),
-                    Some(Place::At(element)) => element,
+                let element = match self.core.roster(at).location(chare.0) {
+                    Some(Location::Here { .. }) => self.me(),
+                    Some(Location::At(element)) => element,
                     None => {
                         return Err(wrong(format!(
                             "chare {} of array {} was saved, which the array does not have",
@@ -190,16 +190,16 @@ impl Element {
         }
         let mut restored = 0;
         for (number, round, state) in chares {
-            if let Some(Place::Here { slot }) = self.core.roster(at).place(number) {
+            if let Some(Location::Here { slot }) = self.core.roster(at).location(number) {
                 self.arrays[at.0 as usize].restore(&mut self.core, at, slot, &state)?;
-                self.core.reductions[at.0 as usize].go_on(slot, round);
+                self.core.reductions[at.0 as usize].set_round(slot, round);
                 restored += 1;
             }
         }
         if self.core.is_root(at) {
             for (round, part) in rounds {
                 let count = self.core.roster(at).shape.len() as u32;
-                let learned = self.core.reductions[at.0 as usize].learn(round, part, count, &self.core.reducers);
+                let learned = self.core.reductions[at.0 as usize].add_part(round, part, count, &self.core.reducers);
                 learned.map_err(|why| ChareError::Restore { array: name.clone(), why })?;
             }
         }

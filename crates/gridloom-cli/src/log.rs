@@ -33,7 +33,7 @@ impl LogOptions {
 /// Returns a subscriber that writes events enabled by `levels` to standard error.
 fn subscriber(levels: &Levels) -> impl Subscriber + Send + Sync {
     let categories = levels.categories().map(|(category, level)| (category.to_string(), filter(level)));
-    let wanted = Targets::new().with_default(filter(levels.least())).with_targets(categories);
+    let wanted = Targets::new().with_default(filter(levels.minimum())).with_targets(categories);
     // If standard error is closed, there is no place to report that; trying to would panic.
     let written = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     tracing_subscriber::registry().with(written).with(wanted)

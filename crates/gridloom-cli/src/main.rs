@@ -2,8 +2,8 @@
 
 mod commands;
 mod drawing;
-mod kept_models;
 mod log;
+mod model_store;
 mod npy;
 mod registered;
 mod values;
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         Err(error) if error.exit_code() == 0 => error.exit(),
         Err(error) => {
             let text = error.render().to_string();
-            tell(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+            print_error(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
             return ExitCode::from(USAGE);
         }
     };
@@ -136,21 +136,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            tell(&format!("{error:#}"));
+            print_error(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Prints the error that ends the program on standard error, as a line of JSON if `--json` requests it.
-fn tell(error: &str) {
+fn print_error(error: &str) {
     let mut arguments = std::env::args_os().skip(1).take_while(|argument| argument != "--");
     // The `--json` of services is for the line that reports that they are ready.
     let is_service =
         arguments.next().is_some_and(|command| command == "agent" || command == "serve" || command == "connector");
     match !is_service && arguments.any(|argument| argument == "--json") {
-        true => gridloom_base::say!("{}", serde_json::json!({ "error": error })),
-        false => gridloom_base::say!("gridloom: {}", gridloom_base::Shown(error)),
+        true => gridloom_base::stderr_line!("{}", serde_json::json!({ "error": error })),
+        false => gridloom_base::stderr_line!("gridloom: {}", gridloom_base::Escaped(error)),
     }
 }
 

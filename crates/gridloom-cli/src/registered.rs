@@ -12,7 +12,7 @@ use gridloom_core::node::{Category, Effect, Input, LogLine, Role, Server};
 pub const REGISTERED: &str = "registered with the agent";
 
 /// The machine. Its effects are those of the server, a log line at each registration, and the end.
-pub struct Registering {
+pub struct RegistrationWatch {
     server: Server,
     agent: String,
     was_registered: bool,
@@ -20,16 +20,16 @@ pub struct Registering {
     node: Option<NodeId>,
 }
 
-impl Registering {
+impl RegistrationWatch {
     /// Returns a machine for the agent at that address.
-    pub fn new(server: Server, agent: String) -> Registering {
-        Registering { server, agent, was_registered: false, node: None }
+    pub fn new(server: Server, agent: String) -> RegistrationWatch {
+        RegistrationWatch { server, agent, was_registered: false, node: None }
     }
 
     /// Returns why trying again cannot help, if that is so.
     fn hopeless(&self, input: &Input) -> Option<String> {
         let why = match input {
-            Input::DialFailed { address, why, .. } if *address == self.agent && dial::is_lasting(why) => why.clone(),
+            Input::DialFailed { address, why, .. } if *address == self.agent && dial::is_permanent(why) => why.clone(),
             Input::PeerUp { role: role @ (Role::Server | Role::Client), name, address, .. }
                 if *address == self.agent =>
             {
@@ -42,7 +42,7 @@ impl Registering {
     }
 }
 
-impl Machine for Registering {
+impl Machine for RegistrationWatch {
     type Input = Input;
     type Effect = Effect;
 

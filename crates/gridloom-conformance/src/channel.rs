@@ -67,7 +67,7 @@ fn order(run: Run<'_>) {
         Box::new(move |end| {
             for (number, size) in sizes.into_iter().enumerate() {
                 let got = end.receive();
-                assert!(got == Some((Kind::Letter, body(number, size))), "frame {number} of {size} bytes");
+                assert!(got == Some((Kind::ProcessMessage, body(number, size))), "frame {number} of {size} bytes");
             }
             assert_eq!(end.receive(), None);
         }),
@@ -104,12 +104,12 @@ fn both_ways(run: Run<'_>) {
             }
             for part in 0..parts {
                 let got = end.receive();
-                assert!(got == Some((Kind::Letter, body(part, MUCH_BYTES / parts))), "part {part}");
+                assert!(got == Some((Kind::ProcessMessage, body(part, MUCH_BYTES / parts))), "part {part}");
             }
             // The end that finishes first lets the other close the channel. An urgent frame could overtake the last
             // part.
             assert!(end.send(b"done"), "the other end waits for it");
-            assert_eq!(end.receive(), Some((Kind::Letter, b"done".to_vec())));
+            assert_eq!(end.receive(), Some((Kind::ProcessMessage, b"done".to_vec())));
             end.close();
         })
     };
@@ -134,7 +134,7 @@ fn credit(run: Run<'_>) {
         }),
         Box::new(move |end| {
             let mut count = 0;
-            while end.receive() == Some((Kind::Letter, body(0, 10_000))) {
+            while end.receive() == Some((Kind::ProcessMessage, body(0, 10_000))) {
                 count += 1;
             }
             end.urge(b"got all");

@@ -20,16 +20,16 @@ impl Faults {
 
 /// A stream with injected faults.
 #[derive(Debug)]
-pub struct Faulty<S> {
+pub struct FaultyStream<S> {
     pub stream: S,
     faults: Faults,
     calls: u64,
     written: u64,
 }
 
-impl<S> Faulty<S> {
-    pub fn new(stream: S, faults: Faults) -> Faulty<S> {
-        Faulty { stream, faults, calls: 0, written: 0 }
+impl<S> FaultyStream<S> {
+    pub fn new(stream: S, faults: Faults) -> FaultyStream<S> {
+        FaultyStream { stream, faults, calls: 0, written: 0 }
     }
 
     /// Returns how many bytes the next call may move.
@@ -45,14 +45,14 @@ impl<S> Faulty<S> {
     }
 }
 
-impl<S: Read> Read for Faulty<S> {
+impl<S: Read> Read for FaultyStream<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = self.room(into.len())?;
         self.stream.read(&mut into[..most])
     }
 }
 
-impl<S: Write> Write for Faulty<S> {
+impl<S: Write> Write for FaultyStream<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let most = self.room(bytes.len())?;
         let written = self.stream.write(&bytes[..most])?;

@@ -5,8 +5,8 @@
 
 mod methods;
 mod names;
-mod plain;
-mod stage;
+mod stateless;
+mod test_grid;
 
 use gridloom_base::limits::{PARTS, SILENCE_NS_MAX};
 use gridloom_base::time::SECOND_NS;
@@ -16,7 +16,7 @@ use gridloom_core::node::message::{self, OutputQuery};
 use gridloom_core::node::protocol::{Command, Event};
 use gridloom_core::node::world::{ServerSpec, World};
 use gridloom_idl::Definition;
-use stage::Stage;
+use test_grid::TestGrid;
 
 /// Descriptions of the suite's functions.
 pub const IDL: &str = "
@@ -49,7 +49,7 @@ pub type Case = (&'static str, fn(&mut dyn World));
 
 /// Returns all cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    CALLS.iter().chain(names::CASES).chain(methods::CASES).chain(plain::CASES)
+    CALLS.iter().chain(names::CASES).chain(methods::CASES).chain(stateless::CASES)
 }
 
 const CALLS: &[Case] = &[
@@ -58,7 +58,7 @@ const CALLS: &[Case] = &[
     ("an in-place argument keeps its old version", in_place_keeps_old_version),
     ("a killed server's part runs elsewhere", killed_server),
     ("a hung server is detected and its part runs elsewhere", hung_server),
-    ("results that only a lost server held are recomputed", lost_results_come_again),
+    ("results that only a lost server held are recomputed", lost_results_are_recomputed),
     ("no server left is an error, not a wait", no_server_left),
     ("a group without its agent is an error", agent_gone),
     ("an unknown function is an error", unknown_function),
@@ -68,16 +68,16 @@ const CALLS: &[Case] = &[
     ("a cancelled call ends", cancelled_call),
     ("a cancelled group ends", cancelled_group),
     ("two clients do not see each other", two_clients),
-    ("a server reports what its functions have printed", output_told),
-    ("servers forward data while they receive them", passed_on),
-    ("data that a killed server should forward are fetched from elsewhere", passed_on_by_a_killed_server),
+    ("a server reports what its functions have printed", output_reported),
+    ("servers forward data while they receive them", forwarded),
+    ("data that a killed server should forward are fetched from elsewhere", forwarded_by_a_killed_server),
 ];
 
 /// Time limit of any wait of the suite: twice the time after which a silent peer counts as lost, and some more.
-const PATIENCE_NS: u64 = 2 * SILENCE_NS_MAX + 10 * SECOND_NS;
+const WAIT_NS_MAX: u64 = 2 * SILENCE_NS_MAX + 10 * SECOND_NS;
 const ELEMENTS: u64 = 10_000;
 /// Elements of an array that is large enough to be forwarded while it is received.
-const LARGE_ELEMENTS: u64 = 4 * PARTS.passed_on_bytes_min() / 8;
+const LARGE_ELEMENTS: u64 = 4 * PARTS.forwarded_bytes_min() / 8;
 
 /// Returns the suite's functions.
 pub fn definitions() -> Vec<Definition> {
@@ -86,11 +86,11 @@ pub fn definitions() -> Vec<Definition> {
 
 fn spec(number: u32, memory_bytes: u64) -> ServerSpec {
     let name = format!("server-{number}");
-    ServerSpec { name, slots: 1, plain: false, memory_bytes, functions: definitions() }
+    ServerSpec { name, slots: 1, is_stateless: false, memory_bytes, functions: definitions() }
 }
 
 fn plain_call(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     let null = stage.task("null", &[], &[], 0);
     let null = stage.call(null, &[], None);
     assert_eq!(stage.end_of(null), Ok(vec![]));
@@ -103,7 +103,7 @@ fn plain_call(world: &mut dyn World) {
 }
 
 fn group_keeps_results(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     let n = ELEMENTS as i32;
     let (x, meta) = stage.array();
     let a = stage.task("double_all", &[n], &[x], 1);
@@ -118,7 +118,7 @@ fn group_keeps_results(world: &mut dyn World) {
 }
 
 fn in_place_keeps_old_version(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     let n = ELEMENTS as i32;
     let (x, meta) = stage.array();
     let a = stage.task("double_all", &[n], &[x], 1);
@@ -135,7 +135,7 @@ fn in_place_keeps_old_version(world: &mut dyn World) {
 
 /// Submits four chains of three tasks, each of which takes some time. Returns the group, the first task of the first
 /// chain, and the results.
-fn chains(stage: &mut Stage<'_>) -> (GroupId, TaskId, Vec<DatumId>) {
+fn chains(stage: &mut TestGrid<'_>) -> (GroupId, TaskId, Vec<DatumId>) {
     let n = ELEMENTS as i32;
     let (mut tasks, mut last) = (Vec::new(), Vec::new());
     let (x, meta) = stage.array();
@@ -153,7 +153,7 @@ fn chains(stage: &mut Stage<'_>) -> (GroupId, TaskId, Vec<DatumId>) {
 }
 
 fn killed_server(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 3);
+    let mut stage = TestGrid::new(world, 3);
     let (group, first, last) = chains(&mut stage);
     let server = stage.server_of(first);
     assert!(stage.end_of(first).is_ok());
@@ -166,7 +166,7 @@ fn killed_server(world: &mut dyn World) {
 }
 
 fn hung_server(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 3);
+    let mut stage = TestGrid::new(world, 3);
     let (group, first, last) = chains(&mut stage);
     let server = stage.server_of(first);
     assert!(stage.end_of(first).is_ok());
@@ -180,8 +180,8 @@ fn hung_server(world: &mut dyn World) {
     }
 }
 
-fn lost_results_come_again(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+fn lost_results_are_recomputed(world: &mut dyn World) {
+    let mut stage = TestGrid::new(world, 2);
     let n = ELEMENTS as i32;
     let (x, meta) = stage.array();
     let a = stage.task("double_all", &[n], &[x], 1);
@@ -195,7 +195,7 @@ fn lost_results_come_again(world: &mut dyn World) {
 }
 
 fn no_server_left(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     let (group, first, _) = chains(&mut stage);
     assert!(stage.end_of(first).is_ok());
     stage.world.kill(stage.servers[0]);
@@ -209,7 +209,7 @@ fn no_server_left(world: &mut dyn World) {
 }
 
 fn agent_gone(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     stage.world.kill(stage.agent);
     stage.until("the loss of the agent", |event| matches!(event, Event::AgentLost { .. }).then_some(()));
     let (group, first, _) = chains(&mut stage);
@@ -218,14 +218,14 @@ fn agent_gone(world: &mut dyn World) {
 }
 
 fn unknown_function(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     let task = stage.task("nothing_of_the_kind", &[], &[], 0);
     let id = stage.call(task, &[], None);
     assert!(matches!(stage.end_of(id), Err(TaskError::NoSuchFunction { .. })));
 }
 
 fn full_store(world: &mut dyn World) {
-    let mut stage = Stage::with_memory(world, 1, 8 * ELEMENTS * 3 / 2);
+    let mut stage = TestGrid::with_memory(world, 1, 8 * ELEMENTS * 3 / 2);
     let (x, meta) = stage.array();
     let task = stage.task("double_all", &[ELEMENTS as i32], &[x], 1);
     let id = stage.call(task, &[(x, meta)], None);
@@ -237,7 +237,7 @@ fn full_store(world: &mut dyn World) {
 }
 
 fn time_limit(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     let (x, meta) = stage.array();
     let task = stage.task("wait_ms", &[60_000, ELEMENTS as i32], &[x], 1);
     let id = stage.call(task, &[(x, meta)], Some(SECOND_NS / 2));
@@ -250,19 +250,19 @@ fn time_limit(world: &mut dyn World) {
 
 /// The arguments of a running call are there in time. Those of another call wait for room behind it.
 fn time_limits_of_arguments(world: &mut dyn World) {
-    let mut stage = Stage::with_memory(world, 1, 8 * ELEMENTS * 5 / 2);
+    let mut stage = TestGrid::with_memory(world, 1, 8 * ELEMENTS * 5 / 2);
     let limits = |seconds| CallLimits { arguments_ns: Some(seconds * SECOND_NS), ..CallLimits::default() };
     let [first, second] = [2_000, 60_000].map(|milliseconds| {
         let (x, meta) = stage.array();
         let task = stage.task("wait_ms", &[milliseconds, ELEMENTS as i32], &[x], 1);
         stage.call(task, &[(x, meta)], limits(1))
     });
-    assert_eq!(stage.end_of(second), Err(TaskError::TransferLate { what: "arguments".into(), limit_seconds: 1.0 }));
+    assert_eq!(stage.end_of(second), Err(TaskError::TransferTimedOut { what: "arguments".into(), limit_seconds: 1.0 }));
     assert!(stage.end_of(first).is_ok());
 }
 
 fn cancelled_call(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     let (x, meta) = stage.array();
     let task = stage.task("wait_ms", &[60_000, ELEMENTS as i32], &[x], 1);
     let id = stage.call(task, &[(x, meta)], None);
@@ -274,7 +274,7 @@ fn cancelled_call(world: &mut dyn World) {
 }
 
 fn cancelled_group(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     let (group, first, _) = chains(&mut stage);
     assert!(stage.end_of(first).is_ok());
     let tasks = (0..stage.serial + 1).map(|serial| TaskId { client: stage.name, serial }).collect();
@@ -285,7 +285,7 @@ fn cancelled_group(world: &mut dyn World) {
 }
 
 fn two_clients(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     let other = stage.world.start_client("other");
     let (group, _, last) = chains(&mut stage);
     stage.group_end(group);
@@ -298,28 +298,30 @@ fn two_clients(world: &mut dyn World) {
 }
 
 /// The suite's functions print nothing: the answer reports no output, and an answer that has to wait is not early.
-fn output_told(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+fn output_reported(world: &mut dyn World) {
+    let mut stage = TestGrid::new(world, 1);
     let server = *stage.names.keys().next().expect("the directory has the server");
     let null = stage.task("null", &[], &[], 0);
     let null = stage.call(null, &[], None);
     assert_eq!(stage.end_of(null), Ok(vec![]));
     let query = OutputQuery { last: u64::MAX, ..OutputQuery::default() };
     for waits in [true, false] {
-        stage.world.command(stage.client, Command::Output { server, query: OutputQuery { waits, ..query.clone() } });
+        stage
+            .world
+            .command(stage.client, Command::Output { server, query: OutputQuery { wait: waits, ..query.clone() } });
     }
     let answer = stage.until("what was printed", |event| match event {
         Event::Output { server: from, output } => Some((*from, output.clone())),
         _ => None,
     });
-    assert_eq!(answer, (server, message::Output::default()));
+    assert_eq!(answer, (server, message::OutputPage::default()));
     while let Some(event) = stage.world.next_event(stage.client, SECOND_NS / 10) {
         assert!(!matches!(event, Event::Output { .. }), "{event:?}");
     }
 }
 
 /// Sends an array to three servers, each from the one before it. Returns the array and the groups.
-fn along_a_chain(stage: &mut Stage<'_>) -> (DatumId, Meta, [GroupId; 3]) {
+fn along_a_chain(stage: &mut TestGrid<'_>) -> (DatumId, Meta, [GroupId; 3]) {
     let (x, meta) = stage.array_of(LARGE_ELEMENTS);
     let groups = [0, 1, 2].map(|place: usize| {
         let task = stage.copying(x);
@@ -329,7 +331,7 @@ fn along_a_chain(stage: &mut Stage<'_>) -> (DatumId, Meta, [GroupId; 3]) {
 }
 
 /// The server at the end of the chain doubles the array it received.
-fn double_at_the_end(stage: &mut Stage<'_>, x: DatumId, meta: Meta) {
+fn double_at_the_end(stage: &mut TestGrid<'_>, x: DatumId, meta: Meta) {
     let mut task = stage.task("double_all", &[LARGE_ELEMENTS as i32], &[x], 1);
     task.outputs[0].meta = meta.clone();
     let y = task.outputs[0].datum;
@@ -338,16 +340,16 @@ fn double_at_the_end(stage: &mut Stage<'_>, x: DatumId, meta: Meta) {
     stage.expect(y, |i| 2.0 * i);
 }
 
-fn passed_on(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 3);
+fn forwarded(world: &mut dyn World) {
+    let mut stage = TestGrid::new(world, 3);
     let (x, meta, groups) = along_a_chain(&mut stage);
     groups.into_iter().for_each(|group| stage.group_end(group));
     assert!(stage.ended.values().all(|report| report.outcome.is_ok()), "{:?}", stage.ended);
     double_at_the_end(&mut stage, x, meta);
 }
 
-fn passed_on_by_a_killed_server(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 3);
+fn forwarded_by_a_killed_server(world: &mut dyn World) {
+    let mut stage = TestGrid::new(world, 3);
     let (x, meta, [_, _, last]) = along_a_chain(&mut stage);
     stage.world.kill(stage.servers[1]);
     stage.group_end(last);

@@ -5,9 +5,9 @@
 
 use std::sync::mpsc::{Sender, channel};
 
-use gridloom_base::limits::{SEND_BYTES_MAX, URGENT_BYTES_MAX};
+use gridloom_base::limits::{SEND_QUEUE_BYTES_MAX, URGENT_BYTES_MAX};
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
+use gridloom_process::{Incoming, PeerId, ProcessError, ProcessMessage, ProcessWorld};
 
 /// The code of a process.
 pub type Body = Box<dyn FnOnce(&mut dyn ProcessWorld) + Send>;
@@ -39,8 +39,8 @@ fn note(notes: &Sender<String>, text: String) {
     notes.send(text).expect("the case listens until all processes have ended");
 }
 
-fn letter(kind: &str, payload: Vec<u8>) -> Letter {
-    Letter { kind: kind.into(), payload }
+fn letter(kind: &str, payload: Vec<u8>) -> ProcessMessage {
+    ProcessMessage { kind: kind.into(), payload }
 }
 
 /// Connects as soon as a process listens there.
@@ -58,9 +58,9 @@ fn reach(world: &mut dyn ProcessWorld, host: &str, port: u16) -> PeerId {
     panic!("nobody listens at {host}:{port}");
 }
 
-fn next_letter(world: &mut dyn ProcessWorld) -> (PeerId, Letter) {
+fn next_letter(world: &mut dyn ProcessWorld) -> (PeerId, ProcessMessage) {
     match world.receive(None).expect("the world has not ended") {
-        Some(Incoming::Letter { from, letter }) => (from, letter),
+        Some(Incoming::Message { from, letter }) => (from, letter),
         other => panic!("expected a message, got {other:?}"),
     }
 }
@@ -106,7 +106,7 @@ fn order_and_close(run: Run<'_>) {
                 world.listen(4002).expect("the port is free");
                 loop {
                     match world.receive(None).expect("the world has not ended") {
-                        Some(Incoming::Letter { letter, .. }) => note(&heard, letter.payload.len().to_string()),
+                        Some(Incoming::Message { letter, .. }) => note(&heard, letter.payload.len().to_string()),
                         Some(Incoming::Closed { .. }) => return note(&heard, "closed".into()),
                         None => unreachable!("no time limit was given"),
                     }
@@ -238,7 +238,7 @@ fn several_senders(run: Run<'_>) {
             "server",
             Box::new(|world| {
                 world.listen(4007).expect("the port is free");
-                let letters: Vec<(PeerId, Letter)> = {
+                let letters: Vec<(PeerId, ProcessMessage)> = {
                     let mut letters = Vec::new();
                     while letters.len() < 3 {
                         letters.push(next_letter(world));
@@ -288,7 +288,7 @@ fn unread_and_gone(run: Run<'_>) {
                 let mut got = Vec::new();
                 while got.len() < 2 {
                     match world.receive(None).expect("the world has not ended") {
-                        Some(Incoming::Letter { letter, .. }) => got.push(letter.payload.len()),
+                        Some(Incoming::Message { letter, .. }) => got.push(letter.payload.len()),
                         Some(Incoming::Closed { why, .. }) => assert!(!got.is_empty(), "{why}"),
                         None => unreachable!("no time limit was given"),
                     }
@@ -396,7 +396,7 @@ fn drain(world: &mut dyn ProcessWorld, numbers: std::ops::Range<usize>) {
 fn offered(run: Run<'_>) {
     run(vec![alone(4011, |world, there| {
         let taken = fill(world, there);
-        assert!((taken * PART_BYTES) as u64 >= SEND_BYTES_MAX, "{taken} were taken");
+        assert!((taken * PART_BYTES) as u64 >= SEND_QUEUE_BYTES_MAX, "{taken} were taken");
         world.send(there, letter("last", Vec::new())).expect("it waits for room");
         drain(world, 0..taken);
         assert_eq!(&*next_letter(world).1.kind, "last");
@@ -409,10 +409,10 @@ fn urgent_passes(run: Run<'_>) {
     run(vec![alone(4012, |world, there| {
         let taken = fill(world, there);
         for number in 0..3 {
-            world.urge(there, letter("urgent", vec![number])).expect("the connection is open");
+            world.send_urgent(there, letter("urgent", vec![number])).expect("the connection is open");
         }
         let large = letter("urgent", vec![0; URGENT_BYTES_MAX as usize + 1]);
-        assert!(matches!(world.urge(there, large), Err(ProcessError::TooLarge { .. })));
+        assert!(matches!(world.send_urgent(there, large), Err(ProcessError::TooLarge { .. })));
         let (mut bulk, mut urgent, mut after) = (0, 0, 0);
         while bulk < taken || urgent < 3 {
             match next_letter(world).1 {
@@ -428,7 +428,7 @@ fn urgent_passes(run: Run<'_>) {
             }
         }
         // All queued messages except the one that had begun.
-        let waited = SEND_BYTES_MAX as usize / PART_BYTES;
+        let waited = SEND_QUEUE_BYTES_MAX as usize / PART_BYTES;
         assert!(after + 2 > waited, "{after} of {taken} messages arrived after the first urgent one");
     })]);
 }
@@ -447,9 +447,9 @@ fn closed_takes_no_offer(run: Run<'_>) {
         world.close(there);
         let error = world.offer(there, letter("late", Vec::new())).expect_err("it was closed");
         assert!(matches!(error, ProcessError::Closed { .. }), "{error}");
-        let error = world.urge(there, letter("late", Vec::new())).expect_err("it was closed");
+        let error = world.send_urgent(there, letter("late", Vec::new())).expect_err("it was closed");
         assert!(matches!(error, ProcessError::Closed { .. }), "{error}");
         let large = letter("large", vec![0; URGENT_BYTES_MAX as usize + 1]);
-        assert!(matches!(world.urge(there, large), Err(ProcessError::TooLarge { .. })));
+        assert!(matches!(world.send_urgent(there, large), Err(ProcessError::TooLarge { .. })));
     })]);
 }

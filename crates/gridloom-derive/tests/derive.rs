@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gridloom_derive::Message;
-use gridloom_layout::{Abi, Form, Graph, Receiver, Typed, Value, parse};
+use gridloom_layout::{Abi, Graph, MemoryLayout, MessageCodec, Receiver, Value, parse};
 
 #[derive(Clone, Copy, PartialEq, Debug, Message)]
 #[message(crate = "gridloom_layout")]
@@ -103,7 +103,7 @@ fn scene(depth: usize) -> Scene {
 
 #[test]
 fn the_declaration_is_that_of_c() {
-    let typed = Typed::<Scene>::new().unwrap();
+    let typed = MessageCodec::<Scene>::new().unwrap();
     let c = parse(C, "scene.h").unwrap().schema("scene").unwrap();
     assert_eq!(typed.schema().to_string(), c.to_string());
     assert_eq!(typed.schema().hash(), c.hash());
@@ -111,14 +111,14 @@ fn the_declaration_is_that_of_c() {
 
 #[test]
 fn values_come_back() {
-    let mut typed = Typed::<Scene>::new().unwrap();
+    let mut typed = MessageCodec::<Scene>::new().unwrap();
     let message = typed.encode(&scene(3)).unwrap();
     assert_eq!(typed.decode(&message).unwrap(), scene(3));
 }
 
 #[test]
 fn c_programs_of_other_machines_read_and_write_them() {
-    let mut typed = Typed::<Scene>::new().unwrap();
+    let mut typed = MessageCodec::<Scene>::new().unwrap();
     let message = typed.encode(&scene(2)).unwrap();
     let schema = Arc::new(parse(C, "scene.h").unwrap().schema("scene").unwrap());
     for (_, machine) in Abi::known() {
@@ -130,7 +130,7 @@ fn c_programs_of_other_machines_read_and_write_them() {
 
 #[test]
 fn what_c_cannot_hold_is_named() {
-    let typed = Typed::<Scene>::new().unwrap();
+    let typed = MessageCodec::<Scene>::new().unwrap();
     let error = typed.encode(&Scene { title: "a\0b".into(), ..scene(0) }).unwrap_err();
     assert!(error.to_string().starts_with("message 'scene', field 'title'"), "{error}");
     let error = typed.encode(&Scene { lines: 3, ..scene(0) }).unwrap_err();
@@ -148,13 +148,13 @@ struct Node {
 
 #[test]
 fn cycles_and_explosions_are_errors() {
-    let mut typed = Typed::<Node>::new().unwrap();
+    let mut typed = MessageCodec::<Node>::new().unwrap();
     let node = |value, left, right| {
         let pointer = |to: Option<usize>| to.map_or(Value::Null, |shared| Value::Reference { shared, index: 0 });
         let fields = [("value", Value::Integer(value)), ("left", pointer(left)), ("right", pointer(right))];
         vec![Value::Struct(fields.map(|(name, value)| (name.to_string(), value)).to_vec())]
     };
-    let form = Form::new(typed.schema().clone(), Abi::NATIVE).unwrap();
+    let form = MemoryLayout::new(typed.schema().clone(), Abi::NATIVE).unwrap();
     let cycle = Graph { root: Value::Reference { shared: 0, index: 0 }, shared: vec![node(1, Some(0), None)] };
     let error = typed.decode(&form.encode_values(&cycle).unwrap()).unwrap_err();
     assert!(error.to_string().contains("at most"), "{error}");

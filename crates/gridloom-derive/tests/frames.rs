@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use gridloom_derive::Message;
-use gridloom_layout::{Abi, Receiver, Typed};
+use gridloom_layout::{Abi, MessageCodec, Receiver};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, PartialEq, Debug, Message)]
@@ -113,20 +113,20 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-fn there(typed: &Typed<Drawing>, message: &[u8], machine: Abi) -> Vec<u8> {
+fn there(typed: &MessageCodec<Drawing>, message: &[u8], machine: Abi) -> Vec<u8> {
     let mut receiver = Receiver::new(typed.schema().clone(), machine).unwrap();
     receiver.open(message).unwrap().to_native().unwrap()
 }
 
 #[test]
 fn the_declaration_is_the_recorded_one() {
-    let typed = Typed::<Drawing>::new().unwrap();
+    let typed = MessageCodec::<Drawing>::new().unwrap();
     assert_eq!(recorded("drawing.h", &typed.schema().to_string()), typed.schema().to_string());
 }
 
 #[test]
 fn recorded_messages_of_all_machines_are_read() {
-    let mut typed = Typed::<Drawing>::new().unwrap();
+    let mut typed = MessageCodec::<Drawing>::new().unwrap();
     let message = typed.encode(&drawing(1)).unwrap();
     for (name, machine) in Abi::known() {
         let text = recorded(&format!("{name}.hex"), &hex(&there(&typed, &message, machine)));
@@ -183,7 +183,7 @@ fn any_drawing() -> impl Strategy<Value = Drawing> {
 proptest! {
     #[test]
     fn values_come_back_from_all_machines(drawing in any_drawing()) {
-        let mut typed = Typed::<Drawing>::new().unwrap();
+        let mut typed = MessageCodec::<Drawing>::new().unwrap();
         let message = typed.encode(&drawing).unwrap();
         prop_assert_eq!(&typed.decode(&message).unwrap(), &drawing);
         prop_assert_eq!(&typed.decode(&typed.encode_described(&drawing).unwrap()).unwrap(), &drawing);
@@ -198,7 +198,7 @@ proptest! {
         drawing in any_drawing(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
-        let mut typed = Typed::<Drawing>::new().unwrap();
+        let mut typed = MessageCodec::<Drawing>::new().unwrap();
         let mut message = typed.encode(&drawing).unwrap();
         for (place, byte) in changes {
             let place = place.index(message.len());

@@ -31,8 +31,8 @@ impl FlowEngine {
         state.scale = scale;
         let (constraint, capacity) = (state.constraint, state.capacity());
         self.resources.solver.set_capacity(constraint, capacity);
-        for (slot, variable) in self.on(constraint) {
-            let bound = self.terms[slot as usize].bound(&self.model, &self.resources);
+        for (slot, variable) in self.actions_on(constraint) {
+            let bound = self.sharing[slot as usize].bound(&self.model, &self.resources);
             self.resources.solver.set_bound(variable, bound);
         }
     }
@@ -56,9 +56,9 @@ impl FlowEngine {
         let state = &mut self.resources.links[link.0 as usize];
         let delta_s = latency_s - std::mem::replace(&mut state.latency_s, latency_s);
         let constraint = state.constraint;
-        for (slot, variable) in self.on(constraint) {
-            let terms = &mut self.terms[slot as usize];
-            terms.lengthen(delta_s);
+        for (slot, variable) in self.actions_on(constraint) {
+            let terms = &mut self.sharing[slot as usize];
+            terms.add_latency(delta_s);
             let bound = terms.bound(&self.model, &self.resources);
             self.resources.solver.set_bound(variable, bound);
         }
@@ -87,8 +87,8 @@ impl FlowEngine {
     }
 
     fn shift_penalties(&mut self, constraint: ConstraintIndex, delta: f64) {
-        for (slot, variable) in self.on(constraint) {
-            let terms = &mut self.terms[slot as usize];
+        for (slot, variable) in self.actions_on(constraint) {
+            let terms = &mut self.sharing[slot as usize];
             terms.penalty += delta;
             if self.resources.solver.penalty(variable) > 0.0 {
                 self.resources.solver.set_penalty(variable, terms.penalty);
@@ -97,13 +97,13 @@ impl FlowEngine {
     }
 
     fn fail_all(&mut self, constraint: ConstraintIndex) {
-        for (slot, _) in self.on(constraint) {
+        for (slot, _) in self.actions_on(constraint) {
             self.fail(slot);
         }
     }
 
     /// Returns the slots and variables of the actions on a constraint, in start order.
-    fn on(&self, constraint: ConstraintIndex) -> Vec<(u32, VariableIndex)> {
+    fn actions_on(&self, constraint: ConstraintIndex) -> Vec<(u32, VariableIndex)> {
         let mut variables = Vec::new();
         self.resources.solver.variables_on(constraint, &mut variables);
         let mut found: Vec<_> = variables.into_iter().map(|variable| (self.owner(variable), variable)).collect();
@@ -218,7 +218,7 @@ mod tests {
     fn what_is_off_fails_what_is_on_it_and_what_comes() {
         let (mut engine, host) = grid(NetworkModel::CM02);
         let way_back = [LinkIndex(1)];
-        let transfer = Transfer { way_back: &way_back, ..Transfer::new(&[LinkIndex(0)], 0.01, 1e6) };
+        let transfer = Transfer { return_links: &way_back, ..Transfer::new(&[LinkIndex(0)], 0.01, 1e6) };
         engine.start_transfer(&transfer);
         engine.start_execution(&Execution::new(host, 1e9));
         engine.advance_to(0.5, &mut Vec::new());

@@ -17,7 +17,7 @@
 //!
 //! Source: the virtual time of fair queueing (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993), for each constraint.
 
-use super::heap::{Heap, Places};
+use super::heap::{Heap, Positions};
 
 /// Minimum number of ends before a clock is reset.
 const ENDS_MIN: usize = 16;
@@ -27,19 +27,19 @@ const ENDS_MIN: usize = 16;
 pub(super) struct Clocks {
     clocks: Vec<Clock>,
     /// Positions of the actions in their clocks.
-    places: Places,
+    places: Positions,
     /// The end date of each clock's first action.
     dates: Heap,
-    dates_places: Places,
+    dates_places: Positions,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Clock {
-    passed: f64,
+    value: f64,
     level: f64,
     since_s: f64,
     /// Actions that left since the clock was last reset.
-    left: usize,
+    ends_since_reset: usize,
     ends: Heap,
 }
 
@@ -75,7 +75,7 @@ impl Clocks {
     pub(super) fn join(&mut self, constraint: u32, slot: u32, serial: u64, span: f64, now_s: f64) {
         let clock = &mut self.clocks[constraint as usize];
         clock.run_to(now_s);
-        clock.ends.set(&mut self.places, slot, serial, clock.passed + span);
+        clock.ends.set(&mut self.places, slot, serial, clock.value + span);
         self.set_date(constraint);
     }
 
@@ -84,11 +84,11 @@ impl Clocks {
         let clock = &mut self.clocks[constraint as usize];
         clock.run_to(now_s);
         let end = clock.ends.remove(&mut self.places, slot).expect("an action leaves the clock that it joined");
-        let span = end - clock.passed;
-        clock.left += 1;
-        if clock.left > ENDS_MIN.max(clock.ends.len()) {
-            clock.ends.subtract(&mut self.places, clock.passed);
-            (clock.passed, clock.left) = (0.0, 0);
+        let span = end - clock.value;
+        clock.ends_since_reset += 1;
+        if clock.ends_since_reset > ENDS_MIN.max(clock.ends.len()) {
+            clock.ends.subtract(&mut self.places, clock.value);
+            (clock.value, clock.ends_since_reset) = (0.0, 0);
         }
         self.set_date(constraint);
         span
@@ -98,7 +98,7 @@ impl Clocks {
         let clock = &self.clocks[constraint as usize];
         match clock.ends.first().filter(|_| clock.level > 0.0) {
             Some(first) => {
-                let date_s = clock.since_s + (first.key - clock.passed) / clock.level;
+                let date_s = clock.since_s + (first.key - clock.value) / clock.level;
                 self.dates.set(&mut self.dates_places, constraint, u64::from(constraint), date_s);
             }
             None => {
@@ -112,9 +112,9 @@ impl Clock {
     /// Advances the clock to `now_s`.
     fn run_to(&mut self, now_s: f64) {
         if self.ends.len() == 0 {
-            (self.passed, self.left) = (0.0, 0);
+            (self.value, self.ends_since_reset) = (0.0, 0);
         } else {
-            self.passed += self.level * (now_s - self.since_s);
+            self.value += self.level * (now_s - self.since_s);
         }
         self.since_s = now_s;
     }

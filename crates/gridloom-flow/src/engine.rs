@@ -16,11 +16,11 @@
 
 use super::clocks::Clocks;
 use super::cpu::{self, Execution};
-use super::heap::{Entry, Heap, Places};
+use super::heap::{Entry, Heap, Positions};
 use super::network::{NetworkModel, Transfer};
 use super::resources::Resources;
+use super::sharing::Sharing;
 use super::solver::{ConstraintIndex, Reach, VariableIndex};
-use super::terms::Terms;
 
 /// Events closer together than this, in seconds, happen at the same date.
 pub const TIMING_S: f64 = 1e-9;
@@ -69,13 +69,13 @@ pub struct FlowEngine {
     serial: u64,
     actions: Vec<Action>,
     /// Current penalty and bound of each action.
-    pub(super) terms: Vec<Terms>,
+    pub(super) sharing: Vec<Sharing>,
     free: Vec<u32>,
     /// The slot of the action that owns each variable.
     owners: Vec<u32>,
     /// Ends of latency phases, and of actions with rates of their own.
     dates: Heap,
-    places: Places,
+    places: Positions,
     /// Ends of all other actions.
     clocks: Clocks,
     /// Failures that are not yet reported.
@@ -95,7 +95,7 @@ struct Action {
     rate: f64,
     since_s: f64,
     /// The constraint that limits this action, and the action's work per unit of that constraint's clock.
-    held: Option<(ConstraintIndex, f64)>,
+    limited_by: Option<(ConstraintIndex, f64)>,
     variable: VariableIndex,
     phase: Phase,
 }
@@ -121,11 +121,11 @@ impl FlowEngine {
             now_s: 0.0,
             serial: 0,
             actions: Vec::new(),
-            terms: Vec::new(),
+            sharing: Vec::new(),
             free: Vec::new(),
             owners: Vec::new(),
             dates: Heap::default(),
-            places: Places::default(),
+            places: Positions::default(),
             clocks: Clocks::default(),
             failures: Vec::new(),
             ending: Vec::new(),
@@ -144,19 +144,19 @@ impl FlowEngine {
     /// Starts a transfer. One without links ends when its latency phase ends. If a link is off, the transfer fails immediately.
     pub fn start_transfer(&mut self, transfer: &Transfer<'_>) -> ActionId {
         let FlowEngine { model, resources, .. } = self;
-        let way_back = if model.cross_traffic { transfer.way_back } else { &[] };
-        let off = transfer.links.iter().chain(way_back).any(|link| !resources.link(*link).on);
-        let terms = Terms::of_transfer(model, resources, transfer);
+        let return_links = if model.cross_traffic { transfer.return_links } else { &[] };
+        let off = transfer.links.iter().chain(return_links).any(|link| !resources.link(*link).on);
+        let terms = Sharing::of_transfer(model, resources, transfer);
         let bound = terms.bound(model, resources);
         let table = &resources.links;
-        let elements = model.elements(transfer.links, way_back);
+        let elements = model.link_weights(transfer.links, return_links);
         let elements = elements.map(|(link, weight)| (table[link.0 as usize].constraint, weight));
         let at_once = transfer.latency_s <= 0.0;
         let penalty = if at_once && !off { model.penalty_without_latency() } else { 0.0 };
         let variable = resources.solver.add_variable(penalty, bound, elements);
         let work = if transfer.links.is_empty() { 0.0 } else { transfer.size_bytes };
         let factor = model.bandwidth_factor;
-        let latency_s = (model.latency_phase_s(transfer.latency_s) - transfer.under_way_s).max(0.0);
+        let latency_s = (model.latency_phase_s(transfer.latency_s) - transfer.latency_passed_s).max(0.0);
         let id = self.begin(variable, factor, work, terms);
         if off {
             self.fail(id.slot);
@@ -174,7 +174,7 @@ impl FlowEngine {
         let penalty = if host.on { execution.penalty() } else { 0.0 };
         let variable = self.resources.solver.add_variable(penalty, bound, [(host.constraint, 1.0)]);
         let work = f64::from(execution.threads) * execution.work_flops;
-        let id = self.begin(variable, 1.0, work, Terms::of_execution(execution));
+        let id = self.begin(variable, 1.0, work, Sharing::of_execution(execution));
         if !host.on {
             self.fail(id.slot);
         }
@@ -196,9 +196,9 @@ impl FlowEngine {
         if !self.is_running(id) {
             return None;
         }
-        self.refresh();
+        self.solve();
         let action = &mut self.actions[id.slot()];
-        let rest = match (action.phase, action.held.take()) {
+        let rest = match (action.phase, action.limited_by.take()) {
             (Phase::Running, Some((constraint, scale))) => scale * self.clocks.leave(constraint.0, id.slot, self.now_s),
             (Phase::Running, None) => action.remaining - action.rate * (self.now_s - action.since_s),
             (Phase::Ended | Phase::LatencyOnly | Phase::Latency, _) => action.remaining,
@@ -219,14 +219,14 @@ impl FlowEngine {
         if !self.failures.is_empty() {
             return Some(self.now_s);
         }
-        self.refresh();
+        self.solve();
         self.next_date_s().map(|date_s| date_s.max(self.now_s))
     }
 
     /// Advances time to `date_s` and appends the actions that end until then, in order.
     pub fn advance_to(&mut self, date_s: f64, completed: &mut Vec<Completion>) {
         loop {
-            self.refresh();
+            self.solve();
             match self.next_date_s() {
                 Some(date) if date <= date_s => {
                     self.now_s = date.max(self.now_s);
@@ -242,7 +242,7 @@ impl FlowEngine {
     /// Advances time to `date_s` without firing events; no event may be due before. Changes made then take effect
     /// before actions that end at the same date.
     pub fn wait_until(&mut self, date_s: f64) {
-        self.refresh();
+        self.solve();
         let next = self.next_date_s().unwrap_or(f64::INFINITY);
         assert!(next >= date_s || next <= self.now_s, "an event is due at {next}, before {date_s}");
         self.now_s = self.now_s.max(date_s);
@@ -261,7 +261,7 @@ impl FlowEngine {
             match action.phase {
                 Phase::Latency => {
                     (action.phase, action.since_s) = (Phase::Running, self.now_s);
-                    let (variable, penalty) = (action.variable, self.terms[slot as usize].penalty);
+                    let (variable, penalty) = (action.variable, self.sharing[slot as usize].penalty);
                     self.resources.solver.set_penalty(variable, penalty);
                 }
                 Phase::LatencyOnly | Phase::Running => ending.push((date_s, serial, slot)),
@@ -270,7 +270,7 @@ impl FlowEngine {
         }
         while let Some(first) = self.clocks.first().filter(|first| first.date_s - self.now_s < TIMING_S) {
             self.clocks.leave(first.constraint, first.slot, self.now_s);
-            self.actions[first.slot as usize].held = None;
+            self.actions[first.slot as usize].limited_by = None;
             ending.push((first.date_s, first.serial, first.slot));
         }
         ending.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -310,17 +310,17 @@ impl FlowEngine {
         Completion { date_s: self.now_s, action: ActionId { serial, slot }, outcome }
     }
 
-    fn begin(&mut self, variable: VariableIndex, factor: f64, work: f64, terms: Terms) -> ActionId {
+    fn begin(&mut self, variable: VariableIndex, factor: f64, work: f64, terms: Sharing) -> ActionId {
         self.serial += 1;
         let (serial, since_s) = (self.serial, self.now_s);
         let phase = Phase::Running;
-        let action = Action { serial, phase, variable, factor, remaining: work, rate: 0.0, since_s, held: None };
+        let action = Action { serial, phase, variable, factor, remaining: work, rate: 0.0, since_s, limited_by: None };
         let slot = self.free.pop().unwrap_or(self.actions.len() as u32);
         if slot as usize == self.actions.len() {
             self.actions.push(action);
-            self.terms.push(terms);
+            self.sharing.push(terms);
         } else {
-            (self.actions[slot as usize], self.terms[slot as usize]) = (action, terms);
+            (self.actions[slot as usize], self.sharing[slot as usize]) = (action, terms);
         }
         if variable.0 as usize >= self.owners.len() {
             self.owners.resize(variable.0 as usize + 1, u32::MAX);
@@ -333,14 +333,14 @@ impl FlowEngine {
         let action = &mut self.actions[slot as usize];
         action.phase = Phase::Ended;
         self.resources.solver.remove_variable(action.variable);
-        if let Some((constraint, _)) = action.held.take() {
+        if let Some((constraint, _)) = action.limited_by.take() {
             self.clocks.leave(constraint.0, slot, self.now_s);
         }
         self.dates.remove(&mut self.places, slot);
     }
 
     /// Updates rates and dates after changes.
-    fn refresh(&mut self) {
+    fn solve(&mut self) {
         let solver = &mut self.resources.solver;
         if !solver.is_stale() {
             return;
@@ -351,24 +351,24 @@ impl FlowEngine {
             self.clocks.set_level(*constraint, solver.level(ConstraintIndex(*constraint)), self.now_s);
         }
         for at in 0..self.resources.solver.changed().len() {
-            self.place(self.resources.solver.changed()[at]);
+            self.reschedule(self.resources.solver.changed()[at]);
         }
     }
 
     /// Updates an action's remaining work and its end date after a change.
-    fn place(&mut self, variable: VariableIndex) {
+    fn reschedule(&mut self, variable: VariableIndex) {
         let FlowEngine { now_s, resources, owners, actions, dates, places, clocks, .. } = self;
         let (solver, now_s, slot) = (&resources.solver, *now_s, owners[variable.0 as usize]);
         let action = &mut actions[slot as usize];
-        action.remaining = match action.held {
+        action.remaining = match action.limited_by {
             Some((constraint, scale)) => scale * clocks.leave(constraint.0, slot, now_s),
             None => action.remaining - action.rate * (now_s - action.since_s),
         };
         if action.remaining <= WORK_MIN {
             action.remaining = 0.0;
         }
-        let holder = solver.holder(variable);
-        action.held = holder.map(|constraint| (constraint, action.factor / solver.penalty(variable)));
+        let holder = solver.bottleneck(variable);
+        action.limited_by = holder.map(|constraint| (constraint, action.factor / solver.penalty(variable)));
         action.rate = if holder.is_some() { 0.0 } else { action.factor * solver.value(variable) };
         action.since_s = now_s;
         if action.rate > 0.0 {
@@ -376,7 +376,7 @@ impl FlowEngine {
         } else {
             dates.remove(places, slot);
         }
-        if let Some((constraint, scale)) = action.held {
+        if let Some((constraint, scale)) = action.limited_by {
             clocks.join(constraint.0, slot, action.serial, action.remaining / scale, now_s);
         }
     }
@@ -425,7 +425,7 @@ mod tests {
         engine.start_transfer(&Transfer::new(&links, 0.5, 1e6));
         assert_eq!(dates(&mut engine), [1.5]);
         let (mut engine, links) = grid(&[1e6], NetworkModel::LV08);
-        engine.start_transfer(&Transfer { way_back: &links, ..Transfer::new(&links, 0.01, 1e6) });
+        engine.start_transfer(&Transfer { return_links: &links, ..Transfer::new(&links, 0.01, 1e6) });
         let expected = 13.01 * 0.01 + 1e6 / (0.97 * 1e6 / 1.05);
         assert!((dates(&mut engine)[0] - expected).abs() < 1e-12);
     }

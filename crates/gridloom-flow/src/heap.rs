@@ -6,7 +6,7 @@
 
 /// The position of each slot in its heap.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places(Vec<u32>);
+pub(super) struct Positions(Vec<u32>);
 
 const NOWHERE: u32 = u32::MAX;
 
@@ -41,7 +41,7 @@ impl Heap {
     }
 
     /// Sets or changes a slot's key, which must not be NaN.
-    pub(super) fn set(&mut self, places: &mut Places, slot: u32, serial: u64, key: f64) {
+    pub(super) fn set(&mut self, places: &mut Positions, slot: u32, serial: u64, key: f64) {
         if slot as usize >= places.0.len() {
             places.0.resize(slot as usize + 1, NOWHERE);
         }
@@ -55,7 +55,7 @@ impl Heap {
     }
 
     /// Removes a slot and returns its key.
-    pub(super) fn remove(&mut self, places: &mut Places, slot: u32) -> Option<f64> {
+    pub(super) fn remove(&mut self, places: &mut Positions, slot: u32) -> Option<f64> {
         let at = places.0.get(slot as usize).copied().filter(|at| *at != NOWHERE)?;
         let key = self.entries[at as usize].key;
         places.0[slot as usize] = NOWHERE;
@@ -67,7 +67,7 @@ impl Heap {
     }
 
     /// Subtracts an amount from all keys.
-    pub(super) fn subtract(&mut self, places: &mut Places, amount: f64) {
+    pub(super) fn subtract(&mut self, places: &mut Positions, amount: f64) {
         self.entries.iter_mut().for_each(|entry| entry.key -= amount);
         // Keys that became equal by rounding may violate the order of serial numbers.
         for at in (0..self.entries.len()).rev() {
@@ -75,12 +75,12 @@ impl Heap {
         }
     }
 
-    fn put(&mut self, places: &mut Places, at: usize, entry: Entry) {
+    fn put(&mut self, places: &mut Positions, at: usize, entry: Entry) {
         self.entries[at] = entry;
         places.0[entry.slot as usize] = at as u32;
     }
 
-    fn settle(&mut self, places: &mut Places, mut at: usize, entry: Entry) {
+    fn settle(&mut self, places: &mut Positions, mut at: usize, entry: Entry) {
         while at > 0 && entry.precedes(&self.entries[(at - 1) / 2]) {
             self.put(places, at, self.entries[(at - 1) / 2]);
             at = (at - 1) / 2;
@@ -110,7 +110,7 @@ mod tests {
         /// Compares the heap with a sorted map under any sequence of insertions and removals.
         #[test]
         fn the_first_is_always_the_least(steps in prop::collection::vec((0u32..12, prop::option::of(0u8..6)), 0..200)) {
-            let (mut heap, mut places, mut model) = (Heap::default(), Places::default(), BTreeMap::new());
+            let (mut heap, mut places, mut model) = (Heap::default(), Positions::default(), BTreeMap::new());
             for (slot, date) in steps {
                 match date {
                     Some(date) => {

@@ -21,8 +21,8 @@ pub mod engine;
 mod heap;
 pub mod network;
 pub mod resources;
+mod sharing;
 pub mod solver;
-mod terms;
 pub mod timeline;
 
 pub use cpu::Execution;

@@ -60,7 +60,7 @@ pub struct Transfer<'a> {
     /// The links crossed, in order.
     pub links: &'a [LinkIndex],
     /// The links that the acknowledgements cross.
-    pub way_back: &'a [LinkIndex],
+    pub return_links: &'a [LinkIndex],
     /// Latency of the forward path, seconds.
     pub latency_s: f64,
     pub size_bytes: f64,
@@ -68,19 +68,19 @@ pub struct Transfer<'a> {
     pub rate_max: f64,
     /// The part of the latency phase that has already passed, seconds. It is positive if the transfer follows another
     /// over the same connection.
-    pub under_way_s: f64,
+    pub latency_passed_s: f64,
 }
 
 impl<'a> Transfer<'a> {
     /// Creates a transfer over these links with no rate limit and no acknowledgements.
     pub fn new(links: &'a [LinkIndex], latency_s: f64, size_bytes: f64) -> Transfer<'a> {
-        Transfer { links, way_back: &[], latency_s, size_bytes, rate_max: f64::INFINITY, under_way_s: 0.0 }
+        Transfer { links, return_links: &[], latency_s, size_bytes, rate_max: f64::INFINITY, latency_passed_s: 0.0 }
     }
 }
 
 /// A network model with its description.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct ModelDescription {
     pub model: NetworkModel,
     /// One-line description.
     pub about: &'static str,
@@ -159,7 +159,7 @@ impl NetworkModel {
     }
 
     /// Returns the share of each link that a transfer takes per byte. A link that occurs twice is returned twice.
-    pub fn elements(&self, links: &[LinkIndex], way_back: &[LinkIndex]) -> impl Iterator<Item = (LinkIndex, f64)> {
+    pub fn link_weights(&self, links: &[LinkIndex], way_back: &[LinkIndex]) -> impl Iterator<Item = (LinkIndex, f64)> {
         let there = links.iter().map(|link| (*link, 1.0));
         there.chain(way_back.iter().map(|link| (*link, CROSS_TRAFFIC_WEIGHT)))
     }
@@ -181,18 +181,18 @@ impl Default for NetworkModel {
 }
 
 /// All network models.
-pub const MODELS: &[Entry] = &[
-    Entry {
+pub const MODELS: &[ModelDescription] = &[
+    ModelDescription {
         model: NetworkModel::WARM_TCP,
         about: "latency + size / bandwidth, even shares: connections that are kept open (the default)",
         source: "Gridloom; against blocking TCP on loopback only",
     },
-    Entry {
+    ModelDescription {
         model: NetworkModel::CM02,
         about: "latency + size / bandwidth, shares inverse to round-trip times, TCP window, acknowledgements",
         source: "Casanova and Marchal, INRIA RR-4596",
     },
-    Entry {
+    ModelDescription {
         model: NetworkModel::LV08,
         about: "CM02 with latency x 13.01 and bandwidth x 0.97, fitted to packet-level simulation of TCP",
         source: "Velho and Legrand, SIMUTools 2009",

@@ -27,22 +27,22 @@
 //! Source: SimGrid 4.1's max-min solver, with the same operations in the same order, because rounding decides between
 //! equal levels.
 
-mod bundle;
+mod affected;
 mod filling;
+mod level_sums;
 mod levels;
 mod pool;
 mod reach;
 mod relevel;
-mod share;
 mod users;
 
-use bundle::Bundle;
+use affected::AffectedConstraints;
 use filling::Scratch;
-use levels::FullAt;
+use level_sums::{LimitedUsers, Share};
+use levels::FullLevels;
 use pool::Pool;
 pub use reach::Reach;
-use share::{Held, Share};
-use users::{Terms, User, Users};
+use users::{Demand, User, Users};
 
 /// A capacity (relative to itself), a usage or a difference of bounds below this counts as zero.
 const PRECISION: f64 = 1e-5;
@@ -74,18 +74,18 @@ pub struct Solver {
     free: Vec<VariableIndex>,
     reach: Reach,
     /// Constraints touched since the last solution, each once. With [`Reach::AsReference`] it includes those that they reach.
-    touched: Vec<u32>,
+    touched_constraints: Vec<u32>,
     /// Number of entries of `touched` whose reach has been followed.
-    followed: usize,
+    touched_followed: usize,
     /// Variables added since the last solution, or whose penalty or bound changed.
     dirty: Vec<VariableIndex>,
     /// Number of users on all constraints together.
-    listed: usize,
+    user_count: usize,
     /// The level of each constraint; used with [`Reach::Connected`] only.
-    full_at: FullAt,
+    levels: FullLevels,
     shares: Vec<Share>,
-    held: Vec<Held>,
-    bundles: Vec<Bundle>,
+    held: Vec<LimitedUsers>,
+    bundles: Vec<AffectedConstraints>,
     /// Whether the last solution was found by filling.
     filled: bool,
     solution: u32,
@@ -111,10 +111,10 @@ struct Constraint {
     by_bound: Option<(u32, u32)>,
     by_quota: Option<(u32, u32)>,
     /// The level at which it limited users in the last filling that included it.
-    held_at: Option<f64>,
+    limiting_level: Option<f64>,
     users: Users,
     /// Elements of disabled variables, each with its variable.
-    waiting: Vec<(u32, VariableIndex)>,
+    disabled_elements: Vec<(u32, VariableIndex)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -129,12 +129,12 @@ struct Variable {
     length: u32,
     solution: u32,
     /// The full constraint that determined its value, or [`NOBODY`] if its bound did.
-    held_by: u32,
+    bottleneck: u32,
     fixed: bool,
 }
 
 /// Marks a variable that no constraint limits.
-const NOBODY: u32 = u32::MAX;
+const NO_BOTTLENECK: u32 = u32::MAX;
 
 impl Variable {
     /// Returns the level at which it reaches its bound.
@@ -160,9 +160,9 @@ impl Solver {
     pub fn add_constraint(&mut self, capacity: f64, policy: Policy) -> ConstraintIndex {
         self.constraints.push(Constraint { capacity, policy, ..Constraint::default() });
         self.shares.push(Share::default());
-        self.held.push(Held::default());
-        self.bundles.push(Bundle::default());
-        self.full_at.add();
+        self.held.push(LimitedUsers::default());
+        self.bundles.push(AffectedConstraints::default());
+        self.levels.add();
         ConstraintIndex(self.constraints.len() as u32 - 1)
     }
 
@@ -194,14 +194,14 @@ impl Solver {
             VariableIndex(self.variables.len() as u32 - 1)
         });
         let (start, length) = self.pool.close();
-        let variable = Variable { penalty, bound, start, length, held_by: NOBODY, ..Variable::default() };
+        let variable = Variable { penalty, bound, start, length, bottleneck: NO_BOTTLENECK, ..Variable::default() };
         self.variables[index.0 as usize] = variable;
         if penalty > 0.0 {
             self.dirty.push(index);
         }
         for element in self.variables[index.0 as usize].elements() {
             match penalty > 0.0 {
-                true => self.list(index, element),
+                true => self.add_user(index, element),
                 false => self.wait(index, element),
             }
             self.touch(self.pool[element].constraint);
@@ -219,20 +219,20 @@ impl Solver {
         if penalty <= 0.0 {
             self.touch_variable(variable);
             let state = &mut self.variables[variable.0 as usize];
-            (state.value, state.held_by) = (0.0, NOBODY);
+            (state.value, state.bottleneck) = (0.0, NO_BOTTLENECK);
         }
         self.variables[variable.0 as usize].penalty = penalty;
         for element in elements {
             match (before > 0.0, penalty > 0.0) {
                 (false, true) => {
                     self.unwait(element);
-                    self.list(variable, element);
+                    self.add_user(variable, element);
                 }
                 (true, false) => {
                     self.unlist(element);
                     self.wait(variable, element);
                 }
-                (true, true) => self.requote(variable, element),
+                (true, true) => self.update_user(variable, element),
                 (false, false) => {}
             }
         }
@@ -249,7 +249,7 @@ impl Solver {
         let enabled = self.variables[variable.0 as usize].penalty > 0.0;
         for element in self.variables[variable.0 as usize].elements() {
             if enabled {
-                self.requote(variable, element);
+                self.update_user(variable, element);
             }
             self.touch(self.pool[element].constraint);
         }
@@ -267,7 +267,7 @@ impl Solver {
                 false => self.unwait(element),
             }
         }
-        self.pool.give_back(state.start, state.length);
+        self.pool.free_block(state.start, state.length);
         self.variables[variable.0 as usize] = Variable::default();
         self.free.push(variable);
     }
@@ -275,7 +275,7 @@ impl Solver {
     /// Returns a variable's value in the last solution.
     pub fn value(&self, variable: VariableIndex) -> f64 {
         let state = &self.variables[variable.0 as usize];
-        match self.holder(variable) {
+        match self.bottleneck(variable) {
             Some(holder) => self.level(holder) / state.penalty,
             None => state.value,
         }
@@ -283,14 +283,14 @@ impl Solver {
 
     /// Returns the constraint that limits a variable in the last solution, to `level / penalty`, or `None` if the
     /// variable has a value of its own. With [`Reach::AsReference`] it is `None` for all variables.
-    pub fn holder(&self, variable: VariableIndex) -> Option<ConstraintIndex> {
-        let holder = self.variables[variable.0 as usize].held_by;
-        (holder != NOBODY && self.reach == Reach::Connected).then_some(ConstraintIndex(holder))
+    pub fn bottleneck(&self, variable: VariableIndex) -> Option<ConstraintIndex> {
+        let holder = self.variables[variable.0 as usize].bottleneck;
+        (holder != NO_BOTTLENECK && self.reach == Reach::Connected).then_some(ConstraintIndex(holder))
     }
 
     /// Returns the level p·x of the variables that a constraint limits in the last solution.
     pub fn level(&self, constraint: ConstraintIndex) -> f64 {
-        self.full_at.of(constraint.0)
+        self.levels.of(constraint.0)
     }
 
     /// Returns a variable's penalty; 0 if it is disabled.
@@ -300,14 +300,14 @@ impl Solver {
 
     /// Appends the variables that have an element on a constraint, disabled ones last.
     pub fn variables_on(&self, constraint: ConstraintIndex, variables: &mut Vec<VariableIndex>) {
-        let Constraint { users, waiting, .. } = &self.constraints[constraint.0 as usize];
+        let Constraint { users, disabled_elements: waiting, .. } = &self.constraints[constraint.0 as usize];
         variables.extend(users.with_terms().map(|(user, _)| VariableIndex(user.variable)));
         variables.extend(waiting.iter().map(|(_, variable)| *variable));
     }
 
     /// Reports whether something has changed since the last solution.
     pub fn is_stale(&self) -> bool {
-        !self.touched.is_empty()
+        !self.touched_constraints.is_empty()
     }
 
     /// Returns the enabled variables that changed in the last solution: those with a new penalty, bound or limiting
@@ -323,49 +323,49 @@ impl Solver {
     }
 
     /// Adds an element of an enabled variable to the users of its constraint.
-    fn list(&mut self, variable: VariableIndex, element: usize) {
+    fn add_user(&mut self, variable: VariableIndex, element: usize) {
         let (terms, state) = (&self.variables[variable.0 as usize], &mut self.pool[element]);
         let users = &mut self.constraints[state.constraint as usize].users;
         state.place = users.len() as u32;
-        self.shares[state.constraint as usize].forget();
-        self.listed += 1;
-        users.push(User::new(terms, variable, element), Terms::new(terms, state.weight));
+        self.shares[state.constraint as usize].invalidate();
+        self.user_count += 1;
+        users.push(User::new(terms, variable, element), Demand::new(terms, state.weight));
     }
 
     fn unlist(&mut self, element: usize) {
         let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
         let users = &mut self.constraints[constraint as usize].users;
-        self.shares[constraint as usize].forget();
-        if users.holder(place as usize) == constraint && self.held[constraint as usize].keeps_bundle() {
+        self.shares[constraint as usize].invalidate();
+        if users.holder(place as usize) == constraint && self.held[constraint as usize].counts_bundle_change() {
             let (user, terms) = users.get(place as usize);
             // The user's quota is its weight / penalty.
             let share = terms.quota / self.pool[element].weight;
-            self.bundles[constraint as usize].take_out(constraint, &self.pool[user.elements()], share);
+            self.bundles[constraint as usize].remove_user(constraint, &self.pool[user.elements()], share);
         }
-        self.listed -= 1;
+        self.user_count -= 1;
         if let Some(moved) = users.swap_remove(place as usize) {
             self.pool[moved.element as usize].place = place;
         }
     }
 
     /// Updates an enabled variable's penalty and bound in its constraint's users.
-    fn requote(&mut self, variable: VariableIndex, element: usize) {
+    fn update_user(&mut self, variable: VariableIndex, element: usize) {
         let (terms, state) = (&self.variables[variable.0 as usize], &self.pool[element]);
         let users = &mut self.constraints[state.constraint as usize].users;
-        self.shares[state.constraint as usize].forget();
-        self.held[state.constraint as usize].bundled = 0;
-        users.set_terms(state.place as usize, Terms::new(terms, state.weight));
+        self.shares[state.constraint as usize].invalidate();
+        self.held[state.constraint as usize].bundle_changes_left = 0;
+        users.set_terms(state.place as usize, Demand::new(terms, state.weight));
     }
 
     fn wait(&mut self, variable: VariableIndex, element: usize) {
-        let waiting = &mut self.constraints[self.pool[element].constraint as usize].waiting;
+        let waiting = &mut self.constraints[self.pool[element].constraint as usize].disabled_elements;
         self.pool[element].place = waiting.len() as u32;
         waiting.push((element as u32, variable));
     }
 
     fn unwait(&mut self, element: usize) {
         let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
-        let waiting = &mut self.constraints[constraint as usize].waiting;
+        let waiting = &mut self.constraints[constraint as usize].disabled_elements;
         waiting.swap_remove(place as usize);
         if let Some(moved) = waiting.get(place as usize) {
             self.pool[moved.0 as usize].place = place;

@@ -124,10 +124,10 @@ fn run_checked(count: usize, at_a_time: usize) {
             let route = |src: u64, dst: u64| [src, HOSTS + dst].map(|link| LinkIndex(link as u32));
             let (links, way_back) = (route(src, dst), route(dst, src));
             let size_bytes = (1_000_000 + draw(9_000_000)) as f64;
-            let transfer = Transfer { way_back: &way_back, ..Transfer::new(&links, 1e-4, size_bytes) };
+            let transfer = Transfer { return_links: &way_back, ..Transfer::new(&links, 1e-4, size_bytes) };
             let slot = engine.start_transfer(&transfer).slot();
             tracked.resize_with(tracked.len().max(slot + 1), || None);
-            let over = engine.model.elements(&links, &way_back);
+            let over = engine.model.link_weights(&links, &way_back);
             let over = over.map(|(link, weight)| (link.0 as usize, weight)).collect();
             tracked[slot] = Some(Tracked { over, left: size_bytes, rate: 0.0 });
         }

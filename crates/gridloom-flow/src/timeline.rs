@@ -28,12 +28,12 @@ pub enum Quantity {
 /// All profiles, and the next change of each.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    courses: Vec<Course>,
-    due: BinaryHeap<Reverse<Due>>,
+    profiles: Vec<Profile>,
+    next_changes: BinaryHeap<Reverse<Due>>,
 }
 
 #[derive(Clone, Debug)]
-struct Course {
+struct Profile {
     quantity: Quantity,
     events: Vec<(f64, f64)>,
     loop_after_s: Option<f64>,
@@ -61,19 +61,19 @@ impl Timeline {
         let Some(&(date_s, _)) = events.first() else { return };
         let span_s = events[events.len() - 1].0 + loop_after_s.unwrap_or(f64::INFINITY);
         assert!(span_s > 0.0, "a loop of a profile must take some time");
-        self.due.push(Reverse(Due { date_s, course: self.courses.len(), event: 0 }));
-        self.courses.push(Course { quantity, events, loop_after_s });
+        self.next_changes.push(Reverse(Due { date_s, course: self.profiles.len(), event: 0 }));
+        self.profiles.push(Profile { quantity, events, loop_after_s });
     }
 
     /// Returns the date of the next change.
     pub fn next_s(&self) -> Option<f64> {
-        self.due.peek().map(|Reverse(due)| due.date_s)
+        self.next_changes.peek().map(|Reverse(due)| due.date_s)
     }
 
     /// Reports whether a host's state will be *on* at some future date.
     pub fn will_turn_on(&self, host: HostIndex) -> bool {
-        self.due.iter().any(|Reverse(due)| {
-            let course = &self.courses[due.course];
+        self.next_changes.iter().any(|Reverse(due)| {
+            let course = &self.profiles[due.course];
             let to_come = if course.loop_after_s.is_some() { &course.events[..] } else { &course.events[due.event..] };
             course.quantity == Quantity::HostState(host) && to_come.iter().any(|(_, value)| *value > 0.0)
         })
@@ -81,9 +81,9 @@ impl Timeline {
 
     /// Removes and returns the next change that is due at `now_s`. For callers that need to do more than [`Timeline::apply_due`].
     pub fn take_due(&mut self, now_s: f64) -> Option<(Quantity, f64)> {
-        let Reverse(due) = self.due.peek().copied().filter(|due| due.0.date_s <= now_s)?;
-        self.due.pop();
-        let Course { quantity, events, loop_after_s } = &self.courses[due.course];
+        let Reverse(due) = self.next_changes.peek().copied().filter(|due| due.0.date_s <= now_s)?;
+        self.next_changes.pop();
+        let Profile { quantity, events, loop_after_s } = &self.profiles[due.course];
         let (own_s, value) = events[due.event];
         let step = match (events.get(due.event + 1), loop_after_s) {
             (Some((next_s, _)), _) => Some((next_s - own_s, due.event + 1)),
@@ -91,7 +91,7 @@ impl Timeline {
             (None, None) => None,
         };
         if let Some((step_s, event)) = step {
-            self.due.push(Reverse(Due { date_s: due.date_s + step_s, event, ..due }));
+            self.next_changes.push(Reverse(Due { date_s: due.date_s + step_s, event, ..due }));
         }
         Some((*quantity, value))
     }

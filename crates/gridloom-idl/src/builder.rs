@@ -6,7 +6,7 @@
 use crate::parse::lexer::{IdlError, Lexer, Token};
 use crate::parse::{parse_expression, parse_name};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
-use crate::uses::{Does, Kept, SharedUse};
+use crate::uses::{Retention, SharedUse, UseKind};
 use gridloom_base::Dtype;
 
 /// Builds a [`Signature`] step by step; mistakes are reported by [`SignatureBuilder::build`].
@@ -17,7 +17,7 @@ pub struct SignatureBuilder {
     outputs: Vec<Declared>,
     work: Option<String>,
     /// Kind of use, name, size, and how it is kept.
-    uses: Vec<(Does, String, String, Kept)>,
+    uses: Vec<(UseKind, String, String, Retention)>,
     /// Result and its likely size.
     likely: Vec<(String, String)>,
     about: String,
@@ -63,12 +63,12 @@ impl SignatureBuilder {
 
     /// Declares shared data that it gets or puts, with the size in bytes as an expression like an extent. The name may have
     /// expressions and string inputs in braces, `part/{i}`.
-    pub fn uses(self, does: Does, name: &str, size_bytes: &str) -> SignatureBuilder {
-        self.uses_kept(does, name, size_bytes, Kept::default())
+    pub fn uses(self, does: UseKind, name: &str, size_bytes: &str) -> SignatureBuilder {
+        self.uses_kept(does, name, size_bytes, Retention::default())
     }
 
     /// Same as `uses`, for data that it puts, with how servers keep them.
-    pub fn uses_kept(mut self, does: Does, name: &str, size_bytes: &str, kept: Kept) -> SignatureBuilder {
+    pub fn uses_kept(mut self, does: UseKind, name: &str, size_bytes: &str, kept: Retention) -> SignatureBuilder {
         self.uses.push((does, name.to_string(), size_bytes.to_string(), kept));
         self
     }
@@ -139,7 +139,12 @@ impl SignatureBuilder {
         let declared = uses.into_iter().map(|(does, shared, size_bytes, kept)| {
             let size_bytes = expression(&format!("size of {shared:?}"), &size_bytes)?;
             let wrong = |why| fail(format!("{} {shared:?}: {why}", does.word()));
-            Ok(SharedUse { does, name: parse_name(&shared, &params).map_err(wrong)?, size_bytes, kept })
+            Ok(SharedUse {
+                kind: does,
+                name: parse_name(&shared, &params).map_err(wrong)?,
+                size_bytes,
+                retention: kept,
+            })
         });
         let uses = declared.collect::<Result<_, _>>()?;
         let signature = Signature { name: name.clone(), params, callbacks: Vec::new(), work, uses, about };

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use crate::expr::{BinaryOp, Expr};
 use crate::print::quoted;
-use crate::ranks::{self, OnRanks};
+use crate::ranks::{self, RankShare};
 use crate::signature::{BaseType, CallArgument, Callback, Definition, Mode, Param, Signature};
 use gridloom_base::Dtype;
 
@@ -55,7 +55,7 @@ pub struct Stub {
     /// Its code.
     pub code: StubCode,
     /// What ranks other than the first receive of each parameter, if it runs on several.
-    pub on_ranks: Option<Vec<OnRanks>>,
+    pub on_ranks: Option<Vec<RankShare>>,
 }
 
 /// A class: methods that share variables, of which each object has its own copy.
@@ -274,14 +274,14 @@ fn argument(arg: &CallArgument, signature: &Signature, is_cpp: bool) -> String {
 }
 
 /// True if C has no such expression: powers are our own, and functions are not declared there.
-pub(crate) fn is_ours(expr: &Expr) -> bool {
+pub(crate) fn is_not_c(expr: &Expr) -> bool {
     match expr {
         Expr::Number(_) | Expr::Param(_) => false,
-        Expr::Unary(op, operand) => op.function().is_some() || is_ours(operand),
+        Expr::Unary(op, operand) => op.function().is_some() || is_not_c(operand),
         Expr::Binary(op, left, right) => {
-            *op == BinaryOp::Power || op.function().is_some() || is_ours(left) || is_ours(right)
+            *op == BinaryOp::Power || op.function().is_some() || is_not_c(left) || is_not_c(right)
         }
-        Expr::Conditional(condition, then, otherwise) => is_ours(condition) || is_ours(then) || is_ours(otherwise),
+        Expr::Conditional(condition, then, otherwise) => is_not_c(condition) || is_not_c(then) || is_not_c(otherwise),
     }
 }
 

@@ -5,8 +5,8 @@ use crate::expr::postfix::Token;
 use crate::expr::{EXPRESSION_NODES_MAX, Expr};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
 use crate::slice::Slice;
-use crate::uses::{Kept, NamePart, SharedUse};
-use crate::values::Values;
+use crate::uses::{NamePart, Retention, SharedUse};
+use crate::values::AllowedValues;
 use gridloom_base::limits::{
     CALLBACKS_MAX, DATUM_NAME_BYTES_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX, REPLICAS_MAX,
 };
@@ -110,10 +110,10 @@ impl Signature {
             return Err(format!("{count} shared data are declared, and at most {PARAMETERS_MAX} are allowed"));
         }
         for used in &self.uses {
-            let what = || format!("{} {:?}", used.does.word(), self.pattern(used));
+            let what = || format!("{} {:?}", used.kind.word(), self.pattern(used));
             if used.name.len() > PARAMETERS_MAX || self.pattern(used).len() > DATUM_NAME_BYTES_MAX {
                 let limits = format!("{DATUM_NAME_BYTES_MAX} bytes and {PARAMETERS_MAX} values");
-                return Err(format!("{}: a name of shared data is written in at most {limits}", used.does.word()));
+                return Err(format!("{}: a name of shared data is written in at most {limits}", used.kind.word()));
             }
             for part in &used.name {
                 let checked = match part {
@@ -186,12 +186,16 @@ impl Signature {
             return Err("only whole numbers that are inputs, and are sent whole, have listed values".to_string());
         }
         match values {
-            Values::Letters(letters) if letters.is_empty() || !letters.is_ascii() || letters.len() > NAME_BYTES_MAX => {
+            AllowedValues::Characters(letters)
+                if letters.is_empty() || !letters.is_ascii() || letters.len() > NAME_BYTES_MAX =>
+            {
                 Err(format!("its values must be 1 to {NAME_BYTES_MAX} ASCII characters, got {letters:?}"))
             }
-            Values::Letters(_) if dtype.size_bytes() != 1 => Err("only a char has letters as values".to_string()),
-            Values::Letters(_) => Ok(()),
-            Values::Range(..) => {
+            AllowedValues::Characters(_) if dtype.size_bytes() != 1 => {
+                Err("only a char has letters as values".to_string())
+            }
+            AllowedValues::Characters(_) => Ok(()),
+            AllowedValues::Range(..) => {
                 values.expressions().try_for_each(|expr| check_expression(expr, &self.params, Use::Size))
             }
         }
@@ -265,7 +269,7 @@ impl Signature {
                 ArrayOrder::C => 0,
                 ArrayOrder::F => 1,
                 ArrayOrder::Any => 2,
-                ArrayOrder::Turned => 3,
+                ArrayOrder::Transposed => 3,
             });
             hash.byte(u8::from(param.hidden));
             // A parameter without slices keeps the hash that it had before slices existed.
@@ -275,7 +279,7 @@ impl Signature {
             }
             if let Some(values) = &param.values {
                 hash.byte(3);
-                if let Values::Letters(letters) = values {
+                if let AllowedValues::Characters(letters) = values {
                     hash.text(letters);
                 }
                 values.expressions().for_each(|expr| hash.expression(expr));
@@ -295,12 +299,12 @@ impl Signature {
         // version 46 do not
         // know it.
         for used in &self.uses {
-            hash.text(used.does.word());
+            hash.text(used.kind.word());
             hash.text(&self.pattern(used));
             hash.expression(&used.size_bytes);
-            if used.kept != Kept::default() {
-                hash.number(u64::from(used.kept.replicas));
-                hash.byte(u8::from(used.kept.is_durable));
+            if used.retention != Retention::default() {
+                hash.number(u64::from(used.retention.replicas));
+                hash.byte(u8::from(used.retention.is_durable));
             }
         }
         hash.0
@@ -308,11 +312,11 @@ impl Signature {
 }
 
 fn check_kept(used: &SharedUse) -> Result<(), String> {
-    let Kept { replicas, .. } = used.kept;
+    let Retention { replicas, .. } = used.retention;
     if !(1..=REPLICAS_MAX).contains(&replicas) {
         return Err(format!("{replicas} replicas: expected 1 to {REPLICAS_MAX}"));
     }
-    match used.does.puts() || used.kept == Kept::default() {
+    match used.kind.puts() || used.retention == Retention::default() {
         true => Ok(()),
         false => Err("only data that are put have replicas or a method, or are durable".into()),
     }
@@ -332,11 +336,11 @@ pub(crate) fn is_name_part(text: &str) -> bool {
 }
 
 /// Adds expressions to the hash token by token.
-trait TakesExpressions {
+trait ExpressionSink {
     fn expression(&mut self, expr: &Expr);
 }
 
-impl TakesExpressions for Fnv {
+impl ExpressionSink for Fnv {
     fn expression(&mut self, expr: &Expr) {
         let tokens = expr.postfix();
         self.number(tokens.len() as u64);

@@ -39,10 +39,10 @@ mod values;
 /// The module of the built-in functions that read and write files of a server.
 pub const FILES_MODULE: &str = "files";
 
+pub use bind::check_call::KnownArgument;
 pub use bind::error::BindError;
-pub use bind::fit::KnownArgument;
-pub use bind::slices::Whole;
-pub use bind::{Actual, Bound};
+pub use bind::slices::WholeArray;
+pub use bind::{ActualArgument, BoundCall};
 pub use builder::SignatureBuilder;
 pub use c_text::{Build, Class, HEADERS};
 pub use expr::Expr;
@@ -50,8 +50,8 @@ pub use expr::eval::{EvalError, EvalFailure};
 pub use method::{MethodName, class_of};
 pub use parse::lexer::IdlError;
 pub use parse::{IdlFile, parse, parse_expression, parse_file};
-pub use prototype::Passed;
+pub use prototype::CArgument;
 pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Callback, Definition, Language, Mode, Param, Signature};
 pub use slice::Slice;
-pub use uses::{Does, Kept, NamePart, SharedUse, UsedName};
-pub use values::Values;
+pub use uses::{NamePart, Retention, SharedUse, UseKind, UsedName};
+pub use values::AllowedValues;

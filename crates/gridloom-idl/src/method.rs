@@ -76,7 +76,7 @@ impl From<MethodName> for String {
 }
 
 /// True if the method runs automatically when an object is created or ends. Programs cannot call it.
-pub fn runs_by_itself(method: &str) -> bool {
+pub fn is_automatic(method: &str) -> bool {
     method == INITIALIZE || method == FINALIZE
 }
 

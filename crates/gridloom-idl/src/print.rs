@@ -7,8 +7,8 @@ use crate::names::is_name;
 use crate::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Param, Signature};
 use crate::slice::Slice;
 use crate::type_words::type_name;
-use crate::uses::Kept;
-use crate::values::Values;
+use crate::uses::Retention;
+use crate::values::AllowedValues;
 use gridloom_base::{Dtype, Method, Order};
 
 /// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: positional parameters, then
@@ -78,8 +78,8 @@ impl Signature {
         if let Some(values) = &param.values {
             text.push_str(if param.is_array { " each in " } else { " values in " });
             text.push_str(&match values {
-                Values::Letters(letters) => quoted(letters),
-                Values::Range(first, last) => {
+                AllowedValues::Characters(letters) => quoted(letters),
+                AllowedValues::Range(first, last) => {
                     format!("{}..{}", first.display(&self.params), last.display(&self.params))
                 }
             });
@@ -132,8 +132,8 @@ impl fmt::Display for Definition {
         }
         for used in &signature.uses {
             let (name, size_bytes) = (quoted(&signature.pattern(used)), used.size_bytes.display(&signature.params));
-            write!(f, "{}({name}, {size_bytes}", used.does.word())?;
-            let Kept { replicas, is_durable, method } = used.kept;
+            write!(f, "{}({name}, {size_bytes}", used.kind.word())?;
+            let Retention { replicas, is_durable, method } = used.retention;
             if replicas != 1 {
                 write!(f, ", replicas {replicas}")?;
             }

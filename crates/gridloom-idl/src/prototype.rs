@@ -12,7 +12,7 @@ use gridloom_base::{Dtype, Order};
 
 /// How a program in C passes an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Passed {
+pub enum CArgument {
     /// A number, by value.
     Value(Dtype),
     Address,
@@ -23,13 +23,13 @@ impl Param {
     ///
     /// # Errors
     /// A description of it, if C cannot pass it.
-    pub fn passed(&self) -> Result<Passed, &'static str> {
+    pub fn c_argument_kind(&self) -> Result<CArgument, &'static str> {
         match self.base {
             BaseType::Bytes => Err("bytes"),
             BaseType::Number(Dtype::Float16) if !self.is_array && self.mode == Mode::In => Err("a float16 by value"),
-            BaseType::Number(dtype) if !self.is_array && self.mode == Mode::In => Ok(Passed::Value(dtype)),
+            BaseType::Number(dtype) if !self.is_array && self.mode == Mode::In => Ok(CArgument::Value(dtype)),
             BaseType::Number(_) | BaseType::Text | BaseType::String | BaseType::File | BaseType::Stream => {
-                Ok(Passed::Address)
+                Ok(CArgument::Address)
             }
         }
     }
@@ -47,7 +47,7 @@ impl Signature {
             None => ("grpc_call", vec!["&handle".to_string()]),
         };
         for param in &self.params {
-            param.passed().map_err(|what| self.cannot_pass(param, what))?;
+            param.c_argument_kind().map_err(|what| self.cannot_pass(param, what))?;
             arguments.push(self.c_argument(param));
         }
         arguments.extend(self.callbacks.iter().map(|callback| self.c_callback(callback)));
@@ -64,7 +64,7 @@ impl Signature {
         let BaseType::Number(dtype) = param.base else { return self.c_text(param) };
         let kind = c_type(dtype, false);
         let name = &param.name;
-        if let Ok(Passed::Value(_)) = param.passed() {
+        if let Ok(CArgument::Value(_)) = param.c_argument_kind() {
             return format!("{kind} {name}");
         }
         let mut notes = Vec::new();

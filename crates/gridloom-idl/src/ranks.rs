@@ -12,7 +12,7 @@ use gridloom_base::Dtype;
 
 /// The share of an array that ranks other than the first receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnRanks {
+pub enum RankShare {
     #[default]
     Nothing,
     Memory,
@@ -73,7 +73,7 @@ enum Passing {
 }
 
 /// Appends the two functions of one that runs on several ranks.
-pub(crate) fn push_functions(source: &mut String, signature: &Signature, style: &Style, on_ranks: &[OnRanks]) {
+pub(crate) fn push_functions(source: &mut String, signature: &Signature, style: &Style, on_ranks: &[RankShare]) {
     let params = &signature.params;
     push_sizes(source, params, style.symbol);
     push_rank(source, params, style, on_ranks);
@@ -112,7 +112,7 @@ fn ordered(params: &[Param]) -> impl Iterator<Item = (usize, &Param)> {
     of(false).chain(of(true))
 }
 
-fn push_rank(source: &mut String, params: &[Param], style: &Style, on_ranks: &[OnRanks]) {
+fn push_rank(source: &mut String, params: &[Param], style: &Style, on_ranks: &[RankShare]) {
     let Style { symbol, body, head, declared, .. } = style;
     let _ = writeln!(source, "{head}\nvoid {symbol}_rank(const char *gridloom_path)\n{{");
     for param in params {
@@ -125,9 +125,9 @@ fn push_rank(source: &mut String, params: &[Param], style: &Style, on_ranks: &[O
             Passing::Text => writeln!(source, "{name} = gridloom_rank_text(gridloom_file);"),
             Passing::Value => writeln!(source, "gridloom_rank_scalar(gridloom_file, &{name}, sizeof {name});"),
             Passing::Memory => {
-                let on = if param.is_array { on_ranks[index] } else { OnRanks::Content };
-                let everywhere = i32::from(on != OnRanks::Nothing || param.mode == Mode::Work);
-                let (read, shared) = (i32::from(is_read(param)), i32::from(on == OnRanks::Content));
+                let on = if param.is_array { on_ranks[index] } else { RankShare::Content };
+                let everywhere = i32::from(on != RankShare::Nothing || param.mode == Mode::Work);
+                let (read, shared) = (i32::from(is_read(param)), i32::from(on == RankShare::Content));
                 let bytes = bytes(param, params, style);
                 let declared = declared(param);
                 let kind = declared.strip_suffix(name.as_str()).unwrap_or(&declared);

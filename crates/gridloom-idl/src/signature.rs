@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::expr::Expr;
 use crate::slice::Slice;
 use crate::uses::SharedUse;
-use crate::values::Values;
+use crate::values::AllowedValues;
 use gridloom_base::{Dtype, Meta, Order};
 
 /// Direction of a parameter.
@@ -74,7 +74,7 @@ pub enum ArrayOrder {
     /// Either (Python functions).
     Any,
     /// Column-major, for callers in C whose arrays are row-major (GridSolve's routines).
-    Turned,
+    Transposed,
 }
 
 impl ArrayOrder {
@@ -82,7 +82,7 @@ impl ArrayOrder {
     pub fn in_memory(self) -> Option<Order> {
         match self {
             ArrayOrder::C => Some(Order::C),
-            ArrayOrder::F | ArrayOrder::Turned => Some(Order::F),
+            ArrayOrder::F | ArrayOrder::Transposed => Some(Order::F),
             ArrayOrder::Any => None,
         }
     }
@@ -108,7 +108,7 @@ pub struct Param {
     /// both ends have the whole array in memory.
     pub slices: Option<Vec<Slice>>,
     /// The values that it, or each of its elements, may have, if they are listed. It must be an input.
-    pub values: Option<Values>,
+    pub values: Option<AllowedValues>,
     /// Likely size in bytes of a result whose size is only known after the call (a text, bytes, a file). Plans use it, and in
     /// simulation it is the size.
     pub likely_bytes: Option<Expr>,
@@ -227,7 +227,7 @@ impl Language {
     pub(crate) fn array_order(self) -> ArrayOrder {
         match self {
             Language::C => ArrayOrder::C,
-            Language::Fortran => ArrayOrder::Turned,
+            Language::Fortran => ArrayOrder::Transposed,
         }
     }
 }

@@ -11,17 +11,17 @@ use crate::expr::Expr;
 /// One declared use of shared data.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SharedUse {
-    pub does: Does,
+    pub kind: UseKind,
     pub name: Vec<NamePart>,
     /// Its size in bytes.
     pub size_bytes: Expr,
     /// How servers keep it, if it is put.
-    pub kept: Kept,
+    pub retention: Retention,
 }
 
 /// How servers keep data that are put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct Retention {
     /// Number of servers that keep a copy.
     pub replicas: u16,
     /// True if it survives restarts of the servers.
@@ -31,15 +31,15 @@ pub struct Kept {
     pub method: Method,
 }
 
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept { replicas: 1, is_durable: false, method: Method::Auto }
+impl Default for Retention {
+    fn default() -> Retention {
+        Retention { replicas: 1, is_durable: false, method: Method::Auto }
     }
 }
 
 /// What a function does with a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Does {
+pub enum UseKind {
     Get,
     Put,
     /// It puts a new version.
@@ -59,32 +59,32 @@ pub enum NamePart {
 /// A use of shared data by one call.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UsedName {
-    pub does: Does,
+    pub kind: UseKind,
     pub name: String,
     pub size_bytes: u64,
-    pub kept: Kept,
+    pub retention: Retention,
 }
 
-impl Does {
+impl UseKind {
     /// The keyword that declares it.
     pub fn word(self) -> &'static str {
         match self {
-            Does::Get => "Gets",
-            Does::Put => "Puts",
-            Does::Replace => "Replaces",
+            UseKind::Get => "Gets",
+            UseKind::Put => "Puts",
+            UseKind::Replace => "Replaces",
         }
     }
 
     pub fn gets(self) -> bool {
-        self == Does::Get
+        self == UseKind::Get
     }
 
     pub fn puts(self) -> bool {
         !self.gets()
     }
 
-    pub(crate) fn of_word(word: &str) -> Option<Does> {
-        [Does::Get, Does::Put, Does::Replace].into_iter().find(|does| does.word() == word)
+    pub(crate) fn of_word(word: &str) -> Option<UseKind> {
+        [UseKind::Get, UseKind::Put, UseKind::Replace].into_iter().find(|does| does.word() == word)
     }
 }
 

@@ -7,19 +7,19 @@ use crate::expr::Expr;
 
 /// The values of a scalar, or of each element of an array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Values {
+pub enum AllowedValues {
     /// One of these characters.
-    Letters(String),
+    Characters(String),
     /// Whole numbers from the first to the last, both inclusive.
     Range(Expr, Expr),
 }
 
-impl Values {
+impl AllowedValues {
     /// The expressions in it.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let (first, last) = match self {
-            Values::Letters(_) => (None, None),
-            Values::Range(first, last) => (Some(first), Some(last)),
+            AllowedValues::Characters(_) => (None, None),
+            AllowedValues::Range(first, last) => (Some(first), Some(last)),
         };
         first.into_iter().chain(last)
     }

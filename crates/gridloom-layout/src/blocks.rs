@@ -7,8 +7,8 @@
 //! **Invariant:** blocks are added in the order of the memory, each at a multiple of 8; the first is the message's struct.
 
 use super::error::{Fault, LayoutError, Problem};
-use super::form::Form;
 use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
+use super::memory_layout::MemoryLayout;
 use super::types::Type;
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
 
@@ -25,14 +25,14 @@ pub const fn position_of(address: u64) -> Option<u64> {
 /// The blocks of a message under construction.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a> {
-    form: &'a Form,
+    form: &'a MemoryLayout,
     blocks: Vec<Block>,
     end: u64,
 }
 
 impl<'a> Blocks<'a> {
     /// Starts without blocks. The memory must be in the form's representation.
-    pub fn new(form: &'a Form) -> Blocks<'a> {
+    pub fn new(form: &'a MemoryLayout) -> Blocks<'a> {
         Blocks { form, blocks: Vec::new(), end: 0 }
     }
 

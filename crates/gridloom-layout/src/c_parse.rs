@@ -38,12 +38,12 @@ pub struct Declarations {
     declarations: Vec<Declaration>,
     /// Structs by name and by typedef.
     structs: BTreeMap<String, usize>,
-    unmarked: Vec<Unmarked>,
+    unannotated: Vec<UnannotatedPointer>,
 }
 
 /// A pointer to numbers whose count is not stated.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unmarked {
+pub struct UnannotatedPointer {
     /// `struct.field`.
     pub field: String,
     /// Its line in the text.
@@ -52,8 +52,8 @@ pub struct Unmarked {
 
 impl Declarations {
     /// Fields that are pointers to numbers, without `GRIDLOOM_LENGTH` and `GRIDLOOM_ONE`. They are taken to point to one.
-    pub fn unmarked(&self) -> &[Unmarked] {
-        &self.unmarked
+    pub fn unannotated(&self) -> &[UnannotatedPointer] {
+        &self.unannotated
     }
 
     /// Returns the message type of that name, a struct or a typedef of one.
@@ -107,11 +107,11 @@ pub(super) struct Parser<'a> {
     pub(super) typedefs: BTreeMap<String, Type>,
     pub(super) constants: BTreeMap<String, i64>,
     pub(super) nesting: usize,
-    unmarked: Vec<Unmarked>,
+    unannotated: Vec<UnannotatedPointer>,
 }
 
 /// A field whose annotations are resolved when all fields are known.
-struct Waiting {
+struct PendingField {
     field: Field,
     place: Position,
     length: Option<(String, Position)>,
@@ -129,7 +129,7 @@ impl<'a> Parser<'a> {
             typedefs: BTreeMap::new(),
             constants: BTreeMap::new(),
             nesting: 0,
-            unmarked: Vec::new(),
+            unannotated: Vec::new(),
         }
     }
 
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
         let places: BTreeMap<String, Position> =
             self.entries.iter().map(|entry| (entry.name.clone(), entry.place)).collect();
         let file = self.file.to_string();
-        let mut found = Declarations { unmarked: self.unmarked, ..Declarations::default() };
+        let mut found = Declarations { unannotated: self.unannotated, ..Declarations::default() };
         for (index, entry) in self.entries.into_iter().enumerate() {
             let declaration = match entry.declaration.expect("just checked") {
                 // Used only for its constants.
@@ -273,17 +273,17 @@ impl<'a> Parser<'a> {
     }
 
     fn fields(&mut self, of: &str) -> Result<Vec<Field>, IdlError> {
-        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut waiting: Vec<PendingField> = Vec::new();
         while self.peek()?.0 != Token::Mark("}") {
             let (base, _) = self.base(&format!("{of}_{}", waiting.len()))?;
             loop {
                 let (name, ty, place) = self.declarator(base.clone())?;
                 let field = Field::new(&name, ty);
-                let mut made = Waiting { field, place, length: None, tag: None, is_one: false };
+                let mut made = PendingField { field, place, length: None, tag: None, is_one: false };
                 self.field_annotations(&mut made)?;
                 if made.length.is_none() && !made.is_one && made.field.ty.leads_to_number() {
                     let field = format!("{of}.{}", made.field.name);
-                    self.unmarked.push(Unmarked { field, line: place.line });
+                    self.unannotated.push(UnannotatedPointer { field, line: place.line });
                 }
                 waiting.push(made);
                 let (token, place) = self.next()?;
@@ -303,7 +303,7 @@ impl<'a> Parser<'a> {
         waiting.into_iter().map(|made| self.resolved(made, &names)).collect()
     }
 
-    fn field_annotations(&mut self, made: &mut Waiting) -> Result<(), IdlError> {
+    fn field_annotations(&mut self, made: &mut PendingField) -> Result<(), IdlError> {
         loop {
             let (token, place) = self.peek()?;
             let Token::Name(word) = &token else { return Ok(()) };
@@ -334,8 +334,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn resolved(&self, made: Waiting, names: &[String]) -> Result<Field, IdlError> {
-        let Waiting { mut field, place, length, tag, is_one: _ } = made;
+    fn resolved(&self, made: PendingField, names: &[String]) -> Result<Field, IdlError> {
+        let PendingField { mut field, place, length, tag, is_one: _ } = made;
         if let Some((text, at)) = length {
             let Type::Pointer(pointer) = &mut field.ty else {
                 let message =

@@ -8,7 +8,7 @@ use gridloom_base::size::size_text;
 
 /// A message that cannot be written or read.
 #[derive(Clone, PartialEq, Debug, Error)]
-#[error("message '{message}'{}: {problem}", Where(.path, *.offset))]
+#[error("message '{message}'{}: {problem}", Location(.path, *.offset))]
 pub struct LayoutError {
     /// The message type's name.
     pub message: String,
@@ -126,9 +126,9 @@ pub enum Problem {
     Capacity { length: u64, capacity: u64 },
 }
 
-struct Where<'a>(&'a str, Option<u64>);
+struct Location<'a>(&'a str, Option<u64>);
 
-impl fmt::Display for Where<'_> {
+impl fmt::Display for Location<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.0.is_empty() {
             write!(f, ", field '{}'", self.0)?;

@@ -10,11 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::error::{Fault, LayoutError, Problem};
-use super::form::Form;
 use super::header::{Block, Header, ORIGIN};
+use super::integer_slot::write_unsigned;
+use super::memory_layout::MemoryLayout;
 use super::message::place_blocks;
-use super::slots::{Met, Origin, Rule, trim, visit};
-use super::words::write_unsigned;
+use super::slots::{Origin, PointerSlot, Rule, trim, visit};
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
 
 /// A process's memory.
@@ -55,7 +55,7 @@ struct Range {
     count: u64,
 }
 
-impl Form {
+impl MemoryLayout {
     /// Builds the message whose struct is at `address`.
     ///
     /// # Errors
@@ -152,12 +152,12 @@ impl Form {
     }
 }
 
-fn absent(form: &Form, range: &Range) -> Box<Fault> {
+fn absent(form: &MemoryLayout, range: &Range) -> Box<Fault> {
     Fault::whole(Problem::Pointer { address: range.address, target: form.targets[range.target].name.clone() })
 }
 
 /// Finds all reachable ranges, in breadth-first order; parts of one array may be several ranges.
-fn find(form: &Form, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<Fault>> {
+fn find(form: &MemoryLayout, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<Fault>> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     let mut open = VecDeque::from([Range { target: 0, address: root, count: 1 }]);
@@ -200,7 +200,7 @@ fn find(form: &Form, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<F
 }
 
 /// Returns the target of a pointer.
-fn follow(form: &Form, memory: &dyn Memory, met: &Met, address: u64) -> Result<Option<Range>, Problem> {
+fn follow(form: &MemoryLayout, memory: &dyn Memory, met: &PointerSlot, address: u64) -> Result<Option<Range>, Problem> {
     let name = || form.targets[met.target].name.clone();
     if address == 0 {
         return match (met.rule, met.needed) {
@@ -223,7 +223,7 @@ fn follow(form: &Form, memory: &dyn Memory, met: &Met, address: u64) -> Result<O
 }
 
 /// Joins overlapping ranges that are parts of one array, in the order in which each was first found.
-fn merge(form: &Form, found: Vec<Range>) -> Vec<Range> {
+fn merge(form: &MemoryLayout, found: Vec<Range>) -> Vec<Range> {
     let mut order: Vec<usize> = (0..found.len()).collect();
     let key = |number: usize| {
         let range = &found[number];
@@ -257,7 +257,7 @@ struct Index {
 }
 
 impl Index {
-    fn new(form: &Form, ranges: &[Range]) -> Index {
+    fn new(form: &MemoryLayout, ranges: &[Range]) -> Index {
         let sizes: Vec<u64> = form.targets.iter().map(|target| target.size).collect();
         let entry = |(number, r): (usize, &Range)| ((r.target, r.address % sizes[r.target], r.address), number);
         Index { starts: ranges.iter().enumerate().map(entry).collect(), sizes }

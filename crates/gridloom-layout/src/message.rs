@@ -12,10 +12,10 @@
 //! cycles and long chains cost nothing.
 
 use super::error::{Fault, LayoutError, Problem};
-use super::form::Form;
 use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
-use super::slots::{Met, Origin, Rule, visit};
-use super::words::read_unsigned;
+use super::integer_slot::read_unsigned;
+use super::memory_layout::MemoryLayout;
+use super::slots::{Origin, PointerSlot, Rule, visit};
 use super::{differences, parse};
 use gridloom_base::limits::LAYOUT_BYTES_MAX;
 
@@ -23,7 +23,7 @@ use gridloom_base::limits::LAYOUT_BYTES_MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Message<'a> {
     /// The message type on the sender's machine.
-    pub(super) form: &'a Form,
+    pub(super) form: &'a MemoryLayout,
     pub(super) blocks: Vec<Block>,
     /// Index of the message in block 0.
     pub(super) root: u64,
@@ -40,7 +40,7 @@ pub(super) struct Target {
 
 impl<'a> Message<'a> {
     /// Checks a message against the declaration that `form` lays out for the sender's machine.
-    pub(super) fn check(header: Header<'a>, form: &'a Form) -> Result<Message<'a>, LayoutError> {
+    pub(super) fn check(header: Header<'a>, form: &'a MemoryLayout) -> Result<Message<'a>, LayoutError> {
         assert_eq!(header.abi, form.abi, "the form is for the sender's machine");
         same_type(&header, form).map_err(|problem| form.fail(Fault::whole(problem)))?;
         let Header { mut blocks, root, memory, .. } = header;
@@ -61,7 +61,7 @@ impl<'a> Message<'a> {
     /// Checks all slots, and calls `on_place` for each pointer that is not null with its block, its requirements, and its target.
     pub(super) fn each_pointer(
         &self,
-        on_place: &mut dyn FnMut(usize, Met, Target) -> Result<(), Problem>,
+        on_place: &mut dyn FnMut(usize, PointerSlot, Target) -> Result<(), Problem>,
     ) -> Result<(), Box<Fault>> {
         let mut hint = 0;
         for (number, block) in self.blocks.iter().enumerate() {
@@ -71,7 +71,7 @@ impl<'a> Message<'a> {
             }
             for index in 0..block.count {
                 let base = block.start + index * target.size;
-                let mut on_pointer = |met: Met, address: u64| match self.follow(&met, address, &mut hint)? {
+                let mut on_pointer = |met: PointerSlot, address: u64| match self.follow(&met, address, &mut hint)? {
                     Some(place) => on_place(number, met, place),
                     None => Ok(()),
                 };
@@ -87,7 +87,7 @@ impl<'a> Message<'a> {
     }
 
     /// Validates a pointer and returns its target. `hint` is a block near the target of the last pointer.
-    pub(super) fn follow(&self, met: &Met, address: u64, hint: &mut usize) -> Result<Option<Target>, Problem> {
+    pub(super) fn follow(&self, met: &PointerSlot, address: u64, hint: &mut usize) -> Result<Option<Target>, Problem> {
         let target = &self.form.targets[met.target];
         let absent = || Problem::Pointer { address, target: target.name.clone() };
         if address == 0 {
@@ -155,7 +155,7 @@ impl<'a> Message<'a> {
 }
 
 /// Sets the start of each block; returns their total length.
-pub(super) fn place_blocks(blocks: &mut [Block], form: &Form) -> Result<u64, Problem> {
+pub(super) fn place_blocks(blocks: &mut [Block], form: &MemoryLayout) -> Result<u64, Problem> {
     let mut end = 0u64;
     for block in blocks {
         let Some(target) = form.targets.get(block.target as usize) else {
@@ -174,7 +174,7 @@ pub(super) fn place_blocks(blocks: &mut [Block], form: &Form) -> Result<u64, Pro
 }
 
 /// Checks that the message is of the expected type, as declared here.
-pub(super) fn same_type(header: &Header<'_>, form: &Form) -> Result<(), Problem> {
+pub(super) fn same_type(header: &Header<'_>, form: &MemoryLayout) -> Result<(), Problem> {
     let schema = &form.schema;
     if header.name != schema.name() {
         return Err(Problem::OtherType { got: header.name.to_string(), expected: schema.name().to_string() });

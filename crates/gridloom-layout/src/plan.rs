@@ -6,12 +6,12 @@
 //! is a single run, the whole block is one run: a plain copy, or a loop that the compiler vectorizes.
 
 use super::error::{Fault, Problem};
-use super::form::Form;
 use super::header::{Block, ORIGIN};
+use super::integer_slot::{IntegerSlot, write_unsigned};
+use super::memory_layout::MemoryLayout;
 use super::message::Message;
-use super::slots::{Met, Rule};
+use super::slots::{PointerSlot, Rule};
 use super::types::{Declaration, Integer, Type};
-use super::words::{Word, write_unsigned};
 
 /// Conversion between two forms of one schema.
 #[derive(Clone, Debug)]
@@ -25,14 +25,14 @@ pub(super) struct Plan {
 enum Op {
     Copy { from: u64, to: u64, bytes: u64 },
     Swap { from: u64, to: u64, width: u8, count: u64 },
-    Resize { from: Word, to: Word, count: u64, integer: Integer, path: String },
+    Resize { from: IntegerSlot, to: IntegerSlot, count: u64, integer: Integer, path: String },
     Pointer { from: u64, to: u64, target: usize },
-    Union { from: u64, to: u64, tag: Word, cases: Vec<(i64, Vec<Op>)>, path: String },
+    Union { from: u64, to: u64, tag: IntegerSlot, cases: Vec<(i64, Vec<Op>)>, path: String },
     Repeat { from: u64, to: u64, from_stride: u64, to_stride: u64, count: u64, body: Vec<Op>, path: String },
 }
 
 impl Plan {
-    pub(super) fn new(from: &Form, to: &Form) -> Plan {
+    pub(super) fn new(from: &MemoryLayout, to: &MemoryLayout) -> Plan {
         let compiler = Compiler { from, to };
         let types = from.schema.targets();
         Plan {
@@ -51,7 +51,7 @@ impl Plan {
     pub(super) fn run(
         &self,
         message: &Message<'_>,
-        to: &Form,
+        to: &MemoryLayout,
         blocks: &[Block],
         out: &mut [u8],
         base: u64,
@@ -69,13 +69,14 @@ impl Plan {
 }
 
 struct Compiler<'a> {
-    from: &'a Form,
-    to: &'a Form,
+    from: &'a MemoryLayout,
+    to: &'a MemoryLayout,
 }
 
 impl Compiler<'_> {
     fn integer(&self, integer: Integer, from: u64, to: u64, path: &str, ops: &mut Vec<Op>) {
-        let (source, made) = (Word::new(&self.from.abi, integer, from), Word::new(&self.to.abi, integer, to));
+        let (source, made) =
+            (IntegerSlot::new(&self.from.abi, integer, from), IntegerSlot::new(&self.to.abi, integer, to));
         if source.bytes != made.bytes {
             ops.push(Op::Resize { from: source, to: made, count: 1, integer, path: path.to_string() });
         } else {
@@ -125,7 +126,7 @@ impl Compiler<'_> {
                 Type::Integer(integer) => *integer,
                 _ => Integer::Int,
             };
-            let tag = Word::new(&self.from.abi, integer, from + froms[tag]);
+            let tag = IntegerSlot::new(&self.from.abi, integer, from + froms[tag]);
             let Type::Named(union) = &field.ty else { unreachable!("only unions have tags") };
             let Declaration::Union(union) = &all[*union] else { unreachable!("only unions have tags") };
             let cases = union
@@ -149,7 +150,7 @@ impl Compiler<'_> {
             && source.bytes as u64 == from_stride
             && made.bytes as u64 == to_stride
         {
-            let (source, made) = (Word { at: from, ..*source }, Word { at: to, ..*made });
+            let (source, made) = (IntegerSlot { at: from, ..*source }, IntegerSlot { at: to, ..*made });
             ops.push(Op::Resize { from: source, to: made, count, integer: *integer, path: path.to_string() });
             return;
         }
@@ -200,7 +201,7 @@ fn push(op: Op, ops: &mut Vec<Op>) {
 
 struct Run<'a, 'm> {
     message: &'a Message<'m>,
-    to: &'a Form,
+    to: &'a MemoryLayout,
     blocks: &'a [Block],
     base: u64,
     hint: usize,
@@ -254,7 +255,7 @@ impl Run<'_, '_> {
                         continue;
                     }
                     // The number of elements behind it was checked with the message.
-                    let met = Met { at: at + from, target: *target, needed: 1, rule: Rule::One };
+                    let met = PointerSlot { at: at + from, target: *target, needed: 1, rule: Rule::One };
                     let place = self.message.follow(&met, address, &mut self.hint);
                     let place = place.expect("pointers were checked with the message").expect("it is not null");
                     let block = &self.blocks[place.block];

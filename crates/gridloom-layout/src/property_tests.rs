@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::abi::Sizes;
 use super::c_parse::parse;
 use super::types::{Case, Declaration, Enum, Extent, Field, Integer, Pointer, Struct, Type, Union};
-use super::{Abi, Form, Graph, MemoryAt, Receiver, Schema, Value};
+use super::{Abi, Graph, MemoryAt, MemoryLayout, Receiver, Schema, Value};
 use gridloom_base::ByteOrder;
 use gridloom_idl::Expr;
 use gridloom_idl::expr::BinaryOp;
@@ -213,7 +213,7 @@ impl Values<'_, '_> {
                 return Some(Value::Null);
             }
             self.left -= 1;
-            return Some(Value::To(Box::new(self.value(&pointer.target))));
+            return Some(Value::Pointee(Box::new(self.value(&pointer.target))));
         }
         if characters {
             return Some(Value::Bytes(vec![b'x'; needed]));
@@ -281,7 +281,7 @@ proptest! {
         let machines = machines();
         let mut receivers: Vec<Receiver> =
             machines.iter().map(|abi| Receiver::new(schema.clone(), *abi).unwrap()).collect();
-        let first = Form::new(schema.clone(), machines[0]).unwrap().encode_values(&given).unwrap();
+        let first = MemoryLayout::new(schema.clone(), machines[0]).unwrap().encode_values(&given).unwrap();
         // Elements of a shared array that nothing points to are not sent from memory, so one pass through it leaves a message
         // that is unchanged by further passes.
         let incoming = receivers[0].open(&first).unwrap();
@@ -290,7 +290,7 @@ proptest! {
         let first = receivers[0].form().encode(&MemoryAt { base: 0x1000, bytes: &memory }, root).unwrap();
         let values = receivers[0].open(&first).unwrap().to_graph().unwrap();
         for sender in &machines {
-            let form = Form::new(schema.clone(), *sender).unwrap();
+            let form = MemoryLayout::new(schema.clone(), *sender).unwrap();
             let message = form.encode_values(&values).unwrap();
             for receiver in &mut receivers {
                 let incoming = receiver.open(&message).unwrap();
@@ -325,7 +325,7 @@ proptest! {
         let schema = Arc::new(schema(&mut choose));
         let given = graph(&mut choose, &schema);
         for abi in machines() {
-            let mut message = Form::new(schema.clone(), abi).unwrap().encode_values(&given).unwrap();
+            let mut message = MemoryLayout::new(schema.clone(), abi).unwrap().encode_values(&given).unwrap();
             let mut receiver = Receiver::new(schema.clone(), Abi::from_name("ppc").unwrap()).unwrap();
             prop_assert!(receiver.open(&message[..cut.index(message.len())]).is_err());
             for (place, byte) in &changes {
@@ -362,7 +362,7 @@ proptest! {
             let names: Vec<String> = found.names().map(str::to_string).collect();
             for name in names {
                 if let Ok(schema) = found.schema(&name) {
-                    let _ = Form::new(Arc::new(schema), Abi::NATIVE);
+                    let _ = MemoryLayout::new(Arc::new(schema), Abi::NATIVE);
                 }
             }
         }

@@ -7,28 +7,28 @@ use std::sync::Arc;
 
 use super::abi::Abi;
 use super::error::{Fault, LayoutError, Problem};
-use super::form::Form;
 use super::header::{Block, Header, ORIGIN};
+use super::memory_layout::MemoryLayout;
 use super::message::{Message, place_blocks, same_type};
 use super::plan::{Plan, relocate};
 use super::schema::Schema;
 use super::value::Graph;
 #[cfg(doc)]
-use gridloom_base::limits::LAYOUT_SHOWN_FACTOR;
+use gridloom_base::limits::LAYOUT_DISPLAY_FACTOR;
 
 /// Maximum number of plans kept, one for each other representation. It is above the number of kinds of machines in any grid; a
 /// hostile sender that invents machines only causes more compilations.
 const PLANS_MAX: usize = 16;
 /// Maximum number of other declarations of the type that are remembered: a sender may describe its messages only once.
-const STRANGERS_MAX: usize = 16;
+const OTHER_DECLARATIONS_MAX: usize = 16;
 
 /// A receiver of messages of one type.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    own: Form,
-    others: Vec<(Form, Plan)>,
+    own: MemoryLayout,
+    others: Vec<(MemoryLayout, Plan)>,
     /// Hashes of other declarations of the type, and their differences.
-    strangers: Vec<(u64, Vec<String>)>,
+    other_declarations: Vec<(u64, Vec<String>)>,
 }
 
 impl Receiver {
@@ -37,11 +37,11 @@ impl Receiver {
     /// # Errors
     /// If a type's size exceeds the limit.
     pub fn new(schema: Arc<Schema>, abi: Abi) -> Result<Receiver, LayoutError> {
-        Ok(Receiver { own: Form::new(schema, abi)?, others: Vec::new(), strangers: Vec::new() })
+        Ok(Receiver { own: MemoryLayout::new(schema, abi)?, others: Vec::new(), other_declarations: Vec::new() })
     }
 
     /// The message type on this machine.
-    pub fn form(&self) -> &Form {
+    pub fn form(&self) -> &MemoryLayout {
         &self.own
     }
 
@@ -49,20 +49,20 @@ impl Receiver {
     ///
     /// # Errors
     /// If it has another type or declaration, or any part of it is invalid.
-    pub fn open<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Incoming<'a>, LayoutError> {
+    pub fn open<'a>(&'a mut self, bytes: &'a [u8]) -> Result<CheckedMessage<'a>, LayoutError> {
         let header = Header::parse(bytes).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
-        self.recognise(&header).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
+        self.check_type(&header).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
         if header.abi == self.own.abi {
             let message = Message::check(header, &self.own)?;
             let blocks = message.blocks.clone();
             let bytes = message.memory.len() as u64;
-            return Ok(Incoming { message, own: &self.own, plan: None, blocks, bytes });
+            return Ok(CheckedMessage { message, own: &self.own, plan: None, blocks, bytes });
         }
         let known = self.others.iter().position(|(form, _)| form.abi == header.abi);
         let known = match known {
             Some(known) => known,
             None => {
-                let form = Form::new(self.own.schema.clone(), header.abi)?;
+                let form = MemoryLayout::new(self.own.schema.clone(), header.abi)?;
                 let plan = Plan::new(&form, &self.own);
                 if self.others.len() == PLANS_MAX {
                     self.others.remove(0);
@@ -75,24 +75,24 @@ impl Receiver {
         let message = Message::check(header, form)?;
         let mut blocks = message.blocks.clone();
         let bytes = place_blocks(&mut blocks, &self.own).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
-        Ok(Incoming { message, own: &self.own, plan: Some(plan), blocks, bytes })
+        Ok(CheckedMessage { message, own: &self.own, plan: Some(plan), blocks, bytes })
     }
 
     /// Checks the message's type. Differences described by one message are remembered for later ones.
-    fn recognise(&mut self, header: &Header<'_>) -> Result<(), Problem> {
+    fn check_type(&mut self, header: &Header<'_>) -> Result<(), Problem> {
         let mut problem = match same_type(header, &self.own) {
             Ok(()) => return Ok(()),
             Err(problem) => problem,
         };
         if let Problem::OtherDeclaration(found) = &mut problem {
-            match self.strangers.iter().find(|(hash, _)| *hash == header.hash) {
+            match self.other_declarations.iter().find(|(hash, _)| *hash == header.hash) {
                 Some((_, known)) => found.clone_from(known),
                 None if found.is_empty() => {}
                 None => {
-                    if self.strangers.len() == STRANGERS_MAX {
-                        self.strangers.remove(0);
+                    if self.other_declarations.len() == OTHER_DECLARATIONS_MAX {
+                        self.other_declarations.remove(0);
                     }
-                    self.strangers.push((header.hash, found.clone()));
+                    self.other_declarations.push((header.hash, found.clone()));
                 }
             }
         }
@@ -102,16 +102,16 @@ impl Receiver {
 
 /// A checked message that is ready to be placed.
 #[derive(Clone, Debug)]
-pub struct Incoming<'a> {
+pub struct CheckedMessage<'a> {
     message: Message<'a>,
-    own: &'a Form,
+    own: &'a MemoryLayout,
     plan: Option<&'a Plan>,
     /// The blocks in the receiver's representation.
     blocks: Vec<Block>,
     bytes: u64,
 }
 
-impl Incoming<'_> {
+impl CheckedMessage<'_> {
     /// Size of the message in the receiver's memory, in one piece, aligned to 8.
     pub fn size_bytes(&self) -> usize {
         self.bytes as usize

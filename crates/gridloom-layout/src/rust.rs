@@ -30,8 +30,8 @@ use std::sync::Arc;
 
 use super::abi::Abi;
 use super::error::LayoutError;
-use super::form::Form;
 use super::header::ORIGIN;
+use super::memory_layout::MemoryLayout;
 use super::receiver::Receiver;
 use super::schema::{Schema, SchemaError, renumber};
 use super::types::{Declaration, Integer, Type};
@@ -40,19 +40,19 @@ pub use super::rust_counterpart::{Data, Declare, Message, Reader, Writer};
 
 /// Messages of the Rust type `T`: writes them, and reads them from any machine.
 #[derive(Clone, Debug)]
-pub struct Typed<T> {
+pub struct MessageCodec<T> {
     receiver: Receiver,
     /// Numbers of block types.
     targets: Vec<(TypeId, u32)>,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T: Message> Typed<T> {
+impl<T: Message> MessageCodec<T> {
     /// Declares `T` and all types that it consists of.
     ///
     /// # Errors
     /// If two of its parts have the same name in C, or a limit is exceeded.
-    pub fn new() -> Result<Typed<T>, SchemaError> {
+    pub fn new() -> Result<MessageCodec<T>, SchemaError> {
         let mut declare = Declare::default();
         let Type::Named(root) = T::ty(&mut declare) else { unreachable!("a message is a struct") };
         let declarations: Vec<Declaration> =
@@ -69,7 +69,7 @@ impl<T: Message> Typed<T> {
         let receiver = Receiver::new(Arc::new(schema), Abi::NATIVE)
             .map_err(|error| SchemaError { name, why: error.to_string() })?;
         assert_eq!(receiver.form().shape(0).size, T::SIZE as u64, "the derived size is that of the declaration");
-        Ok(Typed { receiver, targets, of: PhantomData })
+        Ok(MessageCodec { receiver, targets, of: PhantomData })
     }
 
     /// The message type; its text is its C declaration.
@@ -78,7 +78,7 @@ impl<T: Message> Typed<T> {
     }
 
     /// The message type on this machine.
-    pub fn form(&self) -> &Form {
+    pub fn form(&self) -> &MemoryLayout {
         self.receiver.form()
     }
 

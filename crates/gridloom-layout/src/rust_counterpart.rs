@@ -4,8 +4,8 @@ use std::any::TypeId;
 
 use super::abi::Abi;
 use super::error::{Fault, Problem};
-use super::form::Form;
 use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
+use super::memory_layout::MemoryLayout;
 use super::types::{Declaration, Type};
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX, LAYOUT_TREE_COPIES_MAX, LAYOUT_TREE_DEPTH_MAX};
 use gridloom_idl::{Expr, parse_expression};
@@ -97,12 +97,12 @@ impl Declare {
     /// Returns the type of a pointer's target.
     pub fn target<T: Data>(&mut self) -> Type {
         let ty = T::ty(self);
-        self.note::<T>(&ty);
+        self.record_type::<T>(&ty);
         ty
     }
 
     /// Records the type of the blocks of `T`.
-    pub fn note<T: 'static>(&mut self, ty: &Type) {
+    pub fn record_type<T: 'static>(&mut self, ty: &Type) {
         let id = TypeId::of::<T>();
         if !self.types.iter().any(|(known, _)| *known == id) {
             self.types.push((id, ty.clone()));
@@ -204,7 +204,7 @@ impl<'a> Writer<'a> {
         Ok(start)
     }
 
-    pub(super) fn finish(self, form: &Form, description: Option<&str>) -> Vec<u8> {
+    pub(super) fn finish(self, form: &MemoryLayout, description: Option<&str>) -> Vec<u8> {
         let Writer { memory, blocks, .. } = self;
         let schema = form.schema();
         let mut out = Vec::with_capacity(64 + schema.name().len() + 12 * blocks.len() + memory.len());

@@ -103,7 +103,7 @@ fn null(at: usize, target: &str) -> Box<Fault> {
 }
 
 fn text_type(declare: &mut Declare) -> Type {
-    declare.note::<Characters>(&Type::Integer(Integer::Char));
+    declare.record_type::<Characters>(&Type::Integer(Integer::Char));
     Type::text()
 }
 

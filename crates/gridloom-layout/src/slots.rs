@@ -4,10 +4,10 @@
 //! Nested structs are flattened when slots are compiled; arrays of values with slots stay loops.
 
 use super::error::{Fault, Problem};
+use super::integer_slot::{IntegerSlot, read_unsigned};
 use super::schema::params;
 use super::sizes::Sizes;
 use super::types::{Declaration, Extent, Integer, Type};
-use super::words::{Word, read_unsigned};
 use gridloom_idl::Expr;
 use gridloom_idl::signature::Param;
 
@@ -23,10 +23,10 @@ pub(super) struct Slot {
 pub(super) enum Kind {
     Pointer { target: usize, extent: SlotExtent },
     Bool,
-    Enum { word: Word, declaration: usize },
-    Union { tag: Word, cases: Vec<(i64, Vec<Slot>)> },
+    Enum { word: IntegerSlot, declaration: usize },
+    Union { tag: IntegerSlot, cases: Vec<(i64, Vec<Slot>)> },
     Repeat { stride: u64, count: u64, body: Vec<Slot> },
-    Capacity { length: Word, capacity: Word },
+    Capacity { length: IntegerSlot, capacity: IntegerSlot },
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(super) enum SlotExtent {
     One,
     Text,
     /// The value of one field.
-    Field(Word),
+    Field(IntegerSlot),
     Expression(Box<Count>),
 }
 
@@ -44,12 +44,12 @@ pub(super) struct Count {
     expr: Expr,
     params: Vec<Param>,
     /// The integer fields, by index.
-    words: Vec<Option<Word>>,
+    words: Vec<Option<IntegerSlot>>,
 }
 
 /// A pointer found in an element: its position, and the required number of elements (0 for a string: up to its NUL).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Met {
+pub(super) struct PointerSlot {
     pub(super) at: u64,
     pub(super) target: usize,
     pub(super) needed: u64,
@@ -127,20 +127,20 @@ impl Compiler<'_> {
         let declared = match &schema.declarations()[index] {
             Declaration::Struct(declared) => declared,
             Declaration::Enum(_) => {
-                let word = Word::new(abi, Integer::Int, at);
+                let word = IntegerSlot::new(abi, Integer::Int, at);
                 return self.push(slots, path, at, Kind::Enum { word, declaration: index });
             }
             Declaration::Union(_) => unreachable!("a union is a field, and the struct compiles it"),
         };
         let offsets = &shapes[index].offsets;
-        let words: Vec<Option<Word>> = declared
+        let words: Vec<Option<IntegerSlot>> = declared
             .fields
             .iter()
             .zip(offsets)
             .map(|(field, offset)| match &field.ty {
-                Type::Integer(integer) => Some(Word::new(abi, *integer, at + offset)),
+                Type::Integer(integer) => Some(IntegerSlot::new(abi, *integer, at + offset)),
                 // Among the remaining types only an enum can be a tag.
-                Type::Named(_) => Some(Word::new(abi, Integer::Int, at + offset)),
+                Type::Named(_) => Some(IntegerSlot::new(abi, Integer::Int, at + offset)),
                 _ => None,
             })
             .collect();
@@ -200,7 +200,7 @@ impl SlotExtent {
                 Err(_) => Err(Problem::Count(format!("its length is {}, expected 0 or more", word.get(memory, base)))),
             },
             SlotExtent::Expression(count) => {
-                let value = |index: usize| count.words[index].map(|word: Word| word.get(memory, base));
+                let value = |index: usize| count.words[index].map(|word: IntegerSlot| word.get(memory, base));
                 match count.expr.evaluate_extent(&count.params, &value) {
                     Ok(extent) => Ok((extent, Rule::Count)),
                     Err(error) => Err(Problem::Count(format!("its length has no value: {error}"))),
@@ -218,7 +218,7 @@ pub(super) fn visit(
     memory: &[u8],
     base: u64,
     from: Origin,
-    on_pointer: &mut dyn FnMut(Met, u64) -> Result<(), Problem>,
+    on_pointer: &mut dyn FnMut(PointerSlot, u64) -> Result<(), Problem>,
 ) -> Result<(), Box<Fault>> {
     for slot in slots {
         let at = base + slot.at;
@@ -227,7 +227,7 @@ pub(super) fn visit(
             Kind::Pointer { target, extent } => {
                 let (needed, rule) = extent.needed(memory, base).map_err(wrong)?;
                 let address = read_unsigned(memory, at, sizes.abi.pointer_bytes() as u8, sizes.abi.byte_order());
-                on_pointer(Met { at, target: *target, needed, rule }, address).map_err(wrong)?;
+                on_pointer(PointerSlot { at, target: *target, needed, rule }, address).map_err(wrong)?;
             }
             Kind::Bool => {
                 let byte = memory[at as usize];

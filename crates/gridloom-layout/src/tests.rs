@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Abi, Form, Graph, MemoryAt, Receiver, Schema, Value, parse};
+use super::{Abi, Graph, MemoryAt, MemoryLayout, Receiver, Schema, Value, parse};
 
 const SHAPES: &str = "
     enum Kind { CIRCLE, POLYGON = 4 };
@@ -26,8 +26,8 @@ fn schema(name: &str) -> Arc<Schema> {
     Arc::new(parse(SHAPES, "shapes.h").unwrap().schema(name).unwrap())
 }
 
-fn form(name: &str, machine: &str) -> Form {
-    Form::new(schema(name), Abi::from_name(machine).unwrap()).unwrap()
+fn form(name: &str, machine: &str) -> MemoryLayout {
+    MemoryLayout::new(schema(name), Abi::from_name(machine).unwrap()).unwrap()
 }
 
 fn integer(value: i128) -> Value {
@@ -112,7 +112,7 @@ fn a_cycle_of_shared_structs_stays_one() {
 fn pointers_into_an_array_lead_into_it_again() {
     let text = "struct S { int n; int *all GRIDLOOM_LENGTH(n); int *third; int *last GRIDLOOM_LENGTH(2); };";
     let schema = Arc::new(parse(text, "s.h").unwrap().schema("S").unwrap());
-    let arm = Form::new(schema.clone(), Abi::from_name("arm").unwrap()).unwrap();
+    let arm = MemoryLayout::new(schema.clone(), Abi::from_name("arm").unwrap()).unwrap();
     let mut words = [4, 0x110, 0x118, 0x118, 10, 11, 12, 13u32];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let message = arm.encode(&MemoryAt { base: 0x100, bytes: &bytes }, 0x100).unwrap();
@@ -131,7 +131,7 @@ fn an_array_of_which_only_a_part_is_pointed_to_is_shared() {
     let schema = Arc::new(parse(text, "s.h").unwrap().schema("S").unwrap());
     let some = Value::Reference { shared: 0, index: 1 };
     let values = Graph { root: record(&[("some", some)]), shared: vec![vec![integer(1), integer(2)]] };
-    let message = Form::new(schema.clone(), Abi::NATIVE).unwrap().encode_values(&values).unwrap();
+    let message = MemoryLayout::new(schema.clone(), Abi::NATIVE).unwrap().encode_values(&values).unwrap();
     let mut receiver = Receiver::new(schema, Abi::from_name("ppc").unwrap()).unwrap();
     assert_eq!(receiver.open(&message).unwrap().to_graph().unwrap(), values);
 }
@@ -154,7 +154,8 @@ fn what_is_long_can_be_shown_by_its_first_elements() {
         ("fixed", Value::List(vec![floats(&[1.0, 2.0]), floats(&[3.0, 4.0]), floats(&[5.0, 6.0])])),
         ("points", Value::List(vec![point(1.0), point(2.0), point(3.0)])),
     ]);
-    let message = Form::new(schema.clone(), Abi::NATIVE).unwrap().encode_values(&Graph::tree(values.clone())).unwrap();
+    let message =
+        MemoryLayout::new(schema.clone(), Abi::NATIVE).unwrap().encode_values(&Graph::tree(values.clone())).unwrap();
     let mut receiver = Receiver::new(schema, Abi::NATIVE).unwrap();
     let incoming = receiver.open(&message).unwrap();
     assert_eq!(incoming.to_graph_of_first(7).unwrap(), Graph::tree(values));
@@ -168,7 +169,7 @@ fn what_is_long_can_be_shown_by_its_first_elements() {
 fn a_long_list_needs_no_stack() {
     let text = "struct Node { int value; struct Node *next; };";
     let schema = Arc::new(parse(text, "node.h").unwrap().schema("Node").unwrap());
-    let x86 = Form::new(schema.clone(), Abi::from_name("i386").unwrap()).unwrap();
+    let x86 = MemoryLayout::new(schema.clone(), Abi::from_name("i386").unwrap()).unwrap();
     let count = 200_000u32;
     let words = (0..count).flat_map(|n| [n, if n + 1 < count { 0x1000 + 8 * (n + 1) } else { 0 }]);
     let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
@@ -227,7 +228,7 @@ fn lengths_and_tags_may_be_left_out() {
     let text = "struct S { int n; char *c GRIDLOOM_LENGTH(n); short t; union U { int i GRIDLOOM_CASE(3); } u GRIDLOOM_TAG(t); };";
     let schema = Arc::new(parse(text, "s.h").unwrap().schema("S").unwrap());
     let given = record(&[("c", Value::Bytes(b"xyz".to_vec())), ("u", Value::Case("i".into(), Box::new(integer(9))))]);
-    let message = Form::new(schema.clone(), Abi::NATIVE).unwrap().encode_values(&Graph::tree(given)).unwrap();
+    let message = MemoryLayout::new(schema.clone(), Abi::NATIVE).unwrap().encode_values(&Graph::tree(given)).unwrap();
     let values = Receiver::new(schema, Abi::NATIVE).unwrap().open(&message).unwrap().to_graph().unwrap();
     assert_eq!(values.to_string(), r#"{n: 3, c: b"xyz", t: 3, u: i(9)}"#);
 }
@@ -259,7 +260,7 @@ fn different_declarations_are_compared() {
         "other.h",
     );
     let theirs = Arc::new(other.unwrap().schema("Matrix").unwrap());
-    let theirs = Form::new(theirs, Abi::from_name("i386").unwrap()).unwrap();
+    let theirs = MemoryLayout::new(theirs, Abi::from_name("i386").unwrap()).unwrap();
     let memory = MemoryAt { base: 64, bytes: &[0; 16] };
     let told = opened("Matrix", &theirs.encode_described(&memory, 64).unwrap());
     assert_eq!(

@@ -29,7 +29,7 @@ pub enum Value {
     /// A fixed, counted or dynamic array.
     List(Vec<Value>),
     /// The first elements of an array that has more, if only the first were requested.
-    First {
+    Truncated {
         /// Name of the elements' type.
         element: String,
         /// Number of elements in each dimension.
@@ -44,7 +44,7 @@ pub enum Value {
     /// A null pointer, or an empty union.
     Null,
     /// The target of a pointer to one value.
-    To(Box<Value>),
+    Pointee(Box<Value>),
     /// A pointer to a shared value.
     Reference {
         /// Index into [`Graph::shared`].
@@ -88,11 +88,11 @@ impl Value {
             Value::Constant(name) => format!("the constant '{name}'"),
             Value::Struct(fields) => format!("a struct of {} fields", fields.len()),
             Value::List(values) => format!("a list of {} elements", values.len()),
-            Value::First { element, shape, .. } => format!("a part of {element}{shape:?}"),
+            Value::Truncated { element, shape, .. } => format!("a part of {element}{shape:?}"),
             Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
             Value::Text(text) => format!("a string of {} bytes", text.len()),
             Value::Null => "null".to_string(),
-            Value::To(_) => "a pointer".to_string(),
+            Value::Pointee(_) => "a pointer".to_string(),
             Value::Reference { .. } => "a reference".to_string(),
             Value::Case(name, _) => format!("the case '{name}'"),
         }
@@ -117,7 +117,7 @@ impl fmt::Display for Value {
                 f.write_str("}")
             }
             Value::List(values) => write_list(f, values),
-            Value::First { element, shape, values } => {
+            Value::Truncated { element, shape, values } => {
                 write!(f, "{element}{shape:?} [")?;
                 values.iter().try_for_each(|value| write!(f, "{value}, "))?;
                 f.write_str("…]")
@@ -125,7 +125,7 @@ impl fmt::Display for Value {
             Value::Bytes(bytes) => write!(f, "b\"{}\"", bytes.escape_ascii()),
             Value::Text(text) => write!(f, "{text:?}"),
             Value::Null => f.write_str("null"),
-            Value::To(value) => write!(f, "&{value}"),
+            Value::Pointee(value) => write!(f, "&{value}"),
             Value::Reference { shared, index: 0 } => write!(f, "#{shared}"),
             Value::Reference { shared, index } => write!(f, "#{shared}[{index}]"),
             Value::Case(name, value) => write!(f, "{name}({value})"),

@@ -3,23 +3,23 @@
 //! The recursion is as deep as the declaration: longer (a list) or wider (a shared part) structures are stored in
 //! [`Graph::shared`](super::Graph::shared).
 
-use gridloom_base::limits::LAYOUT_SHOWN_FACTOR;
+use gridloom_base::limits::LAYOUT_DISPLAY_FACTOR;
 use gridloom_idl::Expr;
 use gridloom_idl::expr::BinaryOp;
 
 use super::error::{LayoutError, Problem};
+use super::integer_slot::IntegerSlot;
 use super::message::{Message, Target};
 use super::schema::params;
-use super::slots::{Met, Rule};
+use super::slots::{PointerSlot, Rule};
 use super::types::{Declaration, Extent, Integer, Pointer, Type};
 use super::value::{Graph, Value};
-use super::words::Word;
 
 /// Returns the values; of an array of more than `first` elements only the first ones.
 pub(super) fn read(message: &Message<'_>, first: u64) -> Result<Graph, LayoutError> {
     let shared = shared_blocks(message)?;
     let numbers = vec![None; message.blocks.len()];
-    let left = first.saturating_mul(LAYOUT_SHOWN_FACTOR);
+    let left = first.saturating_mul(LAYOUT_DISPLAY_FACTOR);
     let mut reader = Reader { message, shared, numbers, met: Vec::new(), hint: 0, first, left };
     let root = reader.place(Target { block: 0, index: message.root });
     let mut values = Vec::new();
@@ -109,7 +109,7 @@ impl Reader<'_, '_> {
 
     /// Returns the first characters, if there are too many.
     fn beginning<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let shown = usize::try_from(self.first.saturating_mul(LAYOUT_SHOWN_FACTOR)).ok()?;
+        let shown = usize::try_from(self.first.saturating_mul(LAYOUT_DISPLAY_FACTOR)).ok()?;
         bytes.get(..shown).filter(|first| first.len() < bytes.len())
     }
 
@@ -118,7 +118,7 @@ impl Reader<'_, '_> {
             None => Value::Bytes(bytes.to_vec()),
             Some(first) => {
                 let values = vec![Value::Bytes(first.to_vec())];
-                Value::First { element: "char".into(), shape: vec![bytes.len() as u64], values }
+                Value::Truncated { element: "char".into(), shape: vec![bytes.len() as u64], values }
             }
         }
     }
@@ -129,7 +129,7 @@ impl Reader<'_, '_> {
             // An incomplete character at the end is left out.
             let first = String::from_utf8_lossy(first);
             let values = vec![Value::Text(first.trim_end_matches(char::REPLACEMENT_CHARACTER).into())];
-            return Value::First { element: "char".into(), shape: vec![bytes.len() as u64], values };
+            return Value::Truncated { element: "char".into(), shape: vec![bytes.len() as u64], values };
         }
         match std::str::from_utf8(bytes) {
             Ok(text) => Value::Text(text.to_string()),
@@ -158,7 +158,7 @@ impl Reader<'_, '_> {
             return Value::List(values);
         }
         let element = element_name(element, self.message.form.schema.declarations());
-        Value::First { element, shape, values }
+        Value::Truncated { element, shape, values }
     }
 
     fn value(&mut self, ty: &Type, at: u64) -> Value {
@@ -166,13 +166,13 @@ impl Reader<'_, '_> {
         let memory = self.message.memory;
         let order = form.abi.byte_order();
         match ty {
-            Type::Integer(integer) => Value::Integer(Word::new(&form.abi, *integer, at).get(memory, 0)),
+            Type::Integer(integer) => Value::Integer(IntegerSlot::new(&form.abi, *integer, at).get(memory, 0)),
             Type::Float32 => {
-                let word = Word { at, bytes: 4, signed: false, order };
+                let word = IntegerSlot { at, bytes: 4, signed: false, order };
                 Value::Float(f64::from(f32::from_bits(word.get(memory, 0) as u32)))
             }
             Type::Float64 => {
-                let word = Word { at, bytes: 8, signed: false, order };
+                let word = IntegerSlot { at, bytes: 8, signed: false, order };
                 Value::Float(f64::from_bits(word.get(memory, 0) as u64))
             }
             Type::Bool => Value::Bool(memory[at as usize] != 0),
@@ -198,7 +198,7 @@ impl Reader<'_, '_> {
         let declared = match &form.schema.declarations()[index] {
             Declaration::Struct(declared) => declared,
             Declaration::Enum(declared) => {
-                let value = Word::new(&form.abi, Integer::Int, at).get(memory, 0) as i64;
+                let value = IntegerSlot::new(&form.abi, Integer::Int, at).get(memory, 0) as i64;
                 let name = declared.constant(value).expect("enums were checked with the message");
                 return Value::Constant(name.to_string());
             }
@@ -206,8 +206,8 @@ impl Reader<'_, '_> {
         };
         let offsets = &form.shape(index).offsets;
         let integer = |field: usize| match &declared.fields[field].ty {
-            Type::Integer(integer) => Some(Word::new(&form.abi, *integer, at + offsets[field]).get(memory, 0)),
-            Type::Named(_) => Some(Word::new(&form.abi, Integer::Int, at + offsets[field]).get(memory, 0)),
+            Type::Integer(integer) => Some(IntegerSlot::new(&form.abi, *integer, at + offsets[field]).get(memory, 0)),
+            Type::Named(_) => Some(IntegerSlot::new(&form.abi, Integer::Int, at + offsets[field]).get(memory, 0)),
             _ => None,
         };
         let mut fields = Vec::with_capacity(declared.fields.len());
@@ -256,14 +256,14 @@ impl Reader<'_, '_> {
             };
         }
         let target = self.message.form.schema.target_number(&pointer.target);
-        let met = Met { at, target, needed: 1, rule: Rule::One };
+        let met = PointerSlot { at, target, needed: 1, rule: Rule::One };
         let found: Result<_, Problem> = self.message.follow(&met, address, &mut self.hint);
         let place = found.expect("pointers were checked with the message").expect("it is not null");
         if let Some(reference) = self.reference(place) {
             return reference;
         }
         match pointer.extent {
-            Extent::One => Value::To(Box::new(self.element(place))),
+            Extent::One => Value::Pointee(Box::new(self.element(place))),
             Extent::Text => self.text(place),
             Extent::Count(_) if characters => self.characters(place.block),
             Extent::Count(_) => {

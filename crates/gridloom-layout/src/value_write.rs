@@ -6,18 +6,18 @@
 use std::collections::VecDeque;
 
 use super::error::{Fault, LayoutError, Problem};
-use super::form::Form;
 use super::header::{Block, Header, ORIGIN};
+use super::integer_slot::{IntegerSlot, write_unsigned};
+use super::memory_layout::MemoryLayout;
 use super::message::{Message, place_blocks};
 use super::schema::params;
 use super::types::{Declaration, Extent, Field, Integer, Pointer, Struct, Type, Union};
 use super::value::{Graph, Value};
-use super::words::{Word, write_unsigned};
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_idl::Expr;
 
-impl Form {
+impl MemoryLayout {
     /// Encodes the values as a message.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ struct Out<'v> {
 }
 
 struct Writer<'v> {
-    form: &'v Form,
+    form: &'v MemoryLayout,
     graph: &'v Graph,
     blocks: Vec<Out<'v>>,
     /// The block of each shared array that was referred to.
@@ -205,7 +205,7 @@ impl<'v> Writer<'v> {
     }
 
     fn integer(&mut self, block: usize, integer: Integer, at: u64, value: i128) -> Result<(), Box<Fault>> {
-        let word: Word = Word::new(&self.form.abi, integer, at);
+        let word: IntegerSlot = IntegerSlot::new(&self.form.abi, integer, at);
         word.set(&mut self.blocks[block].memory, 0, value).map_err(|()| {
             let (ty, bytes) = (integer.name().to_string(), u64::from(word.bytes));
             Fault::whole(Problem::Narrow { value, ty, bytes, abi: self.form.abi.to_string() })
@@ -221,7 +221,7 @@ impl<'v> Writer<'v> {
                 return Ok(());
             }
             (Extent::One | Extent::Text, Value::Null) => return Ok(()),
-            (Extent::One, Value::To(value)) => Content::One(value),
+            (Extent::One, Value::Pointee(value)) => Content::One(value),
             (Extent::Text, Value::Text(text)) if !text.contains('\0') => Content::Text(text.as_bytes()),
             (Extent::Text, Value::Bytes(text)) if !text.contains(&0) => Content::Text(text),
             (Extent::Text, Value::Text(_) | Value::Bytes(_)) => {
@@ -351,7 +351,9 @@ impl<'v> Writer<'v> {
             let Type::Pointer(pointer) = &field.ty else { continue };
             let Extent::Count(count) = &pointer.extent else { continue };
             let integer = |number: usize| match &declared.fields[number].ty {
-                Type::Integer(integer) => Some(Word::new(&form.abi, *integer, at + offsets[number]).get(memory, 0)),
+                Type::Integer(integer) => {
+                    Some(IntegerSlot::new(&form.abi, *integer, at + offsets[number]).get(memory, 0))
+                }
                 _ => None,
             };
             let needed = count

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use gridloom_layout::types::{Declaration, Type};
-use gridloom_layout::{Abi, Form, parse};
+use gridloom_layout::{Abi, MemoryLayout, parse};
 
 /// The annotations' definitions for a C compiler.
 const HEADER: &str = include_str!("../include/gridloom_layout.h");
@@ -27,7 +27,7 @@ const DECLARATIONS: &str = "
 
 fn assertions(machine: Abi) -> String {
     let schema = Arc::new(parse(DECLARATIONS, "declarations").unwrap().schema("All").unwrap());
-    let form = Form::new(schema.clone(), machine).unwrap();
+    let form = MemoryLayout::new(schema.clone(), machine).unwrap();
     let mut text = format!("{HEADER}{DECLARATIONS}");
     for (number, declaration) in schema.declarations().iter().enumerate() {
         let (name, shape) = (declaration.name(), form.shape(number));

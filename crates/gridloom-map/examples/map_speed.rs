@@ -113,7 +113,13 @@ fn layers(tasks: usize, width: usize) -> Outline {
         inputs.sort_unstable();
         inputs.dedup();
         let work_flops = Some(1e9 * (0.5 + rng.unit()));
-        outline.tasks.push(OutlineTask { function: 0, work_flops, only: None, inputs, outputs: vec![task as u32 + 1] });
+        outline.tasks.push(OutlineTask {
+            function: 0,
+            work_flops,
+            bound_to: None,
+            inputs,
+            outputs: vec![task as u32 + 1],
+        });
         let (size_bytes, wanted) = (1_000_000 + rng.below(20_000_000), task + width >= tasks);
         outline.data.push(OutlineDatum {
             size_bytes,
@@ -134,7 +140,7 @@ fn grid(servers: usize) -> GridView {
         name: format!("s{number:03}"),
         address: String::new(),
         slots: 1 + (number % 4) as u32,
-        plain: false,
+        stateless: false,
         memory_bytes: 1 << 40,
         speed_flops: Some(1e9 * (1.0 + rng.unit())),
         pace: 1.0,

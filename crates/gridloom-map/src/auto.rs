@@ -23,17 +23,17 @@
 //!
 //! For measurements, run `gridloom map --baseline`.
 
-mod tidy;
+mod fewest_bytes;
 
 use std::collections::BTreeMap;
 
 use super::bounds;
 use super::branch::BranchAndBound;
-use super::contention::{Choice, Judge, Lister, Outcome, can_judge, in_rings, search};
+use super::contention::{Choice, ContentionEvaluator, ListScheduler, Outcome, can_evaluate, in_rings, search};
 use super::error::MapError;
 use super::heft::Heft;
 use super::improve::{improve, line_of};
-use super::pairs::{self, Line, Pass};
+use super::pairs::{self, Line, PairsEvaluator};
 use super::plan::{Assignment, Plan, Transfer};
 use super::problem::Problem;
 use super::spec::{Parameter, Spec};
@@ -75,7 +75,7 @@ pub struct Auto {
 /// Heuristics that make candidate plans, besides `heft`.
 const MEMBERS: &[&str] = &["cpop", "min-min", "max-min", "sufferage", "peft", "greedy"];
 /// Heuristics that are also run on a variant of the problem in which all data of the client are everywhere.
-const BLIND_MEMBERS: &[&str] = &["cpop", "min-min", "max-min"];
+const RELAXED_MEMBERS: &[&str] = &["cpop", "min-min", "max-min"];
 
 /// Maximum number of tasks that other heuristics than `heft` map.
 pub const MEMBERS_TASKS_MAX: usize = 20_000;
@@ -115,7 +115,7 @@ const MEMBERS_STEPS_PER_PAIR: u64 = 10;
 impl Heuristic for Auto {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let lead = Heft { slack: self.slack(problem), ..Heft::PUBLISHED }.map(problem)?;
-        if self.contention && can_judge(problem) {
+        if self.contention && can_evaluate(problem) {
             self.with_contention(problem, lead)
         } else {
             self.without_contention(problem, lead)
@@ -133,7 +133,7 @@ impl Auto {
     }
 
     /// Step budget of a group whose `heft` plan takes `seconds`.
-    fn worth(&self, problem: &Problem, seconds: f64) -> u64 {
+    fn step_budget(&self, problem: &Problem, seconds: f64) -> u64 {
         let part = if problem.has_exact_figures() { PART_MAX_EXACT } else { PART_MAX };
         self.steps.min((part * seconds / STEP_S) as u64)
     }
@@ -150,7 +150,7 @@ impl Auto {
     }
 
     fn without_contention(&self, problem: &Problem, lead: Plan) -> Result<Plan, MapError> {
-        let steps = self.worth(problem, lead.makespan_s);
+        let steps = self.step_budget(problem, lead.makespan_s);
         let mut plans = vec![lead];
         if problem.task_count() <= MEMBERS_TASKS_MAX && steps >= members_steps(problem) {
             plans.extend(self.members(problem, steps)?);
@@ -167,14 +167,14 @@ impl Auto {
             }
             best = improve(problem, best, |trial, line| pairs::anneal(problem, trial, &[line], steps, self.seed).0);
         }
-        Ok(tidy::of_plans(problem, best, plans, self.slack(problem)))
+        Ok(fewest_bytes::of_plans(problem, best, plans, self.slack(problem)))
     }
 
     fn with_contention(&self, problem: &Problem, lead: Plan) -> Result<Plan, MapError> {
-        let mut judge = Judge::new(problem);
+        let mut judge = ContentionEvaluator::new(problem);
         let choice = choice_of(problem, &lead);
-        let outcome = judged(&mut judge, &choice);
-        let (steps, run) = (self.worth(problem, outcome.makespan_s), judge.steps() * JUDGE_STEP);
+        let outcome = evaluated(&mut judge, &choice);
+        let (steps, run) = (self.step_budget(problem, outcome.makespan_s), judge.steps() * JUDGE_STEP);
         if steps < run.saturating_mul(RUNS_MIN) {
             let ringed = in_rings(problem, &choice).filter(|_| steps >= run);
             let better = ringed.and_then(|ringed| {
@@ -190,7 +190,7 @@ impl Auto {
             plans.extend(self.members(problem, steps)?);
         }
         let choice = self.searched(problem, &plans, steps);
-        let outcome = judged(&mut judge, &choice);
+        let outcome = evaluated(&mut judge, &choice);
         Ok(plan_of(problem, &choice, &outcome))
     }
 
@@ -198,7 +198,7 @@ impl Auto {
     fn searched(&self, problem: &Problem, plans: &[Plan], steps: u64) -> Choice {
         let mut lines: Vec<Line> = plans.iter().map(|plan| line_of(problem, plan)).collect();
         let mut starts: Vec<Choice> = plans.iter().map(|plan| choice_of(problem, plan)).collect();
-        for blind in blind(problem, if plans.len() > 1 { BLIND_MEMBERS } else { &[] }) {
+        for blind in relaxed_lines(problem, if plans.len() > 1 { RELAXED_MEMBERS } else { &[] }) {
             let Line { servers, order } = blind.clone();
             starts.push(Choice { servers, order, sources: BTreeMap::new() });
             lines.push(blind);
@@ -206,20 +206,20 @@ impl Auto {
         if steps >= search_min(problem) {
             lines.extend(in_pairs(problem, &lines, (steps as f64 * PART_OF_PAIRS) as u64, self.seed));
         }
-        let mut lister = Lister::new(problem);
+        let mut lister = ListScheduler::new(problem);
         starts.extend(lines.iter().map(|line| lister.complete(&line.order, &line.servers)));
         let (best, _) = search(problem, &starts, steps / JUDGE_STEP, self.seed);
         match self.slack(problem) {
             0.0 => best,
             slack => {
                 let budget = (steps as f64 * PART_OF_TIDYING) as u64 / JUDGE_STEP;
-                tidy::of_choices(problem, best, &starts, slack, budget)
+                fewest_bytes::of_choices(problem, best, &starts, slack, budget)
             }
         }
     }
 }
 
-fn judged(judge: &mut Judge<'_>, choice: &Choice) -> Outcome {
+fn evaluated(judge: &mut ContentionEvaluator<'_>, choice: &Choice) -> Outcome {
     judge.run(choice, f64::INFINITY).expect("a plan's order runs").expect("there is no limit").clone()
 }
 
@@ -228,7 +228,7 @@ fn plans_of(specs: &[&str], problem: &Problem) -> Result<Vec<Plan>, MapError> {
 }
 
 /// Lines of `heft` and of `others` on the problem in which all data of the client are everywhere.
-fn blind(problem: &Problem, others: &[&str]) -> Vec<Line> {
+fn relaxed_lines(problem: &Problem, others: &[&str]) -> Vec<Line> {
     let blind = problem.in_pairs(false);
     let heft = Heft::PUBLISHED.map(&blind).ok();
     let others = plans_of(others, &blind).unwrap_or_default();
@@ -238,7 +238,7 @@ fn blind(problem: &Problem, others: &[&str]) -> Vec<Line> {
 /// Returns the best line without contention that is found within the budget.
 fn in_pairs(problem: &Problem, lines: &[Line], steps: u64, seed: u64) -> Option<Line> {
     let problem = problem.in_pairs(true);
-    let mut pass = Pass::new(&problem)?;
+    let mut pass = PairsEvaluator::new(&problem)?;
     Some(pairs::anneal(&problem, &mut pass, lines, steps, seed).0)
 }
 

@@ -9,7 +9,7 @@
 //! copy. So n tasks that are ready at a time take n² short steps, not n² searches over all servers, let alone n³.
 
 use super::error::MapError;
-use super::order::{Followers, Readers, Waiting};
+use super::order::{Followers, Readers, ReadyTracker};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::{Offer, Schedule, TwoBest};
@@ -45,14 +45,14 @@ struct Candidate {
 pub(super) fn map(problem: &Problem, rule: Rule) -> Result<Plan, MapError> {
     let followers = Followers::new(problem);
     let readers = Readers::new(problem);
-    let mut waiting = Waiting::new(problem, &followers);
+    let mut waiting = ReadyTracker::new(problem, &followers);
     let mut schedule = Schedule::new(problem).with_insertion(false);
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut ready = waiting.ready();
     let mut positions = 0..u32::MAX;
     let mut has_fresh_copy = vec![false; problem.task_count()];
     loop {
-        problem.go_on()?;
+        problem.check_stopped()?;
         if !rule.levels || candidates.is_empty() {
             let candidate = |(task, position)| {
                 let offers = schedule.offers(task as usize);

@@ -93,7 +93,7 @@ impl Heuristic for BranchAndBound {
             None => false,
         };
         if self.must_finish && !has_finished {
-            problem.go_on()?;
+            problem.check_stopped()?;
             let (tasks, servers) = (problem.task_count(), problem.servers().len());
             return Err(MapError::TooManyNodes { tasks, servers, budget: self.nodes });
         }

@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 use super::error::MapError;
 use super::heft::upward_ranks;
 use super::mean::{MeanLink, MeanSeconds};
-use super::order::{Followers, Waiting, breadth_first};
+use super::order::{Followers, ReadyTracker, breadth_first};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
@@ -58,7 +58,7 @@ impl Heuristic for Cpop {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let followers = Followers::new(problem);
         let order = breadth_first(problem, &followers);
-        let mut waiting = Waiting::new(problem, &followers);
+        let mut waiting = ReadyTracker::new(problem, &followers);
         let entries = waiting.ready();
         let up = upward_ranks(problem);
         let longest_s = entries.iter().map(|task| up[*task as usize]).fold(0.0, f64::max);
@@ -75,7 +75,7 @@ impl Heuristic for Cpop {
         let mut ready: BinaryHeap<_> = entries.into_iter().map(key).collect();
         let mut schedule = Schedule::new(problem);
         while let Some((_, _, task)) = ready.pop() {
-            problem.go_on()?;
+            problem.check_stopped()?;
             let task = task as usize;
             let to = match server.filter(|_| is_on_path(task)) {
                 Some(server) => server,

@@ -39,7 +39,7 @@ pub struct Exact<'p> {
     /// Makers of each task's inputs, with the index of the datum's transfer seconds in `ways`.
     makers: Vec<Vec<(usize, usize)>>,
     /// Transfer seconds by server × server, for each datum with a maker and readers.
-    ways: Vec<f64>,
+    transfer_seconds: Vec<f64>,
     /// Each task's set of readers, and its set of makers.
     readers_of: Vec<u64>,
     makers_of: Vec<u64>,
@@ -76,7 +76,7 @@ impl<'p> Exact<'p> {
     /// tasks. No plan ends before `bound_s`.
     pub fn new(problem: &'p Problem, nodes: u64, bound_s: f64) -> Option<Exact<'p>> {
         let (tasks, servers) = (problem.task_count(), problem.client());
-        if tasks > TASKS_MAX || !(0..problem.data().len()).all(|datum| has_one_way(problem, datum)) {
+        if tasks > TASKS_MAX || !(0..problem.data().len()).all(|datum| has_fixed_arrival(problem, datum)) {
             return None;
         }
         let mut exact = Exact {
@@ -86,7 +86,7 @@ impl<'p> Exact<'p> {
             outside_s: vec![0.0; tasks * servers],
             home_s: vec![0.0; tasks * servers],
             makers: vec![Vec::new(); tasks],
-            ways: Vec::new(),
+            transfer_seconds: Vec::new(),
             readers_of: vec![0; tasks],
             makers_of: vec![0; tasks],
             weights: [(vec![1.0; servers], Vec::new()), (speeds(problem), Vec::new())],
@@ -107,7 +107,7 @@ impl<'p> Exact<'p> {
             for datum in problem.inputs(task) {
                 match problem.data()[*datum as usize].producer {
                     Some(maker) => {
-                        let way = *way_of.entry(*datum).or_insert_with(|| exact.add_way(*datum));
+                        let way = *way_of.entry(*datum).or_insert_with(|| exact.add_transfer_table(*datum));
                         exact.makers[task].push((maker as usize, way));
                         exact.makers_of[task] |= 1 << maker;
                         exact.readers_of[maker as usize] |= 1 << task;
@@ -116,7 +116,7 @@ impl<'p> Exact<'p> {
                 }
             }
             for datum in problem.outputs(task).iter().map(|datum| &problem.data()[*datum as usize]) {
-                for server in (0..servers).filter(|server| datum.wanted || problem.is_plain(*server)) {
+                for server in (0..servers).filter(|server| datum.wanted || problem.is_stateless(*server)) {
                     let home_s = &mut exact.home_s[task * servers + server];
                     *home_s = home_s.max(problem.link_seconds(server, servers, datum.size_bytes));
                 }
@@ -216,7 +216,7 @@ impl<'p> Exact<'p> {
         for (maker, way) in &self.makers[task] {
             if partial.placed >> maker & 1 == 1 {
                 let from = partial.servers[*maker] as usize;
-                let way_s = self.ways[way + from * self.servers + server];
+                let way_s = self.transfer_seconds[way + from * self.servers + server];
                 ready_s = ready_s.max(partial.end_s[*maker] + way_s);
             }
         }
@@ -286,11 +286,11 @@ impl<'p> Exact<'p> {
         false
     }
 
-    fn add_way(&mut self, datum: u32) -> usize {
-        let first = self.ways.len();
+    fn add_transfer_table(&mut self, datum: u32) -> usize {
+        let first = self.transfer_seconds.len();
         let size_bytes = self.problem.data()[datum as usize].size_bytes;
         for from in 0..self.servers {
-            self.ways.extend((0..self.servers).map(|to| self.problem.way_seconds(from, to, size_bytes)));
+            self.transfer_seconds.extend((0..self.servers).map(|to| self.problem.route_seconds(from, to, size_bytes)));
         }
         first
     }
@@ -317,7 +317,7 @@ impl<'p> Exact<'p> {
 
 /// True if the arrival of a datum at each place does not depend on earlier placements: it has only one reader, or no detour over
 /// another place is faster than the direct link.
-fn has_one_way(problem: &Problem, datum: usize) -> bool {
+fn has_fixed_arrival(problem: &Problem, datum: usize) -> bool {
     let facts = &problem.data()[datum];
     if facts.readers + u32::from(facts.wanted) <= 1 {
         return true;

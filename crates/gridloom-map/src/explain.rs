@@ -19,7 +19,7 @@ use super::schedule::{Placed, Schedule};
 
 /// The factor that decides when a task ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decides {
+pub enum DecidingFactor {
     /// The arrival of its inputs.
     Inputs,
     /// The time at which a slot is free.
@@ -28,7 +28,7 @@ pub enum Decides {
     Run,
     /// Its successors: with the task there, later tasks and transfers end at other times, and the makespan does not change in the
     /// same direction as the task's own end.
-    Behind,
+    Successors,
 }
 
 /// A task on one of the servers.
@@ -52,7 +52,7 @@ pub struct Outcome {
     /// End of the whole plan.
     pub makespan_s: f64,
     /// The factor that differs most from the planned server; for the planned server itself, the factor that takes longest.
-    pub decides: Decides,
+    pub decides: DecidingFactor,
 }
 
 /// Why a task is on its server.
@@ -70,7 +70,7 @@ pub struct Explanation {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
     /// A task or a transfer.
-    pub what: What,
+    pub what: StepKind,
     pub start_s: f64,
     pub end_s: f64,
     /// True if it waited for the step before only because that step occupied its slot.
@@ -79,7 +79,7 @@ pub struct Step {
 
 /// The kind of a step.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum What {
+pub enum StepKind {
     Task(u32),
     Transfer(Transfer),
 }
@@ -122,11 +122,11 @@ struct Trials<'p> {
     task: usize,
     places: &'p [usize],
     order: &'p [u32],
-    by: By<'p>,
+    by: TrialModel<'p>,
 }
 
 /// The model used for a trial.
-enum By<'p> {
+enum TrialModel<'p> {
     Judge(Box<PlanTimes<'p>>),
     /// Before the task itself, at that position of the order, all trials are alike.
     Schedule {
@@ -139,11 +139,11 @@ impl<'p> Trials<'p> {
     fn new(given: &'p ImposedPlan, problem: &'p Problem, places: &'p [usize], task: usize) -> Trials<'p> {
         let order = &given.order;
         let times = if given.plain { None } else { PlanTimes::new(problem) };
-        let by = times.map(|times| By::Judge(Box::new(times))).unwrap_or_else(|| {
+        let by = times.map(|times| TrialModel::Judge(Box::new(times))).unwrap_or_else(|| {
             let mut before = Box::new(given.schedule(problem));
             let at = order.iter().position(|number| *number as usize == task).expect("a checked order has all tasks");
             order[..at].iter().for_each(|number| before.place(*number as usize, places[*number as usize]));
-            By::Schedule { before, at }
+            TrialModel::Schedule { before, at }
         });
         Trials { problem, task, places, order, by }
     }
@@ -152,7 +152,7 @@ impl<'p> Trials<'p> {
     fn outcome(&mut self, server: usize) -> Option<Outcome> {
         self.problem.seconds(self.task, server)?;
         Some(match &mut self.by {
-            By::Judge(times) => {
+            TrialModel::Judge(times) => {
                 let mut servers: Vec<u32> = self.places.iter().map(|place| *place as u32).collect();
                 servers[self.task] = server as u32;
                 let (_, found) = times.run(self.order, &servers);
@@ -171,10 +171,10 @@ impl<'p> Trials<'p> {
                     start_s: found.start_s[self.task],
                     end_s: found.end_s[self.task],
                     makespan_s: found.makespan_s,
-                    decides: Decides::Run,
+                    decides: DecidingFactor::Run,
                 }
             }
-            By::Schedule { before, at } => scheduled(before, &self.order[*at..], self.places, server),
+            TrialModel::Schedule { before, at } => scheduled(before, &self.order[*at..], self.places, server),
         })
     }
 }
@@ -194,30 +194,30 @@ fn scheduled(before: &Schedule, left: &[u32], places: &[usize], server: usize) -
     left[1..].iter().for_each(|number| schedule.place(*number as usize, places[*number as usize]));
     let Placed { start_s, end_s, .. } = schedule.placed(task).expect("placed above");
     let (inputs_s, last_input) = (last.map_or(0.0, |(arrival_s, _)| arrival_s), last.map(|(_, input)| input));
-    Outcome { inputs_s, last_input, start_s, end_s, makespan_s: schedule.outcome().0, decides: Decides::Run }
+    Outcome { inputs_s, last_input, start_s, end_s, makespan_s: schedule.outcome().0, decides: DecidingFactor::Run }
 }
 
 /// Seconds until its inputs are there, then until it has a slot, and then until it ends.
-fn parts(outcome: &Outcome) -> [(f64, Decides); 3] {
+fn parts(outcome: &Outcome) -> [(f64, DecidingFactor); 3] {
     [
-        (outcome.end_s - outcome.start_s, Decides::Run),
-        (outcome.inputs_s, Decides::Inputs),
-        (outcome.start_s - outcome.inputs_s, Decides::Slots),
+        (outcome.end_s - outcome.start_s, DecidingFactor::Run),
+        (outcome.inputs_s, DecidingFactor::Inputs),
+        (outcome.start_s - outcome.inputs_s, DecidingFactor::Slots),
     ]
 }
 
-fn longest(outcome: &Outcome) -> Decides {
+fn longest(outcome: &Outcome) -> DecidingFactor {
     first_largest(parts(outcome))
 }
 
 /// Returns the factor that makes the task end later there than here, or earlier if it ends earlier. If that factor does not
 /// explain the difference in makespan, returns [`Decides::Behind`].
-fn difference(there: &Outcome, here: &Outcome) -> Decides {
+fn difference(there: &Outcome, here: &Outcome) -> DecidingFactor {
     let tolerance_s = TOLERANCE * here.makespan_s;
     let (by_makespan_s, by_end_s) = (there.makespan_s - here.makespan_s, there.end_s - here.end_s);
     let is_other_way = by_end_s.abs() <= tolerance_s || (by_end_s > 0.0) != (by_makespan_s > 0.0);
     if by_makespan_s.abs() > tolerance_s && is_other_way {
-        return Decides::Behind;
+        return DecidingFactor::Successors;
     }
     let sign = if there.end_s < here.end_s { -1.0 } else { 1.0 };
     let mut parts = parts(there);
@@ -227,7 +227,7 @@ fn difference(there: &Outcome, here: &Outcome) -> Decides {
     first_largest(parts)
 }
 
-fn first_largest(parts: [(f64, Decides); 3]) -> Decides {
+fn first_largest(parts: [(f64, DecidingFactor); 3]) -> DecidingFactor {
     parts.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best }).expect("three parts").1
 }
 
@@ -303,10 +303,10 @@ impl<'p> Ends<'p> {
         }
     }
 
-    fn what(&self, event: Event) -> What {
+    fn what(&self, event: Event) -> StepKind {
         match event {
-            Event::Task(task) => What::Task(task),
-            Event::Transfer(number) => What::Transfer(self.plan.transfers[number]),
+            Event::Task(task) => StepKind::Task(task),
+            Event::Transfer(number) => StepKind::Transfer(self.plan.transfers[number]),
         }
     }
 

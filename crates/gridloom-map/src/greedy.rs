@@ -8,7 +8,7 @@
 
 use super::error::MapError;
 use super::mean::MeanSeconds;
-use super::order::{Followers, Waiting};
+use super::order::{Followers, ReadyTracker};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
@@ -33,13 +33,13 @@ impl Heuristic for Greedy {
         let seconds = MeanSeconds::new(problem);
         let sizes: Vec<f64> = (0..problem.task_count()).map(|task| seconds.of(task)).collect();
         let followers = Followers::new(problem);
-        let mut waiting = Waiting::new(problem, &followers);
+        let mut waiting = ReadyTracker::new(problem, &followers);
         let mut schedule = Schedule::new(problem);
         let mut ready = waiting.ready();
         while !ready.is_empty() {
             ready.sort_by(|a, b| sizes[*b as usize].total_cmp(&sizes[*a as usize]).then(a.cmp(b)));
             for task in std::mem::take(&mut ready) {
-                problem.go_on()?;
+                problem.check_stopped()?;
                 let server = schedule.best(task as usize, EQUAL);
                 schedule.place(task as usize, server);
                 waiting.done(task as usize, |next| ready.push(next));

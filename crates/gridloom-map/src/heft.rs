@@ -80,7 +80,7 @@ impl Heuristic for Heft {
             by_rank(problem, &upward_ranks(problem)).into_iter().map(|task| task as usize).collect();
         let mut chosen = vec![0; order.len()];
         for task in &order {
-            problem.go_on()?;
+            problem.check_stopped()?;
             chosen[*task] = schedule.best(*task, self.slack);
             schedule.place(*task, chosen[*task]);
         }

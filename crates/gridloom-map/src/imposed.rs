@@ -26,7 +26,7 @@ use gridloom_perf::GridView;
 
 /// The method by which a group is mapped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum MapBy {
+pub enum MappingMethod {
     /// The heuristic of this spec maps it.
     Heuristic(String),
     /// This plan is used.
@@ -41,7 +41,7 @@ pub struct ImposedPlan {
     /// True if all data go through the client for every call, as in plain GridRPC.
     pub plain: bool,
     /// Spec of the heuristic that maps the tasks that have to be mapped again when a server is lost.
-    pub again: String,
+    pub fallback: String,
     pub servers: Vec<String>,
     pub functions: Vec<String>,
     pub tasks: Vec<ImposedTask>,
@@ -60,25 +60,25 @@ pub struct ImposedTask {
 
 /// A mapper's input: enough to map the same group again, elsewhere and later.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct MapperInput {
     pub client: NodeId,
     pub outline: Outline,
     pub grid: GridView,
 }
 
-impl MapBy {
+impl MappingMethod {
     /// Returns the mapping method for the first time and leaves the one for mapping again. An imposed plan fits only the original
     /// group, so its heuristic maps the tasks that have to be mapped again.
-    pub fn take(&mut self) -> MapBy {
+    pub fn take(&mut self) -> MappingMethod {
         let again = self.spec().to_owned();
-        std::mem::replace(self, MapBy::Heuristic(again))
+        std::mem::replace(self, MappingMethod::Heuristic(again))
     }
 
     /// Returns the spec of the heuristic that maps, or, for an imposed plan, that maps again after a loss.
     pub fn spec(&self) -> &str {
         match self {
-            MapBy::Heuristic(spec) => spec,
-            MapBy::Imposed(given) => &given.again,
+            MappingMethod::Heuristic(spec) => spec,
+            MappingMethod::Imposed(given) => &given.fallback,
         }
     }
 
@@ -87,31 +87,31 @@ impl MapBy {
     /// # Errors
     /// Those of [`map_group`](crate::map_group), and [`MapError::Unfit`] if an imposed plan does not fit.
     pub fn map(&self, outline: &Outline, grid: &GridView, client: NodeId, stop: Stop) -> Result<Plan, MapError> {
-        let problem = Problem::new(outline, grid, client)?.until(stop);
+        let problem = Problem::new(outline, grid, client)?.with_stop(stop);
         match self {
-            MapBy::Heuristic(spec) => map_problem(&Spec::parse(spec)?, &problem),
-            MapBy::Imposed(given) => given.plan(&problem),
+            MappingMethod::Heuristic(spec) => map_problem(&Spec::parse(spec)?, &problem),
+            MappingMethod::Imposed(given) => given.plan(&problem),
         }
     }
 }
 
-impl From<&str> for MapBy {
-    fn from(spec: &str) -> MapBy {
-        MapBy::Heuristic(spec.to_owned())
+impl From<&str> for MappingMethod {
+    fn from(spec: &str) -> MappingMethod {
+        MappingMethod::Heuristic(spec.to_owned())
     }
 }
 
-impl From<String> for MapBy {
-    fn from(spec: String) -> MapBy {
-        MapBy::Heuristic(spec)
+impl From<String> for MappingMethod {
+    fn from(spec: String) -> MappingMethod {
+        MappingMethod::Heuristic(spec)
     }
 }
 
-impl fmt::Display for MapBy {
+impl fmt::Display for MappingMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MapBy::Heuristic(spec) => f.write_str(spec),
-            MapBy::Imposed(given) => f.write_str(given.name()),
+            MappingMethod::Heuristic(spec) => f.write_str(spec),
+            MappingMethod::Imposed(given) => f.write_str(given.name()),
         }
     }
 }
@@ -147,7 +147,7 @@ impl ImposedPlan {
         ImposedPlan {
             heuristic: String::new(),
             plain: false,
-            again: AGAIN.into(),
+            fallback: DEFAULT_FALLBACK.into(),
             servers: problem.servers().iter().map(|server| server.name.clone()).collect(),
             functions,
             tasks: places.iter().enumerate().map(task).collect(),
@@ -161,7 +161,7 @@ impl ImposedPlan {
     /// [`MapError::Unfit`] with the first task or server that does not fit; those of a bad spec.
     pub fn plan(&self, problem: &Problem) -> Result<Plan, MapError> {
         // The spec is used only after a failure, so it is checked here: a mistake in it is reported at once.
-        Spec::parse(&self.again)?.heuristic()?;
+        Spec::parse(&self.fallback)?.heuristic()?;
         let places = self.places(problem)?;
         let times = if self.plain { None } else { PlanTimes::new(problem) };
         let plan = match times {
@@ -271,7 +271,7 @@ fn unknown_server(task: usize, name: &str, problem: &Problem) -> String {
     let known = || problem.servers().iter().map(|server| server.name.as_str());
     let mut near = near_names(name, known());
     if near.is_empty() {
-        near = known().take(SERVERS_TOLD).map(str::to_owned).collect();
+        near = known().take(SERVERS_LISTED_MAX).map(str::to_owned).collect();
         let more = problem.servers().len() - near.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         return format!(
@@ -286,7 +286,7 @@ fn unknown_server(task: usize, name: &str, problem: &Problem) -> String {
 pub(super) fn cannot_run(task: usize, place: usize, problem: &Problem) -> String {
     let (function, server) = (problem.function(task), &problem.servers()[place]);
     let (index, _, needed) = problem.call(task);
-    if let Some(only) = problem.only(task).filter(|only| *only != place) {
+    if let Some(only) = problem.bound_server(task).filter(|only| *only != place) {
         let bound = problem.name(only);
         return format!("task {task} ('{function}') is on server '{}', and is bound to '{bound}'", server.name);
     }
@@ -299,14 +299,14 @@ pub(super) fn cannot_run(task: usize, place: usize, problem: &Problem) -> String
     }
 }
 
-impl Seen {
+impl MapperInput {
     /// Keeps the parts of the grid that matter to the group: drops functions that it does not call, and addresses.
-    pub fn new(client: NodeId, outline: Outline, mut grid: GridView) -> Seen {
+    pub fn new(client: NodeId, outline: Outline, mut grid: GridView) -> MapperInput {
         for server in &mut grid.servers {
             server.functions.retain(|name, _| outline.functions.contains(name));
             server.address.clear();
         }
-        Seen { client, outline, grid }
+        MapperInput { client, outline, grid }
     }
 
     /// Builds the input of a heuristic.
@@ -321,6 +321,6 @@ impl Seen {
 /// [`Plan::heuristic`] of a plan that the user gave.
 pub const GIVEN: &str = "given";
 /// Default heuristic for mapping tasks again after an imposed plan.
-pub const AGAIN: &str = "heft";
+pub const DEFAULT_FALLBACK: &str = "heft";
 /// Maximum number of server names listed in an error.
-const SERVERS_TOLD: usize = 8;
+const SERVERS_LISTED_MAX: usize = 8;

@@ -4,7 +4,7 @@
 //! Lines are evaluated by [`super::pairs::Pass`] if it can represent the problem, else by building a new [`Schedule`], which
 //! takes some ten times as long. Both ignore contention.
 
-use super::pairs::{Evaluate, Line, Pass};
+use super::pairs::{Evaluate, Line, PairsEvaluator};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
@@ -19,7 +19,7 @@ pub(super) fn improve<'p>(
     search: impl FnOnce(&mut Trial<'p>, Line) -> Line,
 ) -> Plan {
     let entries = problem.task_count().saturating_mul(problem.client());
-    let pass = if entries <= PASS_ENTRIES_MAX { Pass::new(problem) } else { None };
+    let pass = if entries <= PASS_ENTRIES_MAX { PairsEvaluator::new(problem) } else { None };
     let line = line_of(problem, &start);
     let better = match pass {
         Some(pass) => search(&mut Trial::Pass(Box::new(pass)), line.clone()),
@@ -47,7 +47,7 @@ pub fn plan_of(problem: &Problem, line: &Line, insertion: bool) -> Plan {
 /// An evaluator of lines for any problem.
 pub(super) enum Trial<'p> {
     /// For problems that a pass can represent.
-    Pass(Box<Pass>),
+    Pass(Box<PairsEvaluator>),
     /// For all others.
     Schedule(Scheduled<'p>),
 }

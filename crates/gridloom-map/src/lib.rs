@@ -61,7 +61,7 @@ mod validate;
 pub mod parts {
     pub use crate::bounds::{critical_path as path_bound, work as work_bound};
     pub use crate::branch::Search;
-    pub use crate::contention::side_by_side::SideBySide;
+    pub use crate::contention::concurrent_tasks::ConcurrentTasks;
     pub use crate::exact::Exact;
     pub use crate::improve::plan_of;
     pub use crate::order::{Followers, breadth_first, by_rank};
@@ -70,10 +70,10 @@ pub mod parts {
 
 pub use bounds::lower_bound;
 pub use error::MapError;
-pub use explain::{Alternative, Decides, Explanation, Outcome, Step, What, critical_path, explain};
-pub use imposed::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapBy, Seen};
+pub use explain::{Alternative, DecidingFactor, Explanation, Outcome, Step, StepKind, critical_path, explain};
+pub use imposed::{DEFAULT_FALLBACK, GIVEN, ImposedPlan, ImposedTask, MapperInput, MappingMethod};
 pub use outline::{Outline, OutlineDatum, OutlineTask};
-pub use plan::{Assignment, Guess, Plan, Transfer};
+pub use plan::{Assignment, Plan, Transfer, UnmeasuredEstimate};
 pub use problem::{Datum, Problem, Server};
 pub use schedule::{Placed, Schedule};
 pub use spec::{Parameter, Spec, Values};

@@ -34,7 +34,7 @@ impl Heuristic for Lookahead {
         let mut schedule = Schedule::new(problem);
         let mut ahead = Ahead { problem, rank: &rank, readers: &readers, children: Vec::new(), free_s: Vec::new() };
         for task in by_rank(problem, &rank) {
-            problem.go_on()?;
+            problem.check_stopped()?;
             let server = ahead.best(&mut schedule, task as usize);
             schedule.place(task as usize, server);
         }
@@ -123,7 +123,7 @@ impl Ahead<'_> {
                 if child.ready_s[to].max(end_s) + child.seconds[to] >= best.0 {
                     continue;
                 }
-                let way_s = child.bytes.iter().map(|bytes| problem.way_seconds(from, to, *bytes)).fold(0.0, f64::max);
+                let way_s = child.bytes.iter().map(|bytes| problem.route_seconds(from, to, *bytes)).fold(0.0, f64::max);
                 let ready_s = child.ready_s[to].max(end_s + way_s).max(self.free_s[to]);
                 let child_end_s = schedule.fit(to, ready_s, child.seconds[to]) + child.seconds[to];
                 if child_end_s < best.0 {

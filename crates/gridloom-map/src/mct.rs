@@ -29,7 +29,7 @@ impl Heuristic for Mct {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let mut schedule = Schedule::plain(problem);
         for task in 0..problem.task_count() {
-            problem.go_on()?;
+            problem.check_stopped()?;
             let server = schedule.best(task, 0.0);
             schedule.place(task, server);
         }

@@ -86,7 +86,7 @@ impl<'p> MeanSeconds<'p> {
 
     /// Mean seconds of a task over the servers that offer its function and can hold its data; of a bound task, on its server.
     pub(super) fn of(&self, task: usize) -> f64 {
-        if let Some(server) = self.problem.only(task) {
+        if let Some(server) = self.problem.bound_server(task) {
             return self.problem.seconds(task, server).expect("a task can run where it is bound to");
         }
         let (function, size, size_bytes) = self.problem.call(task);

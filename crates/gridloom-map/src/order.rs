@@ -73,18 +73,18 @@ impl Readers {
 }
 
 /// Tracks which tasks become ready when others are done.
-pub struct Waiting<'f> {
+pub struct ReadyTracker<'f> {
     followers: &'f Followers,
     /// Number of each task's inputs that have yet to be made.
     inputs: Vec<u32>,
 }
 
-impl<'f> Waiting<'f> {
+impl<'f> ReadyTracker<'f> {
     /// Starts with no task done.
-    pub fn new(problem: &Problem, followers: &'f Followers) -> Waiting<'f> {
+    pub fn new(problem: &Problem, followers: &'f Followers) -> ReadyTracker<'f> {
         let made = |datum: &&u32| problem.data()[**datum as usize].producer.is_some();
         let waits = |task| problem.inputs(task).iter().filter(made).count() as u32;
-        Waiting { followers, inputs: (0..problem.task_count()).map(waits).collect() }
+        ReadyTracker { followers, inputs: (0..problem.task_count()).map(waits).collect() }
     }
 
     /// Returns the tasks that depend on no other, ascending.
@@ -109,7 +109,7 @@ impl<'f> Waiting<'f> {
 ///
 /// Source: Kahn, *Topological sorting of large networks*, CACM 5(11), 1962.
 pub fn breadth_first(problem: &Problem, followers: &Followers) -> Vec<u32> {
-    let mut waiting = Waiting::new(problem, followers);
+    let mut waiting = ReadyTracker::new(problem, followers);
     let mut order = waiting.ready();
     order.reserve(problem.task_count() - order.len());
     let mut at = 0;

@@ -13,7 +13,7 @@ pub struct OutlineTask {
     /// Work in floating-point operations, `None` if not stated.
     pub work_flops: Option<f64>,
     /// The only server that may run it, if it is bound.
-    pub only: Option<NodeId>,
+    pub bound_to: Option<NodeId>,
     /// Data that it reads, as indices into [`Outline::data`], each once, ascending.
     pub inputs: Vec<u32>,
     /// Data that it makes, as indices into [`Outline::data`], ascending.

@@ -35,7 +35,7 @@ pub trait Evaluate {
 
 /// Computes makespans of lines in one pass over the tasks.
 #[derive(Debug)]
-pub struct Pass {
+pub struct PairsEvaluator {
     servers: usize,
     /// Run times, indexed by task × server.
     seconds: Vec<f64>,
@@ -44,7 +44,7 @@ pub struct Pass {
     /// Maker, or `OUTSIDE`, and bytes.
     inputs: Vec<(u32, f64)>,
     /// Bytes that each task sends to the client.
-    home: Vec<f64>,
+    to_client_bytes: Vec<f64>,
     /// Seconds per byte and latency, indexed by place × place.
     links: Vec<(f64, f64)>,
     /// Time from which each server is free.
@@ -57,11 +57,11 @@ pub struct Pass {
 
 const OUTSIDE: u32 = u32::MAX;
 
-impl Pass {
+impl PairsEvaluator {
     /// Builds the tables of a problem; `None` if a datum has several readers, a server has several slots, or a source
     /// is not at the
     /// client.
-    pub fn new(problem: &Problem) -> Option<Pass> {
+    pub fn new(problem: &Problem) -> Option<PairsEvaluator> {
         let (tasks, servers, client) = (problem.task_count(), problem.client(), problem.client());
         let is_simple = problem.data().iter().all(|datum| datum.readers <= 1)
             && problem.servers().iter().all(|server| server.slots == 1 || tasks == 1)
@@ -70,12 +70,12 @@ impl Pass {
         if !is_simple || !(0..problem.data().len()).all(|d| problem.data()[d].producer.is_some() || at_client(d)) {
             return None;
         }
-        let mut pass = Pass {
+        let mut pass = PairsEvaluator {
             servers,
             seconds: Vec::with_capacity(tasks * servers),
             ranges: Vec::with_capacity(tasks),
             inputs: Vec::new(),
-            home: vec![0.0; tasks],
+            to_client_bytes: vec![0.0; tasks],
             links: Vec::new(),
             busy_s: problem.servers().iter().map(|server| server.busy_s[0]).collect(),
             start_s: vec![0.0; tasks],
@@ -92,7 +92,7 @@ impl Pass {
             }
             pass.ranges.push((first, pass.inputs.len() as u32));
             let wanted = problem.outputs(task).iter().map(|datum| &problem.data()[*datum as usize]);
-            pass.home[task] = wanted.filter(|datum| datum.wanted).map(|datum| datum.size_bytes as f64).sum();
+            pass.to_client_bytes[task] = wanted.filter(|datum| datum.wanted).map(|datum| datum.size_bytes as f64).sum();
         }
         for from in 0..=client {
             let links = problem.links_from(from).iter();
@@ -110,7 +110,7 @@ impl Pass {
 /// Additional steps for drawing and undoing a change.
 const STEPS_OF_A_TRIAL: u64 = 12;
 
-impl Evaluate for Pass {
+impl Evaluate for PairsEvaluator {
     fn steps(&self) -> u64 {
         self.steps
     }
@@ -137,7 +137,8 @@ impl Evaluate for Pass {
             let end_s = ready_s + self.seconds[task * self.servers + server];
             (self.start_s[task], self.end_s[task], self.free_s[server]) = (ready_s, end_s, end_s);
             let (per_byte, latency_s) = self.links[server * places + self.servers];
-            let home_s = if self.home[task] > 0.0 { latency_s + self.home[task] * per_byte } else { 0.0 };
+            let home_s =
+                if self.to_client_bytes[task] > 0.0 { latency_s + self.to_client_bytes[task] * per_byte } else { 0.0 };
             makespan_s = makespan_s.max(end_s + home_s);
             if makespan_s > limit_s {
                 return f64::INFINITY;

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::error::MapError;
-use super::order::{Followers, Readers, Waiting, breadth_first};
+use super::order::{Followers, Readers, ReadyTracker, breadth_first};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
@@ -52,11 +52,11 @@ impl Heuristic for Peft {
         };
         // Means are not negative, so their bits are ordered like their values.
         let key = |task: u32| (mean(task as usize).to_bits(), Reverse(position[task as usize]), task);
-        let mut waiting = Waiting::new(problem, &followers);
+        let mut waiting = ReadyTracker::new(problem, &followers);
         let mut ready: BinaryHeap<_> = waiting.ready().into_iter().map(key).collect();
         let mut schedule = Schedule::new(problem);
         while let Some((_, _, task)) = ready.pop() {
-            problem.go_on()?;
+            problem.check_stopped()?;
             let task = task as usize;
             let server = schedule.best_with(task, row(task));
             schedule.place(task, server);
@@ -73,7 +73,7 @@ fn optimistic_costs(problem: &Problem) -> Result<Vec<f64>, MapError> {
     let readers = Readers::new(problem);
     let mut seconds = vec![0.0; servers];
     for task in (0..problem.task_count()).rev() {
-        problem.go_on()?;
+        problem.check_stopped()?;
         for datum in problem.outputs(task) {
             let facts = &problem.data()[*datum as usize];
             if facts.wanted {
@@ -89,7 +89,7 @@ fn optimistic_costs(problem: &Problem) -> Result<Vec<f64>, MapError> {
                 for (from, cost) in row.iter_mut().enumerate() {
                     let ways = (0..servers)
                         .filter(|to| seconds[*to].is_finite())
-                        .map(|to| problem.way_seconds(from, to, facts.size_bytes) + seconds[to] + later[to]);
+                        .map(|to| problem.route_seconds(from, to, facts.size_bytes) + seconds[to] + later[to]);
                     *cost = cost.max(ways.fold(f64::INFINITY, f64::min));
                 }
             }

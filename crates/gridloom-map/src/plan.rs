@@ -36,7 +36,7 @@ pub struct Transfer {
 
 /// An estimate that a plan's times depend on and that was not measured yet.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Guess {
+pub enum UnmeasuredEstimate {
     /// The link between two nodes, over which data move.
     Link { from: NodeId, to: NodeId },
     /// Calls of about that size of a function on a server.
@@ -66,7 +66,7 @@ pub struct Plan {
     /// Lower bound on the makespan of any plan, by the same models, seconds.
     pub lower_bound_s: f64,
     /// Estimates that its times depend on and that were not measured.
-    pub guesses: Vec<Guess>,
+    pub guesses: Vec<UnmeasuredEstimate>,
 }
 
 impl Plan {

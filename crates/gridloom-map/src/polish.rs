@@ -45,10 +45,10 @@ pub(super) fn polish(
     let arguments: usize = order.iter().map(|task| problem.inputs(*task).len() + problem.outputs(*task).len()).sum();
     let steps = (order.len() + problem.data().len() + arguments + problem.servers().len()) as u64;
     let trial = Placing { problem, order, insertion };
-    let mut mending = Mending::new(problem, order, servers, trial, (steps, budget), TOLERANCE);
+    let mut mending = Polisher::new(problem, order, servers, trial, (steps, budget), TOLERANCE);
     if let Some(end_s) = mending.begin() {
         mending.left = mending.left.min((PART_MAX * end_s / STEP_S) as u64);
-        mending.mend(end_s);
+        mending.polish(end_s);
     }
     mending.servers
 }
@@ -88,7 +88,7 @@ impl Trial for Placing<'_> {
 }
 
 /// A plan that is being polished.
-pub(super) struct Mending<'a, T> {
+pub(super) struct Polisher<'a, T> {
     problem: &'a Problem,
     /// Tasks in the order in which they are tried.
     order: &'a [usize],
@@ -107,7 +107,7 @@ pub(super) struct Mending<'a, T> {
     earliest_s: f64,
 }
 
-impl<'a, T: Trial> Mending<'a, T> {
+impl<'a, T: Trial> Polisher<'a, T> {
     /// Starts with the given servers, the steps per trial and the step budget.
     pub(super) fn new(
         problem: &'a Problem,
@@ -116,9 +116,9 @@ impl<'a, T: Trial> Mending<'a, T> {
         trial: T,
         (steps, left): (u64, u64),
         tolerance: f64,
-    ) -> Mending<'a, T> {
+    ) -> Polisher<'a, T> {
         let servers = servers.to_vec();
-        Mending { problem, order, trial, steps, left, tolerance, servers, end_s: 0.0, bytes: 0, earliest_s: 0.0 }
+        Polisher { problem, order, trial, steps, left, tolerance, servers, end_s: 0.0, bytes: 0, earliest_s: 0.0 }
     }
 
     /// Tries the initial servers. Returns their end if the budget allows polishing.
@@ -131,7 +131,7 @@ impl<'a, T: Trial> Mending<'a, T> {
     }
 
     /// Polishes as long as that helps and the budget allows; `earliest_s` is the end of the earliest plan known.
-    pub(super) fn mend(&mut self, earliest_s: f64) {
+    pub(super) fn polish(&mut self, earliest_s: f64) {
         self.earliest_s = earliest_s;
         if self.can_try_all() {
             while self.sweep() {}

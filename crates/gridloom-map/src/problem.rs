@@ -40,17 +40,17 @@ pub struct Server {
     pub busy_s: Vec<f64>,
     /// Seconds until each other slot that is busy now is free, ascending. The group has too few tasks to need these slots, but the
     /// work on them slows down the group's tasks.
-    pub beside_s: Vec<f64>,
+    pub other_busy_s: Vec<f64>,
     /// Capacity of its store.
     pub memory_bytes: u64,
     /// True if it is stateless: it gets the inputs of each task from the client and sends the results there.
-    pub is_plain: bool,
+    pub is_stateless: bool,
 }
 
 impl Server {
     /// Maximum number of tasks that may run there at a time, including those of others.
     pub(super) fn tasks_max(&self) -> u32 {
-        self.slots.saturating_add(self.beside_s.len() as u32)
+        self.slots.saturating_add(self.other_busy_s.len() as u32)
     }
 }
 
@@ -83,7 +83,7 @@ struct Task {
     function: u32,
     work_flops: Option<f64>,
     /// The place of the only server that may run it, if it is bound.
-    only: Option<u32>,
+    bound_server: Option<u32>,
     size_bytes: u64,
     inputs: Range<u32>,
     outputs: Range<u32>,
@@ -96,7 +96,7 @@ impl Task {
 
     /// True if that server may run it and has enough memory.
     fn fits(&self, place: usize, server: &Server) -> bool {
-        self.size_bytes <= server.memory_bytes && self.only.is_none_or(|only| only as usize == place)
+        self.size_bytes <= server.memory_bytes && self.bound_server.is_none_or(|only| only as usize == place)
     }
 }
 
@@ -113,7 +113,7 @@ pub(super) struct Cost {
 impl Cost {
     /// Seconds per floating-point operation, if only the server's speed is known.
     pub(super) fn per_flop_s(&self) -> Option<f64> {
-        let is_proportional = self.model.is_empty() && !self.model.perturbation.is_felt();
+        let is_proportional = self.model.is_empty() && !self.model.perturbation.is_significant();
         is_proportional.then(|| first_guess_s(Size::Work(1.0), self.speed_flops) * self.pace)
     }
 
@@ -201,7 +201,7 @@ impl Problem {
     }
 
     /// Returns the same problem with a stop condition for mapping.
-    pub fn until(self, stop: Stop) -> Problem {
+    pub fn with_stop(self, stop: Stop) -> Problem {
         Problem { stop, ..self }
     }
 
@@ -211,7 +211,7 @@ impl Problem {
     }
 
     /// Fails if mapping is stopped. For heuristics that have no plan before the last task is placed.
-    pub(super) fn go_on(&self) -> Result<(), MapError> {
+    pub(super) fn check_stopped(&self) -> Result<(), MapError> {
         if self.is_stopped() { Err(MapError::Stopped) } else { Ok(()) }
     }
 
@@ -245,8 +245,8 @@ impl Problem {
     /// True if that place is a stateless server: each task gets its own copy of each input from the client, and all
     /// results are sent
     /// to the client.
-    pub fn is_plain(&self, place: usize) -> bool {
-        self.servers.get(place).is_some_and(|server| server.is_plain)
+    pub fn is_stateless(&self, place: usize) -> bool {
+        self.servers.get(place).is_some_and(|server| server.is_stateless)
     }
 
     /// Name of the function that a task calls.
@@ -325,12 +325,12 @@ impl Problem {
     pub(super) fn is_perturbed(&self, server: usize) -> bool {
         let mut costs = self.costs.iter().skip(server).step_by(self.servers.len());
         self.servers[server].tasks_max() > 1
-            && costs.any(|cost| cost.as_ref().is_some_and(|c| c.model.perturbation.is_felt()))
+            && costs.any(|cost| cost.as_ref().is_some_and(|c| c.model.perturbation.is_significant()))
     }
 
     /// The place of the only server that may run a task, if it is bound.
-    pub fn only(&self, task: usize) -> Option<usize> {
-        self.tasks[task].only.map(|place| place as usize)
+    pub fn bound_server(&self, task: usize) -> Option<usize> {
+        self.tasks[task].bound_server.map(|place| place as usize)
     }
 
     /// Number of functions that tasks call.
@@ -362,7 +362,7 @@ impl Problem {
     }
 
     /// Seconds to move `size_bytes` from one server to another: directly, or through the client if the two cannot talk.
-    pub(super) fn way_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
+    pub(super) fn route_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
         let direct_s = self.link_seconds(from, to, size_bytes);
         if direct_s.is_finite() {
             return direct_s;
@@ -387,20 +387,20 @@ impl Problem {
     }
 
     /// True if a place forwards a datum while it receives it: a large one that [may be forwarded](Self::may_pass_on).
-    pub fn passes_on(&self, datum: usize, place: usize) -> bool {
-        PARTS.passes_on(self.data()[datum].size_bytes) && self.may_pass_on(datum, place)
+    pub fn forwards_while_receiving(&self, datum: usize, place: usize) -> bool {
+        PARTS.is_forwarded_early(self.data()[datum].size_bytes) && self.may_forward(datum, place)
     }
 
     /// True if other places may receive a datum from a place to which it was copied, in plans of real groups. Neither
     /// the client nor
     /// stateless servers are such places.
-    pub fn may_pass_on(&self, datum: usize, place: usize) -> bool {
-        let may_pass = place != self.client() && !self.is_plain(place);
-        may_pass && !self.comes_from_first(datum) && self.has_contention && !self.has_exact_figures
+    pub fn may_forward(&self, datum: usize, place: usize) -> bool {
+        let may_pass = place != self.client() && !self.is_stateless(place);
+        may_pass && !self.is_sent_by_first_holders(datum) && self.has_contention && !self.has_exact_figures
     }
 
     /// True if a datum is sent only by the places that have it first.
-    fn comes_from_first(&self, datum: usize) -> bool {
+    fn is_sent_by_first_holders(&self, datum: usize) -> bool {
         matches!(self.data[datum].method, Method::Direct | Method::Storage)
     }
 
@@ -431,7 +431,7 @@ impl Problem {
     /// sources are named in a plan are sent in a chain.
     pub(super) fn part_bytes(&self, datum: usize) -> u64 {
         let Datum { method, size_bytes, readers, ref name, .. } = self.data[datum];
-        let chain_bytes = PARTS.of(size_bytes);
+        let chain_bytes = PARTS.part_bytes(size_bytes);
         let swarm_bytes = || {
             let servers = self.servers.len().saturating_sub(self.holders(datum).len()) as u32;
             let readers = readers.min(servers).max(1);

@@ -29,7 +29,7 @@ impl Heuristic for Random {
         let mut schedule = Schedule::new(problem);
         let mut capable = Vec::new();
         for task in 0..problem.task_count() {
-            problem.go_on()?;
+            problem.check_stopped()?;
             capable.clear();
             capable.extend((0..problem.servers().len()).filter(|server| problem.seconds(task, *server).is_some()));
             schedule.place(task, capable[rng.below(capable.len() as u64) as usize]);

@@ -23,7 +23,7 @@ impl Heuristic for RoundRobin {
         let servers = problem.servers().len();
         let mut turn = 0;
         for task in 0..problem.task_count() {
-            problem.go_on()?;
+            problem.check_stopped()?;
             let server = (turn..turn + servers)
                 .map(|server| server % servers)
                 .find(|server| problem.seconds(task, *server).is_some())

@@ -42,7 +42,7 @@ pub struct Schedule<'p> {
     /// Rows of arrival times by place over direct links; at a place with a copy, the time of the copy.
     rows: Vec<f64>,
     tasks: Vec<Option<Placed>>,
-    transfers: Vec<Moved>,
+    transfers: Vec<TransferRecord>,
     scratch: Scratch,
 }
 
@@ -56,7 +56,7 @@ pub struct Placed {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Moved {
+struct TransferRecord {
     datum: u32,
     from: u32,
     to: u32,
@@ -83,7 +83,7 @@ pub(super) struct Offer {
     /// Run time.
     seconds: f64,
     /// Transfer time of its results to the client, if only the client awaits them.
-    back_s: f64,
+    to_client_s: f64,
 }
 
 /// Scratch buffers for the candidates of one task, so that queries do not allocate.
@@ -186,7 +186,7 @@ impl<'p> Schedule<'p> {
         let (problem, client) = (self.problem, self.problem.client());
         let Scratch { ready_s, seconds, score_s, .. } = &mut self.scratch;
         problem.seconds_by_server(task, seconds);
-        let back = Back::of(problem, task);
+        let back = ClientResults::of(problem, task);
         let tolerance_s = slack * seconds.iter().copied().fold(f64::INFINITY, f64::min);
         let (mut best, mut best_s) = (client, f64::INFINITY);
         for server in 0..client {
@@ -260,18 +260,18 @@ impl<'p> Schedule<'p> {
         let (problem, client) = (self.problem, self.problem.client());
         let Scratch { ready_s, seconds, .. } = &mut self.scratch;
         problem.seconds_by_server(task, seconds);
-        let (back, plain) = (Back::of(problem, task), self.plain);
+        let (back, plain) = (ClientResults::of(problem, task), self.plain);
         let offer = |server: usize| Offer {
             ready_s: ready_s[server],
             seconds: seconds[server],
-            back_s: back.seconds(problem, server, plain),
+            to_client_s: back.seconds(problem, server, plain),
         };
         (0..client).map(offer).collect()
     }
 
     /// Returns the completion of a task with that offer of a server, if it were placed there now, after all others.
     pub(super) fn score_of_offer(&self, server: usize, offer: &Offer) -> f64 {
-        self.slots[server].fit(offer.ready_s, offer.seconds, false) + offer.seconds + offer.back_s
+        self.slots[server].fit(offer.ready_s, offer.seconds, false) + offer.seconds + offer.to_client_s
     }
 
     /// Returns the best of a task's offers now, the first of several, and the second best.
@@ -304,7 +304,7 @@ impl<'p> Schedule<'p> {
         let seconds = problem.seconds(task, server).expect("a task is placed on a server that can run it");
         let mut ready_s = 0.0f64;
         for input in problem.inputs(task) {
-            ready_s = ready_s.max(self.bring(*input, server));
+            ready_s = ready_s.max(self.ensure_copy(*input, server));
         }
         let start_s = self.slots[server].fit(ready_s, seconds, self.insertion);
         let end_s = start_s + seconds;
@@ -312,8 +312,8 @@ impl<'p> Schedule<'p> {
         self.tasks[task] = Some(Placed { server, start_s, end_s });
         for output in problem.outputs(task) {
             self.add_copy(*output, server, end_s);
-            if self.keeps_nothing(server) {
-                self.bring(*output, problem.client());
+            if self.is_stateless(server) {
+                self.ensure_copy(*output, problem.client());
             }
         }
     }
@@ -324,14 +324,14 @@ impl<'p> Schedule<'p> {
     /// If a task has not been placed.
     pub fn finish(mut self) -> Plan {
         let problem = self.problem;
-        self.bring_home();
+        self.transfer_wanted_to_client();
         let placed = self.tasks.iter().map(|placed| placed.expect("every task was placed"));
         let tasks: Vec<Assignment> = placed
             .map(|Placed { server, start_s, end_s }| Assignment { server: problem.node(server), start_s, end_s })
             .collect();
         // The sort is stable: hops of a chain that take no time stay in order.
         self.transfers.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then(a.end_s.total_cmp(&b.end_s)));
-        let transfer = |moved: &Moved| Transfer {
+        let transfer = |moved: &TransferRecord| Transfer {
             datum: moved.datum,
             from: problem.node(moved.from as usize),
             to: problem.node(moved.to as usize),
@@ -349,7 +349,7 @@ impl<'p> Schedule<'p> {
 
     /// Returns the makespan that [`Schedule::finish`] would compute, and the bytes that all transfers move.
     pub(super) fn outcome(mut self) -> (f64, u64) {
-        self.bring_home();
+        self.transfer_wanted_to_client();
         let ends = self.tasks.iter().flatten().map(|task| task.end_s);
         let end_s = ends.chain(self.transfers.iter().map(|moved| moved.end_s)).fold(0.0, f64::max);
         let sizes = self.transfers.iter().map(|moved| self.problem.data()[moved.datum as usize].size_bytes);
@@ -357,11 +357,11 @@ impl<'p> Schedule<'p> {
     }
 
     /// Adds the transfers of wanted data to the client.
-    fn bring_home(&mut self) {
+    fn transfer_wanted_to_client(&mut self) {
         let problem = self.problem;
         for (datum, facts) in problem.data().iter().enumerate() {
             if facts.wanted {
-                self.bring(datum as u32, problem.client());
+                self.ensure_copy(datum as u32, problem.client());
             }
         }
     }
@@ -386,7 +386,7 @@ impl<'p> Schedule<'p> {
                 let at_client_s = arrival_s[client];
                 let links = self.problem.links_from(client).iter();
                 for (place, (arrival_s, link)) in arrival_s.iter_mut().zip(links).enumerate() {
-                    if self.plain || self.problem.is_plain(place) || *arrival_s == f64::INFINITY {
+                    if self.plain || self.problem.is_stateless(place) || *arrival_s == f64::INFINITY {
                         *arrival_s = at_client_s + link.seconds(size_bytes);
                     }
                 }
@@ -405,14 +405,14 @@ impl<'p> Schedule<'p> {
 
     /// Time since which a place holds a datum, if it may use the datum there.
     fn held(&self, datum: usize, place: usize) -> Option<f64> {
-        if self.keeps_nothing(place) {
+        if self.is_stateless(place) {
             return None;
         }
         self.copies[datum].iter().find(|(holder, _)| *holder as usize == place).map(|(_, since_s)| *since_s)
     }
 
     /// Ensures that a place has a datum; returns the time from which it does.
-    fn bring(&mut self, datum: u32, to: usize) -> f64 {
+    fn ensure_copy(&mut self, datum: u32, to: usize) -> f64 {
         let problem = self.problem;
         if let Some(since_s) = self.held(datum as usize, to) {
             return since_s;
@@ -429,20 +429,20 @@ impl<'p> Schedule<'p> {
         let (end_s, from, start_s) = match nearest {
             Some(nearest) if !self.plain || to == client => nearest,
             Some(_) | None => {
-                let start_s = self.bring(datum, client);
+                let start_s = self.ensure_copy(datum, client);
                 (start_s + problem.link_seconds(client, to, size_bytes), client as u32, start_s)
             }
         };
-        self.transfers.push(Moved { datum, from, to: to as u32, start_s, end_s });
-        if !self.keeps_nothing(to) {
+        self.transfers.push(TransferRecord { datum, from, to: to as u32, start_s, end_s });
+        if !self.is_stateless(to) {
             self.add_copy(datum, to, end_s);
         }
         end_s
     }
 
     /// True if the place is a server that keeps no copies.
-    fn keeps_nothing(&self, place: usize) -> bool {
-        place != self.problem.client() && (self.plain || self.problem.is_plain(place))
+    fn is_stateless(&self, place: usize) -> bool {
+        place != self.problem.client() && (self.plain || self.problem.is_stateless(place))
     }
 
     fn add_copy(&mut self, datum: u32, place: usize, since_s: f64) {
@@ -483,16 +483,16 @@ fn direct_arrivals(problem: &Problem, size_bytes: u64, copies: &[(u32, f64)], ar
 /// Sizes of the largest result that the client awaits before a task counts as done: the largest of all results on a server that
 /// keeps nothing, else the largest wanted one that no task reads.
 #[derive(Clone, Copy)]
-struct Back {
+struct ClientResults {
     all_bytes: Option<u64>,
     wanted_bytes: Option<u64>,
 }
 
-impl Back {
-    fn of(problem: &Problem, task: usize) -> Back {
+impl ClientResults {
+    fn of(problem: &Problem, task: usize) -> ClientResults {
         let outputs = || problem.outputs(task).iter().map(|output| &problem.data()[*output as usize]);
         let wanted = outputs().filter(|datum| datum.wanted && datum.readers == 0);
-        Back {
+        ClientResults {
             all_bytes: outputs().map(|datum| datum.size_bytes).max(),
             wanted_bytes: wanted.map(|datum| datum.size_bytes).max(),
         }
@@ -500,7 +500,7 @@ impl Back {
 
     /// Seconds from a server to the client; `plain` means that no server keeps anything.
     fn seconds(self, problem: &Problem, server: usize, plain: bool) -> f64 {
-        let bytes = if plain || problem.is_plain(server) { self.all_bytes } else { self.wanted_bytes };
+        let bytes = if plain || problem.is_stateless(server) { self.all_bytes } else { self.wanted_bytes };
         bytes.map_or(0.0, |bytes| problem.link_seconds(server, problem.client(), bytes))
     }
 }

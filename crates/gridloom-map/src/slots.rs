@@ -51,8 +51,8 @@ impl Slots {
         if end_s <= start_s {
             return;
         }
-        self.break_at(start_s);
-        self.break_at(end_s);
+        self.add_step(start_s);
+        self.add_step(end_s);
         let end = end_s.to_bits();
         let mut full_from = None;
         let mut full = Vec::new();
@@ -75,7 +75,7 @@ impl Slots {
     }
 
     /// Adds a step at that time.
-    fn break_at(&mut self, time_s: f64) {
+    fn add_step(&mut self, time_s: f64) {
         let before = self.taken.range(..=time_s.to_bits()).next_back().map_or(0, |(_, taken)| *taken);
         self.taken.entry(time_s.to_bits()).or_insert(before);
     }
@@ -154,7 +154,7 @@ impl Gaps {
         let left = (gap_start < start_s).then_some((gap_start, start_s));
         let right = (end_s < gap_end).then_some((end_s, gap_end));
         block.gaps.splice(within..=within, left.into_iter().chain(right));
-        self.renew(at);
+        self.update_block(at);
     }
 
     /// Adds a gap after all others.
@@ -171,7 +171,7 @@ impl Gaps {
     }
 
     /// Updates a block after its gaps have changed; splits it if it is too long.
-    fn renew(&mut self, at: usize) {
+    fn update_block(&mut self, at: usize) {
         let mut gaps = std::mem::take(&mut self.blocks[at].gaps);
         let was_longest = self.blocks[at].longest_s >= self.longest_s;
         let second = (gaps.len() > BLOCK_GAPS_MAX).then(|| Block::new(gaps.split_off(BLOCK_GAPS_MAX / 2)));

@@ -28,7 +28,7 @@ impl Plan {
 }
 
 /// The places that have each datum, the time since which each has it, and the time since which each can forward it.
-type There = Vec<Vec<(usize, f64, f64)>>;
+type Holders = Vec<Vec<(usize, f64, f64)>>;
 
 struct Check<'a> {
     plan: &'a Plan,
@@ -93,9 +93,9 @@ impl Check<'_> {
     }
 
     /// Checks that each transfer starts from a place that has the datum, over a link, and takes its time; returns where data are.
-    fn transfers(&self, servers: &[usize]) -> Result<There, String> {
+    fn transfers(&self, servers: &[usize]) -> Result<Holders, String> {
         let Check { plan, problem, .. } = self;
-        let mut there_s: There = (0..problem.data().len())
+        let mut there_s: Holders = (0..problem.data().len())
             .map(|datum| problem.holders(datum).iter().map(|place| (*place as usize, 0.0, 0.0)).collect())
             .collect();
         for (number, server) in servers.iter().enumerate() {
@@ -160,7 +160,7 @@ impl Check<'_> {
     /// Time since which a place can forward a datum that it receives.
     fn begun_s(&self, transfer: &Transfer, to: usize) -> f64 {
         let Some(from) = self.problem.place(transfer.from) else { return transfer.end_s };
-        match self.problem.passes_on(transfer.datum as usize, to) {
+        match self.problem.forwards_while_receiving(transfer.datum as usize, to) {
             true => {
                 transfer.start_s + self.problem.link_seconds(from, to, self.problem.part_bytes(transfer.datum as usize))
             }
@@ -169,7 +169,7 @@ impl Check<'_> {
     }
 
     /// Checks that the inputs of each task are there when it starts.
-    fn inputs(&self, servers: &[usize], there_s: &There) -> Result<(), String> {
+    fn inputs(&self, servers: &[usize], there_s: &Holders) -> Result<(), String> {
         for (number, server) in servers.iter().enumerate() {
             let start_s = self.plan.tasks[number].start_s + self.tolerance_s;
             for input in self.problem.inputs(number) {
@@ -187,11 +187,11 @@ impl Check<'_> {
         let Check { plan, problem, tolerance_s } = self;
         let mut arrivals_s: BTreeMap<(u32, usize), Vec<f64>> = BTreeMap::new();
         for moved in &plan.transfers {
-            let to = problem.place(moved.to).filter(|to| *to == problem.client() || problem.is_plain(*to));
+            let to = problem.place(moved.to).filter(|to| *to == problem.client() || problem.is_stateless(*to));
             to.into_iter().for_each(|to| arrivals_s.entry((moved.datum, to)).or_default().push(moved.end_s));
         }
         let mut starts_s: BTreeMap<(u32, usize), Vec<f64>> = BTreeMap::new();
-        for (number, server) in servers.iter().enumerate().filter(|(_, server)| problem.is_plain(**server)) {
+        for (number, server) in servers.iter().enumerate().filter(|(_, server)| problem.is_stateless(**server)) {
             for input in problem.inputs(number) {
                 starts_s.entry((*input, *server)).or_default().push(plan.tasks[number].start_s);
             }
@@ -217,7 +217,7 @@ impl Check<'_> {
     }
 
     /// Checks that the client receives all wanted data, and that the makespan is the end of everything and not below the bound.
-    fn totals(&self, there_s: &There) -> Result<(), String> {
+    fn totals(&self, there_s: &Holders) -> Result<(), String> {
         let Check { plan, problem, tolerance_s } = self;
         for (datum, facts) in problem.data().iter().enumerate() {
             if facts.wanted && !there_s[datum].iter().any(|(place, ..)| *place == problem.client()) {

@@ -160,7 +160,7 @@ fn serve_node(jobs: Option<JobsConfig>) {
         args: vec![],
         outputs: vec![],
         work_flops: None,
-        terms: Default::default(),
+        options: Default::default(),
     };
     let machine = Box::new(Echo { task: jobs.is_some().then_some(task), ..Echo::default() });
     let config =

@@ -32,7 +32,7 @@ use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Waker};
 
-use self::contacts::Contacts;
+use self::contacts::Connections;
 use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER, WORKERS};
 use self::leader::{Leader, Shared, State};
 use self::mappings::Mappings;
@@ -51,7 +51,7 @@ use crate::storage::{Files, Storage};
 use crate::store::Store;
 use crate::threads;
 use crate::transport::BACKLOG;
-use crate::transport::apart::{Apart, Site};
+use crate::transport::emulated_sites::{EmulatedLinks, Site};
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::notice::Inbox;
@@ -157,11 +157,11 @@ impl NetNode {
         let (listener, address) = listen(&config)?;
         raise_descriptor_limit();
         let mut listener = listener.map(Listener::new);
-        let near = if config.shared_memory { Near::open(id, listener.as_mut()) } else { Ok(None) };
+        let near = if config.shared_memory { LocalSockets::open(id, listener.as_mut()) } else { Ok(None) };
         let (near, refused) = near.map_or_else(|error| (None, Some(error)), |near| (near, None));
         let host = if near.is_some() { HostId::here().0 } else { String::new() };
         let host = config.site.as_ref().map_or(host.clone(), |site| site.on(&host));
-        let apart = Arc::new(Apart::new(config.site));
+        let apart = Arc::new(EmulatedLinks::new(config.site));
         if let Some(listener) = &mut listener {
             registry.register(listener, LISTENER, Interest::READABLE)?;
         }
@@ -213,7 +213,15 @@ impl NetNode {
             mappings: Mappings::new(inbox.clone()),
             durable: durable.transpose()?.unwrap_or_default(),
             files: files.transpose()?.unwrap_or_default(),
-            contacts: Contacts::new(own, credentials, registry, inbox.clone(), listener, (sockets, apart), CONNECTIONS),
+            contacts: Connections::new(
+                own,
+                credentials,
+                registry,
+                inbox.clone(),
+                listener,
+                (sockets, apart),
+                CONNECTIONS,
+            ),
             timers: Timers::default(),
             pending: VecDeque::new(),
             effects: Vec::new(),
@@ -233,7 +241,7 @@ impl NetNode {
             leader: Leader::None,
             followers: 0,
             led: 0,
-            looks: 0,
+            polls: 0,
             background_asleep: false,
             polling_until: None,
             closed: false,
@@ -299,7 +307,7 @@ impl NetNode {
         for command in commands {
             state.core.input(Input::Command(command));
         }
-        self.shared.finish(&mut state);
+        self.shared.flush_and_wake(&mut state);
         state.spin_until = Instant::now() + leader::SPIN;
         // The leader is waiting for a later time than the one that is now earliest, or for the event that has just arrived.
         let news = state.leader == Leader::Waiter && !state.core.events.is_empty();
@@ -340,7 +348,7 @@ impl NetNode {
                     break None;
                 }
                 looked = true;
-                state = shared.look(state);
+                state = shared.poll_once(state);
                 continue;
             }
             looked = true;
@@ -361,7 +369,7 @@ impl NetNode {
     }
 
     /// Wakes all waiting threads so that they check the event queue again, although no event has arrived.
-    pub fn stir(&self) {
+    pub fn wake_waiters(&self) {
         if self.is_forked() {
             return;
         }
@@ -385,7 +393,7 @@ impl NetNode {
         while let Some(events) = self.wait(None, some) {
             for event in events {
                 if let Event::Log(line) = &event {
-                    log::hand_on(&name, line);
+                    log::emit(&name, line);
                 }
                 on_event(event);
             }
@@ -400,7 +408,7 @@ impl NetNode {
         }
         let mut state = self.shared.lock();
         state.core.exit.get_or_insert_with(|| "stopped".into());
-        self.shared.finish(&mut state);
+        self.shared.flush_and_wake(&mut state);
         drop(state);
         self.shared.inbox.wake();
     }
@@ -435,21 +443,21 @@ impl Drop for NetNode {
 const THREADS_LIMIT: Duration = Duration::from_secs(2);
 
 /// Sockets on which nodes of this host meet and pass memory to this node.
-struct Near {
+struct LocalSockets {
     sockets: HostSockets,
     listener: (UnixListener, SocketFile),
 }
 
-impl Near {
+impl LocalSockets {
     /// Opens the host's sockets. Returns `None` where the system does not identify the host.
-    fn open(id: NodeId, listener: Option<&mut Listener>) -> io::Result<Option<Near>> {
+    fn open(id: NodeId, listener: Option<&mut Listener>) -> io::Result<Option<LocalSockets>> {
         if HostId::here().0.is_empty() {
             return Ok(None);
         }
         let sockets = HostSockets::open()?;
         listener.map_or(Ok(()), |listener| listener.listen_near(&sockets))?;
         let listener = sockets.listen_node(id)?;
-        Ok(Some(Near { sockets, listener }))
+        Ok(Some(LocalSockets { sockets, listener }))
     }
 }
 

@@ -19,7 +19,7 @@ use std::thread::Builder;
 
 use blake3::Hash;
 use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
-use gridloom_base::{DatumId, Named, NodeId};
+use gridloom_base::{DatumId, NamedDatum, NodeId};
 
 use self::records::{Record, Records};
 use crate::payload::Payload;
@@ -34,7 +34,7 @@ pub struct Durable {
     folder: PathBuf,
     records: Records,
     /// Data found at startup.
-    found: Vec<(Named, Payload)>,
+    found: Vec<(NamedDatum, Payload)>,
 }
 
 impl Durable {
@@ -74,12 +74,12 @@ impl Durable {
     }
 
     /// Returns the descriptions of the data in the folder.
-    pub fn named(&self) -> Vec<Named> {
+    pub fn named(&self) -> Vec<NamedDatum> {
         self.found.iter().map(|(named, _)| named.clone()).collect()
     }
 
     /// Returns the data found at startup; the second call returns nothing.
-    pub(crate) fn take_found(&mut self) -> Vec<(Named, Payload)> {
+    pub(crate) fn take_found(&mut self) -> Vec<(NamedDatum, Payload)> {
         std::mem::take(&mut self.found)
     }
 
@@ -91,7 +91,7 @@ impl Durable {
     ///
     /// # Errors
     /// If the file may be intact but cannot be read now.
-    fn read(&self, serial: u64, Record { named, digest }: Record) -> io::Result<Result<(Named, Payload), String>> {
+    fn read(&self, serial: u64, Record { named, digest }: Record) -> io::Result<Result<(NamedDatum, Payload), String>> {
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
         if named.datum != (DatumId { client: NodeId::CATALOG, serial }) {
             return Err(io::Error::other(format!("the record {serial:016x} describes {}", named.datum)));
@@ -124,7 +124,7 @@ impl Durable {
     }
 
     /// Writes a datum. When this returns, the datum survives the end of the process and of the machine.
-    fn write(&mut self, named: &Named, payload: &Payload) -> io::Result<()> {
+    fn write(&mut self, named: &NamedDatum, payload: &Payload) -> io::Result<()> {
         let (serial, bytes) = (named.datum.serial, payload.bytes());
         let new = self.file(serial, NEW);
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -176,7 +176,7 @@ fn file_bytes(size_bytes: u64) -> u64 {
 
 /// A change to the folder. Changes are applied in order.
 enum Job {
-    Write(Named, Payload),
+    Write(NamedDatum, Payload),
     Remove(DatumId),
 }
 
@@ -197,7 +197,7 @@ impl Writer {
     }
 
     /// Queues the datum for writing, which ends with one [`Notice::MadeDurable`]. Returns false if there is no folder.
-    pub(crate) fn write(&self, named: Named, payload: Payload) -> bool {
+    pub(crate) fn write(&self, named: NamedDatum, payload: Payload) -> bool {
         self.0.as_ref().is_some_and(|jobs| jobs.send(Job::Write(named, payload)).is_ok())
     }
 
@@ -224,7 +224,7 @@ fn run(durable: &mut Durable, queue: &Receiver<Job>, inbox: &Inbox) {
             Job::Remove(datum) => {
                 if let Err(error) = durable.remove(datum.serial) {
                     let folder = durable.folder.display();
-                    gridloom_base::say!("gridloom: durable data in '{folder}' cannot be removed: {error}");
+                    gridloom_base::stderr_line!("gridloom: durable data in '{folder}' cannot be removed: {error}");
                 }
             }
         }
@@ -240,9 +240,9 @@ mod tests {
 
     use super::*;
 
-    fn named(serial: u64, size_bytes: u64) -> Named {
+    fn named(serial: u64, size_bytes: u64) -> NamedDatum {
         let datum = DatumId { client: NodeId::CATALOG, serial };
-        Named {
+        NamedDatum {
             datum,
             name: format!("n{serial}"),
             version: 1,
@@ -250,7 +250,7 @@ mod tests {
             replicas: 1,
             is_durable: true,
             method: gridloom_base::Method::Auto,
-            made_by: None,
+            put_by: None,
         }
     }
 

@@ -31,7 +31,7 @@ macro_rules! event {
 }
 
 /// Forwards a log line of this node. The caller must not hold a lock, because the subscriber may block.
-pub fn hand_on(node: &str, line: &LogLine) {
+pub fn emit(node: &str, line: &LogLine) {
     event!(
         line,
         node,
@@ -50,7 +50,7 @@ pub(crate) fn warning(text: &'static str) -> LogLine {
 
 /// Returns the world's own log line for an input, in addition to those of its state machine. If no subscriber wants
 /// debug lines, a task costs only the load that checks this.
-pub(crate) fn said_of(input: &Input) -> Option<LogLine> {
+pub(crate) fn world_line_for(input: &Input) -> Option<LogLine> {
     let debug = |category, text| LogLine::new(Level::Debug, category, text);
     let connections = || tracing::enabled!(target: "gridloom.net", tracing::Level::DEBUG);
     match input {

@@ -48,7 +48,7 @@ fn run(store: &Weak<Store>) {
             Ok(()) => has_failed = false,
             Err(error) if !has_failed => {
                 has_failed = true;
-                gridloom_base::say!("gridloom: data cannot be moved to disk and stay in memory: {error}");
+                gridloom_base::stderr_line!("gridloom: data cannot be moved to disk and stay in memory: {error}");
             }
             Err(_) => {}
         }
@@ -69,7 +69,7 @@ pub(crate) fn move_one(store: &Store) -> io::Result<bool> {
     let Some((datum, payload)) = coldest else { return Ok(false) };
     let mut place = store.pool().allocate_on_disk(payload.size_bytes())?;
     place.bytes_mut().copy_from_slice(payload.bytes());
-    store.moved(&datum, &payload, place.freeze());
+    store.set_location(&datum, &payload, place.freeze());
     Ok(true)
 }
 

@@ -48,12 +48,12 @@ impl SpinPolicy {
     }
 
     /// Records how much was sent: the next wait may poll longer.
-    pub(crate) fn sent(&mut self, bytes: u64) {
+    pub(crate) fn note_sent(&mut self, bytes: u64) {
         self.awake_ns = bytes.saturating_mul(AWAKE_NS_PER_BYTE).saturating_add(AWAKE_NS).min(AWAKE_NS_MAX);
     }
 
     /// Records the end of a wait that began at `began`.
-    pub(crate) fn waited(&mut self, began: Instant) {
+    pub(crate) fn note_waited(&mut self, began: Instant) {
         self.was_close = self.is_close(began);
         self.awake_ns = AWAKE_NS;
     }
@@ -76,7 +76,7 @@ mod tests {
     fn a_large_send_prolongs_the_next_wait_up_to_a_bound() {
         let mut spin = SpinPolicy::new();
         let limits = [0, 196_088, 1 << 30, u64::MAX].map(|bytes| {
-            spin.sent(bytes);
+            spin.note_sent(bytes);
             spin.awake_ns
         });
         assert_eq!(limits, [AWAKE_NS, AWAKE_NS + 196_088, AWAKE_NS_MAX, AWAKE_NS_MAX]);
@@ -89,12 +89,12 @@ mod tests {
         assert!(!spin.yield_and_spin(now), "nothing has come yet");
         // The operating system may pause a test for any length of time.
         spin.awake_ns = u64::MAX;
-        spin.waited(now);
+        spin.note_waited(now);
         assert_eq!(spin.awake_ns, AWAKE_NS, "more time is for one wait");
         spin.awake_ns = u64::MAX;
         assert!(spin.yield_and_spin(now));
         spin.awake_ns = 0;
-        spin.waited(now);
+        spin.note_waited(now);
         spin.awake_ns = u64::MAX;
         assert!(!spin.yield_and_spin(now));
     }

@@ -137,9 +137,9 @@ pub(crate) struct Stored {
 
 /// A server's files in the storage, and the threads that write and read them.
 #[derive(Default)]
-pub(crate) struct Files(Option<Open>);
+pub(crate) struct Files(Option<OpenFiles>);
 
-struct Open {
+struct OpenFiles {
     own: PathBuf,
     _lock: File,
     changes: Sender<Change>,
@@ -160,7 +160,7 @@ impl Files {
         inbox.threads.spawn(name(), move || write_all(&folder, &changed, &told))?;
         let (told, store) = (inbox.clone(), store.clone());
         inbox.threads.spawn(name(), move || read_all(&storage, &read, &told, &store))?;
-        Ok(Files(Some(Open { own, _lock: lock, changes, reads })))
+        Ok(Files(Some(OpenFiles { own, _lock: lock, changes, reads })))
     }
 
     /// Queues a datum to be written for a peer. Returns false if there is no storage.
@@ -184,7 +184,7 @@ impl Files {
 
     /// Removes the server's folder when the server ends.
     pub(crate) fn shut_down(&mut self) {
-        if let Some(Open { own, .. }) = self.0.take() {
+        if let Some(OpenFiles { own, .. }) = self.0.take() {
             // The next server that starts removes what is left.
             let _ = fs::remove_dir_all(own);
         }
@@ -207,7 +207,9 @@ fn write_all(folder: &Path, changes: &Receiver<Change>, inbox: &Inbox) {
             Change::Remove(datum) if written.remove(&datum).is_some() => {
                 if let Err(error) = fs::remove_file(folder.join(file_name(datum))) {
                     let folder = folder.display();
-                    gridloom_base::say!("gridloom: a file in the storage folder '{folder}' cannot be removed: {error}");
+                    gridloom_base::stderr_line!(
+                        "gridloom: a file in the storage folder '{folder}' cannot be removed: {error}"
+                    );
                 }
             }
             Change::Remove(_) => {}

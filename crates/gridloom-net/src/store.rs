@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use gridloom_base::{DatumId, Meta, SLICES, slice_bytes};
 
-use crate::moving::Moving;
 use crate::partials::Partials;
 use crate::payload::Payload;
-use crate::segment::{Filler, Filling, Pool, Segment};
+use crate::segment::{Filler, PartialFill, Pool, Segment};
 use crate::sliced::{Sliced, joined};
+use crate::transfers::Transfers;
 use crate::uploads::Uploads;
 
 /// A datum in shared memory: its description, the segment, the offset of its first byte, the number of bytes.
@@ -25,25 +25,25 @@ pub type InSegment = (Meta, Arc<Segment>, u64, u64);
 pub struct Store {
     pool: Pool,
     uploads: Uploads,
-    moving: Moving,
+    transfers: Transfers,
     partials: Partials,
-    held: Mutex<Held>,
+    held: Mutex<Contents>,
     /// Signals that a datum was put.
-    has_more: Condvar,
+    was_put: Condvar,
     /// Data being received that may be forwarded meanwhile.
-    coming: Mutex<BTreeMap<DatumId, (Meta, Arc<Filling>)>>,
+    incoming: Mutex<BTreeMap<DatumId, (Meta, Arc<PartialFill>)>>,
     sliced: Sliced,
 }
 
 /// A datum being received, until this guard is dropped.
-pub struct Coming<'a> {
+pub struct Incoming<'a> {
     store: &'a Store,
     datum: DatumId,
-    filling: Arc<Filling>,
+    filling: Arc<PartialFill>,
 }
 
 #[derive(Default)]
-struct Held {
+struct Contents {
     bytes: u64,
     /// Bytes on disk, included in `bytes`.
     disk_bytes: u64,
@@ -62,8 +62,8 @@ struct Stored {
 impl Store {
     /// Creates an empty store that allocates its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
-        let (uploads, moving, partials, held, has_more, coming, sliced) = Default::default();
-        Store { pool, uploads, moving, partials, held, has_more, coming, sliced }
+        let (uploads, transfers, partials, held, was_put, incoming, sliced) = Default::default();
+        Store { pool, uploads, transfers, partials, held, was_put, incoming, sliced }
     }
 
     /// Sets the limit on bulk data sent.
@@ -82,7 +82,7 @@ impl Store {
         held.bytes += size_bytes;
         held.disk_bytes += on_disk_bytes;
         held.touch(&datum);
-        self.has_more.notify_all();
+        self.was_put.notify_all();
         drop(held);
         self.partials.forget(datum);
         true
@@ -188,7 +188,7 @@ impl Store {
     }
 
     /// Records the new location of a datum's bytes, if the datum has not changed meanwhile.
-    pub(crate) fn moved(&self, datum: &DatumId, from: &Payload, to: Arc<Segment>) {
+    pub(crate) fn set_location(&self, datum: &DatumId, from: &Payload, to: Arc<Segment>) {
         let mut held = self.lock();
         let Some(stored) = held.data.get_mut(datum) else { return };
         let is_same = |a: &Payload, b: &Payload| match (a, b) {
@@ -205,12 +205,12 @@ impl Store {
 
     /// Waits until a datum is put, at most for `limit`.
     pub(crate) fn wait_for_more(&self, limit: Duration) {
-        let waited = self.has_more.wait_timeout(self.lock(), limit);
+        let waited = self.was_put.wait_timeout(self.lock(), limit);
         drop(waited);
     }
 
     /// Registers a datum being received, unless it is stored or being received already.
-    pub fn begin(&self, datum: DatumId, meta: &Meta, filling: &Arc<Filling>) -> Option<Coming<'_>> {
+    pub fn begin(&self, datum: DatumId, meta: &Meta, filling: &Arc<PartialFill>) -> Option<Incoming<'_>> {
         if self.lock().data.contains_key(&datum) {
             return None;
         }
@@ -218,18 +218,18 @@ impl Store {
             Entry::Occupied(_) => None,
             Entry::Vacant(place) => {
                 place.insert((meta.clone(), filling.clone()));
-                Some(Coming { store: self, datum, filling: filling.clone() })
+                Some(Incoming { store: self, datum, filling: filling.clone() })
             }
         }
     }
 
     /// Returns a datum that is being received.
-    pub fn coming(&self, datum: &DatumId) -> Option<(Meta, Arc<Filling>)> {
+    pub fn incoming(&self, datum: &DatumId) -> Option<(Meta, Arc<PartialFill>)> {
         self.lock_coming().get(datum).cloned()
     }
 
     /// Removes the registration of a datum being received: it is stored, or no longer needed.
-    pub fn end_coming(&self, datum: &DatumId, is_it: impl Fn(&Filling) -> bool) {
+    pub fn end_incoming(&self, datum: &DatumId, is_it: impl Fn(&PartialFill) -> bool) {
         let mut coming = self.lock_coming();
         if coming.get(datum).is_some_and(|(_, filling)| is_it(filling)) {
             coming.remove(datum);
@@ -247,8 +247,8 @@ impl Store {
     }
 
     /// Returns the transfers over sockets to and from this store.
-    pub fn moving(&self) -> &Moving {
-        &self.moving
+    pub fn transfers(&self) -> &Transfers {
+        &self.transfers
     }
 
     /// Returns the kept parts of data whose transfer broke off.
@@ -261,16 +261,16 @@ impl Store {
         &self.pool
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Contents> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_coming(&self) -> MutexGuard<'_, BTreeMap<DatumId, (Meta, Arc<Filling>)>> {
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_coming(&self) -> MutexGuard<'_, BTreeMap<DatumId, (Meta, Arc<PartialFill>)>> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl Contents {
     fn touch(&mut self, datum: &DatumId) {
         self.uses += 1;
         let uses = self.uses;
@@ -287,16 +287,16 @@ fn on_disk_bytes(payload: &Payload) -> u64 {
     }
 }
 
-impl Coming<'_> {
+impl Incoming<'_> {
     /// Keeps a complete datum registered until it is in the store ([`Store::end_coming`]).
     pub fn keep(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Coming<'_> {
+impl Drop for Incoming<'_> {
     fn drop(&mut self) {
-        self.store.end_coming(&self.datum, |filling| std::ptr::eq(filling, &*self.filling));
+        self.store.end_incoming(&self.datum, |filling| std::ptr::eq(filling, &*self.filling));
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time that a thread which wakes late may catch up: it is asleep when its part becomes due.
-const CATCHES_UP: Duration = Duration::from_millis(5);
+const CATCH_UP_MAX: Duration = Duration::from_millis(5);
 
 /// The upload limit of a node. See the module documentation.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Limit {
     fn until(&self, now: Instant, bytes: usize) -> Instant {
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let earliest = now.checked_sub(CATCHES_UP).unwrap_or(now);
+        let earliest = now.checked_sub(CATCH_UP_MAX).unwrap_or(now);
         let begins = left.map_or(now, |left| if left < earliest { now } else { left });
         let until = begins + takes;
         *left = Some(until);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::model::median;
-use super::traffic::{Seen, Traffic};
+use super::traffic::{CompletedTransfer, Traffic};
 use gridloom_base::limits::{BOTTLENECKS_MAX, RELATIONS_MAX};
 
 /// A transfer is slow if it is slower than this fraction of its link.
@@ -73,7 +73,7 @@ impl<P: Ord + Clone> Bottlenecks<P> {
     /// bandwidth (bytes per second) is `presumed`.
     pub(super) fn learn(
         &mut self,
-        seen: &Seen<P>,
+        seen: &CompletedTransfer<P>,
         rate: f64,
         traffic: &Traffic<P>,
         (bandwidth, presumed): (impl Fn(&Pair<P>) -> Option<f64>, impl Fn(&Pair<P>) -> Option<f64>),
@@ -83,7 +83,7 @@ impl<P: Ord + Clone> Bottlenecks<P> {
         let seconds = seen.seconds();
         let rate = rate.min(expected);
         let others: Vec<(Pair<P>, f64, f64)> = traffic
-            .elsewhere(seen)
+            .bytes_over_other_nics(seen)
             .into_iter()
             .filter_map(|(other, bytes)| {
                 let width = bandwidth(&other)?;
@@ -103,7 +103,7 @@ impl<P: Ord + Clone> Bottlenecks<P> {
             .into_iter()
             .filter(|(other, _, wider)| !self.known(&pair, other, *wider).is_some_and(|r| r.is_apart(*wider)));
         let suspects: Vec<(Pair<P>, f64, f64)> = suspects.collect();
-        let over_cards = rate + traffic.beside(seen) / seconds;
+        let over_cards = rate + traffic.bytes_over_same_nics(seen) / seconds;
         let total = over_cards + suspects.iter().map(|(_, rate, _)| rate).sum::<f64>();
         let missed = expected - over_cards;
         if over_cards < SLOW * expected && total >= EXPLAINED * expected {
@@ -215,9 +215,9 @@ mod tests {
     /// Each (from, to, rate) moves for ten seconds over links of 100 bytes per second; all are learned from.
     fn moves(bottlenecks: &mut Bottlenecks<u32>, from_s: u64, rates: &[(u32, u32, u64)]) -> Vec<f64> {
         let mut traffic = Traffic::default();
-        let all: Vec<Seen<u32>> = rates
+        let all: Vec<CompletedTransfer<u32>> = rates
             .iter()
-            .map(|(from, to, rate)| Seen {
+            .map(|(from, to, rate)| CompletedTransfer {
                 from: *from,
                 to: *to,
                 size_bytes: 10 * rate,

@@ -19,7 +19,7 @@
 //! neighbours is reported as a jump.
 
 use super::model::{Curve, Point, WAITED, is_same_size, median, typical};
-use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SHORT_CALLS_KEPT, TURN_S};
+use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SHORT_CALL_S, SHORT_CALLS_KEPT};
 
 /// Number of pieces that the range is cut into before the first is evaluated.
 const PIECES: f64 = 4.0;
@@ -28,7 +28,7 @@ const CALLS_MIN: usize = 3;
 const CALLS_MAX: usize = 9;
 /// If one of the short calls of a size waited for its turn, calls are repeated for this long, seconds, to measure how often they
 /// wait.
-const SHORT_S_MIN: f64 = 4.0 * TURN_S;
+const SHORT_S_MIN: f64 = 4.0 * SHORT_CALL_S;
 /// A size is measured well enough if its time is known to this fraction of the goal's error.
 const TIME_PART: f64 = 0.5;
 /// Lines differ only by what exceeds this many standard errors of the times that they go through.
@@ -58,7 +58,7 @@ pub struct Calibration {
     /// Last position of the range.
     end: f64,
     /// True once the first pass over the range is complete.
-    is_climbed: bool,
+    is_first_pass_done: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub struct Piece {
 
 /// The result of a calibration so far.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Reached {
+pub struct CalibrationResult {
     /// Largest error of a piece that could be cut further, of the uncertainty of a time, and of the curve where times fall;
     /// infinite if too little was measured.
     pub error: f64,
@@ -101,7 +101,7 @@ pub struct Reached {
 impl Calibration {
     /// Starts without measurements.
     pub fn new(goal: Goal) -> Calibration {
-        Calibration { goal, samples: Vec::new(), current: None, end: 1.0, is_climbed: false }
+        Calibration { goal, samples: Vec::new(), current: None, end: 1.0, is_first_pass_done: false }
     }
 
     /// Returns the position of the next call, from 0 to 1; `None` if the goal is reached, or cannot be. `size_of`
@@ -109,7 +109,7 @@ impl Calibration {
     /// the call at a position.
     pub fn next(&mut self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
         if self.current.is_none() {
-            self.current = self.climb(size_of).or_else(|| self.bisect(size_of));
+            self.current = self.next_of_first_pass(size_of).or_else(|| self.bisect(size_of));
         }
         self.current
     }
@@ -118,11 +118,11 @@ impl Calibration {
     ///
     /// # Panics
     /// If no call was requested.
-    pub fn took(&mut self, size: f64, seconds: f64) {
+    pub fn record_call(&mut self, size: f64, seconds: f64) {
         let at = self.current.expect("a call that was asked for");
         let index = self.samples.partition_point(|sample| sample.at < at);
         if self.samples.get(index).is_none_or(|sample| sample.at != at) {
-            let between = (self.is_climbed && index > 0 && index < self.samples.len())
+            let between = (self.is_first_pass_done && index > 0 && index < self.samples.len())
                 .then(|| (self.samples[index - 1].at, self.samples[index].at));
             self.samples.insert(index, Sample { at, size, seconds: Vec::new(), between });
         }
@@ -153,15 +153,15 @@ impl Calibration {
     }
 
     /// Returns the result so far.
-    pub fn reached(&self, size_of: &dyn Fn(f64) -> f64) -> Reached {
-        let mut reached = Reached {
+    pub fn result(&self, size_of: &dyn Fn(f64) -> f64) -> CalibrationResult {
+        let mut reached = CalibrationResult {
             error: if self.samples.is_empty() { f64::INFINITY } else { 0.0 },
             calls: self.samples.iter().map(|sample| sample.seconds.len()).sum(),
             end: self
                 .samples
                 .last()
                 .map_or(0.0, |last| if is_same_size(size_of(1.0), last.size) { 1.0 } else { last.at }),
-            ..Reached::default()
+            ..CalibrationResult::default()
         };
         let curve = self.curve();
         for sample in &self.samples {
@@ -188,15 +188,15 @@ impl Calibration {
     }
 
     /// Returns the next position of the first pass.
-    fn climb(&mut self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
+    fn next_of_first_pass(&mut self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
         let Some(last) = self.samples.last() else { return Some(0.0) };
         let is_new = |at: f64| at > last.at && !is_same_size(size_of(at), last.size);
         let quarter = ((last.at * PIECES).floor() + 1.0) / PIECES;
         let at = quarter.min(self.end);
         // A range of integers may have no new size before its end.
         let at = if is_new(at) { at } else { self.end };
-        if self.is_climbed || !is_new(at) {
-            self.climbed();
+        if self.is_first_pass_done || !is_new(at) {
+            self.end_first_pass();
             return None;
         }
         if self.beyond(size_of(at)) <= self.goal.call_s_max {
@@ -211,7 +211,7 @@ impl Calibration {
         if is_new(low) {
             return Some(low);
         }
-        self.climbed();
+        self.end_first_pass();
         None
     }
 
@@ -224,7 +224,7 @@ impl Calibration {
     }
 
     /// Ends the first pass: each position between the ends is now the middle of a piece.
-    fn climbed(&mut self) {
+    fn end_first_pass(&mut self) {
         fn halve(samples: &mut [Sample]) {
             if samples.len() > 2 {
                 let middle = samples.len() / 2;
@@ -233,7 +233,7 @@ impl Calibration {
                 halve(&mut samples[middle..]);
             }
         }
-        if !std::mem::replace(&mut self.is_climbed, true) {
+        if !std::mem::replace(&mut self.is_first_pass_done, true) {
             halve(&mut self.samples);
         }
     }
@@ -258,7 +258,7 @@ impl Calibration {
             let right = self.samples.get(at + 2).map(|after| own.differs(&Line(b, after), middle));
             let width = |sample: &Sample| sample.between.map_or(f64::INFINITY, |(from, to)| to - from);
             // At an end of the range, the error found when the piece was cut replaces that of the missing neighbour.
-            let missed = self.missed(if width(a) < width(b) { a } else { b });
+            let missed = self.deviation(if width(a) < width(b) { a } else { b });
             // If the curve only bends at a measured end, one of the two is 0.
             let difference = match (left.or(missed), right.or(missed)) {
                 (Some(one), Some(other)) => (one * other).sqrt(),
@@ -269,7 +269,7 @@ impl Calibration {
     }
 
     /// Distance of the sample from the line between the ends of the piece that it halved.
-    fn missed(&self, sample: &Sample) -> Option<f64> {
+    fn deviation(&self, sample: &Sample) -> Option<f64> {
         let (from, to) = sample.between?;
         let end = |at: f64| self.samples.iter().find(|other| other.at == at).expect("a piece has ends");
         Some(Line(sample, sample).differs(&Line(end(from), end(to)), sample.size))
@@ -312,13 +312,13 @@ impl Sample {
 
     /// True if these are short calls, some of which may wait for their turn.
     fn may_take_turns(&self) -> bool {
-        (PACE_CALL_S_MIN..TURN_S).contains(&median(self.seconds.clone()))
+        (PACE_CALL_S_MIN..SHORT_CALL_S).contains(&median(self.seconds.clone()))
     }
 
     /// True if some of them waited.
     fn takes_turns(&self) -> bool {
         let middle = median(self.seconds.clone());
-        self.may_take_turns() && self.seconds.iter().any(|one| *one > WAITED * middle && *one > 0.1 * TURN_S)
+        self.may_take_turns() && self.seconds.iter().any(|one| *one > WAITED * middle && *one > 0.1 * SHORT_CALL_S)
     }
 
     /// Long calls are repeated until their total time reaches that of the longest, at least once.
@@ -348,12 +348,12 @@ mod tests {
     const GOAL: Goal = Goal { error: 0.05, call_s_max: 1e6 };
 
     /// Calibrates a function over sizes from 10³ to 10⁹.
-    fn calibrated(goal: Goal, mut seconds: impl FnMut(f64) -> f64) -> (Calibration, Reached) {
+    fn calibrated(goal: Goal, mut seconds: impl FnMut(f64) -> f64) -> (Calibration, CalibrationResult) {
         let mut calibration = Calibration::new(goal);
         while let Some(at) = calibration.next(&size_of) {
-            calibration.took(size_of(at), seconds(size_of(at)));
+            calibration.record_call(size_of(at), seconds(size_of(at)));
         }
-        let reached = calibration.reached(&size_of);
+        let reached = calibration.result(&size_of);
         (calibration, reached)
     }
 
@@ -382,9 +382,9 @@ mod tests {
         assert_eq!((calibration.curve().points.len(), reached.error), (5, 0.0));
         let mut calibration = Calibration::new(GOAL);
         while calibration.next(&|_| 7.0).is_some() {
-            calibration.took(7.0, 2.0);
+            calibration.record_call(7.0, 2.0);
         }
-        assert_eq!((calibration.curve().points.len(), calibration.reached(&|_| 7.0).calls), (1, 3));
+        assert_eq!((calibration.curve().points.len(), calibration.result(&|_| 7.0).calls), (1, 3));
     }
 
     #[test]
@@ -477,12 +477,12 @@ mod tests {
         while let Some(at) = calibration.next(&size_of) {
             match size_of(at) {
                 size if size > 4e7 => calibration.too_large(),
-                size => calibration.took(size, 1e-9 * size),
+                size => calibration.record_call(size, 1e-9 * size),
             }
         }
         let last = calibration.curve().points.last().unwrap().size;
         assert!((2e7..=4e7).contains(&last), "{last}");
-        assert!(calibration.reached(&size_of).error <= GOAL.error);
+        assert!(calibration.result(&size_of).error <= GOAL.error);
     }
 
     #[test]
@@ -491,7 +491,7 @@ mod tests {
         let size_of = |at: f64| 3f64.powf(at).round().powi(2);
         let mut calibration = Calibration::new(GOAL);
         while let Some(at) = calibration.next(&size_of) {
-            calibration.took(size_of(at), size_of(at).sqrt());
+            calibration.record_call(size_of(at), size_of(at).sqrt());
         }
         let sizes: Vec<f64> = calibration.curve().points.iter().map(|point| point.size).collect();
         assert_eq!(sizes, [1.0, 4.0, 9.0]);

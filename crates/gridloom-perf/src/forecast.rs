@@ -136,7 +136,7 @@ impl Series {
     }
 
     /// The median of all remembered measurements; `None` if nothing was measured.
-    pub fn usual(&self) -> Option<f64> {
+    pub fn median(&self) -> Option<f64> {
         (self.count > 0).then(|| median(self.window.iter().copied().collect()))
     }
 

@@ -15,8 +15,8 @@ use super::model::{
     Accuracy, Curve, FunctionModel, Point, Prediction, Size, countable, is_same_size, least_missed, median, scaled,
     typical,
 };
-use super::perturbation::{Beside, Perturbation, load_of};
-use gridloom_base::limits::{LOADS_MAX, MODEL_POINTS_MAX, SHORT_CALLS_KEPT, TURN_S};
+use super::perturbation::{ConcurrencyPoint, Perturbation, load_of};
+use gridloom_base::limits::{LOADS_MAX, MODEL_POINTS_MAX, SHORT_CALL_S, SHORT_CALLS_KEPT};
 
 /// Number of long calls of about one size that are kept.
 const WINDOW: usize = 9;
@@ -34,7 +34,7 @@ pub struct Learner {
     by_work: Windows,
     by_bytes: Windows,
     /// Perturbation learned in the previous run: for loads that this run has not observed.
-    kept: Perturbation,
+    previous: Perturbation,
     accuracy: Accuracy,
     mean_s: Option<f64>,
     calls: u64,
@@ -88,7 +88,7 @@ impl Learner {
         Learner {
             by_work: windows(&model.by_work),
             by_bytes: windows(&model.by_bytes),
-            kept: model.perturbation.clone(),
+            previous: model.perturbation.clone(),
             accuracy: model.accuracy,
             ..Learner::default()
         }
@@ -164,7 +164,7 @@ impl Learner {
         loads.sort_unstable();
         loads.dedup();
         // Ascending: each load is compared with known loads of fewer tasks.
-        let mut known: Vec<Beside> = Vec::new();
+        let mut known: Vec<ConcurrencyPoint> = Vec::new();
         for tasks in loads.into_iter().filter(|tasks| *tasks > 1).take(LOADS_MAX) {
             let (mut weights, mut sum) = (0.0, 0.0);
             for window in windows() {
@@ -173,11 +173,11 @@ impl Learner {
                 sum += calls as f64 * ratio.ln();
             }
             if weights > 0.0 {
-                known.push(Beside { tasks, factor: (sum / weights).exp(), calls: weights as u64 });
+                known.push(ConcurrencyPoint { tasks, factor: (sum / weights).exp(), calls: weights as u64 });
             }
         }
-        let is_new = |kept: &&Beside| known.iter().all(|one| one.tasks != kept.tasks);
-        let kept: Vec<Beside> = self.kept.points.iter().filter(is_new).copied().collect();
+        let is_new = |kept: &&ConcurrencyPoint| known.iter().all(|one| one.tasks != kept.tasks);
+        let kept: Vec<ConcurrencyPoint> = self.previous.points.iter().filter(is_new).copied().collect();
         known.extend(kept.into_iter().take(LOADS_MAX.saturating_sub(known.len())));
         Perturbation::new(known)
     }
@@ -247,7 +247,7 @@ impl Window {
     }
 
     /// Its time with that many tasks over its time alone, and the number of calls behind the ratio.
-    fn compared(&self, tasks: u32, known: &[Beside]) -> Option<(f64, usize)> {
+    fn compared(&self, tasks: u32, known: &[ConcurrencyPoint]) -> Option<(f64, usize)> {
         let enough = |load: &&Load| load.seconds.len() >= COMPARED_MIN;
         let full = self.loads.iter().filter(enough).find(|load| load.tasks == tasks)?;
         let of_others = self.loads.iter().filter(enough).filter(|load| load.tasks < tasks).find_map(|load| {
@@ -278,7 +278,7 @@ impl Load {
     /// Keeps enough short calls to measure the share of a processor that is assigned in turns.
     fn add(&mut self, seconds: f64) {
         self.seconds.push_back(seconds);
-        let is_short = || median(self.seconds.iter().copied().collect()) < TURN_S;
+        let is_short = || median(self.seconds.iter().copied().collect()) < SHORT_CALL_S;
         let kept = if self.seconds.len() > WINDOW && is_short() { SHORT_CALLS_KEPT } else { WINDOW };
         while self.seconds.len() > kept {
             self.seconds.pop_front();

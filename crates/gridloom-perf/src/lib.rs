@@ -28,16 +28,16 @@ use serde::{Deserialize, Serialize};
 use gridloom_base::NodeId;
 
 pub use bottlenecks::Bottleneck;
-pub use calibration::{Calibration, Goal, Piece, Reached};
+pub use calibration::{Calibration, CalibrationResult, Goal, Piece};
 pub use forecast::{PREDICTORS, Predictor, Series};
 pub use learner::Learner;
 pub use link::LinkModel;
 pub use links::Links;
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s, is_work};
-pub use perturbation::{Beside, Perturbation};
-pub use sites::{Shared, Way};
-pub use traffic::Seen;
-pub use tree::Tree;
+pub use perturbation::{ConcurrencyPoint, Perturbation};
+pub use sites::{Path, SharedPaths};
+pub use traffic::CompletedTransfer;
+pub use tree::NetworkTree;
 
 /// Maximum TCP window without window scaling (RFC 7323), bytes.
 const WINDOW_BYTES: f64 = 65_535.0;
@@ -109,7 +109,7 @@ pub struct ServerView {
     pub slots: u32,
     /// True if it is stateless and talks to clients only: each call's arguments are sent by the client, and its results are sent
     /// there.
-    pub plain: bool,
+    pub stateless: bool,
     /// Capacity of its store, bytes.
     pub memory_bytes: u64,
     /// Measured speed of one slot, floating-point operations per second; `None` before it was measured.
@@ -159,7 +159,7 @@ impl ServerView {
     }
 
     /// Release and protocol version, for people: `0.1.0/47`, with `?` for unknown parts.
-    pub fn runs(&self) -> String {
+    pub fn version_text(&self) -> String {
         let release = if self.release.is_empty() { "?" } else { &self.release };
         let protocol = if self.protocol == 0 { "?".to_string() } else { self.protocol.to_string() };
         format!("{release}/{protocol}")

@@ -38,7 +38,7 @@ const FLOWING_PART_MIN: f64 = 0.5;
 /// A transfer that is slower by at most this factor is as expected.
 const NEAR: f64 = 1.25;
 /// Slower transfers count after this many in a row,
-const HELD_MAX: usize = 64;
+const UPPER_BOUNDS_MAX: usize = 64;
 /// or after this many that were slower by `FALL_FACTOR`.
 const FALLS: usize = 3;
 const FALL_FACTOR: f64 = 8.0;
@@ -60,42 +60,42 @@ pub struct LinkModel {
     recent: VecDeque<(f64, f64)>,
     start_s: f64,
     /// Upper bounds on the bandwidth by the last transfers, all slower than expected.
-    held: VecDeque<f64>,
+    upper_bounds: VecDeque<f64>,
     accuracy: Accuracy,
     measured: Time,
     /// The best of the first probes, which may have disturbed one another.
-    met: Option<LinkEstimate>,
+    best_first_probe: Option<LinkEstimate>,
     /// True if a link that shares its path was measured alone, and was no narrower.
-    is_borne_out: bool,
+    is_confirmed: bool,
 }
 
 impl LinkModel {
     /// Adds a first probe, made when two servers met, possibly while other probes were running. The best one counts
     /// until there are
     /// measurements made one at a time.
-    pub fn met(&mut self, now: Time, link: LinkEstimate) {
+    pub fn add_first_probe(&mut self, now: Time, link: LinkEstimate) {
         if self.bandwidth.count() > 0 {
             return;
         }
         self.measured = now;
-        let known = self.met.unwrap_or(link);
-        self.met = Some(LinkEstimate {
+        let known = self.best_first_probe.unwrap_or(link);
+        self.best_first_probe = Some(LinkEstimate {
             latency_s: known.latency_s.min(link.latency_s),
             bandwidth: known.bandwidth.max(link.bandwidth),
         });
     }
 
     /// Records that a link which shares its path was measured alone: this link has at least that bandwidth.
-    pub(super) fn beside(&mut self, bandwidth: f64) {
-        if let Some(met) = &mut self.met {
-            self.is_borne_out = met.bandwidth <= NEAR * bandwidth;
+    pub(super) fn set_lower_bound(&mut self, bandwidth: f64) {
+        if let Some(met) = &mut self.best_first_probe {
+            self.is_confirmed = met.bandwidth <= NEAR * bandwidth;
             met.bandwidth = met.bandwidth.max(bandwidth);
         }
     }
 
     /// Makes the best first probe the first measurement.
     fn begin(&mut self) {
-        if let Some(link) = self.met.take() {
+        if let Some(link) = self.best_first_probe.take() {
             self.latency.observe(link.latency_s);
             self.bandwidth.observe(link.bandwidth);
         }
@@ -104,34 +104,34 @@ impl LinkModel {
     /// Adds a probe during which data may have moved over `others` links that share a NIC or a path with this one:
     /// each may have used
     /// as much bandwidth as the probe.
-    pub fn probed_beside(&mut self, now: Time, link: LinkEstimate, others: usize) {
+    pub fn add_concurrent_probe(&mut self, now: Time, link: LinkEstimate, others: usize) {
         let at_most = link.bandwidth * (1 + others) as f64;
         match self.bandwidth.forecast() {
-            _ if others == 0 => self.probed(now, link),
-            None => self.met(now, link),
+            _ if others == 0 => self.add_probe(now, link),
+            None => self.add_first_probe(now, link),
             Some(forecast) if NEAR * at_most < forecast => {
-                self.probed(now, LinkEstimate { bandwidth: at_most, ..link })
+                self.add_probe(now, LinkEstimate { bandwidth: at_most, ..link })
             }
-            Some(forecast) if link.bandwidth > forecast => self.probed(now, link),
+            Some(forecast) if link.bandwidth > forecast => self.add_probe(now, link),
             Some(_) => self.measured = now,
         }
     }
 
     /// Adds a probe. Slow transfers that it confirms count, too.
-    pub fn probed(&mut self, now: Time, link: LinkEstimate) {
+    pub fn add_probe(&mut self, now: Time, link: LinkEstimate) {
         // First probes that others disturbed are worthless beside a better one.
-        self.met = self.met.filter(|met| met.bandwidth > link.bandwidth);
+        self.best_first_probe = self.best_first_probe.filter(|met| met.bandwidth > link.bandwidth);
         self.begin();
         self.measured = now;
         self.latency.observe(link.latency_s);
         let is_borne_out = self.bandwidth.forecast().is_some_and(|forecast| NEAR * link.bandwidth < forecast);
-        let held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.upper_bounds);
         held.into_iter().filter(|_| is_borne_out).for_each(|held| self.bandwidth.observe(held));
         self.bandwidth.observe(link.bandwidth);
     }
 
     /// Adds a transfer that had the NICs and the link to itself, as far as is known.
-    pub fn transferred(&mut self, now: Time, size_bytes: u64, seconds: f64) {
+    pub fn add_transfer(&mut self, now: Time, size_bytes: u64, seconds: f64) {
         if size_bytes == 0 || !(seconds.is_finite() && seconds > 0.0) {
             return;
         }
@@ -150,16 +150,18 @@ impl LinkModel {
         if seconds - self.start_s >= FLOWING_PART_MIN * seconds || self.bandwidth.count() == 0 {
             let rate = self.rate(bytes, seconds);
             match self.bandwidth.forecast() {
-                Some(forecast) if NEAR * rate < forecast => self.hold_back(rate, forecast),
-                Some(forecast) if self.has_probe() && rate > NEAR * forecast => self.faster(size_bytes, rate, forecast),
+                Some(forecast) if NEAR * rate < forecast => self.add_upper_bound(rate, forecast),
+                Some(forecast) if self.has_probe() && rate > NEAR * forecast => {
+                    self.add_lower_bound(size_bytes, rate, forecast)
+                }
                 Some(_) | None => self.observe(rate),
             }
         }
     }
 
     /// True if more is known than first probes, which others may have disturbed.
-    pub(super) fn is_sure(&self) -> bool {
-        self.bandwidth.count() > 0 || self.is_borne_out
+    pub(super) fn is_reliable(&self) -> bool {
+        self.bandwidth.count() > 0 || self.is_confirmed
     }
 
     /// True if it was ever measured from end to end. A transfer is measured by its receiver from first byte to last.
@@ -170,41 +172,41 @@ impl LinkModel {
     }
 
     /// Records a transfer that was faster than an end-to-end probe: at most a buffer's worth of it was read from a buffer.
-    fn faster(&mut self, size_bytes: u64, rate: f64, forecast: f64) {
+    fn add_lower_bound(&mut self, size_bytes: u64, rate: f64, forecast: f64) {
         let at_least = rate * size_bytes.saturating_sub(BUFFERED_BYTES_MAX) as f64 / size_bytes as f64;
         if at_least > forecast {
             self.observe(at_least);
         } else {
-            self.held.clear();
+            self.upper_bounds.clear();
         }
     }
 
     /// True if only first probes are known, which others may have disturbed.
-    pub fn is_first_sight(&self) -> bool {
-        self.met.is_some()
+    pub fn has_only_first_probes(&self) -> bool {
+        self.best_first_probe.is_some()
     }
 
     fn observe(&mut self, bandwidth: f64) {
-        self.held.clear();
+        self.upper_bounds.clear();
         self.bandwidth.observe(bandwidth);
     }
 
     /// Records an upper bound on the bandwidth from a transfer that was slower than expected.
-    fn hold_back(&mut self, at_most: f64, forecast: f64) {
-        self.held.push_back(at_most);
+    fn add_upper_bound(&mut self, at_most: f64, forecast: f64) {
+        self.upper_bounds.push_back(at_most);
         let is_fall = |held: &&f64| FALL_FACTOR * **held < forecast;
-        if self.held.len() >= FALLS && self.held.iter().rev().take(FALLS).all(|held| is_fall(&held)) {
-            let falls = self.held.split_off(self.held.len() - FALLS);
+        if self.upper_bounds.len() >= FALLS && self.upper_bounds.iter().rev().take(FALLS).all(|held| is_fall(&held)) {
+            let falls = self.upper_bounds.split_off(self.upper_bounds.len() - FALLS);
             falls.into_iter().for_each(|fall| self.bandwidth.observe(fall));
-            self.held.clear();
-        } else if self.held.len() == HELD_MAX {
-            self.bandwidth.observe(self.held.iter().copied().fold(0.0, f64::max));
-            self.held.pop_front();
+            self.upper_bounds.clear();
+        } else if self.upper_bounds.len() == UPPER_BOUNDS_MAX {
+            self.bandwidth.observe(self.upper_bounds.iter().copied().fold(0.0, f64::max));
+            self.upper_bounds.pop_front();
         }
     }
 
     /// Adds a transfer during which others moved `others_bytes` over the same NIC.
-    pub fn disturbed(&mut self, now: Time, size_bytes: u64, seconds: f64, others_bytes: f64) {
+    pub fn add_disturbed_transfer(&mut self, now: Time, size_bytes: u64, seconds: f64, others_bytes: f64) {
         if size_bytes == 0 || !(seconds.is_finite() && seconds > 0.0) {
             return;
         }
@@ -214,9 +216,9 @@ impl LinkModel {
         let at_most = at_least * (1.0 + others_bytes / bytes);
         match self.bandwidth.forecast() {
             Some(forecast) if forecast < at_least && !self.has_probe() => self.observe(at_least),
-            Some(forecast) if forecast < at_least => self.faster(size_bytes, at_least, forecast),
-            Some(forecast) if forecast > at_most => self.hold_back(at_most, forecast),
-            Some(_) => self.held.clear(),
+            Some(forecast) if forecast < at_least => self.add_lower_bound(size_bytes, at_least, forecast),
+            Some(forecast) if forecast > at_most => self.add_upper_bound(at_most, forecast),
+            Some(_) => self.upper_bounds.clear(),
             // It may be faster; later measurements will show.
             None => self.bandwidth.observe(at_least),
         }
@@ -225,8 +227,8 @@ impl LinkModel {
 
     /// Expected latency and bandwidth; `None` if nothing was measured.
     pub fn estimate(&self) -> Option<LinkEstimate> {
-        if self.met.is_some() {
-            return self.met;
+        if self.best_first_probe.is_some() {
+            return self.best_first_probe;
         }
         let bandwidth = self.bandwidth.forecast()?;
         let latency_s = self.latency.forecast().unwrap_or(0.0).max(self.start_s);
@@ -235,14 +237,14 @@ impl LinkModel {
 
     /// True if the last measurement is far from the forecast, so that another is needed.
     pub fn is_doubtful(&self) -> bool {
-        let last = self.held.back().copied().or_else(|| self.bandwidth.last(1).next());
+        let last = self.upper_bounds.back().copied().or_else(|| self.bandwidth.last(1).next());
         let forecast = self.bandwidth.forecast();
         forecast.zip(last).is_some_and(|(forecast, last)| is_far(last / forecast))
     }
 
     /// True if the forecast is well below the usual bandwidth.
     pub fn has_fallen(&self) -> bool {
-        let (forecast, usual) = (self.bandwidth.forecast(), self.bandwidth.usual());
+        let (forecast, usual) = (self.bandwidth.forecast(), self.bandwidth.median());
         forecast.zip(usual).is_some_and(|(forecast, usual)| usual > DOUBT_FACTOR * forecast)
     }
 
@@ -279,7 +281,7 @@ impl LinkModel {
             link: self.estimate()?,
             predictor: self.predictor().to_string(),
             forecast_error: self.bandwidth.error(),
-            measurements: self.bandwidth.count() + u64::from(self.met.is_some()),
+            measurements: self.bandwidth.count() + u64::from(self.best_first_probe.is_some()),
             age_s: ns_to_seconds(now.since(self.measured)),
             accuracy: self.accuracy,
             shared,
@@ -327,7 +329,7 @@ mod tests {
 
     fn probed(bandwidth: f64) -> LinkModel {
         let mut link = LinkModel::default();
-        link.probed(Time(0), LinkEstimate { latency_s: 1e-3, bandwidth });
+        link.add_probe(Time(0), LinkEstimate { latency_s: 1e-3, bandwidth });
         link
     }
 
@@ -343,7 +345,7 @@ mod tests {
             let bytes = MIB * (1 + rng.below(16));
             // Half a second to begin, 10 MB/s, within 5 %; one in ten is disturbed by unseen traffic.
             let seconds = (0.5 + bytes as f64 / 1e7) * (0.95 + 0.1 * rng.unit());
-            link.transferred(Time(n), bytes, if n % 10 == 3 { 3.0 * seconds } else { seconds });
+            link.add_transfer(Time(n), bytes, if n % 10 == 3 { 3.0 * seconds } else { seconds });
         }
         let found = link.estimate().unwrap();
         for bytes in [4 * MIB, 16 * MIB, 64 * MIB] {
@@ -355,7 +357,7 @@ mod tests {
     #[test]
     fn equal_sizes_are_put_down_to_bandwidth_and_the_probe_to_latency() {
         let mut link = probed(1e8);
-        (0..10).for_each(|n| link.transferred(Time(n), 10_000_000, 0.1));
+        (0..10).for_each(|n| link.add_transfer(Time(n), 10_000_000, 0.1));
         assert_eq!(link.estimate(), Some(LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 }));
         let report = link.report(Time(1_000_000_009), ("a".into(), "b".into()), Vec::new()).unwrap();
         assert_eq!((report.measurements, report.age_s, report.accuracy.count), (11, 1.0, 10));
@@ -366,15 +368,15 @@ mod tests {
     fn a_disturbed_transfer_bounds_the_bandwidth() {
         let mut link = probed(1e8);
         // A quarter of the NIC, with three others using the rest: as expected.
-        link.disturbed(Time(1), MIB, MIB as f64 / 2.5e7, 3.0 * MIB as f64);
+        link.add_disturbed_transfer(Time(1), MIB, MIB as f64 / 2.5e7, 3.0 * MIB as f64);
         assert_eq!((bandwidth(&link), link.is_doubtful()), (1e8, false));
         // All of them together used a tenth.
-        (0..2).for_each(|n| link.disturbed(Time(2 + n), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64));
+        (0..2).for_each(|n| link.add_disturbed_transfer(Time(2 + n), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64));
         assert_eq!((bandwidth(&link), link.is_doubtful()), (1e8, true));
-        link.disturbed(Time(4), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64);
+        link.add_disturbed_transfer(Time(4), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64);
         assert!((bandwidth(&link) / 1e7 - 1.0).abs() < 1e-9, "{link:?}");
         // A transfer that seems faster was read from a buffer; a probe will show.
-        (0..2).for_each(|n| link.disturbed(Time(5 + n), MIB, MIB as f64 / 5e7, MIB as f64));
+        (0..2).for_each(|n| link.add_disturbed_transfer(Time(5 + n), MIB, MIB as f64 / 5e7, MIB as f64));
         assert!((bandwidth(&link) / 1e7 - 1.0).abs() < 1e-9, "{link:?}");
     }
 
@@ -383,25 +385,25 @@ mod tests {
         let mut link = probed(1e8);
         for n in 0..100 {
             // Alone as far as is known, but mostly with half or a third of a NIC, and sometimes really alone.
-            link.transferred(Time(n), 10_000_000, [0.2, 0.3, 0.2, 0.1, 0.3, 0.3][n as usize % 6]);
+            link.add_transfer(Time(n), 10_000_000, [0.2, 0.3, 0.2, 0.1, 0.3, 0.3][n as usize % 6]);
             assert!((bandwidth(&link) / 1e8 - 1.0).abs() < 1e-9 && link.change_from(1e8).is_none(), "{link:?}");
         }
         // If all are slow, the link is as fast as the fastest of them.
-        (0..80).for_each(|n| link.transferred(Time(100 + n), 10_000_000, [0.2, 0.3][n as usize % 2]));
+        (0..80).for_each(|n| link.add_transfer(Time(100 + n), 10_000_000, [0.2, 0.3][n as usize % 2]));
         assert!((bandwidth(&link) / 5e7 - 1.0).abs() < 1e-9, "{link:?}");
     }
 
     #[test]
     fn a_fall_is_doubted_twice_and_then_believed_until_it_is_usual() {
         let mut link = probed(1e8);
-        (0..9).for_each(|n| link.transferred(Time(n), 10_000_000, 0.1));
-        (0..2).for_each(|n| link.transferred(Time(10 + n), 10_000_000, 1.0));
+        (0..9).for_each(|n| link.add_transfer(Time(n), 10_000_000, 0.1));
+        (0..2).for_each(|n| link.add_transfer(Time(10 + n), 10_000_000, 1.0));
         assert!(link.is_doubtful() && link.change_from(1e8).is_none());
-        link.transferred(Time(12), 10_000_000, 1.0);
+        link.add_transfer(Time(12), 10_000_000, 1.0);
         assert!(!link.is_doubtful() && link.has_fallen());
         assert!((link.change_from(1e8).unwrap() / 0.1 - 1.0).abs() < 1e-9);
         assert_eq!(link.change_from(1e7), None);
-        (0..12).for_each(|n| link.transferred(Time(13 + n), 10_000_000, 1.0));
+        (0..12).for_each(|n| link.add_transfer(Time(13 + n), 10_000_000, 1.0));
         assert!(!link.has_fallen());
     }
 
@@ -409,10 +411,10 @@ mod tests {
     fn nonsense_is_no_measurement() {
         let mut link = LinkModel::default();
         for seconds in [f64::NAN, 0.0, -1.0, f64::INFINITY] {
-            link.transferred(Time(1), MIB, seconds);
-            link.disturbed(Time(1), MIB, seconds, 1.0);
+            link.add_transfer(Time(1), MIB, seconds);
+            link.add_disturbed_transfer(Time(1), MIB, seconds, 1.0);
         }
-        link.transferred(Time(1), 0, 1.0);
+        link.add_transfer(Time(1), 0, 1.0);
         assert_eq!(link.estimate(), None);
     }
 }

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::bottlenecks::{Bottleneck, Bottlenecks};
 use super::link::{DOUBT_FACTOR, LinkModel};
 use super::sites;
-use super::traffic::{Seen, Traffic};
+use super::traffic::{CompletedTransfer, Traffic};
 use super::{LinkEstimate, LinkReport};
 use gridloom_base::Time;
-use gridloom_base::limits::{FALLEN_PROBE_NS, HEARTBEAT_NS, LINK_PROBE_NS, TRAFFIC_SETTLES_NS};
+use gridloom_base::limits::{DEGRADED_PROBE_NS, HEARTBEAT_NS, LINK_PROBE_NS, TRAFFIC_SETTLES_NS};
 
 /// A transfer is undisturbed if concurrent transfers moved at most this fraction of its bytes.
 const ALONE_PART_MAX: f64 = 0.1;
@@ -25,9 +25,9 @@ pub struct Links<P> {
     traffic: Traffic<P>,
     bottlenecks: Bottlenecks<P>,
     /// Transfers not learned from yet, and the times at which they were reported.
-    waiting: VecDeque<(Seen<P>, Time)>,
+    waiting: VecDeque<(CompletedTransfer<P>, Time)>,
     /// Times at which probes were last requested.
-    asked: BTreeMap<(P, P), Time>,
+    requested: BTreeMap<(P, P), Time>,
 }
 
 impl<P> Default for Links<P> {
@@ -37,26 +37,32 @@ impl<P> Default for Links<P> {
             traffic: Traffic::default(),
             bottlenecks: Bottlenecks::default(),
             waiting: VecDeque::new(),
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
         }
     }
 }
 
 impl<P: Ord + Clone> Links<P> {
     /// Adds a first probe, made possibly while other probes were running.
-    pub fn met(&mut self, now: Time, from: P, to: P, link: LinkEstimate) {
-        self.models.entry((from, to)).or_default().met(now, link);
+    pub fn add_first_probe(&mut self, now: Time, from: P, to: P, link: LinkEstimate) {
+        self.models.entry((from, to)).or_default().add_first_probe(now, link);
     }
 
     /// Adds the first probe of a link. If data moved over related links meanwhile, the estimate of the opposite direction is
     /// preferred.
-    pub fn met_beside(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
-        let is_disturbed = self.others(&pair, moving) > 0;
+    pub fn add_concurrent_first_probe(
+        &mut self,
+        now: Time,
+        pair: (P, P),
+        link: LinkEstimate,
+        moving: &BTreeSet<(P, P)>,
+    ) {
+        let is_disturbed = self.sharing_count(&pair, moving) > 0;
         if is_disturbed {
-            self.begin_as_the_way_back(now, &pair);
+            self.init_from_reverse(now, &pair);
         }
         if !is_disturbed || !self.models.contains_key(&pair) {
-            self.met(now, pair.0, pair.1, link);
+            self.add_first_probe(now, pair.0, pair.1, link);
         }
     }
 
@@ -64,40 +70,40 @@ impl<P: Ord + Clone> Links<P> {
     pub fn expect(&mut self, now: Time, pair: (P, P), link: LinkEstimate) {
         let model = self.models.entry(pair).or_default();
         if model.estimate().is_none() {
-            model.met(now, link);
-            model.beside(link.bandwidth);
+            model.add_first_probe(now, link);
+            model.set_lower_bound(link.bandwidth);
         }
     }
 
     /// Number of these links that share a NIC or a path with that one.
-    fn others(&self, pair: &(P, P), links: &BTreeSet<(P, P)>) -> usize {
+    fn sharing_count(&self, pair: &(P, P), links: &BTreeSet<(P, P)>) -> usize {
         // Usually nothing moves, and finding sites takes all links.
         if links.is_empty() {
             return 0;
         }
         let shared = self.shared();
-        let is_beside = |other: &(P, P)| other.0 == pair.0 || other.1 == pair.1 || shared.share(pair, other);
+        let is_beside = |other: &(P, P)| other.0 == pair.0 || other.1 == pair.1 || shared.share_path(pair, other);
         links.iter().filter(|other| *other != pair && is_beside(other)).count()
     }
 
     /// Adds a requested probe, the only one at its time. Data may have moved over these links meanwhile.
-    pub fn probed(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
-        let others = self.others(&pair, moving);
-        let was_sure = self.is_sure(&pair);
-        self.models.entry(pair.clone()).or_default().probed_beside(now, link, others);
+    pub fn add_probe(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
+        let others = self.sharing_count(&pair, moving);
+        let was_sure = self.is_reliable(&pair);
+        self.models.entry(pair.clone()).or_default().add_concurrent_probe(now, link, others);
         if was_sure || others > 0 {
             return;
         }
         // First probes of links on the same path may have disturbed one another.
-        for beside in self.shared().beside(&pair) {
-            if let Some(model) = self.models.get_mut(beside).filter(|model| model.is_first_sight()) {
-                model.beside(link.bandwidth);
+        for beside in self.shared().links_on_path_of(&pair) {
+            if let Some(model) = self.models.get_mut(beside).filter(|model| model.has_only_first_probes()) {
+                model.set_lower_bound(link.bandwidth);
             }
         }
     }
 
     /// Stores a transfer, to be learned from at the returned time.
-    pub fn saw(&mut self, now: Time, seen: Seen<P>) -> Time {
+    pub fn add_transfer(&mut self, now: Time, seen: CompletedTransfer<P>) -> Time {
         self.traffic.add(now, seen.clone());
         self.waiting.push_back((seen, now));
         now + TRAFFIC_SETTLES_NS
@@ -106,14 +112,14 @@ impl<P: Ord + Clone> Links<P> {
     /// Learns from transfers that have waited long enough. Returns the pairs whose models may have changed, and the
     /// time of the next
     /// call.
-    pub fn settle(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {
+    pub fn learn_waiting(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {
         let mut changed = Vec::new();
-        let is_due = |(_, told): &(Seen<P>, Time)| now.since(*told) >= TRAFFIC_SETTLES_NS;
+        let is_due = |(_, told): &(CompletedTransfer<P>, Time)| now.since(*told) >= TRAFFIC_SETTLES_NS;
         let shared = self.waiting.front().filter(|one| is_due(one)).map(|_| self.shared());
         while let (Some(shared), Some(_)) = (&shared, self.waiting.front().filter(|one| is_due(one))) {
             let (seen, _) = self.waiting.pop_front().expect("it was there a moment ago");
             let pair = (seen.from.clone(), seen.to.clone());
-            self.begin_as_the_way_back(now, &pair);
+            self.init_from_reverse(now, &pair);
             let models = &self.models;
             let rate = models.get(&pair).map_or(0.0, |model| model.rate(seen.size_bytes as f64, seen.seconds()));
             let bandwidth = |pair: &(P, P)| Some(models.get(pair)?.estimate()?.bandwidth);
@@ -123,12 +129,12 @@ impl<P: Ord + Clone> Links<P> {
                 &self.traffic,
                 (bandwidth, |other: &(P, P)| shared.width(&pair, other)),
             );
-            let others_bytes = self.traffic.beside(&seen) + sharing_bytes;
+            let others_bytes = self.traffic.bytes_over_same_nics(&seen) + sharing_bytes;
             let model = self.models.entry(pair.clone()).or_default();
             if others_bytes <= ALONE_PART_MAX * seen.size_bytes as f64 {
-                model.transferred(now, seen.size_bytes, seen.seconds());
+                model.add_transfer(now, seen.size_bytes, seen.seconds());
             } else {
-                model.disturbed(now, seen.size_bytes, seen.seconds(), others_bytes);
+                model.add_disturbed_transfer(now, seen.size_bytes, seen.seconds(), others_bytes);
             }
             changed.push(pair);
         }
@@ -138,15 +144,15 @@ impl<P: Ord + Clone> Links<P> {
     }
 
     /// Paths that links are presumed to share, by their present estimates.
-    pub fn shared(&self) -> sites::Shared<P> {
-        sites::Shared::of(&self.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect())
+    pub fn shared(&self) -> sites::SharedPaths<P> {
+        sites::SharedPaths::of(&self.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect())
     }
 
     /// Starts the model of a pair that was never probed with the estimate of the opposite direction, until its own is known.
-    fn begin_as_the_way_back(&mut self, now: Time, pair: &(P, P)) {
+    fn init_from_reverse(&mut self, now: Time, pair: &(P, P)) {
         let back = self.models.get(&(pair.1.clone(), pair.0.clone())).and_then(LinkModel::estimate);
         if let (None, Some(link)) = (self.models.get(pair), back) {
-            self.models.entry(pair.clone()).or_default().met(now, link);
+            self.models.entry(pair.clone()).or_default().add_first_probe(now, link);
         }
     }
 
@@ -156,8 +162,8 @@ impl<P: Ord + Clone> Links<P> {
     }
 
     /// True if more is known of a link than first probes, which others may have disturbed.
-    pub fn is_sure(&self, pair: &(P, P)) -> bool {
-        self.models.get(pair).is_some_and(LinkModel::is_sure)
+    pub fn is_reliable(&self, pair: &(P, P)) -> bool {
+        self.models.get(pair).is_some_and(LinkModel::is_reliable)
     }
 
     /// The model of a pair.
@@ -171,11 +177,14 @@ impl<P: Ord + Clone> Links<P> {
     }
 
     /// Paths that links between these places are presumed to share, unless two of them were observed to be apart: see `sites`.
-    pub fn ways_between_sites(&self, is_of_interest: impl Fn(&P) -> bool) -> Vec<Bottleneck<P>> {
+    pub fn inter_site_paths(&self, is_of_interest: impl Fn(&P) -> bool) -> Vec<Bottleneck<P>> {
         let links = self.estimates().filter(|((from, to), _)| is_of_interest(from) && is_of_interest(to));
         let bandwidths: BTreeMap<(P, P), f64> = links.map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
         let are_apart = |way: &Bottleneck<P>| self.bottlenecks.are_apart(&way.pairs, way.bandwidth);
-        sites::ways(bandwidths.clone(), |pair| self.is_sure(pair)).into_iter().filter(|way| !are_apart(way)).collect()
+        sites::inter_site_paths(bandwidths.clone(), |pair| self.is_reliable(pair))
+            .into_iter()
+            .filter(|way| !are_apart(way))
+            .collect()
     }
 
     /// Bottlenecks that several links were observed to share.
@@ -188,10 +197,10 @@ impl<P: Ord + Clone> Links<P> {
         let (pause_ns, measured) = match self.models.get(pair) {
             None => (LINK_PROBE_NS, Time::ZERO),
             Some(model) if model.is_doubtful() => (HEARTBEAT_NS, model.measured()),
-            Some(model) if model.has_fallen() => (FALLEN_PROBE_NS, model.measured()),
+            Some(model) if model.has_fallen() => (DEGRADED_PROBE_NS, model.measured()),
             Some(model) => (LINK_PROBE_NS, model.measured()),
         };
-        let last = self.asked.get(pair).copied().unwrap_or(Time::ZERO).max(measured);
+        let last = self.requested.get(pair).copied().unwrap_or(Time::ZERO).max(measured);
         now.since(last) >= pause_ns
     }
 
@@ -203,7 +212,7 @@ impl<P: Ord + Clone> Links<P> {
 
     /// Pairs with first probes only that found them much narrower than the NICs of both ends: other probes may have used the same
     /// path meanwhile.
-    pub fn narrow(&self) -> Vec<(P, P)> {
+    pub fn narrow_pairs(&self) -> Vec<(P, P)> {
         let mut cards: BTreeMap<&P, f64> = BTreeMap::new();
         for ((from, to), link) in self.estimates() {
             for place in [from, to] {
@@ -211,7 +220,7 @@ impl<P: Ord + Clone> Links<P> {
                 *card = card.max(link.bandwidth);
             }
         }
-        let first = self.models.iter().filter(|(_, model)| model.is_first_sight() && !model.is_sure());
+        let first = self.models.iter().filter(|(_, model)| model.has_only_first_probes() && !model.is_reliable());
         let narrow = first.filter(|((from, to), model)| {
             let card = cards[from].min(cards[to]);
             model.estimate().is_some_and(|link| DOUBT_FACTOR * link.bandwidth < card)
@@ -222,25 +231,25 @@ impl<P: Ord + Clone> Links<P> {
     /// True if a probe of that pair was requested and has not arrived.
     pub fn is_awaited(&self, pair: &(P, P)) -> bool {
         let measured = self.models.get(pair).map_or(Time::ZERO, LinkModel::measured);
-        self.asked.get(pair).is_some_and(|asked| *asked > measured)
+        self.requested.get(pair).is_some_and(|asked| *asked > measured)
     }
 
     /// Time at which a pair was last measured or requested.
     pub fn last(&self, pair: &(P, P)) -> Time {
         let measured = self.models.get(pair).map_or(Time::ZERO, LinkModel::measured);
-        self.asked.get(pair).copied().unwrap_or(Time::ZERO).max(measured)
+        self.requested.get(pair).copied().unwrap_or(Time::ZERO).max(measured)
     }
 
     /// Records that a probe of that pair is requested.
-    pub fn ask(&mut self, now: Time, pair: (P, P)) {
-        self.asked.insert(pair, now);
+    pub fn request_probe(&mut self, now: Time, pair: (P, P)) {
+        self.requested.insert(pair, now);
     }
 
     /// Forgets a place that has left.
     pub fn forget(&mut self, place: &P) {
         let is_other = |pair: &(P, P)| pair.0 != *place && pair.1 != *place;
         self.models.retain(|pair, _| is_other(pair));
-        self.asked.retain(|pair, _| is_other(pair));
+        self.requested.retain(|pair, _| is_other(pair));
         self.bottlenecks.forget(place);
         self.waiting.retain(|(seen, _)| seen.from != *place && seen.to != *place);
     }
@@ -269,24 +278,24 @@ mod tests {
 
     const MB: u64 = 1_000_000;
 
-    fn seen(from: u32, to: u32, start_ms: u64, end_ms: u64) -> Seen<u32> {
+    fn seen(from: u32, to: u32, start_ms: u64, end_ms: u64) -> CompletedTransfer<u32> {
         let (start, end) = (Time(start_ms * MILLISECOND_NS), Time(end_ms * MILLISECOND_NS));
-        Seen { from, to, size_bytes: 100 * MB, start, end }
+        CompletedTransfer { from, to, size_bytes: 100 * MB, start, end }
     }
 
     #[test]
     fn a_broadcast_does_not_look_like_slow_links() {
         let mut links = Links::default();
         for to in 1..5 {
-            links.met(Time(0), 0, to, LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 });
+            links.add_first_probe(Time(0), 0, to, LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 });
         }
         for round in 0..5 {
             for to in 1..5 {
                 // Four share a NIC of 100 MB/s; they are reported one after another.
                 let told = Time((10 * round + 4) * SECOND_NS + u64::from(to) * 50 * MILLISECOND_NS);
-                links.saw(told, seen(0, to, 10_000 * round, 10_000 * round + 4000));
+                links.add_transfer(told, seen(0, to, 10_000 * round, 10_000 * round + 4000));
             }
-            let (changed, again) = links.settle(Time((10 * round + 5) * SECOND_NS));
+            let (changed, again) = links.learn_waiting(Time((10 * round + 5) * SECOND_NS));
             assert_eq!((changed.len(), again), (4, None));
         }
         assert!(links.estimates().all(|(_, link)| link.bandwidth == 1e8), "{links:?}");
@@ -295,15 +304,15 @@ mod tests {
     #[test]
     fn a_link_is_due_for_a_probe_when_it_is_old_and_sooner_when_it_has_fallen() {
         let (mut links, pair) = (Links::default(), (1, 2));
-        links.met(Time(0), 1, 2, LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 });
+        links.add_first_probe(Time(0), 1, 2, LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 });
         assert!(!links.is_due(Time(LINK_PROBE_NS - 1), &pair) && links.is_due(Time(LINK_PROBE_NS), &pair));
-        links.ask(Time(LINK_PROBE_NS), pair);
+        links.request_probe(Time(LINK_PROBE_NS), pair);
         assert!(!links.is_due(Time(LINK_PROBE_NS + 1), &pair));
-        links.saw(Time(LINK_PROBE_NS), seen(1, 2, 0, 10_000));
+        links.add_transfer(Time(LINK_PROBE_NS), seen(1, 2, 0, 10_000));
         let now = Time(LINK_PROBE_NS + SECOND_NS);
-        links.settle(now);
+        links.learn_waiting(now);
         assert!(links.suspects().eq([&pair]) && links.is_due(now + HEARTBEAT_NS, &pair));
-        links.probed(now, (1, 2), LinkEstimate { latency_s: 1e-3, bandwidth: 1e7 }, &BTreeSet::new());
+        links.add_probe(now, (1, 2), LinkEstimate { latency_s: 1e-3, bandwidth: 1e7 }, &BTreeSet::new());
         assert!(!links.is_due(now + HEARTBEAT_NS, &pair));
         assert_eq!(links.of(&1, &2).unwrap().change_from(1e8).map(|change| (change * 100.0).round()), Some(10.0));
     }
@@ -311,15 +320,16 @@ mod tests {
     #[test]
     fn first_probes_that_found_less_than_both_cards_do_are_in_doubt() {
         let mut links = Links::default();
-        let mut met = |from, to, bandwidth| links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
+        let mut met =
+            |from, to, bandwidth| links.add_first_probe(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
         met(1, 2, 1e8);
         met(3, 4, 1e8);
         met(1, 4, 1e7);
         // This NIC is slow.
         met(1, 5, 1e7);
-        assert_eq!(links.narrow(), [(1, 4)]);
-        links.probed(Time(1), (1, 4), LinkEstimate { latency_s: 1e-3, bandwidth: 2e7 }, &BTreeSet::new());
-        assert!(links.narrow().is_empty());
+        assert_eq!(links.narrow_pairs(), [(1, 4)]);
+        links.add_probe(Time(1), (1, 4), LinkEstimate { latency_s: 1e-3, bandwidth: 2e7 }, &BTreeSet::new());
+        assert!(links.narrow_pairs().is_empty());
         assert_eq!(links.of(&1, &4).unwrap().estimate().unwrap().bandwidth, 2e7);
     }
 
@@ -329,14 +339,14 @@ mod tests {
         let mut links = Links::default();
         for (from, to) in (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to) {
             let bandwidth = if (from < 3) == (to < 3) { 1e8 } else { 1e7 };
-            links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
+            links.add_first_probe(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
         }
-        assert_eq!((links.narrow().len(), links.ways_between_sites(|_| true).len()), (18, 0));
-        links.probed(Time(1), (0, 3), LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 }, &BTreeSet::new());
+        assert_eq!((links.narrow_pairs().len(), links.inter_site_paths(|_| true).len()), (18, 0));
+        links.add_probe(Time(1), (0, 3), LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 }, &BTreeSet::new());
         let bandwidth = |from, to| links.of(&from, &to).unwrap().estimate().unwrap().bandwidth;
         assert_eq!([bandwidth(2, 5), bandwidth(5, 2), bandwidth(1, 2)], [4e7, 1e7, 1e8]);
-        assert_eq!(links.narrow().len(), 9, "of the way back nothing is known");
-        let ways = links.ways_between_sites(|_| true);
+        assert_eq!(links.narrow_pairs().len(), 9, "of the way back nothing is known");
+        let ways = links.inter_site_paths(|_| true);
         assert_eq!(ways.iter().map(|way| (way.pairs.len(), way.bandwidth)).collect::<Vec<_>>(), [(9, 4e7), (9, 4e7)]);
     }
 
@@ -346,20 +356,20 @@ mod tests {
         let mut links = Links::default();
         for (from, to) in (0..18).flat_map(|from| (0..18).map(move |to| (from, to))).filter(|(from, to)| from != to) {
             let bandwidth = if (from < 9) == (to < 9) { 1e8 } else { 4e7 };
-            links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
+            links.add_first_probe(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
         }
-        links.probed(Time(1), (0, 9), LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 }, &BTreeSet::new());
+        links.add_probe(Time(1), (0, 9), LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 }, &BTreeSet::new());
         for round in 0..6 {
             let (start_ms, end_ms) = (100_000 * round, 100_000 * round + 22_500);
             let told = Time(end_ms * MILLISECOND_NS);
-            (0..9).for_each(|from| _ = links.saw(told, seen(from, from + 9, start_ms, end_ms)));
-            links.settle(told + TRAFFIC_SETTLES_NS);
+            (0..9).for_each(|from| _ = links.add_transfer(told, seen(from, from + 9, start_ms, end_ms)));
+            links.learn_waiting(told + TRAFFIC_SETTLES_NS);
         }
         assert!(
             (0..9).all(|from| links.of(&from, &(from + 9)).unwrap().estimate().unwrap().bandwidth == 4e7),
             "{links:?}"
         );
-        assert_eq!(links.ways_between_sites(|_| true).iter().map(|way| way.pairs.len()).collect::<Vec<_>>(), [81, 81]);
+        assert_eq!(links.inter_site_paths(|_| true).iter().map(|way| way.pairs.len()).collect::<Vec<_>>(), [81, 81]);
     }
 
     #[test]
@@ -371,13 +381,13 @@ mod tests {
                 // Probes of the other links disturbed one another.
                 false => [1.6e7, 4e7][usize::from(from == 0 || to == 0)],
             };
-            links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
+            links.add_first_probe(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
         }
         // Half of the path each.
         let told = Time(5000 * MILLISECOND_NS);
-        [(1, 4), (2, 5)].into_iter().for_each(|(from, to)| _ = links.saw(told, seen(from, to, 0, 5000)));
-        links.settle(told + TRAFFIC_SETTLES_NS);
-        let ways = links.ways_between_sites(|_| true);
+        [(1, 4), (2, 5)].into_iter().for_each(|(from, to)| _ = links.add_transfer(told, seen(from, to, 0, 5000)));
+        links.learn_waiting(told + TRAFFIC_SETTLES_NS);
+        let ways = links.inter_site_paths(|_| true);
         assert_eq!(ways.iter().map(|way| way.pairs.len()).collect::<Vec<_>>(), [9, 9]);
     }
 
@@ -386,27 +396,27 @@ mod tests {
         let (mut links, pair) = (Links::default(), (1, 2));
         let probe = |bandwidth| LinkEstimate { latency_s: 1e-3, bandwidth };
         let moving = BTreeSet::from([(1, 3), (4, 2), (5, 6), pair]);
-        links.met(Time(0), 7, 2, probe(5e7));
-        links.met_beside(Time(0), (2, 7), probe(1e6), &BTreeSet::from([(2, 9)]));
+        links.add_first_probe(Time(0), 7, 2, probe(5e7));
+        links.add_concurrent_first_probe(Time(0), (2, 7), probe(1e6), &BTreeSet::from([(2, 9)]));
         assert_eq!(links.of(&2, &7).unwrap().estimate().unwrap().bandwidth, 5e7);
         // Two of them share a NIC with it.
-        links.probed(Time(0), pair, probe(1e7), &moving);
-        assert!(links.of(&1, &2).unwrap().is_first_sight());
-        links.probed(Time(1), pair, probe(1e8), &BTreeSet::new());
-        (0..3).for_each(|n| links.probed(Time(2 + n), pair, probe(4e7), &moving));
+        links.add_probe(Time(0), pair, probe(1e7), &moving);
+        assert!(links.of(&1, &2).unwrap().has_only_first_probes());
+        links.add_probe(Time(1), pair, probe(1e8), &BTreeSet::new());
+        (0..3).for_each(|n| links.add_probe(Time(2 + n), pair, probe(4e7), &moving));
         let bandwidth = |links: &Links<i32>| links.of(&1, &2).unwrap().estimate().unwrap().bandwidth;
         assert_eq!(bandwidth(&links), 1e8);
-        (0..9).for_each(|n| links.probed(Time(9 + n), pair, probe(1e7), &moving));
+        (0..9).for_each(|n| links.add_probe(Time(9 + n), pair, probe(1e7), &moving));
         assert!((bandwidth(&links) / 3e7 - 1.0).abs() < 1e-9, "{links:?}");
     }
 
     #[test]
     fn what_is_gone_is_forgotten() {
         let mut links = Links::default();
-        links.saw(Time(0), seen(1, 2, 0, 100));
-        links.settle(Time(SECOND_NS));
-        links.saw(Time(SECOND_NS), seen(1, 2, 0, 100));
+        links.add_transfer(Time(0), seen(1, 2, 0, 100));
+        links.learn_waiting(Time(SECOND_NS));
+        links.add_transfer(Time(SECOND_NS), seen(1, 2, 0, 100));
         links.forget(&2);
-        assert!(links.settle(Time(9 * SECOND_NS)).0.is_empty() && links.estimates().next().is_none());
+        assert!(links.learn_waiting(Time(9 * SECOND_NS)).0.is_empty() && links.estimates().next().is_none());
     }
 }

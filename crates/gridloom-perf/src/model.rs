@@ -18,7 +18,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::perturbation::Perturbation;
-use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SPEED_FLOPS_DEFAULT, TURN_S, WORK_FLOPS_DEFAULT};
+use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SHORT_CALL_S, SPEED_FLOPS_DEFAULT, WORK_FLOPS_DEFAULT};
 
 /// Seconds per byte if no work is stated: about the speed of memory.
 const BYTE_S: f64 = 1e-9;
@@ -359,7 +359,7 @@ const WAITED_MIN: usize = 3;
 /// If there are no values.
 pub(super) fn typical(values: Vec<f64>) -> f64 {
     let middle = median(values.clone());
-    if !(PACE_CALL_S_MIN..TURN_S).contains(&middle) || values.len() < 3 {
+    if !(PACE_CALL_S_MIN..SHORT_CALL_S).contains(&middle) || values.len() < 3 {
         return middle;
     }
     let is_near = |value: &&f64| **value <= WAITED * middle;
@@ -367,7 +367,7 @@ pub(super) fn typical(values: Vec<f64>) -> f64 {
     let mean = if values.len() - near < WAITED_MIN {
         values.iter().filter(is_near).sum::<f64>() / near as f64
     } else {
-        let waits = values.iter().map(|value| value.min(middle + TURN_S));
+        let waits = values.iter().map(|value| value.min(middle + SHORT_CALL_S));
         waits.sum::<f64>() / values.len() as f64
     };
     mean.max(middle)

@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 use gridloom_base::limits::{LOADS_MAX, PACE_MAX};
 
 /// Minimum factor that is not noise.
-const FELT: f64 = 1.05;
+const SIGNIFICANT_FACTOR: f64 = 1.05;
 
 /// Measurement with a given number of concurrent tasks.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Beside {
+pub struct ConcurrencyPoint {
     /// Number of concurrent tasks, itself included: at least 2.
     pub tasks: u32,
     /// Time of a call divided by its time alone.
@@ -36,12 +36,12 @@ pub struct Beside {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Perturbation {
     /// Ascending by tasks.
-    pub points: Vec<Beside>,
+    pub points: Vec<ConcurrencyPoint>,
 }
 
 impl Perturbation {
     /// Builds it from these points, sorted. Factors that decrease, or are below 1, are noise and are raised.
-    pub fn new(mut points: Vec<Beside>) -> Perturbation {
+    pub fn new(mut points: Vec<ConcurrencyPoint>) -> Perturbation {
         points.sort_by_key(|point| point.tasks);
         points.dedup_by_key(|point| point.tasks);
         let mut least = 1.0f64;
@@ -60,8 +60,8 @@ impl Perturbation {
     }
 
     /// True if calls are known to take longer beside others, by more than noise.
-    pub fn is_felt(&self) -> bool {
-        self.points.last().is_some_and(|last| last.factor > FELT)
+    pub fn is_significant(&self) -> bool {
+        self.points.last().is_some_and(|last| last.factor > SIGNIFICANT_FACTOR)
     }
 
     /// Time of a call while `tasks` tasks run, itself included, divided by its time alone.
@@ -81,9 +81,9 @@ impl Perturbation {
 
     /// Merges several, weighted by their calls.
     pub(super) fn merge<'a>(all: impl Iterator<Item = &'a Perturbation>) -> Perturbation {
-        let mut points: Vec<Beside> = all.flat_map(|one| one.points.iter().copied()).collect();
+        let mut points: Vec<ConcurrencyPoint> = all.flat_map(|one| one.points.iter().copied()).collect();
         points.sort_by_key(|point| point.tasks);
-        let mut merged: Vec<Beside> = Vec::new();
+        let mut merged: Vec<ConcurrencyPoint> = Vec::new();
         for point in points {
             match merged.last_mut().filter(|last| last.tasks == point.tasks) {
                 Some(last) => {
@@ -117,7 +117,10 @@ mod tests {
 
     fn beside(points: &[(u32, f64)]) -> Perturbation {
         Perturbation::new(
-            points.iter().map(|(tasks, factor)| Beside { tasks: *tasks, factor: *factor, calls: 1 }).collect(),
+            points
+                .iter()
+                .map(|(tasks, factor)| ConcurrencyPoint { tasks: *tasks, factor: *factor, calls: 1 })
+                .collect(),
         )
     }
 
@@ -135,7 +138,10 @@ mod tests {
     #[test]
     fn nonsense_is_told() {
         let raw = |points: &[(u32, f64)]| Perturbation {
-            points: points.iter().map(|(tasks, factor)| Beside { tasks: *tasks, factor: *factor, calls: 1 }).collect(),
+            points: points
+                .iter()
+                .map(|(tasks, factor)| ConcurrencyPoint { tasks: *tasks, factor: *factor, calls: 1 })
+                .collect(),
         };
         assert!(raw(&[(2, 1.0), (4, 3.0)]).is_sane());
         for points in

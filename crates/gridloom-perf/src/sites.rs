@@ -17,7 +17,7 @@ const ROUNDS: usize = 3;
 
 /// Finds the paths that join sites, from the bandwidths of links between places. A link that looks narrow counts only if
 /// `is_sure` is true for it: first probes are disturbed, or are guesses.
-pub(super) fn ways<P: Ord + Clone>(
+pub(super) fn inter_site_paths<P: Ord + Clone>(
     mut bandwidths: BTreeMap<(P, P), f64>,
     is_sure: impl Fn(&(P, P)) -> bool,
 ) -> Vec<Bottleneck<P>> {
@@ -25,89 +25,89 @@ pub(super) fn ways<P: Ord + Clone>(
     let unsure: Vec<(P, P)> =
         bandwidths.keys().filter(|pair| links.is_narrow(pair) && !is_sure(pair)).cloned().collect();
     unsure.iter().for_each(|pair| _ = bandwidths.remove(pair));
-    ways_of(&both_ways(&bandwidths))
+    find_paths(&symmetric(&bandwidths))
 }
 
 /// Gives a link that was measured in one direction only the same bandwidth in the other.
-fn both_ways<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> BTreeMap<(P, P), f64> {
+fn symmetric<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> BTreeMap<(P, P), f64> {
     let back = bandwidths.iter().map(|((from, to), bandwidth)| ((to.clone(), from.clone()), *bandwidth));
     back.chain(bandwidths.iter().map(|(pair, bandwidth)| (pair.clone(), *bandwidth))).collect()
 }
 
 /// A path from one site to another, by site numbers, which are valid for one [`Shared`].
-pub type Way = (usize, usize);
+pub type Path = (usize, usize);
 
 /// The narrow links between sites, by the path that they are presumed to share.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Shared<P> {
-    ways: BTreeMap<(P, P), Way>,
-    links: BTreeMap<Way, Vec<(P, P)>>,
+pub struct SharedPaths<P> {
+    inter_site_paths: BTreeMap<(P, P), Path>,
+    links: BTreeMap<Path, Vec<(P, P)>>,
     /// Bandwidth of each path, that of its widest link, bytes per second.
-    widths: BTreeMap<Way, f64>,
+    widths: BTreeMap<Path, f64>,
     sites: BTreeMap<P, usize>,
 }
 
-impl<P> Default for Shared<P> {
+impl<P> Default for SharedPaths<P> {
     fn default() -> Self {
         let (ways, links, widths, sites) = Default::default();
-        Shared { ways, links, widths, sites }
+        SharedPaths { inter_site_paths: ways, links, widths, sites }
     }
 }
 
-impl<P: Ord + Clone> Shared<P> {
-    pub(super) fn of(bandwidths: &BTreeMap<(P, P), f64>) -> Shared<P> {
-        let bandwidths = &both_ways(bandwidths);
+impl<P: Ord + Clone> SharedPaths<P> {
+    pub(super) fn of(bandwidths: &BTreeMap<(P, P), f64>) -> SharedPaths<P> {
+        let bandwidths = &symmetric(bandwidths);
         let links = Links::new(bandwidths);
         let sites = links.sites();
-        let (mut ways, mut widths) = (BTreeMap::new(), BTreeMap::new());
-        let mut by_way: BTreeMap<Way, Vec<(P, P)>> = BTreeMap::new();
+        let (mut inter_site_paths, mut widths) = (BTreeMap::new(), BTreeMap::new());
+        let mut by_way: BTreeMap<Path, Vec<(P, P)>> = BTreeMap::new();
         for (pair, bandwidth) in bandwidths.iter().filter(|(pair, _)| links.is_narrow(pair)) {
             let way = (sites[&pair.0], sites[&pair.1]);
             if way.0 != way.1 {
-                ways.insert(pair.clone(), way);
+                inter_site_paths.insert(pair.clone(), way);
                 by_way.entry(way).or_default().push(pair.clone());
                 let width: &mut f64 = widths.entry(way).or_default();
                 *width = width.max(*bandwidth);
             }
         }
         let sites = sites.into_iter().map(|(place, site)| (place.clone(), site)).collect();
-        Shared { ways, links: by_way, widths, sites }
+        SharedPaths { inter_site_paths, links: by_way, widths, sites }
     }
 
     /// The path that a link, measured or not, is presumed to share with others.
-    pub fn way(&self, from: &P, to: &P) -> Option<Way> {
+    pub fn path_of(&self, from: &P, to: &P) -> Option<Path> {
         let way = (*self.sites.get(from)?, *self.sites.get(to)?);
         (way.0 != way.1 && self.widths.contains_key(&way)).then_some(way)
     }
 
     /// All paths.
-    pub fn all(&self) -> impl Iterator<Item = Way> {
+    pub fn all(&self) -> impl Iterator<Item = Path> {
         self.widths.keys().copied()
     }
 
     /// The measured links of a path, in either direction.
-    pub fn links(&self, way: Way) -> impl Iterator<Item = &(P, P)> {
+    pub fn links(&self, way: Path) -> impl Iterator<Item = &(P, P)> {
         self.links.get(&way).into_iter().flatten()
     }
 
     /// True if two links are presumed to share a path.
-    pub(super) fn share(&self, pair: &(P, P), other: &(P, P)) -> bool {
+    pub(super) fn share_path(&self, pair: &(P, P), other: &(P, P)) -> bool {
         self.width(pair, other).is_some()
     }
 
     /// Bandwidth of the path that two links are presumed to share, bytes per second.
     pub(super) fn width(&self, pair: &(P, P), other: &(P, P)) -> Option<f64> {
-        let way = self.ways.get(pair).filter(|way| self.ways.get(other) == Some(way))?;
+        let way = self.inter_site_paths.get(pair).filter(|way| self.inter_site_paths.get(other) == Some(way))?;
         self.widths.get(way).copied()
     }
 
     /// The links that are presumed to share the path of that one.
-    pub(super) fn beside<'a>(&'a self, pair: &'a (P, P)) -> impl Iterator<Item = &'a (P, P)> {
-        self.ways.keys().filter(move |other| *other != pair && self.share(pair, other))
+    pub(super) fn links_on_path_of<'a>(&'a self, pair: &'a (P, P)) -> impl Iterator<Item = &'a (P, P)> {
+        self.inter_site_paths.keys().filter(move |other| *other != pair && self.share_path(pair, other))
     }
 }
 
-fn ways_of<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck<P>> {
+fn find_paths<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck<P>> {
     let links = Links::new(bandwidths);
     let sites = links.sites();
     let mut widest: BTreeMap<(usize, usize), f64> = BTreeMap::new();
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     fn sure(bandwidths: BTreeMap<(u32, u32), f64>) -> Vec<Bottleneck<u32>> {
-        ways(bandwidths, |_| true)
+        inter_site_paths(bandwidths, |_| true)
     }
 
     /// Links in both directions, for each pair of places.
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn what_may_be_wider_than_it_looked_says_nothing() {
         let known = links(6, |a, b| if (a < 3) == (b < 3) { 100.0 } else { 40.0 });
-        assert_eq!(ways(known, |_| false), []);
+        assert_eq!(inter_site_paths(known, |_| false), []);
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn times_beside_others_are_told_from_times_alone() {
     // Only full servers were observed: their times are the best guess.
     let model = call(1000.0, 4.0, 5);
     is_about(&model, 1000.0, 2.5, false);
-    assert!(!model.perturbation.is_felt());
+    assert!(!model.perturbation.is_significant());
     // Two calls alone may be noise.
     is_about(&call(1000.0, 1.0, 2), 1000.0, 2.5, false);
     let model = call(1000.0, 1.0, 1);

@@ -14,7 +14,7 @@ use super::LinkEstimate;
 
 /// Estimates of the link between any two places. `P` names places.
 #[derive(Debug)]
-pub struct Tree<P> {
+pub struct NetworkTree<P> {
     numbers: BTreeMap<P, usize>,
     measured: BTreeMap<(usize, usize), LinkEstimate>,
     bandwidths: Linkage,
@@ -22,12 +22,12 @@ pub struct Tree<P> {
     usual: Option<LinkEstimate>,
 }
 
-impl<P: Ord + Clone> Tree<P> {
+impl<P: Ord + Clone> NetworkTree<P> {
     /// Builds the tree from measured links, and from guesses for places that no measured link joins.
     pub fn new(
         measured: impl IntoIterator<Item = ((P, P), LinkEstimate)>,
         guessed: impl IntoIterator<Item = ((P, P), LinkEstimate)>,
-    ) -> Tree<P> {
+    ) -> NetworkTree<P> {
         let mut numbers: BTreeMap<P, usize> = BTreeMap::new();
         let mut number = |place: P| {
             let next = numbers.len();
@@ -43,7 +43,7 @@ impl<P: Ord + Clone> Tree<P> {
         let usual = median(measured.values().map(|link| link.bandwidth))
             .zip(median(measured.values().map(|link| link.latency_s)));
         let usual = usual.map(|(bandwidth, latency_s)| LinkEstimate { latency_s, bandwidth });
-        Tree { numbers, measured, bandwidths, latencies, usual }
+        NetworkTree { numbers, measured, bandwidths, latencies, usual }
     }
 
     /// Returns the number of a place, for the other functions; `None` if none of its links is known.
@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn hosts_of_two_sites_are_far_apart_if_one_pair_is() {
         let near = [(0, 1), (1, 2), (10, 11), (11, 12), (12, 13)].map(|pair| (pair, link(1e8, 1e-4)));
-        let tree = Tree::new(near.into_iter().chain([((2, 10), link(2e5, 0.15)), ((0, 11), link(1e5, 0.2))]), []);
+        let tree =
+            NetworkTree::new(near.into_iter().chain([((2, 10), link(2e5, 0.15)), ((0, 11), link(1e5, 0.2))]), []);
         let between = |from, to| tree.link(tree.number(&from), tree.number(&to));
         assert_eq!((between(0, 1), between(2, 0)), (link(1e8, 1e-4), link(1e8, 1e-4)));
         assert_eq!((between(0, 13), between(13, 0)), (link(2e5, 0.15), link(2e5, 0.15)));
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn a_guess_joins_what_nothing_better_joins_and_is_not_measured() {
         let measured = [((0, 1), link(1e8, 1e-4)), ((2, 3), link(1e7, 1e-3))];
-        let tree = Tree::new(measured, [((0, 2), link(4e5, 0.08)), ((0, 1), link(1e5, 0.08))]);
+        let tree = NetworkTree::new(measured, [((0, 2), link(4e5, 0.08)), ((0, 1), link(1e5, 0.08))]);
         let number = |place| tree.number(&place);
         assert_eq!(tree.link(number(1), number(3)), link(4e5, 0.08));
         assert_eq!(tree.link(number(0), number(1)), link(1e8, 1e-4));
@@ -164,7 +165,7 @@ mod tests {
     fn the_way_found_is_the_widest_one() {
         // A ring with one narrow link, and a chord: by brute force over all paths (Floyd, Warshall).
         let edges = [(0, 1, 9.0), (1, 2, 8.0), (2, 3, 1.0), (3, 4, 7.0), (4, 5, 6.0), (5, 0, 3.0), (1, 4, 2.0)];
-        let tree = Tree::new(edges.map(|(a, b, w)| ((a, b), link(w, 1.0 / w))), []);
+        let tree = NetworkTree::new(edges.map(|(a, b, w)| ((a, b), link(w, 1.0 / w))), []);
         let mut widest = [[0.0_f64; 6]; 6];
         for (a, b, w) in edges {
             (widest[a][b], widest[b][a]) = (w, w);

@@ -46,7 +46,7 @@ pub struct Process {
 
 /// Position of a process in its file: line and column of each part of its entry, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Places {
+pub struct Positions {
     pub entry: (u32, u32),
     /// The name of its host.
     pub host: (u32, u32),
@@ -61,14 +61,14 @@ pub struct Places {
 /// # Errors
 /// The first mistake in the file, with its position.
 pub fn parse(text: &str, file_name: &str) -> Result<Vec<Process>, PlatformError> {
-    Ok(parse_with_places(text, file_name)?.into_iter().map(|(process, _)| process).collect())
+    Ok(parse_with_positions(text, file_name)?.into_iter().map(|(process, _)| process).collect())
 }
 
 /// Same as [`parse`], with the positions of all processes.
 ///
 /// # Errors
 /// Same as [`parse`].
-pub fn parse_with_places(text: &str, file_name: &str) -> Result<Vec<(Process, Places)>, PlatformError> {
+pub fn parse_with_positions(text: &str, file_name: &str) -> Result<Vec<(Process, Positions)>, PlatformError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let result = if text.trim_start().starts_with('<') {
         tree::parse(text).and_then(|root| from_xml(&root))
@@ -78,7 +78,7 @@ pub fn parse_with_places(text: &str, file_name: &str) -> Result<Vec<(Process, Pl
     result.map_err(|error| error.at(file_name, (0, 0)))
 }
 
-fn from_xml(root: &Element) -> Result<Vec<(Process, Places)>, PlatformError> {
+fn from_xml(root: &Element) -> Result<Vec<(Process, Positions)>, PlatformError> {
     if root.name != "platform" {
         return Err(root.error(format!("the root element is '{}'; it must be 'platform'", root.name)));
     }
@@ -105,7 +105,7 @@ fn from_xml(root: &Element) -> Result<Vec<(Process, Places)>, PlatformError> {
         let entry = element.place;
         let first = element.children.iter().find(|child| child.name == "argument");
         let arguments_place = first.map_or(entry, |argument| argument.place);
-        let places = Places { entry, host: entry, function: entry, arguments: arguments_place };
+        let places = Positions { entry, host: entry, function: entry, arguments: arguments_place };
         let process = Process {
             host: element.need("host")?.to_owned(),
             function: element.need("function")?.to_owned(),
@@ -134,7 +134,7 @@ fn too_late(key: &str, seconds: f64) -> String {
     format!("{key} is {seconds} s; it must be at most {DEPLOYMENT_SECONDS_MAX} s")
 }
 
-fn from_toml(root: Table<'_>) -> Result<Vec<(Process, Places)>, PlatformError> {
+fn from_toml(root: Table<'_>) -> Result<Vec<(Process, Positions)>, PlatformError> {
     root.allow(&["process"])?;
     let mut processes = Vec::new();
     for table in root.tables("process")? {
@@ -166,7 +166,7 @@ fn from_toml(root: Table<'_>) -> Result<Vec<(Process, Places)>, PlatformError> {
             },
         };
         let (host, function) = (table.need("host")?, table.need("function")?);
-        let places = Places {
+        let places = Positions {
             entry: table.place,
             host: host.place(),
             function: function.place(),
@@ -210,10 +210,10 @@ mod tests {
             "<platform version='4.1'>\n <actor host='a' function='f'>\n  <argument value='x'/></actor></platform>";
         let toml = "[[process]]\nfunction = 'f'\nhost = 'a'\narguments = ['x', 10]\nprogram = ['python', 'p.py']\n";
         assert_eq!(parse(toml, "d").unwrap()[0].program, ["python", "p.py"]);
-        let places = |text: &str| parse_with_places(text, "d").unwrap()[0].1;
-        let expected = Places { entry: (2, 2), host: (2, 2), function: (2, 2), arguments: (3, 3) };
+        let places = |text: &str| parse_with_positions(text, "d").unwrap()[0].1;
+        let expected = Positions { entry: (2, 2), host: (2, 2), function: (2, 2), arguments: (3, 3) };
         assert_eq!(places(xml), expected);
-        let expected = Places { entry: (1, 1), host: (3, 8), function: (2, 12), arguments: (4, 13) };
+        let expected = Positions { entry: (1, 1), host: (3, 8), function: (2, 12), arguments: (4, 13) };
         assert_eq!(places(toml), expected);
     }
 

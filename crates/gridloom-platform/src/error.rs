@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use gridloom_base::Shown;
+use gridloom_base::Escaped;
 
 /// A mistake in a platform or deployment, with its position in the file.
 ///
@@ -44,7 +44,7 @@ impl PlatformError {
 impl fmt::Display for PlatformError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Names in files are untrusted.
-        let (file, message) = (Shown(&self.file), Shown(&self.message));
+        let (file, message) = (Escaped(&self.file), Escaped(&self.message));
         match (self.file.is_empty(), self.line) {
             (true, 0) => write!(f, "{message}"),
             (true, line) => write!(f, "line {line}, column {}: {message}", self.column),

@@ -45,7 +45,7 @@ pub enum Shape {
         /// Name of the routing: full, Floyd, Dijkstra.
         routing: &'static str,
         /// The routes of the file, without those from a member to itself.
-        ways: Vec<OutlineLink>,
+        routes: Vec<OutlineLink>,
     },
     /// Through a hub.
     Star(Vec<Arm>),
@@ -77,7 +77,7 @@ pub enum Shape {
         links: [Option<LinkId>; 4],
     },
     /// Not joined.
-    Apart,
+    Disjoint,
 }
 
 /// Links between two members.
@@ -90,7 +90,7 @@ pub struct OutlineLink {
     /// The links, in order.
     pub links: Vec<LinkId>,
     /// True if the same links, or their opposite directions, lead back.
-    pub both_ways: bool,
+    pub is_bidirectional: bool,
 }
 
 /// The links between a member and the hub of a star.
@@ -144,7 +144,7 @@ impl Outline {
             Shape::FatTree { .. } => "fat tree",
             Shape::Torus { .. } => "torus",
             Shape::Dragonfly { .. } => "dragonfly",
-            Shape::Apart => "no routes",
+            Shape::Disjoint => "no routes",
         }
     }
 }
@@ -196,8 +196,8 @@ impl Platform {
         let index = |point: PointId| self.net.point(point).index as usize;
         let routes = |routing, edges: BTreeMap<(usize, usize), &Edge>| match edges.is_empty() && zone.members.len() > 1
         {
-            true => Shape::Apart,
-            false => Shape::Routes { routing, ways: self.ways(&edges) },
+            true => Shape::Disjoint,
+            false => Shape::Routes { routing, routes: self.routes(&edges) },
         };
         match &zone.routing {
             Routing::Full(table) => {
@@ -241,7 +241,7 @@ impl Platform {
                     links: [local, green, black, blue],
                 }
             }
-            Routing::None => Shape::Apart,
+            Routing::None => Shape::Disjoint,
         }
     }
 
@@ -258,14 +258,14 @@ impl Platform {
         arms
     }
 
-    fn ways(&self, edges: &BTreeMap<(usize, usize), &Edge>) -> Vec<OutlineLink> {
+    fn routes(&self, edges: &BTreeMap<(usize, usize), &Edge>) -> Vec<OutlineLink> {
         let cables = |edge: &Edge| -> Vec<&str> { edge.links.iter().map(|link| self.cable_name(*link)).collect() };
         let mut ways = Vec::new();
         for (&(from, to), edge) in edges.iter().filter(|((from, to), _)| from != to) {
             let back = edges.get(&(to, from)).map(|back| cables(back).into_iter().rev().collect::<Vec<_>>());
             let both_ways = back.is_some_and(|back| back == cables(edge));
             if !both_ways || from < to {
-                ways.push(OutlineLink { from, to, links: edge.links.clone(), both_ways });
+                ways.push(OutlineLink { from, to, links: edge.links.clone(), is_bidirectional: both_ways });
             }
         }
         ways

@@ -30,7 +30,7 @@ impl Platform {
     ///
     /// # Panics
     /// If the host is not one of this platform.
-    pub fn error_of(&self, host: HostId, message: impl Into<String>) -> PlatformError {
+    pub fn host_error(&self, host: HostId, message: impl Into<String>) -> PlatformError {
         PlatformError::new(message).at(&self.file, self.host_places[host.0 as usize])
     }
 
@@ -91,7 +91,7 @@ impl Platform {
     pub fn route(&self, src: HostId, dst: HostId) -> Result<Route, PlatformError> {
         let (from, to) = (self.host_points[src.0 as usize], self.host_points[dst.0 as usize]);
         let mut walk = Walk::new(&self.net, &self.links);
-        walk.go(from, to).map_err(|missing| {
+        walk.append_route(from, to).map_err(|missing| {
             let names = [from, to, missing.src, missing.dst].map(|point| &self.net.point(point).name);
             let within = if (missing.src, missing.dst) == (from, to) {
                 String::new()

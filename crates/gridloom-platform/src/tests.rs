@@ -338,9 +338,9 @@ fn an_outline_says_zones_routes_and_spokes() {
     let platform = read(&text).unwrap();
     let outline = platform.outline();
     assert_eq!((outline.name.as_str(), outline.routing(), outline.host_count()), ("all", "Floyd", 5));
-    let Shape::Routes { ways, .. } = &outline.shape else { panic!("{outline:?}") };
+    let Shape::Routes { routes: ways, .. } = &outline.shape else { panic!("{outline:?}") };
     let [way] = &ways[..] else { panic!("{ways:?}") };
-    assert_eq!((way.from, way.to, way.both_ways), (0, 1, true));
+    assert_eq!((way.from, way.to, way.is_bidirectional), (0, 1, true));
     assert_eq!(platform.cable_name(way.links[0]), "wan");
     let Member::Zone(cluster) = &outline.members[1] else { panic!("{outline:?}") };
     let Shape::Star(arms) = &cluster.shape else { panic!("{cluster:?}") };
@@ -392,7 +392,7 @@ fn profiles_of_a_cluster_hold_for_its_hosts() {
                 state_file='f'/></platform>";
     let platform = Platform::parse(text, "c.xml", &mut |_| Ok("1 0\n".to_owned())).unwrap();
     assert_eq!(platform.profiles().len(), 4);
-    let error = platform.error_of(HostId(2), "is odd").to_string();
+    let error = platform.host_error(HostId(2), "is odd").to_string();
     assert_eq!(error, "c.xml:1:25: is odd");
 }
 

@@ -8,17 +8,17 @@
 
 #![forbid(unsafe_code)]
 
-mod agenda;
 mod error;
+mod event_queue;
 pub mod filter;
-mod letter;
 mod mailbox;
+mod message;
 mod world;
 
-pub use agenda::{Agenda, Happening, TimerNumber};
 pub use error::ProcessError;
+pub use event_queue::{EventQueue, ProcessEvent, TimerNumber};
 pub use gridloom_base::Level;
-pub use gridloom_channel::Spares;
-pub use letter::{Letter, letter_of};
+pub use gridloom_channel::BufferPool;
 pub use mailbox::Mailbox;
+pub use message::{ProcessMessage, parse_message};
 pub use world::{Incoming, PeerId, ProcessSpec, ProcessWorld};

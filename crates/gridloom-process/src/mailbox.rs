@@ -6,49 +6,49 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Letter, PeerId};
+use super::{PeerId, ProcessMessage};
 
 /// Messages that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Mailbox {
     next: u64,
-    letters: BTreeMap<u64, (PeerId, Letter)>,
+    messages: BTreeMap<u64, (PeerId, ProcessMessage)>,
     by_kind: BTreeMap<Arc<str>, VecDeque<u64>>,
 }
 
 impl Mailbox {
     /// Adds a message.
-    pub fn put(&mut self, from: PeerId, letter: Letter) {
+    pub fn put(&mut self, from: PeerId, letter: ProcessMessage) {
         let number = self.next;
         self.next += 1;
         self.by_kind.entry(letter.kind.clone()).or_default().push_back(number);
-        self.letters.insert(number, (from, letter));
+        self.messages.insert(number, (from, letter));
     }
 
     /// Removes the first message of that type, from that peer if one is given.
-    pub fn take(&mut self, kind: &str, from: Option<PeerId>) -> Option<(PeerId, Letter)> {
+    pub fn take(&mut self, kind: &str, from: Option<PeerId>) -> Option<(PeerId, ProcessMessage)> {
         let waiting = self.by_kind.get_mut(kind)?;
-        let fits = |number: &u64| from.is_none_or(|from| self.letters[number].0 == from);
+        let fits = |number: &u64| from.is_none_or(|from| self.messages[number].0 == from);
         let at = waiting.iter().position(fits)?;
         let number = waiting.remove(at)?;
         if waiting.is_empty() {
             self.by_kind.remove(kind);
         }
-        self.letters.remove(&number)
+        self.messages.remove(&number)
     }
 
     /// Removes the first message of a type that `wants` accepts.
-    pub fn take_first(&mut self, wants: impl Fn(&str) -> bool) -> Option<(PeerId, Letter)> {
-        let kind = self.letters.values().map(|(_, letter)| &letter.kind).find(|kind| wants(kind))?.clone();
+    pub fn take_first(&mut self, wants: impl Fn(&str) -> bool) -> Option<(PeerId, ProcessMessage)> {
+        let kind = self.messages.values().map(|(_, letter)| &letter.kind).find(|kind| wants(kind))?.clone();
         self.take(&kind, None)
     }
 
     pub fn len(&self) -> usize {
-        self.letters.len()
+        self.messages.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.messages.is_empty()
     }
 
     /// Returns the number of waiting messages by type. Explains why a process makes no progress.
@@ -59,7 +59,7 @@ impl Mailbox {
     /// Returns the number of waiting messages by type and sender, in the order of the types.
     pub fn unread(&self) -> BTreeMap<(&str, PeerId), usize> {
         let mut unread = BTreeMap::new();
-        for (from, letter) in self.letters.values() {
+        for (from, letter) in self.messages.values() {
             *unread.entry((&*letter.kind, *from)).or_default() += 1;
         }
         unread
@@ -70,8 +70,8 @@ impl Mailbox {
 mod tests {
     use super::*;
 
-    fn letter(kind: &str, byte: u8) -> Letter {
-        Letter { kind: kind.into(), payload: vec![byte] }
+    fn letter(kind: &str, byte: u8) -> ProcessMessage {
+        ProcessMessage { kind: kind.into(), payload: vec![byte] }
     }
 
     #[test]

@@ -19,7 +19,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Letter, ProcessError};
+use super::{ProcessError, ProcessMessage};
 use gridloom_base::{Level, Time};
 
 /// A connection of a process. The numbers are local to the process.
@@ -29,10 +29,10 @@ pub struct PeerId(pub u64);
 /// An event that a process receives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Incoming {
-    Letter {
+    Message {
         /// The sender. The identifier is new if a connection was accepted.
         from: PeerId,
-        letter: Letter,
+        letter: ProcessMessage,
     },
     /// The other side closed the connection or is gone.
     Closed { peer: PeerId, why: String },
@@ -42,7 +42,7 @@ impl Incoming {
     /// Returns the connection it was received on.
     pub fn peer(&self) -> PeerId {
         match self {
-            Incoming::Letter { from, .. } => *from,
+            Incoming::Message { from, .. } => *from,
             Incoming::Closed { peer, .. } => *peer,
         }
     }
@@ -79,13 +79,13 @@ pub trait ProcessWorld: Send {
 
     /// # Errors
     /// [`ProcessError::Closed`], [`ProcessError::TooLarge`].
-    fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError>;
+    fn send(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<(), ProcessError>;
 
     /// Sends without waiting. Returns the message if there is no room, to be offered again later.
     ///
     /// # Errors
     /// See [`ProcessWorld::send`].
-    fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError>;
+    fn offer(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<Option<ProcessMessage>, ProcessError>;
 
     /// Sends a short message ahead of queued ones. Returns when it has been queued for the connection.
     ///
@@ -93,15 +93,15 @@ pub trait ProcessWorld: Send {
     /// [`ProcessError::Closed`]; [`ProcessError::TooLarge`] beyond [`URGENT_BYTES_MAX`].
     ///
     /// [`URGENT_BYTES_MAX`]: gridloom_base::limits::URGENT_BYTES_MAX
-    fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError>;
+    fn send_urgent(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<(), ProcessError>;
 
     /// Returns an empty buffer to build a message in. It has capacity already if the world keeps a buffer pool.
-    fn spare(&mut self) -> Vec<u8> {
+    fn take_buffer(&mut self) -> Vec<u8> {
         Vec::new()
     }
 
     /// Returns the payload of a message that is no longer needed to the buffer pool.
-    fn keep(&mut self, payload: Vec<u8>) {
+    fn return_buffer(&mut self, payload: Vec<u8>) {
         drop(payload);
     }
 
@@ -115,13 +115,13 @@ pub trait ProcessWorld: Send {
     ///
     /// # Errors
     /// See [`ProcessWorld::receive`].
-    fn arrived(&mut self) -> Result<Option<Incoming>, ProcessError> {
+    fn try_receive(&mut self) -> Result<Option<Incoming>, ProcessError> {
         self.receive(Some(Time(0)))
     }
 
     /// Sets the type and sender of the messages that the process waits for, to explain why it waits. `None` means any
     /// type or sender that it handles.
-    fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {
+    fn set_expected(&mut self, kind: Option<&str>, from: Option<PeerId>) {
         let _ = (kind, from);
     }
 
@@ -150,7 +150,7 @@ pub trait ProcessWorld: Send {
     ///
     /// # Errors
     /// [`ProcessError::Ended`].
-    fn compute(&mut self, flops: f64) -> Result<(), ProcessError>;
+    fn account_flops(&mut self, flops: f64) -> Result<(), ProcessError>;
 
     /// Accounts for `real_ns` of computation on the real machine in the block of that name. In simulation it takes the
     /// time that the simulated host needs for it; in the real world it takes no further time. Returns the
@@ -158,7 +158,7 @@ pub trait ProcessWorld: Send {
     ///
     /// # Errors
     /// [`ProcessError::Ended`].
-    fn computed(&mut self, block: &str, real_ns: u64) -> Result<f64, ProcessError>;
+    fn account_computed(&mut self, block: &str, real_ns: u64) -> Result<f64, ProcessError>;
 
     fn log(&mut self, level: Level, category: &str, text: &str);
 

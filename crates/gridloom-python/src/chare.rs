@@ -137,7 +137,7 @@ impl Chare for PyChare {
         });
     }
 
-    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, PyChare>) {
+    fn on_result(&mut self, tag: u32, value: Value, cx: &mut Context<'_, PyChare>) {
         NOW.set(cx.now());
         Python::attach(|py| {
             let object = self.object.bind(py);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gridloom_base::Dtype;
-use gridloom_idl::{ArrayOrder, BaseType, Body, Definition, Does, Kept, Signature, SignatureBuilder};
+use gridloom_idl::{ArrayOrder, BaseType, Body, Definition, Retention, Signature, SignatureBuilder, UseKind};
 use pyo3::prelude::*;
 
 use crate::errors::error;
@@ -83,13 +83,13 @@ pub(crate) fn build_signature(
     }
     for (does, name, size_bytes, replicas, is_durable, method) in &uses {
         let does = match does.as_str() {
-            "gets" => Does::Get,
-            "puts" => Does::Put,
-            _ => Does::Replace,
+            "gets" => UseKind::Get,
+            "puts" => UseKind::Put,
+            _ => UseKind::Replace,
         };
         let method =
             method.parse().map_err(|message: String| error(py, "InputError", &format!("{name}: {message}")))?;
-        let kept = Kept { replicas: *replicas, is_durable: *is_durable, method };
+        let kept = Retention { replicas: *replicas, is_durable: *is_durable, method };
         builder = builder.uses_kept(does, name, size_bytes, kept);
     }
     for (output, size_bytes) in &sizes {

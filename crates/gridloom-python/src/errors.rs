@@ -104,7 +104,7 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
     let set = |name: &str, value: &str| fields.set_item(name, value);
     Ok(match error {
         // The process of an object died, perhaps between two calls.
-        TaskError::Crashed { function, server, how } | TaskError::ObjectLost { function, server, why: how } => {
+        TaskError::Crashed { function, server, how } | TaskError::ObjectMissing { function, server, why: how } => {
             set("function", function)?;
             set("server", server)?;
             set("how", how)?;
@@ -142,18 +142,18 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             fields.set_item("limit_bytes", limit)?;
             "StoreFull"
         }
-        TaskError::NotKept { server, why } => {
+        TaskError::StoreFailed { server, why } => {
             set("server", server)?;
             set("why", why)?;
             "TaskError"
         }
-        TaskError::GaveWay { function, server } => {
+        TaskError::Preempted { function, server } => {
             set("function", function)?;
             set("server", server)?;
             "TaskError"
         }
         TaskError::Cancelled => "Cancelled",
-        TaskError::DeadlineExceeded { limit_seconds } | TaskError::TransferLate { limit_seconds, .. } => {
+        TaskError::DeadlineExceeded { limit_seconds } | TaskError::TransferTimedOut { limit_seconds, .. } => {
             fields.set_item("limit_seconds", limit_seconds)?;
             "DeadlineExceeded"
         }

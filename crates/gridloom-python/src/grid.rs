@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridloom::core::call::Saying;
+use gridloom::core::call::OutputItem;
 use gridloom::core::node::message::{ServerStatus, Stage};
 use gridloom::{Error, GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken};
 use gridloom_base::{Meta, Order, TaskId};
@@ -261,7 +261,7 @@ impl RawGrid {
         let statuses = detached(py, move || grid.statuses(limit)).or_raise(py)?;
         let load = |status: ServerStatus| {
             let at = |stage| status.at(stage);
-            (at(Stage::Running), at(Stage::Calling), at(Stage::Queued), at(Stage::Waiting), status.store_bytes)
+            (at(Stage::Running), at(Stage::Paused), at(Stage::Queued), at(Stage::Waiting), status.store_bytes)
         };
         Ok(statuses.into_iter().filter_map(|(server, status)| Some((server.name, load(status?)))).collect())
     }
@@ -324,8 +324,8 @@ impl RawGrid {
         let tell = move |spoken: &Spoken| {
             let Spoken { server, function, call, saying } = spoken;
             let (is_error, text, done, total) = match saying {
-                Saying::Text { is_error, text } => (*is_error, Some(text), None, None),
-                Saying::Progress { done, total } => (false, None, Some(*done), *total),
+                OutputItem::Text { is_error, text } => (*is_error, Some(text), None, None),
+                OutputItem::Progress { done, total } => (false, None, Some(*done), *total),
             };
             // When the interpreter shuts down, nobody listens any more.
             let _ = Python::try_attach(|py| {

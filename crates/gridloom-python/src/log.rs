@@ -5,7 +5,7 @@
 
 use std::fmt::{Debug, Write};
 
-use gridloom_base::say;
+use gridloom_base::stderr_line;
 use pyo3::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -41,8 +41,8 @@ impl Subscriber for Logging {
         // When the interpreter shuts down, there is no logging any more. An error of a handler can be reported only here.
         match Python::try_attach(log) {
             Some(Ok(())) => {}
-            Some(Err(error)) => say!("gridloom: {text}{fields} (not logged: {error})"),
-            None if level >= WARNING => say!("gridloom: {text}{fields}"),
+            Some(Err(error)) => stderr_line!("gridloom: {text}{fields} (not logged: {error})"),
+            None if level >= WARNING => stderr_line!("gridloom: {text}{fields}"),
             None => {}
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridloom::process::{
-    Happening, Level, Mains, Measure, PeerId, Process, ProcessError, ProcessSpec, TimerNumber, run_fitting, setting,
+    Level, Mains, Measure, PeerId, Process, ProcessError, ProcessEvent, ProcessSpec, TimerNumber, run_fitting, setting,
 };
 use gridloom::{Error, process};
 use pyo3::exceptions::PySystemExit;
@@ -192,21 +192,23 @@ impl RawProcess {
         let none = || py.None();
         Ok(match next {
             None => None,
-            Some(Happening::Letter { from, letter }) => {
+            Some(ProcessEvent::Message { from, letter }) => {
                 let kind = letter.kind.to_string();
                 Some(match kinds.get(&kind).and_then(Option::as_ref) {
                     None => ("letter", from.0, kind, PyBytes::new(py, &letter.payload).into_any().unbind()),
                     Some(ty) => match ty.get().object(py, letter.payload) {
                         Ok(object) => ("letter", from.0, kind, object.unbind()),
-                        Err(error) if error.is_instance(py, &import(py, "gridloom.errors")?.getattr("ArgumentError")?) => {
+                        Err(error)
+                            if error.is_instance(py, &import(py, "gridloom.errors")?.getattr("ArgumentError")?) =>
+                        {
                             ("wrong", from.0, kind, error.value(py).str()?.into_any().unbind())
                         }
                         Err(error) => return Err(error),
                     },
                 })
             }
-            Some(Happening::Timer(number)) => Some(("timer", number.0, String::new(), none())),
-            Some(Happening::Closed { peer, why }) => Some(("closed", peer.0, why, none())),
+            Some(ProcessEvent::Timer(number)) => Some(("timer", number.0, String::new(), none())),
+            Some(ProcessEvent::Closed { peer, why }) => Some(("closed", peer.0, why, none())),
         })
     }
 
@@ -347,7 +349,7 @@ fn call(function: &Py<PyAny>, process: Process, exit: &FirstExit) -> Result<(), 
                     return exited(py, &error, exit);
                 }
                 lock(exit).get_or_insert(None);
-                gridloom_base::say!("gridloom: {}@{}, at {now_s:.6} s:", spec.function, spec.host);
+                gridloom_base::stderr_line!("gridloom: {}@{}, at {now_s:.6} s:", spec.function, spec.host);
             }
             error.print(py);
             Err(failed(error))

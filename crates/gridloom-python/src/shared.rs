@@ -159,7 +159,7 @@ pub(crate) fn list_shared<'py>(
 /// Returns the name of the Python exception class, and sets its attributes in `fields`.
 pub(crate) fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     Ok(match error {
-        NameError::Exists { name } | NameError::BeingPut { name } | NameError::Differs { name } => {
+        NameError::Exists { name } | NameError::BeingPut { name } | NameError::ContentDiffers { name } => {
             fields.set_item("name", name)?;
             "NameExists"
         }
@@ -177,8 +177,8 @@ pub(crate) fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyRe
             fields.set_item("size_bytes", size_bytes)?;
             "NoRoomToShare"
         }
-        NameError::NotAName { .. } => "ArgumentError",
-        NameError::NoAgent { .. } | NameError::AgentCloses { .. } => "ConnectError",
+        NameError::InvalidName { .. } => "ArgumentError",
+        NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } => "ConnectError",
         _ => "SharedDataError",
     })
 }

@@ -69,7 +69,7 @@ pub(crate) fn begin_wait(py: Python<'_>) -> Option<RawWaiting> {
 
 /// A wait of a call.
 #[pyclass(frozen, module = "gridloom._gridloom")]
-pub(crate) struct RawWaiting(Mutex<Option<nested::Waiting>>);
+pub(crate) struct RawWaiting(Mutex<Option<nested::WaitGuard>>);
 
 #[pymethods]
 impl RawWaiting {

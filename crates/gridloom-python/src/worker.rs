@@ -9,7 +9,7 @@ use std::path::Path;
 use gridloom_base::{ByteOrder, Dtype, Meta, TaskError};
 use gridloom_idl::scalar::Scalar;
 use gridloom_idl::{Body, Definition};
-use gridloom_net::worker::{ArgView, Functions, OutView, Program, Room, Setup, inherited, nested, serve};
+use gridloom_net::worker::{ArgView, CallbackTarget, Functions, OutView, Room, Setup, inherited, nested, serve};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
@@ -29,7 +29,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 10;
 #[pyfunction]
 pub(crate) fn worker_main(py: Python<'_>, fd: i32, has_log: bool) -> PyResult<()> {
     if !has_log {
-        nested::drop_what_is_not_taken();
+        nested::drop_excess_output();
     }
     py.detach(|| serve(inherited(fd)?, &mut PythonFunctions::default()))?;
     Ok(())
@@ -77,7 +77,8 @@ impl Functions for PythonFunctions {
             return Err("it is not a Python function".into());
         };
         Python::attach(|py| {
-            let find = || import(py, "gridloom.worker.modules")?.call_method1("load", (module,))?.getattr(name.as_str());
+            let find =
+                || import(py, "gridloom.worker.modules")?.call_method1("load", (module,))?.getattr(name.as_str());
             let found = find().map_err(|error| {
                 let file = Path::new(module).file_name().map_or(module.clone(), |f| f.to_string_lossy().into_owned());
                 format!("{file} cannot be imported: {error}")
@@ -98,7 +99,7 @@ impl Functions for PythonFunctions {
         function: u32,
         args: &[ArgView<'_>],
         outs: &mut [OutView<'_>],
-        _program: &mut dyn Program,
+        _program: &mut dyn CallbackTarget,
     ) -> Result<(), TaskError> {
         Python::attach(|py| {
             let loaded = self.loaded.get(&function).expect("the server loads before it calls");

@@ -15,8 +15,8 @@ use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Input;
 use gridloom_core::node::version::VERSIONS;
 
-use crate::kernel::Occurrence;
-use crate::nodes::Life;
+use crate::kernel::ScheduledEvent;
+use crate::nodes::NodeState;
 use crate::simulation::Simulation;
 
 impl Simulation {
@@ -29,7 +29,7 @@ impl Simulation {
             ways.iter().flatten().map(|path| path.frame_latency_ns).sum()
         });
         let began = self.now();
-        self.kernel.push(began + round_trip_ns, Occurrence::Dialled { dialler, address, began });
+        self.kernel.push(began + round_trip_ns, ScheduledEvent::Dialled { dialler, address, began });
     }
 
     pub(crate) fn on_dialled(&mut self, dialler: NodeId, address: String, began: Time) {
@@ -46,13 +46,13 @@ impl Simulation {
             return self.dial_failed(dialler, address, gives_up, "no answer");
         }
         match self.node(target).life {
-            Life::Dead => self.dial_failed(dialler, address, now, "connection refused"),
-            Life::Hung | Life::Paused => self.dial_failed(dialler, address, gives_up, "no answer"),
+            NodeState::Dead => self.dial_failed(dialler, address, now, "connection refused"),
+            NodeState::Hung | NodeState::Paused => self.dial_failed(dialler, address, gives_up, "no answer"),
             // A paused dialler is notified when it resumes.
-            Life::Running if matches!(self.node(dialler).life, Life::Running | Life::Paused) => {
+            NodeState::Running if matches!(self.node(dialler).life, NodeState::Running | NodeState::Paused) => {
                 self.connect(dialler, target, address);
             }
-            Life::Running => {}
+            NodeState::Running => {}
         }
     }
 
@@ -62,7 +62,7 @@ impl Simulation {
 
     fn dial_ended(&mut self, dialler: NodeId, input: Input, at: Time) {
         let input = Box::new(input);
-        self.kernel.push(at, Occurrence::Deliver { node: dialler, input });
+        self.kernel.push(at, ScheduledEvent::Deliver { node: dialler, input });
     }
 
     fn connect(&mut self, dialler: NodeId, target: NodeId, address: String) {

@@ -25,7 +25,7 @@ pub struct Files {
     pub outputs: Vec<usize>,
     /// Whether the function runs a command-line program in a Python worker. The worker then keeps the arguments until
     /// its next call.
-    pub are_of_a_program: bool,
+    pub runs_program: bool,
 }
 
 impl Files {
@@ -42,7 +42,7 @@ impl Files {
         Files {
             args: places(&[Mode::In, Mode::InOut]),
             outputs: places(&[Mode::Out, Mode::InOut, Mode::VarOut]),
-            are_of_a_program: matches!(definition.body, Body::Python { .. }),
+            runs_program: matches!(definition.body, Body::Python { .. }),
         }
     }
 
@@ -81,7 +81,7 @@ pub(crate) struct KeptFiles(BTreeMap<NodeId, VecDeque<Vec<DatumId>>>);
 impl KeptFiles {
     /// Records that a task begins. Returns the bytes that it writes and reads.
     pub(crate) fn begin(&mut self, server: NodeId, slots: u32, files: &Files, task: &Task, store: &Store) -> u64 {
-        if !files.are_of_a_program {
+        if !files.runs_program {
             return files.bytes(task, store, &[]);
         }
         let calls = self.0.entry(server).or_default();
@@ -112,7 +112,7 @@ mod tests {
         let of = |args: &[usize], outputs: &[usize]| Files {
             args: args.to_vec(),
             outputs: outputs.to_vec(),
-            are_of_a_program: false,
+            runs_program: false,
         };
         let text = "Module m; Define f(IN int n, IN filename a, INOUT filename b, OUT double x[n], OUT filename c) \
                     Calls \"C\" f(n, a, b, x, c);";

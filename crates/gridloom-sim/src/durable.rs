@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{DatumId, Named, Time};
+use gridloom_base::{DatumId, NamedDatum, Time};
 use gridloom_platform::HostId;
 
 use crate::hosts::DISK_RATE_DEFAULT;
@@ -24,8 +24,8 @@ pub(crate) struct Durable {
 #[derive(Clone, Debug)]
 struct Written {
     /// When the datum is completely written.
-    whole_at: Time,
-    named: Named,
+    complete_at: Time,
+    named: NamedDatum,
     value: StoredValue,
 }
 
@@ -45,7 +45,7 @@ impl Durable {
         &mut self,
         now: Time,
         (host, server): (HostId, &str),
-        named: Named,
+        named: NamedDatum,
         value: StoredValue,
     ) -> Result<Time, String> {
         if self.full.get(server).is_some_and(|until| *until > now) {
@@ -54,7 +54,10 @@ impl Durable {
         let rate = self.rates.get(&host).copied().unwrap_or(DISK_RATE_DEFAULT);
         let ns = value.meta.size_bytes() as f64 / rate * SECOND_NS as f64;
         let whole_at = now + ns.ceil() as u64;
-        self.disks.entry(server.into()).or_default().insert(named.datum, Written { whole_at, named, value });
+        self.disks
+            .entry(server.into())
+            .or_default()
+            .insert(named.datum, Written { complete_at: whole_at, named, value });
         Ok(whole_at)
     }
 
@@ -64,9 +67,9 @@ impl Durable {
     }
 
     /// Returns the complete data on the disk of a server that starts. Incomplete data are deleted.
-    pub(crate) fn start(&mut self, now: Time, server: &str) -> Vec<(Named, StoredValue)> {
+    pub(crate) fn start(&mut self, now: Time, server: &str) -> Vec<(NamedDatum, StoredValue)> {
         let Some(disk) = self.disks.get_mut(server) else { return Vec::new() };
-        disk.retain(|_, written| written.whole_at <= now);
+        disk.retain(|_, written| written.complete_at <= now);
         disk.values().map(|written| (written.named.clone(), written.value.clone())).collect()
     }
 }

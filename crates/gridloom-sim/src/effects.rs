@@ -2,33 +2,33 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gridloom_base::limits::{EAGER_BYTES_MAX, MAP_QUESTIONS_MAX};
-use gridloom_base::{DatumId, Named, NodeId};
-use gridloom_channel::Dialect;
+use gridloom_base::limits::{EAGER_BYTES_MAX, MAP_CHECKS_MAX};
+use gridloom_base::{DatumId, NamedDatum, NodeId};
+use gridloom_channel::WireVersion;
 use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_flow::HostIndex;
-use gridloom_idl::Does;
+use gridloom_idl::UseKind;
 use gridloom_map::Stop;
 
-use crate::kernel::{Kernel, Occurrence};
+use crate::kernel::{Kernel, ScheduledEvent};
 use crate::network::{Cargo, Landed, Parcel, Progress};
-use crate::observe::Seen;
-use crate::occurrence::StartedTask;
+use crate::observe::Observation;
+use crate::scheduled_event::StartedTask;
 use crate::simulation::Simulation;
 use crate::store::StoredValue;
-use crate::tasks::{OnServer, Tasks};
+use crate::tasks::{ServerView, Tasks};
 use crate::trace::{Interval, digest};
 
 impl Simulation {
-    fn make_durable(&mut self, node: NodeId, named: Named) {
+    fn make_durable(&mut self, node: NodeId, named: NamedDatum) {
         let (datum, state) = (named.datum, self.nodes.node(node));
         let Some(value) = state.store.value(datum).cloned() else { return };
         let now = self.kernel.now();
         let written = self.durable.write(now, (state.host, &state.name), named, value);
         let at = *written.as_ref().unwrap_or(&now);
         let input = Box::new(Input::MadeDurable { datum, outcome: written.map(drop) });
-        self.kernel.push(at, Occurrence::Deliver { node, input });
+        self.kernel.push(at, ScheduledEvent::Deliver { node, input });
     }
 
     fn make_transient(&mut self, node: NodeId, datum: DatumId) {
@@ -41,27 +41,27 @@ impl Simulation {
     pub(crate) fn perform(&mut self, node: NodeId, effect: Effect) {
         if let Effect::Send { to, message } = effect {
             if let Message::Data(DataMessage::Fetch { datum, .. }) = &message {
-                self.links.tell_partial((node, to), *datum);
+                self.links.announce_partial((node, to), *datum);
             }
             let mut bytes = Vec::new();
-            Dialect::OWN.append(&message, &mut bytes);
+            WireVersion::CURRENT.append(&message, &mut bytes);
             let (size_bytes, digest) = (bytes.len() as u64, digest(&bytes));
             let effect = Effect::Send { to, message };
-            self.kernel.note(|trace, now| trace.effect(now, node, &effect, digest));
+            self.kernel.record(|trace, now| trace.effect(now, node, &effect, digest));
             let Effect::Send { message, .. } = effect else { unreachable!("it was put together above") };
             let parcel = Parcel::Message { message, digest };
             self.links.send_frame(&mut self.kernel, &mut self.routes, (node, to), size_bytes, parcel);
             return;
         }
-        self.kernel.note(|trace, now| trace.effect(now, node, &effect, 0));
+        self.kernel.record(|trace, now| trace.effect(now, node, &effect, 0));
         match effect {
             Effect::Send { .. } => unreachable!("performed above"),
             Effect::Dial { address } => self.dial(node, address),
-            Effect::HangUp { peer } => {
+            Effect::Disconnect { peer } => {
                 self.links.hang_up(&mut self.kernel, &mut self.routes, (node, peer), "the peer hung up");
             }
             Effect::SendDatum { to, datum } => self.send_datum(node, to, datum),
-            Effect::StoreDatum { to, datum } => self.store_datum(node, to, datum),
+            Effect::SendByStorage { to, datum } => self.store_datum(node, to, datum),
             Effect::SendProbe { to, size_bytes } => self.send_cargo(node, to, Cargo::Probe { size_bytes }),
             Effect::DropDatum { datum } => {
                 self.nodes.node_mut(node).store.remove(datum);
@@ -71,18 +71,18 @@ impl Simulation {
             }
             Effect::MakeDurable { named } => self.make_durable(node, *named),
             Effect::MakeTransient { datum } => self.make_transient(node, datum),
-            Effect::NameDatum { datum, named } => {
+            Effect::AliasDatum { datum, named } => {
                 let store = &mut self.nodes.node_mut(node).store;
                 if let Some(value) = store.value(datum).cloned() {
                     store.put(named, value.clone());
-                    self.kernel.note(|trace, now| trace.stored(now, node, named, &value));
+                    self.kernel.record(|trace, now| trace.stored(now, node, named, &value));
                 }
             }
-            Effect::TakePart { datum, from_byte, part, meta } => {
+            Effect::MakePart { datum, from_byte, part, meta } => {
                 let store = &mut self.nodes.node_mut(node).store;
                 if let Some(value) = store.value(datum).and_then(|whole| whole.part(from_byte, &meta)) {
                     store.put(part, value.clone());
-                    self.kernel.note(|trace, now| trace.stored(now, node, part, &value));
+                    self.kernel.record(|trace, now| trace.stored(now, node, part, &value));
                 }
             }
             Effect::JoinSlices { datum, meta } => {
@@ -91,7 +91,7 @@ impl Simulation {
                     datum.slices().into_iter().map(|slice| store.value(slice).cloned()).collect();
                 let value = StoredValue::joined(meta, &slices.expect("all slices are there"));
                 store.put(datum, value.clone());
-                self.kernel.note(|trace, now| trace.stored(now, node, datum, &value));
+                self.kernel.record(|trace, now| trace.stored(now, node, datum, &value));
             }
             Effect::StartTask { task } => self.start_task(node, task),
             // A simulated slot takes one task at a time, so there is nothing to withdraw.
@@ -107,7 +107,7 @@ impl Simulation {
             }
             Effect::EndObject { object } => self.tasks.end_object(object),
             Effect::SetTimer { timer, at } => {
-                let sequence = self.kernel.push(at.max(self.now()), Occurrence::Timer { node, timer });
+                let sequence = self.kernel.push(at.max(self.now()), ScheduledEvent::Timer { node, timer });
                 self.nodes.node_mut(node).timers.insert(timer, sequence);
             }
             Effect::CancelTimer { timer } => {
@@ -116,11 +116,11 @@ impl Simulation {
             // Mapping takes no virtual time.
             Effect::Map { number, job } => {
                 let asked = AtomicU64::new(0);
-                let stop = Stop::when(move || asked.fetch_add(1, Ordering::Relaxed) >= MAP_QUESTIONS_MAX);
+                let stop = Stop::when(move || asked.fetch_add(1, Ordering::Relaxed) >= MAP_CHECKS_MAX);
                 match self.mappings.begin(node, number, Input::Mapped { number, outcome: job.map(stop) }) {
                     Ok(mapped) => self.kernel.deliver(node, mapped),
                     Err(takes_ns) => {
-                        self.kernel.push(self.now() + takes_ns, Occurrence::Mapped { node, number });
+                        self.kernel.push(self.now() + takes_ns, ScheduledEvent::Mapped { node, number });
                     }
                 }
             }
@@ -129,8 +129,8 @@ impl Simulation {
                 let flops = self.hosts.measured_flops(self.node(node).host);
                 self.kernel.deliver(node, Input::SpeedMeasured { flops });
             }
-            Effect::Emit(event) => self.emit(node, event),
-            Effect::Exit { why } => self.end(node, &why),
+            Effect::Emit(event) => self.report(node, event),
+            Effect::Exit { why } => self.end_node(node, &why),
         }
     }
 
@@ -142,8 +142,8 @@ impl Simulation {
             return self.send_cargo(node, to, Cargo::Datum { datum, value });
         }
         let (kernel, routes) = (&mut self.kernel, &mut self.routes);
-        if let Some(value) = self.links.coming(node, datum).cloned() {
-            kernel.note(|trace, now| trace.passes_on(now));
+        if let Some(value) = self.links.incoming(node, datum).cloned() {
+            kernel.record(|trace, now| trace.forwarding_began(now));
             let may_pass = self.nodes.node(to).role == Role::Server;
             self.links.send_bulk(kernel, routes, (node, to), Cargo::Datum { datum, value }, (true, may_pass));
         } else {
@@ -157,8 +157,8 @@ impl Simulation {
     /// within the host.
     fn hand_over(&mut self, from: NodeId, to: NodeId, datum: DatumId, value: StoredValue) {
         let meta = value.meta.clone();
-        self.keep(to, datum, value);
-        self.kernel.deliver(to, Input::DatumArrived { from, datum, meta, took_ns: 0 });
+        self.store_value(to, datum, value);
+        self.kernel.deliver(to, Input::DatumArrived { from, datum, meta, duration_ns: 0 });
     }
 
     /// Sends cargo: small cargo with the messages, large cargo in bulk.
@@ -167,7 +167,7 @@ impl Simulation {
         if cargo.size_bytes() <= EAGER_BYTES_MAX {
             self.links.send_small(kernel, routes, (from, to), cargo);
         } else {
-            let may_pass = self.links.may_pass(cargo.size_bytes()) && self.nodes.node(to).role == Role::Server;
+            let may_pass = self.links.may_forward(cargo.size_bytes()) && self.nodes.node(to).role == Role::Server;
             self.links.send_bulk(kernel, routes, (from, to), cargo, (false, may_pass));
         }
     }
@@ -213,7 +213,7 @@ impl Simulation {
         let (size_bytes, end) = (cargo.size_bytes(), self.now());
         if let Cargo::Datum { datum, .. } = &cargo {
             let is_whole = end >= self.node(to).full_until;
-            self.links.landed(&mut self.kernel, &mut self.routes, (from, to), *datum, is_whole);
+            self.links.on_arrival(&mut self.kernel, &mut self.routes, (from, to), *datum, is_whole);
         }
         let (datum, value) = match cargo {
             Cargo::Probe { .. } => return self.handle(to, Input::ProbeArrived { from, size_bytes }, 0),
@@ -234,17 +234,17 @@ impl Simulation {
             None => value,
         };
         let path = self.routes.path((self.node(from).host, self.node(to).host));
-        self.kernel.note(|trace, _| {
-            trace.moved(from, to, size_bytes - had_bytes, &path.links);
-            trace.span(Interval::Transfer { from, to, datum, size_bytes, start, end });
+        self.kernel.record(|trace, _| {
+            trace.count_datum(from, to, size_bytes - had_bytes, &path.links);
+            trace.record_interval(Interval::Transfer { from, to, datum, size_bytes, start, end });
         });
-        self.kernel.see(|| Seen::DatumArrived { transfer, to, datum });
+        self.kernel.observe(|| Observation::DatumArrived { transfer, to, datum });
         let meta = value.meta.clone();
         self.links.forget_partial(to, datum);
-        self.keep(to, datum, value);
+        self.store_value(to, datum, value);
         // The time of the rest does not predict the time of the whole datum.
         let took_ns = if had_bytes > 0 { 0 } else { end.since(start) };
-        self.handle(to, Input::DatumArrived { from, datum, meta, took_ns }, 0);
+        self.handle(to, Input::DatumArrived { from, datum, meta, duration_ns: took_ns }, 0);
     }
 
     /// Returns the cargo if it equals the sent value. If a datum does not, its receiver is notified.
@@ -256,13 +256,13 @@ impl Simulation {
         if let Some(value) = self.changes.receive(way, value) {
             return Some(Cargo::Datum { datum, value });
         }
-        self.kernel.note(|trace, now| trace.refuses(now, is_small));
+        self.kernel.record(|trace, now| trace.corruption_rejected(now, is_small));
         let why = format!("the received bytes of {datum} differ from those that '{}' sent", self.node(from).name);
         if is_small {
             self.links.hang_up(&mut self.kernel, &mut self.routes, (to, from), &why);
             self.handle(to, Input::PeerLost { peer: from, why }, 0);
         } else {
-            self.links.landed(&mut self.kernel, &mut self.routes, (from, to), datum, false);
+            self.links.on_arrival(&mut self.kernel, &mut self.routes, (from, to), datum, false);
             // Treated as if it had changed in the middle.
             let left_bytes = sent.meta.size_bytes() / 2;
             self.links.keep_partial(self.kernel.now(), to, datum, sent, left_bytes);
@@ -278,10 +278,10 @@ impl Simulation {
 
     /// Handles the end of a task's computation.
     pub(crate) fn on_task_done(&mut self, StartedTask { node, task }: StartedTask) {
-        let puts = self.uses(&task, Does::puts);
+        let puts = self.shared_names(&task, UseKind::puts);
         if !puts.is_empty() {
             self.tasks.wait_after(node, &task);
-            return self.share(node, &task, puts);
+            return self.wait_for_shared(node, &task, puts);
         }
         let input = self.at(node, |tasks, kernel, place| tasks.computed(kernel, place, &task));
         self.shared_ended(node, task.id);
@@ -295,9 +295,9 @@ impl Simulation {
     }
 
     /// Calls a function with the tasks of a server.
-    pub(crate) fn at<T>(&mut self, node: NodeId, act: impl FnOnce(&mut Tasks, &mut Kernel, OnServer<'_>) -> T) -> T {
+    pub(crate) fn at<T>(&mut self, node: NodeId, act: impl FnOnce(&mut Tasks, &mut Kernel, ServerView<'_>) -> T) -> T {
         let server = self.nodes.node_mut(node);
-        let place = OnServer {
+        let place = ServerView {
             node,
             name: &server.name,
             slots: server.slots,

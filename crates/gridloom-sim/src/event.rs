@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Named, NodeId, TaskId};
+use gridloom_base::{DatumId, NamedDatum, NodeId, TaskId};
 use gridloom_core::graph::Task;
 use gridloom_core::node::message::{
     CatalogAnswer, CatalogMessage, CatalogToClient, DataMessage, Message, TaskMessage, TaskToClient,
@@ -18,35 +18,35 @@ pub(crate) enum SimEvent {
     /// A value was put into a store. If the datum was there already, it keeps its value.
     Stored { node: NodeId, datum: DatumId, value: StoredValue },
     /// A datum was removed from a store.
-    Dropped { node: NodeId, datum: DatumId },
+    RemovedFromStore { node: NodeId, datum: DatumId },
     /// A connection is up, in the view of one end.
     Up { node: NodeId, peer: NodeId },
     /// A node received a sign of life.
-    Heard { node: NodeId, from: NodeId },
+    SignOfLife { node: NodeId, from: NodeId },
     /// A node sent its heartbeat.
-    Beat { node: NodeId },
+    Heartbeat { node: NodeId },
     /// A node closed a connection.
     HungUp { node: NodeId, peer: NodeId },
     /// A node requests a datum from another.
-    Fetches { node: NodeId, from: NodeId, datum: DatumId },
+    FetchSent { node: NodeId, from: NodeId, datum: DatumId },
     /// A node was asked for a datum.
-    Asked { node: NodeId, datum: DatumId },
+    FetchRequested { node: NodeId, datum: DatumId },
     /// A client was notified that a server cannot get a datum from its source.
     SupplyFailed { node: NodeId },
     /// A client was notified that it will get copies of data, to make room on a server.
-    MakesRoom { data: Vec<DatumId> },
+    MakeRoom { data: Vec<DatumId> },
     /// A node forwards a datum while still receiving it.
-    PassesOn,
+    Forwards,
     /// An interrupted transfer of a datum continues behind the part already received.
-    GoesOn,
+    Continues,
     /// A received datum differs from the one sent. `is_lost` is true if the connection is then closed.
-    Refuses { is_lost: bool },
+    Corrupted { is_lost: bool },
     /// A datum has arrived.
     Arrived { node: NodeId, from: NodeId, datum: DatumId },
     /// A client was notified where to send a datum that it puts under a name.
-    Placed { node: NodeId, ask: u64, named: Named, server: NodeId },
+    Placed { node: NodeId, ask: u64, named: NamedDatum, server: NodeId },
     /// A machine starts or restarts.
-    Begins { node: NodeId },
+    Starts { node: NodeId },
     /// A task starts.
     Started { node: NodeId, task: Arc<Task> },
     /// A started task has ended.
@@ -54,15 +54,15 @@ pub(crate) enum SimEvent {
     /// A server evicted copies for lack of room.
     Evicted,
     /// The program requests a datum from its client.
-    Wants { node: NodeId, datum: DatumId },
+    Requests { node: NodeId, datum: DatumId },
     /// The program requests the value stored under a name, whatever datum that is.
-    WantsFound { node: NodeId, ask: u64 },
+    RequestsByName { node: NodeId, ask: u64 },
     /// The catalog has answered a lookup with a datum.
     Found { node: NodeId, ask: u64, datum: DatumId },
     /// The program releases data.
-    Releases { node: NodeId, data: Vec<DatumId> },
+    Released { node: NodeId, data: Vec<DatumId> },
     /// A client reports an event to its program, except purely informational ones.
-    Told { node: NodeId, event: Event },
+    Reported { node: NodeId, event: Event },
 }
 
 impl SimEvent {
@@ -72,40 +72,45 @@ impl SimEvent {
             Input::PeerUp { peer, .. } => see(SimEvent::Up { node, peer: *peer }),
             Input::Received { from, message } => {
                 let from = *from;
-                see(SimEvent::Heard { node, from });
+                see(SimEvent::SignOfLife { node, from });
                 match message {
-                    Message::Data(DataMessage::Fetch { datum, .. }) => see(SimEvent::Asked { node, datum: *datum }),
+                    Message::Data(DataMessage::Fetch { datum, .. }) => {
+                        see(SimEvent::FetchRequested { node, datum: *datum })
+                    }
                     Message::Task(TaskMessage::ToClient(TaskToClient::SupplyFailed { .. })) => {
                         see(SimEvent::SupplyFailed { node });
                     }
                     Message::Task(TaskMessage::ToClient(TaskToClient::MakeRoom { data })) => {
-                        see(SimEvent::MakesRoom { data: data.clone() });
+                        see(SimEvent::MakeRoom { data: data.clone() });
                     }
                     Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place {
-                        ask, named, server, ..
+                        request: ask,
+                        named,
+                        server,
+                        ..
                     })) => {
                         see(SimEvent::Placed { node, ask: *ask, named: named.clone(), server: *server });
                     }
                     Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Answer {
-                        ask,
+                        request: ask,
                         answer: Ok(CatalogAnswer::Found { named, .. }),
                     })) => see(SimEvent::Found { node, ask: *ask, datum: named.datum }),
                     _ => {}
                 }
             }
             Input::DatumArrived { from, datum, .. } => {
-                see(SimEvent::Heard { node, from: *from });
+                see(SimEvent::SignOfLife { node, from: *from });
                 see(SimEvent::Arrived { node, from: *from, datum: *datum });
             }
-            Input::Start => see(SimEvent::Begins { node }),
+            Input::Start => see(SimEvent::Starts { node }),
             Input::TaskEnded { task, .. } => see(SimEvent::Ended { node, task: *task }),
-            Input::Timer(timer) if timer.is_heartbeat() => see(SimEvent::Beat { node }),
-            Input::Command(Command::Get { datum }) => see(SimEvent::Wants { node, datum: *datum }),
-            Input::Command(Command::Name { ask, command: NameCommand::Await { brings: true, .. } }) => {
-                see(SimEvent::WantsFound { node, ask: *ask });
+            Input::Timer(timer) if timer.is_heartbeat() => see(SimEvent::Heartbeat { node }),
+            Input::Command(Command::Get { datum }) => see(SimEvent::Requests { node, datum: *datum }),
+            Input::Command(Command::Name { request: ask, command: NameCommand::Await { gets_data: true, .. } }) => {
+                see(SimEvent::RequestsByName { node, ask: *ask });
             }
-            Input::Command(Command::Release { data }) => see(SimEvent::Releases { node, data: data.clone() }),
-            Input::Command(Command::Erase { datum }) => see(SimEvent::Releases { node, data: vec![*datum] }),
+            Input::Command(Command::Release { data }) => see(SimEvent::Released { node, data: data.clone() }),
+            Input::Command(Command::Erase { datum }) => see(SimEvent::Released { node, data: vec![*datum] }),
             _ => {}
         }
     }
@@ -114,23 +119,23 @@ impl SimEvent {
     pub(crate) fn of_effect(node: NodeId, effect: &Effect, mut see: impl FnMut(SimEvent)) {
         match effect {
             Effect::Send { to, message: Message::Data(DataMessage::Fetch { datum, .. }) } => {
-                see(SimEvent::Fetches { node, from: *to, datum: *datum });
+                see(SimEvent::FetchSent { node, from: *to, datum: *datum });
             }
             Effect::Send { message: Message::Task(TaskMessage::ToClient(TaskToClient::Dropped { .. })), .. } => {
                 see(SimEvent::Evicted);
             }
-            Effect::DropDatum { datum } => see(SimEvent::Dropped { node, datum: *datum }),
+            Effect::DropDatum { datum } => see(SimEvent::RemovedFromStore { node, datum: *datum }),
             Effect::StartTask { task } => see(SimEvent::Started { node, task: task.clone() }),
-            Effect::HangUp { peer } => see(SimEvent::HungUp { node, peer: *peer }),
+            Effect::Disconnect { peer } => see(SimEvent::HungUp { node, peer: *peer }),
             Effect::Emit(
                 event @ (Event::TaskEnded { .. }
-                | Event::DatumHere { .. }
+                | Event::DatumAvailable { .. }
                 | Event::DatumLost { .. }
                 | Event::GroupEnded { .. }
-                | Event::Named { .. }
+                | Event::NameResult { .. }
                 | Event::ServerLost { .. }
                 | Event::AgentLost { .. }),
-            ) => see(SimEvent::Told { node, event: event.clone() }),
+            ) => see(SimEvent::Reported { node, event: event.clone() }),
             _ => {}
         }
     }

@@ -21,9 +21,9 @@ pub(crate) struct Hosts {
     /// Described start times of programs, seconds.
     program_starts_s: BTreeMap<HostId, f64>,
     /// Slowdown factors set by faults.
-    slowed: BTreeMap<HostId, f64>,
+    fault_factors: BTreeMap<HostId, f64>,
     /// Speed factors set by profiles.
-    profiled: BTreeMap<HostId, f64>,
+    profile_factors: BTreeMap<HostId, f64>,
     off: BTreeSet<HostId>,
 }
 
@@ -42,28 +42,28 @@ impl Hosts {
             resources.add_host(disks.get(&HostId(number)).copied().unwrap_or(DISK_RATE_DEFAULT), 1);
         }
         let speeds_flops = platform.hosts().iter().map(|host| host.speed_flops).collect();
-        let (slowed, profiled, off) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Hosts { speeds_flops, program_starts_s, slowed, profiled, off }
+        let (fault_factors, profile_factors, off) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Hosts { speeds_flops, program_starts_s, fault_factors, profile_factors, off }
     }
 
     /// Sets a host's speed to `factor` times its described speed.
     pub(crate) fn slow(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
         assert!(factor > 0.0 && factor.is_finite(), "a host's speed is scaled by a positive number, not {factor}");
-        kernel.note(|trace, now| trace.scale(now, host.0, factor));
-        self.slowed.insert(host, factor);
+        kernel.record(|trace, now| trace.scale(now, host.0, factor));
+        self.fault_factors.insert(host, factor);
         kernel.set_speed_scale(HostIndex(host.0), self.speed_scale(host));
     }
 
     /// Sets the factor by which a profile multiplies a host's speed.
     pub(crate) fn profile(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
-        self.profiled.insert(host, factor);
+        self.profile_factors.insert(host, factor);
         kernel.set_speed_scale(HostIndex(host.0), self.speed_scale(host));
     }
 
     /// Sets the rate of a host's disk to `factor` times its described rate.
     pub(crate) fn slow_disk(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
         assert!(factor > 0.0 && factor.is_finite(), "a disk's rate is scaled by a positive number, not {factor}");
-        kernel.note(|trace, now| trace.scale_disk(now, host.0, factor));
+        kernel.record(|trace, now| trace.scale_disk(now, host.0, factor));
         kernel.set_speed_scale(self.disk(host), factor);
     }
 
@@ -88,7 +88,7 @@ impl Hosts {
     /// Returns the current factor of a host's described speed.
     fn speed_scale(&self, host: HostId) -> f64 {
         let of = |scales: &BTreeMap<HostId, f64>| scales.get(&host).copied().unwrap_or(1.0);
-        of(&self.slowed) * of(&self.profiled)
+        of(&self.fault_factors) * of(&self.profile_factors)
     }
 
     /// Turns a host off. Returns true if it was on.
@@ -112,10 +112,13 @@ impl Hosts {
 
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
-        let hosts = self.slowed.keys().chain(self.profiled.keys()).chain(&self.off);
+        let hosts = self.fault_factors.keys().chain(self.profile_factors.keys()).chain(&self.off);
         let last = hosts.max().map_or(0, |host| host.0 as usize + 1);
         assert!(last <= self.speeds_flops.len(), "a host of number {} is none of the platform's", last - 1);
-        assert!(self.slowed.values().all(|factor| *factor > 0.0), "a fault slows a host down but does not stop it");
+        assert!(
+            self.fault_factors.values().all(|factor| *factor > 0.0),
+            "a fault slows a host down but does not stop it"
+        );
     }
 }
 

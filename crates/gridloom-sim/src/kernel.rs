@@ -18,40 +18,40 @@ use gridloom_flow::{ActionId, Execution, FlowEngine, HostIndex, LinkIndex, Quant
 use gridloom_platform::HostId;
 
 use crate::instruments::Instruments;
-use crate::observe::{Moved, Seen};
-pub(crate) use crate::occurrence::{Occurrence, Purpose};
+use crate::observe::{Observation, TransferContents};
 use crate::queue::{Queue, ns_up};
+pub(crate) use crate::scheduled_event::{Purpose, ScheduledEvent};
 use crate::trace::Trace;
 
 /// The next event of a simulation.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum KernelEvent {
     /// Profiles change something; see [`Kernel::take_change`].
     Changes,
     /// Actions of the engine have ended.
     Ended(Vec<ActionId>),
     /// A queued event, with its sequence number.
-    Due(u64, Occurrence),
+    Due(u64, ScheduledEvent),
 }
 
 /// Clock, queue and flows.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     now: Time,
-    queue: Queue<Occurrence>,
+    queue: Queue<ScheduledEvent>,
     engine: FlowEngine,
     purposes: BTreeMap<ActionId, Purpose>,
     /// The platform's future profile changes.
     timeline: Timeline,
     /// Number of queued events and actions that may resume a process.
-    of_processes: u64,
+    process_event_count: u64,
     instruments: Instruments,
 }
 
 impl Kernel {
     pub(crate) fn new(engine: FlowEngine, timeline: Timeline, instruments: Instruments) -> Kernel {
         let (queue, purposes) = (Queue::new(), BTreeMap::new());
-        Kernel { now: Time::ZERO, queue, engine, purposes, timeline, of_processes: 0, instruments }
+        Kernel { now: Time::ZERO, queue, engine, purposes, timeline, process_event_count: 0, instruments }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -59,7 +59,7 @@ impl Kernel {
     }
 
     /// Advances the clock over a time without events.
-    pub(crate) fn pass_until(&mut self, at: Time) {
+    pub(crate) fn advance_clock(&mut self, at: Time) {
         self.now = self.now.max(at);
     }
 
@@ -71,7 +71,7 @@ impl Kernel {
     }
 
     /// Advances time to the next event and returns it.
-    pub(crate) fn next(&mut self) -> Option<Happening> {
+    pub(crate) fn next(&mut self) -> Option<KernelEvent> {
         let flow_s = self.engine.next_event_s();
         let flow_at = flow_s.map(|seconds| Time(ns_up(seconds)));
         let queued_at = self.queue.next_at();
@@ -80,21 +80,21 @@ impl Kernel {
             && queued_at.is_none_or(|at| Time(ns_up(seconds)) <= at)
         {
             self.begin_changes(seconds);
-            return Some(Happening::Changes);
+            return Some(KernelEvent::Changes);
         }
         match (flow_s, queued_at) {
             (None, None) => None,
             (Some(seconds), queued) if queued.is_none_or(|at| flow_at <= Some(at)) => {
                 let mut ended = Vec::new();
                 self.engine.advance_to(seconds, &mut ended);
-                self.pass_until(Time(ns_up(seconds)));
-                Some(Happening::Ended(ended.into_iter().map(|completion| completion.action).collect()))
+                self.advance_clock(Time(ns_up(seconds)));
+                Some(KernelEvent::Ended(ended.into_iter().map(|completion| completion.action).collect()))
             }
             (_, Some(_)) => {
                 let (at, sequence, occurrence) = self.queue.pop().expect("the queue has a next time");
-                self.pass_until(at);
-                self.of_processes -= u64::from(occurrence.is_of_process());
-                Some(Happening::Due(sequence, occurrence))
+                self.advance_clock(at);
+                self.process_event_count -= u64::from(occurrence.may_resume_process());
+                Some(KernelEvent::Due(sequence, occurrence))
             }
             (Some(_), None) => unreachable!("an empty queue leaves the flow"),
         }
@@ -103,13 +103,13 @@ impl Kernel {
     /// Advances time to a date at which profiles change something.
     pub(crate) fn begin_changes(&mut self, seconds: f64) {
         self.engine.wait_until(seconds);
-        self.pass_until(Time(ns_up(seconds)));
+        self.advance_clock(Time(ns_up(seconds)));
     }
 
     /// Takes the next profile change that is due now.
     pub(crate) fn take_change(&mut self) -> Option<(Quantity, f64)> {
         let (quantity, value) = self.timeline.take_due(self.engine.now_s())?;
-        self.note(|trace, now| trace.changed(now, &quantity, value));
+        self.record(|trace, now| trace.changed(now, &quantity, value));
         Some((quantity, value))
     }
 
@@ -119,19 +119,19 @@ impl Kernel {
     }
 
     /// Queues an event. Returns its sequence number.
-    pub(crate) fn push(&mut self, at: Time, occurrence: Occurrence) -> u64 {
-        self.of_processes += u64::from(occurrence.is_of_process());
+    pub(crate) fn push(&mut self, at: Time, occurrence: ScheduledEvent) -> u64 {
+        self.process_event_count += u64::from(occurrence.may_resume_process());
         self.queue.push(at, occurrence)
     }
 
     /// Queues an input for delivery now.
     pub(crate) fn deliver(&mut self, node: NodeId, input: Input) {
-        self.push(self.now, Occurrence::Deliver { node, input: Box::new(input) });
+        self.push(self.now, ScheduledEvent::Deliver { node, input: Box::new(input) });
     }
 
     /// Reports whether a queued event or a flow may resume a process.
     pub(crate) fn has_something_for_processes(&self) -> bool {
-        self.of_processes > 0
+        self.process_event_count > 0
     }
 
     pub(crate) fn start_transfer(&mut self, transfer: &Transfer<'_>, purpose: Purpose) -> ActionId {
@@ -147,7 +147,7 @@ impl Kernel {
     }
 
     fn begun(&mut self, action: ActionId, purpose: Purpose) -> ActionId {
-        self.of_processes += u64::from(purpose.is_of_process());
+        self.process_event_count += u64::from(purpose.is_of_process());
         self.purposes.insert(action, purpose);
         action
     }
@@ -156,7 +156,7 @@ impl Kernel {
     /// ended at the same date.
     pub(crate) fn take_purpose(&mut self, action: ActionId) -> Option<Purpose> {
         let purpose = self.purposes.remove(&action)?;
-        self.of_processes -= u64::from(purpose.is_of_process());
+        self.process_event_count -= u64::from(purpose.is_of_process());
         Some(purpose)
     }
 
@@ -175,7 +175,7 @@ impl Kernel {
     }
 
     /// Iterates over the running actions with their purposes.
-    pub(crate) fn under_way(&self) -> impl Iterator<Item = (ActionId, &Purpose)> {
+    pub(crate) fn running_actions(&self) -> impl Iterator<Item = (ActionId, &Purpose)> {
         self.purposes.iter().map(|(action, purpose)| (*action, purpose))
     }
 
@@ -196,7 +196,7 @@ impl Kernel {
     }
 
     /// Changes the bandwidth of a link from now on.
-    pub(crate) fn widen(&mut self, link: LinkIndex, bandwidth: f64) {
+    pub(crate) fn set_bandwidth_now(&mut self, link: LinkIndex, bandwidth: f64) {
         self.synchronise();
         self.engine.set_bandwidth(link, bandwidth);
     }
@@ -214,22 +214,22 @@ impl Kernel {
         let mut ended = Vec::new();
         self.engine.advance_to(ns_to_seconds(self.now.0), &mut ended);
         for completion in ended {
-            self.queue.push(self.now, Occurrence::Completed(completion.action));
+            self.queue.push(self.now, ScheduledEvent::Completed(completion.action));
         }
     }
 
     /// Adds an entry to the trace.
-    pub(crate) fn note(&mut self, what: impl FnOnce(&mut Trace, Time)) {
+    pub(crate) fn record(&mut self, what: impl FnOnce(&mut Trace, Time)) {
         what(&mut self.instruments.trace, self.now);
     }
 
     /// Notifies the observer, if there is one.
-    pub(crate) fn see<'a>(&mut self, what: impl FnOnce() -> Seen<'a>) {
+    pub(crate) fn observe<'a>(&mut self, what: impl FnOnce() -> Observation<'a>) {
         self.instruments.watch.see(self.now, what);
     }
 
     /// Records that a transfer begins. Returns its number.
-    pub(crate) fn begins(&mut self, moved: Moved<'_>, size_bytes: u64, links: &[LinkIndex]) -> u64 {
+    pub(crate) fn begin_transfer(&mut self, moved: TransferContents<'_>, size_bytes: u64, links: &[LinkIndex]) -> u64 {
         self.instruments.begins(self.now, moved, size_bytes, links)
     }
 
@@ -242,7 +242,7 @@ impl Kernel {
     }
 
     /// Iterates over the queued events, in no particular order.
-    pub(crate) fn queued(&self) -> impl Iterator<Item = &Occurrence> {
+    pub(crate) fn queued(&self) -> impl Iterator<Item = &ScheduledEvent> {
         self.queue.iter()
     }
 
@@ -253,9 +253,13 @@ impl Kernel {
 
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
-        let queued = self.queue.iter().filter(|occurrence| occurrence.is_of_process()).count();
+        let queued = self.queue.iter().filter(|occurrence| occurrence.may_resume_process()).count();
         let flowing = self.purposes.values().filter(|purpose| purpose.is_of_process()).count();
-        assert_eq!(self.of_processes, (queued + flowing) as u64, "the events that may resume a process are counted");
+        assert_eq!(
+            self.process_event_count,
+            (queued + flowing) as u64,
+            "the events that may resume a process are counted"
+        );
         let engine_at = Time(ns_up(self.engine.now_s()));
         assert!(engine_at <= self.now, "the engine is at {engine_at}, ahead of {}", self.now);
         assert!(self.queue.next_at().is_none_or(|at| at >= self.now), "something is due before {}", self.now);
@@ -284,11 +288,11 @@ mod tests {
     fn what_ends_comes_before_what_is_due_at_the_same_time() {
         let mut kernel = kernel();
         let action = kernel.start_execution(HostIndex(0), 2e9, computation(0));
-        kernel.push(Time(2_000_000_000), Occurrence::Until);
+        kernel.push(Time(2_000_000_000), ScheduledEvent::TimeLimit);
         assert_eq!(kernel.next_at(), Some(Time(2_000_000_000)));
-        assert!(matches!(kernel.next(), Some(Happening::Ended(ended)) if ended == [action]));
+        assert!(matches!(kernel.next(), Some(KernelEvent::Ended(ended)) if ended == [action]));
         assert!(kernel.take_purpose(action).is_some() && kernel.take_purpose(action).is_none());
-        assert!(matches!(kernel.next(), Some(Happening::Due(_, Occurrence::Until))));
+        assert!(matches!(kernel.next(), Some(KernelEvent::Due(_, ScheduledEvent::TimeLimit))));
         assert_eq!(kernel.now(), Time(2_000_000_000));
         assert!(kernel.next().is_none());
         kernel.check();
@@ -298,10 +302,12 @@ mod tests {
     fn an_action_that_ends_while_another_begins_is_still_told() {
         let mut kernel = kernel();
         let first = kernel.start_execution(HostIndex(0), 1e9, computation(0));
-        kernel.pass_until(Time(1_000_000_000));
+        kernel.advance_clock(Time(1_000_000_000));
         kernel.start_execution(HostIndex(0), 1e9, computation(1));
         kernel.check();
-        assert!(matches!(kernel.next(), Some(Happening::Due(_, Occurrence::Completed(action))) if action == first));
+        assert!(
+            matches!(kernel.next(), Some(KernelEvent::Due(_, ScheduledEvent::Completed(action))) if action == first)
+        );
         assert!(kernel.has_something_for_processes());
     }
 

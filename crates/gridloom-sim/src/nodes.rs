@@ -44,7 +44,7 @@ pub(crate) enum NodeSpec {
 
 /// The state of a node's process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Life {
+pub(crate) enum NodeState {
     Running,
     /// It handles nothing for now; inputs wait.
     Paused,
@@ -61,7 +61,7 @@ pub(crate) struct SimNode {
     /// Maximum number of tasks that it runs at a time.
     pub(crate) slots: u32,
     pub(crate) machine: AnyMachine,
-    pub(crate) life: Life,
+    pub(crate) life: NodeState,
     /// The reason why it ended, once it is dead.
     pub(crate) end: Option<String>,
     /// How it is restarted; `None` if it cannot be.
@@ -71,7 +71,7 @@ pub(crate) struct SimNode {
     /// Until this time it accepts no data.
     pub(crate) full_until: Time,
     /// Inputs received while it was paused, with the digests of messages.
-    pub(crate) stalled: VecDeque<(Input, u64)>,
+    pub(crate) waiting_inputs: VecDeque<(Input, u64)>,
     pub(crate) store: Store,
     /// Set timers, with the sequence number of the event that will fire them.
     pub(crate) timers: BTreeMap<Timer, u64>,
@@ -88,12 +88,12 @@ impl SimNode {
             address,
             slots,
             machine,
-            life: Life::Running,
+            life: NodeState::Running,
             end: None,
             spec: None,
             resumed: Time::ZERO,
             full_until: Time::ZERO,
-            stalled: VecDeque::new(),
+            waiting_inputs: VecDeque::new(),
             store: Store::default(),
             timers: BTreeMap::new(),
             events: VecDeque::new(),
@@ -101,15 +101,15 @@ impl SimNode {
     }
 
     pub(crate) fn is_dead(&self) -> bool {
-        self.life == Life::Dead
+        self.life == NodeState::Dead
     }
 
     /// Ends the node. It then handles nothing more.
     pub(crate) fn end(&mut self, why: &str) {
-        self.life = Life::Dead;
+        self.life = NodeState::Dead;
         self.end = Some(why.to_string());
         self.timers.clear();
-        self.stalled.clear();
+        self.waiting_inputs.clear();
     }
 
     /// Removes a timer that fires. Returns false if it was moved or cancelled since it was queued under that number.
@@ -178,11 +178,11 @@ impl Nodes {
     }
 
     pub(crate) fn is_running(&self, node: NodeId) -> bool {
-        self.node(node).life == Life::Running
+        self.node(node).life == NodeState::Running
     }
 
     /// Returns the nodes on a host.
-    pub(crate) fn on_host(&self, host: HostId) -> Vec<NodeId> {
+    pub(crate) fn nodes_on_host(&self, host: HostId) -> Vec<NodeId> {
         self.iter().filter(|(_, node)| node.host == host).map(|(id, _)| id).collect()
     }
 
@@ -205,11 +205,11 @@ impl Nodes {
             let name = &node.name;
             assert_eq!(node.is_dead(), node.end.is_some(), "'{name}' is dead exactly if it has a reason");
             assert!(
-                !node.is_dead() || node.timers.is_empty() && node.stalled.is_empty(),
+                !node.is_dead() || node.timers.is_empty() && node.waiting_inputs.is_empty(),
                 "'{name}' is dead but has waiting inputs"
             );
             assert!(
-                node.life == Life::Paused || node.stalled.is_empty(),
+                node.life == NodeState::Paused || node.waiting_inputs.is_empty(),
                 "'{name}' stalls inputs that it could handle"
             );
             assert!(node.is_dead() || !self.ended_with_host.contains(&id), "'{name}' is running but marked to restart");

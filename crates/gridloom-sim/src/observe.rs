@@ -10,7 +10,7 @@ use gridloom_base::{DatumId, NodeId, TaskId, Time};
 use gridloom_core::graph::Task;
 use gridloom_flow::LinkIndex;
 use gridloom_platform::HostId;
-use gridloom_process::{Letter, ProcessSpec};
+use gridloom_process::{ProcessMessage, ProcessSpec};
 
 use crate::faults::Fault;
 use crate::process::ProcessId;
@@ -21,7 +21,7 @@ pub trait Observer: Send {
     ///
     /// # Errors
     /// A message if the observer cannot continue. The simulation then fails.
-    fn saw(&mut self, at: Time, what: &Seen<'_>) -> Result<(), String>;
+    fn observe(&mut self, at: Time, what: &Observation<'_>) -> Result<(), String>;
 
     /// Called once at the end of the simulation.
     ///
@@ -32,15 +32,15 @@ pub trait Observer: Send {
 
 /// An observation.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum Observation<'a> {
     /// A process was created, but has not started.
     Process { process: ProcessId, spec: &'a ProcessSpec, host: HostId },
     /// The state of a process has changed.
     State { process: ProcessId, state: State<'a> },
     /// A process sends a message.
-    Sent { name: LetterName, from: ProcessId, to: ProcessId, letter: &'a Letter },
+    Sent { name: MessageName, from: ProcessId, to: ProcessId, letter: &'a ProcessMessage },
     /// A message is delivered to its receiver, which may read it later.
-    Received { name: LetterName, to: ProcessId, kind: &'a str },
+    Received { name: MessageName, to: ProcessId, kind: &'a str },
     /// A node of a grid was created.
     Node { node: NodeId, name: &'a str, host: HostId },
     /// A server begins a task.
@@ -55,7 +55,7 @@ pub enum Seen<'a> {
     /// A transfer over links begins.
     TransferBegins {
         transfer: u64,
-        moved: Moved<'a>,
+        moved: TransferContents<'a>,
         /// Its size on the links, bytes.
         size_bytes: u64,
         /// The links of its path, in order.
@@ -88,9 +88,9 @@ pub enum State<'a> {
 
 /// The contents of a transfer.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Moved<'a> {
+pub enum TransferContents<'a> {
     /// A message between processes.
-    Letter { name: LetterName, kind: &'a str },
+    Letter { name: MessageName, kind: &'a str },
     /// A datum between nodes.
     Datum { datum: DatumId, from: NodeId, to: NodeId },
     /// A probe of the network.
@@ -107,7 +107,7 @@ pub enum Lane {
 
 /// Identifies a message of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct LetterName {
+pub struct MessageName {
     pub connection: u32,
     /// The sending end of the connection, 0 or 1.
     pub end: u8,
@@ -119,13 +119,13 @@ pub struct LetterName {
 
 /// The observer, if there is one.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct ObserverSlot {
     observer: Option<Box<dyn Observer>>,
     /// The reason why the observer could not continue.
     failure: Option<String>,
 }
 
-impl Watch {
+impl ObserverSlot {
     pub(crate) fn begin(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
@@ -135,9 +135,9 @@ impl Watch {
     }
 
     /// Notifies the observer. Without an observer, `what` is not even evaluated.
-    pub(crate) fn see<'a>(&mut self, at: Time, what: impl FnOnce() -> Seen<'a>) {
+    pub(crate) fn see<'a>(&mut self, at: Time, what: impl FnOnce() -> Observation<'a>) {
         let Some(observer) = &mut self.observer else { return };
-        if let Err(why) = observer.saw(at, &what()) {
+        if let Err(why) = observer.observe(at, &what()) {
             self.observer = None;
             self.failure = Some(why);
         }
@@ -154,7 +154,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for ObserverSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("is_on", &self.is_on()).field("failure", &self.failure).finish()
     }

@@ -9,7 +9,7 @@ use gridloom_platform::HostId;
 
 use crate::disk::Files;
 use crate::nodes::{AnyMachine, BoxedMachine, NodeSpec, SimNode};
-use crate::observe::Seen;
+use crate::observe::Observation;
 use crate::simulation::Simulation;
 
 impl Simulation {
@@ -73,7 +73,7 @@ impl Simulation {
                 SimNode::new(host, Role::Agent, &name, address, u32::MAX, machine)
             }
             NodeSpec::Server { spec, agent } => {
-                let ServerSpec { name, slots, plain, memory_bytes, functions } = spec;
+                let ServerSpec { name, slots, is_stateless: plain, memory_bytes, functions } = spec;
                 for definition in &functions {
                     let signature = &definition.signature;
                     self.tasks.describe_files(&signature.name, Files::of(definition));
@@ -91,12 +91,12 @@ impl Simulation {
                     agent,
                     slots,
                     queue_depth,
-                    plain,
+                    is_stateless: plain,
                     memory_bytes,
                     data_max: u64::MAX,
                     slowdown: 1.0,
                     functions,
-                    codes: Default::default(),
+                    code_hashes: Default::default(),
                     models,
                     durable,
                     storage,
@@ -165,7 +165,7 @@ impl Simulation {
 
     fn add_node(&mut self, node: SimNode) -> NodeId {
         let (id, host) = (self.nodes.next_id(), node.host);
-        self.kernel.see(|| Seen::Node { node: id, name: &node.name, host });
+        self.kernel.observe(|| Observation::Node { node: id, name: &node.name, host });
         self.nodes.add(node);
         self.kernel.deliver(id, Input::Start);
         if self.hosts.is_off(host) {

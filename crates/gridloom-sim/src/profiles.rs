@@ -26,7 +26,7 @@ impl Simulation {
                 Quantity::Bandwidth(link) => {
                     self.kernel.set_bandwidth(link, value);
                     if self.routes.paths.set_bandwidth(link, value) {
-                        self.ways_open();
+                        self.open_routes();
                     }
                 }
                 Quantity::Latency(link) => {
@@ -37,12 +37,12 @@ impl Simulation {
                 Quantity::HostState(host) => self.turn_off(HostId(host.0)),
                 Quantity::LinkState(link) if value > 0.0 => {
                     if self.routes.paths.open(link) {
-                        self.ways_open();
+                        self.open_routes();
                     }
                 }
                 Quantity::LinkState(link) => {
                     self.routes.paths.close(link);
-                    self.ways_close(link);
+                    self.close_routes(link);
                 }
             }
         }
@@ -53,7 +53,7 @@ impl Simulation {
         if !self.hosts.turn_off(host) {
             return;
         }
-        self.nodes.on_host(host).into_iter().for_each(|node| self.end_with_host(node));
+        self.nodes.nodes_on_host(host).into_iter().for_each(|node| self.end_with_host(node));
         for process in self.processes.end_with_host(host) {
             self.kill_process(process, HOST_IS_OFF);
         }
@@ -62,7 +62,7 @@ impl Simulation {
     /// Ends a node because its host is off. It restarts with the host, if it can.
     pub(crate) fn end_with_host(&mut self, node: NodeId) {
         if !self.is_dead(node) {
-            self.end(node, HOST_IS_OFF);
+            self.end_node(node, HOST_IS_OFF);
             self.nodes.end_with_host(node);
         }
     }

@@ -10,11 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{DatumId, Fnv, GroupId, Maker, Meta, NameError, Named, NodeId, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Copies, Group, Source, Task, TaskKind};
+use gridloom_base::{DatumId, Fnv, GroupId, Meta, NameError, NamedDatum, NodeId, PutOrigin, TaskError, TaskId};
+use gridloom_core::graph::{Argument, CopyLifetime, Group, Source, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand};
-use gridloom_idl::{Does, UsedName};
+use gridloom_idl::{UseKind, UsedName};
 
 /// An action that a session requests from the simulation.
 #[derive(Debug)]
@@ -23,10 +23,10 @@ pub(crate) enum Step {
     /// A call has produced a value in the session's store.
     Keep(DatumId, Meta, TaskId),
     /// A call has all data that it waited for.
-    GoesOn(TaskId),
+    Continue(TaskId),
     Fails(TaskId, NameError),
     /// The call's data will not arrive.
-    Lacks(TaskId, TaskError),
+    DataMissing(TaskId, TaskError),
 }
 
 /// The sessions of all servers.
@@ -48,18 +48,18 @@ struct Session {
     last_serial: u64,
     calls: BTreeMap<TaskId, Call>,
     /// The call behind each catalog request, including requests of cancelled calls.
-    asks: BTreeMap<u64, TaskId>,
+    catalog_requests: BTreeMap<u64, TaskId>,
     /// The call behind each copy that is sent to the server.
     copies: BTreeMap<TaskId, (TaskId, DatumId)>,
     /// Calls that wait for a datum to arrive here.
-    coming: BTreeMap<DatumId, BTreeSet<TaskId>>,
+    waiting_for_datum: BTreeMap<DatumId, BTreeSet<TaskId>>,
 }
 
 /// A running call.
 #[derive(Debug, Default)]
 struct Call {
     /// The names that it has yet to get or put, in order.
-    uses: VecDeque<UsedName>,
+    pending_names: VecDeque<UsedName>,
     /// The task ID under which it puts, once it has begun.
     puts_as: Option<TaskId>,
     /// Data to release when it has ended.
@@ -89,9 +89,9 @@ impl Sessions {
             is_ready: false,
             last_serial: 0,
             calls: BTreeMap::new(),
-            asks: BTreeMap::new(),
+            catalog_requests: BTreeMap::new(),
             copies: BTreeMap::new(),
-            coming: BTreeMap::new(),
+            waiting_for_datum: BTreeMap::new(),
         };
         self.all.insert(client, session);
     }
@@ -107,9 +107,9 @@ impl Sessions {
     pub(crate) fn begin(&mut self, client: NodeId, task: &Task, uses: VecDeque<UsedName>) -> Vec<Step> {
         self.with(client, |session, out| {
             let call = session.calls.entry(task.id).or_default();
-            (call.uses, call.puts_as) = (uses, Some(task.puts_as()));
+            (call.pending_names, call.puts_as) = (uses, Some(task.put_origin()));
             if session.is_ready {
-                session.go_on(task.id, out);
+                session.next_use(task.id, out);
             }
         })
     }
@@ -147,18 +147,18 @@ impl Session {
             }
             // The client answers in place of the agent. Like any client, it first waits for a while.
             Event::AgentLost { .. } if !self.is_ready => self.begin_all(out),
-            Event::Named { ask, answer } => self.on_answer(ask, answer, out),
+            Event::NameResult { request: ask, answer } => self.on_answer(ask, answer, out),
             Event::TaskEnded { report, .. } => match self.copies.remove(&report.task) {
                 None => {}
-                Some((task, datum)) if report.outcome.is_err() => self.bring(task, datum, out),
-                Some((task, _)) => self.go_on(task, out),
+                Some((task, datum)) if report.outcome.is_err() => self.fetch_to_session(task, datum, out),
+                Some((task, _)) => self.next_use(task, out),
             },
-            Event::DatumHere { datum, .. } => {
-                self.coming.remove(&datum).into_iter().flatten().for_each(|task| self.go_on(task, out));
+            Event::DatumAvailable { datum, .. } => {
+                self.waiting_for_datum.remove(&datum).into_iter().flatten().for_each(|task| self.next_use(task, out));
             }
             Event::DatumLost { datum, error } => {
-                for task in self.coming.remove(&datum).into_iter().flatten() {
-                    out.push(Step::Lacks(task, error.clone()));
+                for task in self.waiting_for_datum.remove(&datum).into_iter().flatten() {
+                    out.push(Step::DataMissing(task, error.clone()));
                     self.end(task, out);
                 }
             }
@@ -169,22 +169,22 @@ impl Session {
     /// Begins the calls that waited for the client.
     fn begin_all(&mut self, out: &mut Vec<Step>) {
         self.is_ready = true;
-        out.push(Step::Command(Command::Near { server: self.server }));
+        out.push(Step::Command(Command::RunsAt { server: self.server }));
         let waiting: Vec<TaskId> = self.calls.keys().copied().collect();
-        waiting.into_iter().for_each(|task| self.go_on(task, out));
+        waiting.into_iter().for_each(|task| self.next_use(task, out));
     }
 
     /// Processes the call's next name.
-    fn go_on(&mut self, task: TaskId, out: &mut Vec<Step>) {
+    fn next_use(&mut self, task: TaskId, out: &mut Vec<Step>) {
         let Some(call) = self.calls.get_mut(&task) else { return };
-        let Some(used) = call.uses.pop_front() else { return out.push(Step::GoesOn(task)) };
+        let Some(used) = call.pending_names.pop_front() else { return out.push(Step::Continue(task)) };
         let ask = self.serial();
-        self.asks.insert(ask, task);
-        let command = match used.does {
-            Does::Get => NameCommand::Find { name: used.name, waits: true },
-            Does::Put | Does::Replace => self.put(task, used, out),
+        self.catalog_requests.insert(ask, task);
+        let command = match used.kind {
+            UseKind::Get => NameCommand::Find { name: used.name, waits: true },
+            UseKind::Put | UseKind::Replace => self.put(task, used, out),
         };
-        out.push(Step::Command(Command::Name { ask, command }));
+        out.push(Step::Command(Command::Name { request: ask, command }));
     }
 
     fn put(&mut self, task: TaskId, used: UsedName, out: &mut Vec<Step>) -> NameCommand {
@@ -193,7 +193,7 @@ impl Session {
         let (known, group, copy) = (self.serial(), self.serial(), self.serial());
         let call = self.calls.entry(task).or_default();
         call.held.push(datum);
-        let made_by = call.puts_as.map(|task| Maker { task, digest: digest(&used) });
+        let made_by = call.puts_as.map(|task| PutOrigin { task, digest: digest(&used) });
         out.push(Step::Keep(datum, meta.clone(), task));
         let source = Source { meta: meta.clone(), at: vec![client] };
         let id = GroupId { client, serial: known };
@@ -204,10 +204,10 @@ impl Session {
             name: used.name,
             datum,
             meta,
-            replaces: used.does == Does::Replace,
-            replicas: used.kept.replicas,
-            is_durable: used.kept.is_durable,
-            method: used.kept.method,
+            replaces: used.kind == UseKind::Replace,
+            replicas: used.retention.replicas,
+            is_durable: used.retention.is_durable,
+            method: used.retention.method,
             made_by,
             task: TaskId { client, serial: copy },
             group: GroupId { client, serial: group },
@@ -215,13 +215,13 @@ impl Session {
     }
 
     fn on_answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Step>) {
-        let Some(task) = self.asks.remove(&ask) else { return };
+        let Some(task) = self.catalog_requests.remove(&ask) else { return };
         match answer {
             Ok(CatalogAnswer::Found { named, .. }) if self.calls.contains_key(&task) => self.on_found(task, named, out),
             Ok(CatalogAnswer::Found { named, .. }) => {
                 out.push(Step::Command(Command::Release { data: vec![named.datum] }));
             }
-            Ok(_) => self.go_on(task, out),
+            Ok(_) => self.next_use(task, out),
             Err(error) if self.calls.contains_key(&task) => {
                 out.push(Step::Fails(task, error));
                 self.end(task, out);
@@ -230,47 +230,47 @@ impl Session {
         }
     }
 
-    fn on_found(&mut self, task: TaskId, named: Named, out: &mut Vec<Step>) {
+    fn on_found(&mut self, task: TaskId, named: NamedDatum, out: &mut Vec<Step>) {
         let datum = named.datum;
         self.calls.entry(task).or_default().held.push(datum);
         if named.meta.size_bytes() <= EAGER_BYTES_MAX {
-            return self.bring(task, datum, out);
+            return self.fetch_to_session(task, datum, out);
         }
         let (copy, group) = (self.serial(), self.serial());
         let copy = TaskId { client: self.client, serial: copy };
         self.copies.insert(copy, (task, datum));
         let replicate = Task {
             id: copy,
-            kind: TaskKind::Replicate(Copies::Cached),
+            kind: TaskKind::Replicate(CopyLifetime::Cached),
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         };
         // The client knows where the datum is.
         let source = Source { meta: named.meta, at: Vec::new() };
         let id = GroupId { client: self.client, serial: group };
         let group = Group { id, tasks: vec![replicate], sources: [(datum, source)].into(), wanted: Vec::new() };
         let (server, from) = (self.server, BTreeMap::new());
-        out.push(Step::Command(Command::Follow { group, server, from, heuristic: "auto".into(), plan: None }));
+        out.push(Step::Command(Command::RunPlanned { group, server, from, heuristic: "auto".into(), plan: None }));
     }
 
     /// Requests a datum for the session itself, unless its call has ended meanwhile.
-    fn bring(&mut self, task: TaskId, datum: DatumId, out: &mut Vec<Step>) {
+    fn fetch_to_session(&mut self, task: TaskId, datum: DatumId, out: &mut Vec<Step>) {
         if !self.calls.contains_key(&task) {
             return;
         }
-        self.coming.entry(datum).or_default().insert(task);
+        self.waiting_for_datum.entry(datum).or_default().insert(task);
         out.push(Step::Command(Command::Get { datum }));
     }
 
     fn end(&mut self, task: TaskId, out: &mut Vec<Step>) {
         let Some(call) = self.calls.remove(&task) else { return };
-        for (ask, _) in self.asks.iter().filter(|(_, of)| **of == task) {
-            out.push(Step::Command(Command::Name { ask: *ask, command: NameCommand::Forget }));
+        for (ask, _) in self.catalog_requests.iter().filter(|(_, of)| **of == task) {
+            out.push(Step::Command(Command::Name { request: *ask, command: NameCommand::CancelWait }));
         }
-        self.coming.values_mut().for_each(|tasks| _ = tasks.remove(&task));
-        self.coming.retain(|_, tasks| !tasks.is_empty());
+        self.waiting_for_datum.values_mut().for_each(|tasks| _ = tasks.remove(&task));
+        self.waiting_for_datum.retain(|_, tasks| !tasks.is_empty());
         if !call.held.is_empty() {
             out.push(Step::Command(Command::Release { data: call.held }));
         }
@@ -290,7 +290,7 @@ fn digest(used: &UsedName) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use gridloom_base::{Method, Time};
-    use gridloom_core::graph::Terms;
+    use gridloom_core::graph::CallOptions;
     use gridloom_core::node::message::{TaskReport, Timing};
 
     use super::*;
@@ -305,10 +305,12 @@ mod tests {
         sessions.on_event(CLIENT, Event::AgentLost { address: "a".into(), why: "so".into() });
         let id = TaskId { client: NodeId(7), serial: 1 };
         let (args, outputs, work_flops) = (Vec::new(), Vec::new(), None);
-        let call = Task { id, kind: TaskKind::call("m/f", 0), args, outputs, work_flops, terms: Terms::default() };
-        let used = UsedName { does: Does::Get, name: "mesh".into(), size_bytes: 1 << 20, kept: Default::default() };
+        let call =
+            Task { id, kind: TaskKind::call("m/f", 0), args, outputs, work_flops, options: CallOptions::default() };
+        let used =
+            UsedName { kind: UseKind::Get, name: "mesh".into(), size_bytes: 1 << 20, retention: Default::default() };
         sessions.begin(CLIENT, &call, [used].into());
-        let named = Named {
+        let named = NamedDatum {
             datum: DatumId { client: NodeId::CATALOG, serial: 5 },
             name: "mesh".into(),
             version: 1,
@@ -316,11 +318,11 @@ mod tests {
             replicas: 1,
             is_durable: false,
             method: Method::Auto,
-            made_by: None,
+            put_by: None,
         };
         let answer = Ok(CatalogAnswer::Found { named, holders: Vec::new() });
-        let steps = sessions.on_event(CLIENT, Event::Named { ask: 1, answer });
-        let [Step::Command(Command::Follow { group, .. })] = &steps[..] else { panic!("{steps:?}") };
+        let steps = sessions.on_event(CLIENT, Event::NameResult { request: 1, answer });
+        let [Step::Command(Command::RunPlanned { group, .. })] = &steps[..] else { panic!("{steps:?}") };
         (sessions, id, group.tasks[0].id)
     }
 

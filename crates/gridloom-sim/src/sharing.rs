@@ -6,23 +6,23 @@ use std::sync::Arc;
 use gridloom_base::{NameError, NodeId, TaskError, TaskId};
 use gridloom_core::graph::Task;
 use gridloom_core::node::{Event, Input, Role};
-use gridloom_idl::{Does, UsedName};
+use gridloom_idl::{UseKind, UsedName};
 
 use crate::sessions::Step;
 use crate::simulation::Simulation;
 
 impl Simulation {
     /// Returns the names that a task gets before it computes, or puts after that. Empty if task bodies do this themselves.
-    pub(crate) fn uses(&self, task: &Task, does: impl Fn(Does) -> bool) -> VecDeque<UsedName> {
-        if !self.tasks.move_shared() {
+    pub(crate) fn shared_names(&self, task: &Task, does: impl Fn(UseKind) -> bool) -> VecDeque<UsedName> {
+        if !self.tasks.simulates_sharing() {
             return VecDeque::new();
         }
-        task.terms.uses_that(does).cloned().collect()
+        task.options.uses_matching(does).cloned().collect()
     }
 
     /// Makes a started task wait until it has processed these names.
-    pub(crate) fn share(&mut self, server: NodeId, task: &Task, uses: VecDeque<UsedName>) {
-        self.kernel.deliver(server, Input::Calling { task: task.id, waits: true });
+    pub(crate) fn wait_for_shared(&mut self, server: NodeId, task: &Task, uses: VecDeque<UsedName>) {
+        self.kernel.deliver(server, Input::Paused { task: task.id, waits: true });
         let client = self.session_of(server);
         let steps = self.sessions.begin(client, task, uses);
         self.take(client, steps);
@@ -44,7 +44,7 @@ impl Simulation {
     }
 
     /// Passes an event to the session of a server. Returns false if the client is not a session.
-    pub(crate) fn hears(&mut self, client: NodeId, event: &Event) -> bool {
+    pub(crate) fn handle_session_event(&mut self, client: NodeId, event: &Event) -> bool {
         let is_session = self.sessions.server_of(client).is_some();
         if is_session {
             let steps = self.sessions.on_event(client, event.clone());
@@ -66,7 +66,7 @@ impl Simulation {
         if self.node(server).role == Role::Server
             && let Some(client) = self.sessions.close(server)
         {
-            self.end(client, "its server has ended");
+            self.end_node(client, "its server has ended");
         }
     }
 
@@ -77,9 +77,9 @@ impl Simulation {
                 Step::Command(command) => self.kernel.deliver(client, Input::Command(command)),
                 Step::Keep(datum, meta, call) => {
                     let value = self.tasks.value_to_put(call, meta);
-                    self.keep(client, datum, value);
+                    self.store_value(client, datum, value);
                 }
-                Step::GoesOn(task) => self.goes_on(server, task),
+                Step::Continue(task) => self.goes_on(server, task),
                 Step::Fails(task, error) => {
                     let (kind, message) = (class_of(&error).to_string(), error.to_string());
                     let raised = |function, server| TaskError::Raised {
@@ -91,14 +91,14 @@ impl Simulation {
                     };
                     self.fails(server, task, raised);
                 }
-                Step::Lacks(task, error) => self.fails(server, task, |_, _| error),
+                Step::DataMissing(task, error) => self.fails(server, task, |_, _| error),
             }
         }
     }
 
     fn goes_on(&mut self, server: NodeId, task: TaskId) {
-        self.kernel.deliver(server, Input::Calling { task, waits: false });
-        if let Some(ended) = self.at(server, |tasks, kernel, place| tasks.go_on(kernel, place, task)) {
+        self.kernel.deliver(server, Input::Paused { task, waits: false });
+        if let Some(ended) = self.at(server, |tasks, kernel, place| tasks.resume(kernel, place, task)) {
             self.kernel.deliver(server, ended);
             self.shared_ended(server, task);
         }
@@ -113,15 +113,15 @@ impl Simulation {
 
     /// Starts a task, which may have to wait for shared data first.
     pub(crate) fn start_task(&mut self, server: NodeId, task: Arc<Task>) {
-        let gets = self.uses(&task, Does::gets);
-        if !gets.is_empty() || !self.uses(&task, Does::puts).is_empty() {
+        let gets = self.shared_names(&task, UseKind::gets);
+        if !gets.is_empty() || !self.shared_names(&task, UseKind::puts).is_empty() {
             // Opens the session early, so that a call that only puts has it by then.
             self.session_of(server);
         }
         let waits = !gets.is_empty();
         self.at(server, |tasks, kernel, place| tasks.start(kernel, &place, task.clone(), waits));
         if waits {
-            self.share(server, &task, gets);
+            self.wait_for_shared(server, &task, gets);
         }
     }
 }
@@ -129,7 +129,7 @@ impl Simulation {
 /// Returns the name of the error's class in Python.
 fn class_of(error: &NameError) -> &'static str {
     match error {
-        NameError::Exists { .. } | NameError::BeingPut { .. } | NameError::Differs { .. } => "NameExists",
+        NameError::Exists { .. } | NameError::BeingPut { .. } | NameError::ContentDiffers { .. } => "NameExists",
         NameError::Unknown { .. } => "UnknownName",
         NameError::NoRoom { .. } | NameError::TooMany { .. } => "NoRoomToShare",
         NameError::Lost { .. } => "SharedDataLost",

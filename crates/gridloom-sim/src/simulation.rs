@@ -27,12 +27,12 @@ use crate::disk::Files;
 use crate::durable::Durable;
 use crate::hosts::Hosts;
 use crate::instruments::Instruments;
-use crate::kernel::{Happening, Kernel, Occurrence, Purpose};
+use crate::kernel::{Kernel, KernelEvent, Purpose, ScheduledEvent};
 use crate::mappings::Mappings;
-use crate::network::{Changes, Links, Routes, Sockets};
-use crate::nodes::{Life, Nodes, SimNode};
+use crate::network::{Corruption, Links, Routes, Sockets};
+use crate::nodes::{NodeState, Nodes, SimNode};
 use crate::observe::Observer;
-use crate::process::{Idle, Measures, Processes};
+use crate::process::{BlockCharges, Idle, Processes};
 use crate::sessions::Sessions;
 use crate::storage::Storages;
 use crate::store::StoredValue;
@@ -99,7 +99,7 @@ pub struct Simulation {
     pub(crate) routes: Routes,
     pub(crate) links: Links,
     pub(crate) sockets: Sockets,
-    pub(crate) changes: Changes,
+    pub(crate) changes: Corruption,
     pub(crate) nodes: Nodes,
     pub(crate) tasks: Tasks,
     pub(crate) sessions: Sessions,
@@ -135,7 +135,7 @@ impl Simulation {
             routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes).with_uploads(uploads),
             links: Links::new(config.parts),
             sockets: Sockets::default(),
-            changes: Changes::new(config.seed),
+            changes: Corruption::new(config.seed),
             nodes: Nodes::default(),
             tasks: Tasks::new(config.efficiencies),
             sessions: Sessions::default(),
@@ -157,7 +157,7 @@ impl Simulation {
     /// If the host began without a limit.
     pub fn limit_uploads(&mut self, host: HostId, bytes_per_second: f64) {
         let link = self.routes.upload_of(host).expect("the host began with a limit");
-        self.kernel.widen(link, upload_bandwidth(self.routes.paths.model(), bytes_per_second));
+        self.kernel.set_bandwidth_now(link, upload_bandwidth(self.routes.paths.model(), bytes_per_second));
     }
 
     /// Sets the bodies of tasks, which are run when the tasks end. The tasks' times remain those of the model.
@@ -171,12 +171,12 @@ impl Simulation {
     }
 
     /// Sets who decides the charge for measured blocks.
-    pub fn set_measures(&mut self, measures: Box<dyn Measures>) {
+    pub fn set_measures(&mut self, measures: Box<dyn BlockCharges>) {
         self.processes.set_measures(measures);
     }
 
     /// Sets the observer. Must be called before any process or node is added.
-    pub fn watch(&mut self, observer: Box<dyn Observer>) {
+    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
         self.kernel.instruments_mut().watch.begin(observer);
     }
 
@@ -192,11 +192,11 @@ impl Simulation {
 
     /// Puts a value into a node's store; `None` if its bytes are not simulated.
     pub fn put(&mut self, node: NodeId, datum: DatumId, meta: Meta, bytes: Option<Arc<[u8]>>) {
-        self.keep(node, datum, StoredValue { meta, bytes });
+        self.store_value(node, datum, StoredValue { meta, bytes });
     }
 
-    pub(crate) fn keep(&mut self, node: NodeId, datum: DatumId, value: StoredValue) {
-        self.kernel.note(|trace, now| trace.stored(now, node, datum, &value));
+    pub(crate) fn store_value(&mut self, node: NodeId, datum: DatumId, value: StoredValue) {
+        self.kernel.record(|trace, now| trace.stored(now, node, datum, &value));
         self.nodes.node_mut(node).store.put(datum, value);
     }
 
@@ -221,9 +221,9 @@ impl Simulation {
     pub fn step(&mut self) -> bool {
         match self.kernel.next() {
             None => return false,
-            Some(Happening::Changes) => self.change(),
-            Some(Happening::Ended(actions)) => actions.into_iter().for_each(|action| self.complete(action)),
-            Some(Happening::Due(sequence, occurrence)) => self.occur(sequence, occurrence),
+            Some(KernelEvent::Changes) => self.change(),
+            Some(KernelEvent::Ended(actions)) => actions.into_iter().for_each(|action| self.complete(action)),
+            Some(KernelEvent::Due(sequence, occurrence)) => self.occur(sequence, occurrence),
         }
         if cfg!(debug_assertions) && self.kernel.is_check_due() {
             self.check();
@@ -246,7 +246,7 @@ impl Simulation {
             let next = self.kernel.next_at();
             match deadline {
                 Some(deadline) if next.is_none_or(|at| at > deadline) => {
-                    self.kernel.pass_until(deadline);
+                    self.kernel.advance_clock(deadline);
                     return None;
                 }
                 Some(_) | None => {}
@@ -268,7 +268,7 @@ impl Simulation {
         while self.kernel.next_at().is_some_and(|at| at <= until) {
             self.step();
         }
-        self.kernel.pass_until(until);
+        self.kernel.advance_clock(until);
     }
 
     /// Returns the current speed of a node's host, operations per second.
@@ -323,7 +323,7 @@ impl Simulation {
 
     /// Sets a time at which the run fails if processes are still running.
     pub fn run_until(&mut self, at: Time) {
-        self.kernel.push(at.max(self.now()), Occurrence::Until);
+        self.kernel.push(at.max(self.now()), ScheduledEvent::TimeLimit);
     }
 
     /// Returns the period in which nothing but time limits of processes has happened.
@@ -331,27 +331,27 @@ impl Simulation {
         self.processes.idle()
     }
 
-    pub(crate) fn occur(&mut self, sequence: u64, occurrence: Occurrence) {
+    pub(crate) fn occur(&mut self, sequence: u64, occurrence: ScheduledEvent) {
         match occurrence {
-            Occurrence::Deliver { node, input } => self.handle(node, *input, 0),
-            Occurrence::Dialled { dialler, address, began } => self.on_dialled(dialler, address, began),
-            Occurrence::Mapped { node, number } => self.end_mapping(node, number),
-            Occurrence::Arrive { from, to, connection, parcel } => self.on_arrive(from, to, connection, parcel),
-            Occurrence::Lost { node, peer, connection, why } => self.on_lost(node, peer, connection, why),
-            Occurrence::Timer { node, timer } => {
+            ScheduledEvent::Deliver { node, input } => self.handle(node, *input, 0),
+            ScheduledEvent::Dialled { dialler, address, began } => self.on_dialled(dialler, address, began),
+            ScheduledEvent::Mapped { node, number } => self.end_mapping(node, number),
+            ScheduledEvent::Arrive { from, to, connection, parcel } => self.on_arrive(from, to, connection, parcel),
+            ScheduledEvent::Lost { node, peer, connection, why } => self.on_lost(node, peer, connection, why),
+            ScheduledEvent::Timer { node, timer } => {
                 if self.nodes.node_mut(node).take_timer(timer, sequence) {
                     self.handle(node, Input::Timer(timer), 0);
                 }
             }
-            Occurrence::Completed(action) => self.complete(action),
-            Occurrence::ProcessDue { process, turn } => self.on_process_due(process, turn),
-            Occurrence::ProcessDialled { process, host, name, port } => {
+            ScheduledEvent::Completed(action) => self.complete(action),
+            ScheduledEvent::ProcessDue { process, turn } => self.on_process_due(process, turn),
+            ScheduledEvent::ProcessDialled { process, host, name, port } => {
                 self.on_process_dialled(process, host, name, port);
             }
-            Occurrence::ProcessClosed { connection, end } => self.on_process_closed(connection, end),
-            Occurrence::ProcessKilled { process } => self.kill_process(process, "the process was killed"),
-            Occurrence::Strike(fault) => self.strike(&fault),
-            Occurrence::Until => self.on_until(),
+            ScheduledEvent::ProcessClosed { connection, end } => self.on_process_closed(connection, end),
+            ScheduledEvent::ProcessKilled { process } => self.kill_process(process, "the process was killed"),
+            ScheduledEvent::Strike(fault) => self.apply_fault(&fault),
+            ScheduledEvent::TimeLimit => self.on_time_limit(),
         }
     }
 
@@ -370,13 +370,13 @@ impl Simulation {
     /// Passes an input to a machine and performs its effects. `digest` is that of the message, if it is one.
     pub(crate) fn handle(&mut self, node: NodeId, input: Input, digest: u64) {
         match self.node(node).life {
-            Life::Running => {}
-            Life::Paused => return self.nodes.node_mut(node).stalled.push_back((input, digest)),
-            Life::Hung | Life::Dead => return,
+            NodeState::Running => {}
+            NodeState::Paused => return self.nodes.node_mut(node).waiting_inputs.push_back((input, digest)),
+            NodeState::Hung | NodeState::Dead => return,
         }
-        self.kernel.note(|trace, now| trace.input(now, node, &input, digest));
-        if let Input::Calling { task, waits } = input {
-            self.tasks.heard_of(node, task, waits);
+        self.kernel.record(|trace, now| trace.input(now, node, &input, digest));
+        if let Input::Paused { task, waits } = input {
+            self.tasks.set_known_to_wait(node, task, waits);
         }
         let mut effects = std::mem::take(&mut self.effects);
         let now = self.now();
@@ -391,8 +391,8 @@ impl Simulation {
     }
 
     /// Passes an event to the program or the log.
-    pub(crate) fn emit(&mut self, node: NodeId, event: Event) {
-        if self.hears(node, &event) {
+    pub(crate) fn report(&mut self, node: NodeId, event: Event) {
+        if self.handle_session_event(node, &event) {
             return;
         }
         match self.node(node).role {
@@ -423,7 +423,7 @@ impl Simulation {
         self.tasks.check(&self.kernel);
         self.processes.check();
         for (id, node) in self.nodes.iter().filter(|(_, node)| node.is_dead()) {
-            let is_gone = self.tasks.are_idle(id) && self.links.peers(id).is_empty();
+            let is_gone = self.tasks.is_idle(id) && self.links.peers(id).is_empty();
             assert!(is_gone, "'{}' is dead but still has tasks or connections", node.name);
         }
     }

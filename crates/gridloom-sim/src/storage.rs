@@ -12,7 +12,7 @@ use gridloom_base::{DatumId, NodeId, StorageId, Time};
 use gridloom_flow::ActionId;
 use gridloom_platform::HostId;
 
-use crate::network::HostPair;
+use crate::network::Route;
 use crate::store::StoredValue;
 
 /// The storages, with the transfers to and from them.
@@ -22,23 +22,23 @@ pub(crate) struct Storages {
     pub(crate) hosts: BTreeMap<HostId, HostId>,
     /// Files, by the server that writes or has written them.
     pub(crate) files: BTreeMap<(NodeId, DatumId), File>,
-    pub(crate) moving: BTreeMap<u64, Moving>,
+    pub(crate) transfers: BTreeMap<u64, FileTransfer>,
     pub(crate) begun: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct File {
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
     /// Servers that wait until it is complete.
     pub(crate) readers: Vec<NodeId>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Moving {
+pub(crate) struct FileTransfer {
     pub(crate) action: ActionId,
     pub(crate) transfer: u64,
     pub(crate) started: Time,
-    pub(crate) way: HostPair,
+    pub(crate) way: Route,
     pub(crate) holder: NodeId,
     /// The reading server; `None` while the file is being written.
     pub(crate) reader: Option<NodeId>,

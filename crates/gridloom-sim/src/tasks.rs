@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gridloom_base::limits::WORK_FLOPS_DEFAULT;
 use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
-use gridloom_core::call::CallBackAnswer;
+use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::Input;
 use gridloom_flow::{ActionId, HostIndex};
@@ -18,13 +18,13 @@ use gridloom_perf::is_work;
 
 use crate::disk::{Files, KeptFiles};
 use crate::kernel::{Kernel, Purpose};
-use crate::observe::Seen;
-use crate::occurrence::StartedTask;
+use crate::observe::Observation;
+use crate::scheduled_event::StartedTask;
 use crate::store::{Store, StoredValue};
 use crate::trace::Interval;
 
 /// The result of running a body to its end or to its next callback, with the values of its results.
-pub type Halt = gridloom_core::call::Halt<Vec<(Meta, Vec<u8>)>>;
+pub type Halt = gridloom_core::call::WorkerEvent<Vec<(Meta, Vec<u8>)>>;
 
 /// Runs the bodies of tasks, for programs that need real results from simulated machines.
 pub trait Bodies: Send {
@@ -40,7 +40,7 @@ pub trait Bodies: Send {
     }
 
     /// Continues a body that has called its program back.
-    fn go_on(&mut self, task: &Task, _answer: CallBackAnswer) -> Halt {
+    fn go_on(&mut self, task: &Task, _answer: CallbackAnswer) -> Halt {
         unreachable!("{} has not called its program back", task.id)
     }
 
@@ -51,7 +51,7 @@ pub trait Bodies: Send {
     fn end_object(&mut self, _object: ObjectId) {}
 
     /// Reports whether the simulation moves the shared data that functions declare. Otherwise the bodies do so.
-    fn leaves_sharing(&self) -> bool {
+    fn uses_simulated_sharing(&self) -> bool {
         false
     }
 
@@ -62,7 +62,7 @@ pub trait Bodies: Send {
 }
 
 /// The view of a server that its tasks need.
-pub(crate) struct OnServer<'a> {
+pub(crate) struct ServerView<'a> {
     pub(crate) node: NodeId,
     pub(crate) name: &'a str,
     pub(crate) slots: u32,
@@ -89,17 +89,17 @@ pub(crate) struct Tasks {
 #[derive(Debug)]
 struct Running {
     started: Time,
-    stage: Stage,
+    stage: TaskStage,
     /// Whether its server knows that it waits for shared data, and so may start another task in its slot.
     is_known_to_wait: bool,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum TaskStage {
     /// An action is running: its file accesses, or its computation.
-    Moves(ActionId),
+    Active(ActionId),
     /// It waits for shared data, before its file accesses and its computation, or after.
-    Shares { task: Arc<Task>, has_computed: bool },
+    WaitsForShared { task: Arc<Task>, has_computed: bool },
     /// Its time has passed, and its body waits for its program's answer.
     CallsBack(Arc<Task>),
 }
@@ -107,7 +107,7 @@ enum Stage {
 impl Running {
     /// Reports whether its server counts it as occupying a slot. A task that waits for its program does not.
     fn takes_slot(&self) -> bool {
-        !self.is_known_to_wait && !matches!(self.stage, Stage::CallsBack(_))
+        !self.is_known_to_wait && !matches!(self.stage, TaskStage::CallsBack(_))
     }
 }
 
@@ -140,8 +140,8 @@ impl Tasks {
     }
 
     /// Reports whether the simulation moves the shared data that functions declare.
-    pub(crate) fn move_shared(&self) -> bool {
-        self.bodies.as_ref().is_none_or(|bodies| bodies.leaves_sharing())
+    pub(crate) fn simulates_sharing(&self) -> bool {
+        self.bodies.as_ref().is_none_or(|bodies| bodies.uses_simulated_sharing())
     }
 
     /// Returns the value that a call puts under a name, with bytes if there are any.
@@ -154,7 +154,7 @@ impl Tasks {
     ///
     /// # Panics
     /// If the server has no slot for it, already runs it, or lacks one of its inputs.
-    pub(crate) fn start(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>, waits: bool) {
+    pub(crate) fn start(&mut self, kernel: &mut Kernel, place: &ServerView<'_>, task: Arc<Task>, waits: bool) {
         let (name, slots, node, id) = (place.name, place.slots, place.node, task.id);
         let taken = self.of(node).filter(|(_, running)| running.takes_slot()).count();
         assert!((taken as u64) < u64::from(slots), "'{name}' starts {id} with {taken} of {slots} slots taken");
@@ -162,28 +162,32 @@ impl Tasks {
         for datum in task.inputs() {
             assert!(place.store.value(datum).is_some(), "'{name}' starts {id} without its input {datum}");
         }
-        kernel.see(|| Seen::TaskBegins { node, task: &task });
+        kernel.observe(|| Observation::TaskBegins { node, task: &task });
         let started = kernel.now();
-        let stage = if waits { Stage::Shares { task, has_computed: false } } else { self.moves(kernel, place, task) };
+        let stage = if waits {
+            TaskStage::WaitsForShared { task, has_computed: false }
+        } else {
+            self.start_files(kernel, place, task)
+        };
         self.running.insert((node, id), Running { started, stage, is_known_to_wait: false });
     }
 
     /// Handles the notification of a server that a task waits or has resumed. The task has resumed earlier, and other
     /// inputs of its server may have been handled in between.
-    pub(crate) fn heard_of(&mut self, node: NodeId, task: TaskId, waits: bool) {
+    pub(crate) fn set_known_to_wait(&mut self, node: NodeId, task: TaskId, waits: bool) {
         if let Some(running) = self.running.get_mut(&(node, task)) {
             running.is_known_to_wait = waits;
         }
     }
 
     /// Starts a task's file accesses; without any, its computation.
-    fn moves(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>) -> Stage {
+    fn start_files(&mut self, kernel: &mut Kernel, place: &ServerView<'_>, task: Arc<Task>) -> TaskStage {
         let size_bytes = match self.files.get(task.name()) {
             Some(files) => self.kept_files.begin(place.node, place.slots, files, &task, place.store),
             None => 0,
         };
         let started = StartedTask { node: place.node, task };
-        Stage::Moves(match size_bytes {
+        TaskStage::Active(match size_bytes {
             0 => self.compute(kernel, place, started),
             _ => kernel.start_execution(place.disk, size_bytes as f64, Purpose::Files(started)),
         })
@@ -192,18 +196,18 @@ impl Tasks {
     /// Makes a task that has computed wait until it has put its shared data.
     pub(crate) fn wait_after(&mut self, node: NodeId, task: &Arc<Task>) {
         let running = self.running.get_mut(&(node, task.id)).expect("a task that has computed was started");
-        running.stage = Stage::Shares { task: task.clone(), has_computed: true };
+        running.stage = TaskStage::WaitsForShared { task: task.clone(), has_computed: true };
     }
 
     /// Resumes a task that has its shared data. Returns an input for its machine if the task has ended.
-    pub(crate) fn go_on(&mut self, kernel: &mut Kernel, place: OnServer<'_>, id: TaskId) -> Option<Input> {
+    pub(crate) fn resume(&mut self, kernel: &mut Kernel, place: ServerView<'_>, id: TaskId) -> Option<Input> {
         let key = (place.node, id);
-        let Stage::Shares { task, has_computed } = &self.running.get(&key)?.stage else { return None };
+        let TaskStage::WaitsForShared { task, has_computed } = &self.running.get(&key)?.stage else { return None };
         let task = task.clone();
         if *has_computed {
             return Some(self.computed(kernel, place, &task));
         }
-        let stage = self.moves(kernel, &place, task);
+        let stage = self.start_files(kernel, &place, task);
         self.running.get_mut(&key).expect("found above").stage = stage;
         None
     }
@@ -212,30 +216,30 @@ impl Tasks {
     pub(crate) fn fail(
         &mut self,
         kernel: &mut Kernel,
-        place: &OnServer<'_>,
+        place: &ServerView<'_>,
         id: TaskId,
         error: impl FnOnce(String) -> TaskError,
     ) -> Option<Input> {
         let key = (place.node, id);
-        let Stage::Shares { task, .. } = &self.running.get(&key)?.stage else { return None };
+        let TaskStage::WaitsForShared { task, .. } = &self.running.get(&key)?.stage else { return None };
         let error = error(task.name().to_string());
         let run_ns = kernel.now().since(self.running.remove(&key)?.started);
-        kernel.see(|| Seen::TaskEnds { node: place.node, task: id });
+        kernel.observe(|| Observation::TaskEnds { node: place.node, task: id });
         Some(Input::TaskEnded { task: id, outcome: Err(error), run_ns })
     }
 
     /// Starts the computation of a task whose file accesses are done.
-    pub(crate) fn files_done(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, started: StartedTask) {
+    pub(crate) fn files_done(&mut self, kernel: &mut Kernel, place: &ServerView<'_>, started: StartedTask) {
         let key = (started.node, started.task.id);
         let action = self.compute(kernel, place, started);
-        self.running.get_mut(&key).expect("a task with files was started").stage = Stage::Moves(action);
+        self.running.get_mut(&key).expect("a task with files was started").stage = TaskStage::Active(action);
     }
 
-    fn compute(&self, kernel: &mut Kernel, place: &OnServer<'_>, started: StartedTask) -> ActionId {
+    fn compute(&self, kernel: &mut Kernel, place: &ServerView<'_>, started: StartedTask) -> ActionId {
         let efficiency = self.efficiencies.get(started.task.name()).copied().unwrap_or(1.0);
         let work_flops =
             started.task.work_flops.filter(|work| is_work(*work)).unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
-        let is_program = self.files.get(started.task.name()).is_some_and(|files| files.are_of_a_program);
+        let is_program = self.files.get(started.task.name()).is_some_and(|files| files.runs_program);
         let start_flops = if is_program { place.start_flops } else { 0.0 };
         kernel.start_execution(place.host, start_flops + work_flops, Purpose::Task(started))
     }
@@ -245,7 +249,7 @@ impl Tasks {
         let running = self.running.remove(&(node, task))?;
         let run_ns = kernel.now().since(running.started);
         self.abandon(kernel, task, running);
-        kernel.see(|| Seen::TaskEnds { node, task });
+        kernel.observe(|| Observation::TaskEnds { node, task });
         Some(Input::TaskEnded { task, outcome: Err(TaskError::Cancelled), run_ns })
     }
 
@@ -261,34 +265,34 @@ impl Tasks {
 
     fn abandon(&mut self, kernel: &mut Kernel, task: TaskId, running: Running) {
         match (running.stage, &mut self.bodies) {
-            (Stage::Moves(action), _) => kernel.cancel(action),
-            (Stage::CallsBack(_), Some(bodies)) => bodies.give_up(task),
-            (Stage::CallsBack(_), None) | (Stage::Shares { .. }, _) => {}
+            (TaskStage::Active(action), _) => kernel.cancel(action),
+            (TaskStage::CallsBack(_), Some(bodies)) => bodies.give_up(task),
+            (TaskStage::CallsBack(_), None) | (TaskStage::WaitsForShared { .. }, _) => {}
         }
     }
 
     /// Runs the body of a task whose time has passed. Returns an input for its machine: that it has ended, or that it
     /// calls its program back.
-    pub(crate) fn computed(&mut self, kernel: &mut Kernel, place: OnServer<'_>, task: &Arc<Task>) -> Input {
+    pub(crate) fn computed(&mut self, kernel: &mut Kernel, place: ServerView<'_>, task: &Arc<Task>) -> Input {
         let halt = self.bodies.as_mut().map(|bodies| match arguments(&place, task) {
             Ok(inputs) => bodies.begin(task, &inputs),
             Err(error) => Halt::Ended(Err(error)),
         });
-        self.halted(kernel, place, task, halt)
+        self.on_halt(kernel, place, task, halt)
     }
 
     /// Passes the program's answer to a task that called it back. Returns the next input for the task's machine.
     pub(crate) fn answer(
         &mut self,
         kernel: &mut Kernel,
-        place: OnServer<'_>,
+        place: ServerView<'_>,
         task: TaskId,
-        answer: CallBackAnswer,
+        answer: CallbackAnswer,
     ) -> Option<Input> {
-        let Stage::CallsBack(task) = &self.running.get(&(place.node, task))?.stage else { return None };
+        let TaskStage::CallsBack(task) = &self.running.get(&(place.node, task))?.stage else { return None };
         let task = task.clone();
         let halt = self.bodies.as_mut().map(|bodies| bodies.go_on(&task, answer));
-        Some(self.halted(kernel, place, &task, halt))
+        Some(self.on_halt(kernel, place, &task, halt))
     }
 
     /// Discards the state of an object that has ended.
@@ -299,12 +303,12 @@ impl Tasks {
     }
 
     /// Returns the input for a machine after a body has halted, or for a task without a body.
-    fn halted(&mut self, kernel: &mut Kernel, place: OnServer<'_>, task: &Arc<Task>, halt: Option<Halt>) -> Input {
+    fn on_halt(&mut self, kernel: &mut Kernel, place: ServerView<'_>, task: &Arc<Task>, halt: Option<Halt>) -> Input {
         let (node, key) = (place.node, (place.node, task.id));
         let results = match halt {
-            Some(Halt::CallsBack(call)) => {
+            Some(Halt::Callback(call)) => {
                 let running = self.running.get_mut(&key).expect("a task that calls back was started");
-                running.stage = Stage::CallsBack(task.clone());
+                running.stage = TaskStage::CallsBack(task.clone());
                 return Input::CallsBack(call);
             }
             Some(Halt::Ended(results)) => Some(results),
@@ -312,9 +316,9 @@ impl Tasks {
         };
         let running = self.running.remove(&key).expect("a task that ends was started");
         let (start, end) = (running.started, kernel.now());
-        kernel.see(|| Seen::TaskEnds { node, task: task.id });
+        kernel.observe(|| Observation::TaskEnds { node, task: task.id });
         let function = task.name().to_string();
-        kernel.note(|trace, _| trace.span(Interval::Task { node, task: task.id, function, start, end }));
+        kernel.record(|trace, _| trace.record_interval(Interval::Task { node, task: task.id, function, start, end }));
         let outcome = keep_results(kernel, place, task, results);
         Input::TaskEnded { task: task.id, outcome, run_ns: end.since(start) }
     }
@@ -326,7 +330,7 @@ impl Tasks {
     }
 
     /// Reports whether a server runs no task.
-    pub(crate) fn are_idle(&self, node: NodeId) -> bool {
+    pub(crate) fn is_idle(&self, node: NodeId) -> bool {
         self.of(node).next().is_none()
     }
 
@@ -334,7 +338,7 @@ impl Tasks {
     pub(crate) fn check(&self, kernel: &Kernel) {
         for ((node, task), Running { started, stage, .. }) in &self.running {
             assert!(*started <= kernel.now(), "{task} has started at {started}, in the future");
-            let Stage::Moves(action) = stage else { continue };
+            let TaskStage::Active(action) = stage else { continue };
             let purpose = kernel.purpose(*action);
             let is_its = matches!(purpose, Some(Purpose::Files(of) | Purpose::Task(of)) if of.node == *node && of.task.id == *task);
             assert!(is_its, "{task} runs in an action with the purpose {purpose:?}");
@@ -346,11 +350,11 @@ impl Tasks {
 type Results = Result<Vec<(Meta, Vec<u8>)>, TaskError>;
 
 /// Puts a task's results into the store: those of its body, or values of the predicted sizes.
-fn keep_results(kernel: &mut Kernel, place: OnServer<'_>, task: &Task, results: Option<Results>) -> Outcome {
+fn keep_results(kernel: &mut Kernel, place: ServerView<'_>, task: &Task, results: Option<Results>) -> Outcome {
     let values: Vec<StoredValue> = match results {
         None => task.outputs.iter().map(|output| StoredValue { meta: output.meta.clone(), bytes: None }).collect(),
         Some(results) => {
-            let results = results.map_err(|error| error.named(task.name(), place.name))?;
+            let results = results.map_err(|error| error.with_names(task.name(), place.name))?;
             if results.len() != task.outputs.len() {
                 let why = format!("{} results, expected {}", results.len(), task.outputs.len());
                 let (function, server) = (task.name().to_string(), place.name.to_string());
@@ -363,7 +367,7 @@ fn keep_results(kernel: &mut Kernel, place: OnServer<'_>, task: &Task, results: 
     Ok(named
         .map(|(datum, value)| {
             let meta = value.meta.clone();
-            kernel.note(|trace, now| trace.stored(now, place.node, datum, &value));
+            kernel.record(|trace, now| trace.stored(now, place.node, datum, &value));
             place.store.put(datum, value);
             (datum, meta)
         })
@@ -374,7 +378,7 @@ fn keep_results(kernel: &mut Kernel, place: OnServer<'_>, task: &Task, results: 
 type Arguments = Vec<(Meta, Arc<[u8]>)>;
 
 /// Returns the values of a task's arguments.
-fn arguments(place: &OnServer<'_>, task: &Task) -> Result<Arguments, TaskError> {
+fn arguments(place: &ServerView<'_>, task: &Task) -> Result<Arguments, TaskError> {
     let argument = |argument: &Argument| match argument {
         Argument::Inline { meta, bytes } => Ok((meta.clone(), Arc::from(bytes.as_slice()))),
         Argument::Datum(datum) => {
@@ -397,7 +401,7 @@ mod tests {
 
     use super::*;
     use crate::instruments::Instruments;
-    use crate::kernel::Happening;
+    use crate::kernel::KernelEvent;
 
     struct Returns;
 
@@ -414,7 +418,7 @@ mod tests {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: Some(1e9),
-            terms: Default::default(),
+            options: Default::default(),
         })
     }
 
@@ -425,9 +429,9 @@ mod tests {
         Kernel::new(FlowEngine::new(resources, NetworkModel::default()), Timeline::new(), Instruments::new(0, 0))
     }
 
-    fn place(store: &mut Store) -> OnServer<'_> {
+    fn place(store: &mut Store) -> ServerView<'_> {
         let (host, disk) = (HostIndex(0), HostIndex(1));
-        OnServer { node: NodeId(2), name: "s", slots: 2, host, disk, start_flops: 5e8, store }
+        ServerView { node: NodeId(2), name: "s", slots: 2, host, disk, start_flops: 5e8, store }
     }
 
     #[test]
@@ -439,22 +443,22 @@ mod tests {
             tasks.start(&mut kernel, &place(&mut store), task(serial), false);
         }
         tasks.check(&kernel);
-        let Some(Happening::Ended(ended)) = kernel.next() else { panic!() };
+        let Some(KernelEvent::Ended(ended)) = kernel.next() else { panic!() };
         assert_eq!((kernel.now(), ended.len()), (Time(4_000_000_000), 2));
         for action in ended {
             let Some(Purpose::Task(started)) = kernel.take_purpose(action) else { panic!() };
             let input = tasks.computed(&mut kernel, place(&mut store), &started.task);
             assert!(matches!(input, Input::TaskEnded { outcome: Ok(_), run_ns: 4_000_000_000, .. }), "{input:?}");
         }
-        assert!(tasks.are_idle(NodeId(2)) && tasks.stop(&mut kernel, NodeId(2), task(1).id).is_none());
+        assert!(tasks.is_idle(NodeId(2)) && tasks.stop(&mut kernel, NodeId(2), task(1).id).is_none());
     }
 
     #[test]
     fn a_program_has_to_be_started() {
         let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());
-        tasks.set_files("m/f", Files { outputs: vec![0], are_of_a_program: true, ..Files::default() });
+        tasks.set_files("m/f", Files { outputs: vec![0], runs_program: true, ..Files::default() });
         tasks.start(&mut kernel, &place(&mut store), task(1), false);
-        assert!(matches!(kernel.next(), Some(Happening::Ended(_))) && kernel.now() == Time(1_500_000_000));
+        assert!(matches!(kernel.next(), Some(KernelEvent::Ended(_))) && kernel.now() == Time(1_500_000_000));
     }
 
     #[test]
@@ -474,12 +478,12 @@ mod tests {
         let taken = |tasks: &Tasks| tasks.of(node).filter(|(_, running)| running.takes_slot()).count();
         tasks.start(&mut kernel, &place(&mut store), task(1), true);
         assert_eq!(taken(&tasks), 1, "the server has not heard yet that it waits");
-        tasks.heard_of(node, first, true);
+        tasks.set_known_to_wait(node, first, true);
         tasks.start(&mut kernel, &place(&mut store), task(2), false);
-        assert!(tasks.go_on(&mut kernel, place(&mut store), first).is_none());
+        assert!(tasks.resume(&mut kernel, place(&mut store), first).is_none());
         tasks.start(&mut kernel, &place(&mut store), task(3), false);
         assert_eq!(taken(&tasks), 2);
-        tasks.heard_of(node, first, false);
+        tasks.set_known_to_wait(node, first, false);
         assert_eq!(taken(&tasks), 3, "what goes on asks for no slot");
         tasks.check(&kernel);
     }
@@ -491,7 +495,7 @@ mod tests {
         tasks.start(&mut kernel, &place(&mut store), task(2), false);
         let input = tasks.stop(&mut kernel, NodeId(2), task(1).id);
         assert!(matches!(input, Some(Input::TaskEnded { outcome: Err(TaskError::Cancelled), .. })));
-        assert!(matches!(kernel.next(), Some(Happening::Ended(_))) && kernel.now() == Time(1_000_000_000));
+        assert!(matches!(kernel.next(), Some(KernelEvent::Ended(_))) && kernel.now() == Time(1_000_000_000));
         tasks.end_all(&mut kernel, NodeId(2));
         tasks.check(&kernel);
     }

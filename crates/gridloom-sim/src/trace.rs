@@ -99,7 +99,7 @@ impl Trace {
     }
 
     /// Records the interval of a task that has ended, or of a datum that has arrived.
-    pub(crate) fn span(&mut self, interval: Interval) {
+    pub(crate) fn record_interval(&mut self, interval: Interval) {
         self.intervals.push(interval);
     }
 
@@ -117,7 +117,7 @@ impl Trace {
     }
 
     /// Records that a process sends a message.
-    pub(crate) fn letter(&mut self, at: Time, process: u32, kind: &str, payload: &[u8]) {
+    pub(crate) fn process_message(&mut self, at: Time, process: u32, kind: &str, payload: &[u8]) {
         self.hash.add(b"@");
         self.hash.numbers(&[at.0, u64::from(process), payload.len() as u64]);
         self.hash.add(kind.as_bytes());
@@ -127,7 +127,7 @@ impl Trace {
     /// Records that a process sends an urgent message.
     pub(crate) fn urgent_letter(&mut self, at: Time, process: u32, kind: &str, payload: &[u8]) {
         self.hash.add(b"!");
-        self.letter(at, process, kind, payload);
+        self.process_message(at, process, kind, payload);
     }
 
     /// Records an event of a process by a sign: `+` added, `>` resumed, `=` message delivered, `x` told to end, `-` ended.
@@ -163,7 +163,7 @@ impl Trace {
     }
 
     /// Records that the route from one host to another was lost or healed.
-    pub(crate) fn way(&mut self, at: Time, from: u32, to: u32, what: &str) {
+    pub(crate) fn route_changed(&mut self, at: Time, from: u32, to: u32, what: &str) {
         self.hash.add(b"x");
         self.hash.numbers(&[at.0, u64::from(from), u64::from(to)]);
         self.hash.add(what.as_bytes());
@@ -193,13 +193,13 @@ impl Trace {
     }
 
     /// Counts a datum that arrived over these links.
-    pub(crate) fn moved(&mut self, from: NodeId, to: NodeId, size_bytes: u64, links: &[LinkIndex]) {
+    pub(crate) fn count_datum(&mut self, from: NodeId, to: NodeId, size_bytes: u64, links: &[LinkIndex]) {
         *self.bytes_by_pair.entry((from, to)).or_default() += size_bytes;
-        self.crossed(size_bytes, links);
+        self.count_bytes(size_bytes, links);
     }
 
     /// Counts bytes that crossed links.
-    pub(crate) fn crossed(&mut self, size_bytes: u64, links: &[LinkIndex]) {
+    pub(crate) fn count_bytes(&mut self, size_bytes: u64, links: &[LinkIndex]) {
         for link in links {
             self.bytes_by_link[link.0 as usize] += size_bytes as f64;
         }
@@ -213,21 +213,21 @@ impl Trace {
     }
 
     /// Records that a corrupted datum was rejected. `is_lost` is true if its connection is closed.
-    pub(crate) fn refuses(&mut self, at: Time, is_lost: bool) {
+    pub(crate) fn corruption_rejected(&mut self, at: Time, is_lost: bool) {
         if let Some(events) = &mut self.events {
-            events.push((at, SimEvent::Refuses { is_lost }));
+            events.push((at, SimEvent::Corrupted { is_lost }));
         }
     }
 
-    pub(crate) fn goes_on(&mut self, at: Time) {
+    pub(crate) fn transfer_continued(&mut self, at: Time) {
         if let Some(events) = &mut self.events {
-            events.push((at, SimEvent::GoesOn));
+            events.push((at, SimEvent::Continues));
         }
     }
 
-    pub(crate) fn passes_on(&mut self, at: Time) {
+    pub(crate) fn forwarding_began(&mut self, at: Time) {
         if let Some(events) = &mut self.events {
-            events.push((at, SimEvent::PassesOn));
+            events.push((at, SimEvent::Forwards));
         }
     }
 

@@ -6,7 +6,7 @@ use gridloom_base::Time;
 use gridloom_base::time::SECOND_NS;
 use gridloom_flow::NetworkModel;
 use gridloom_platform::{HostId, Platform};
-use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_process::{Incoming, PeerId, ProcessError, ProcessMessage, ProcessSpec, ProcessWorld};
 use gridloom_sim::process::{Deadlock, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
@@ -60,17 +60,17 @@ impl Case {
     }
 }
 
-fn letter(kind: &str, size: usize) -> Letter {
-    Letter { kind: kind.into(), payload: vec![7; size] }
+fn letter(kind: &str, size: usize) -> ProcessMessage {
+    ProcessMessage { kind: kind.into(), payload: vec![7; size] }
 }
 
 fn note(notes: &Notes, process: &SimProcess, text: &str) {
     notes.lock().unwrap().push(format!("{:.6} {text}", process.now().seconds()));
 }
 
-fn received(process: &mut SimProcess) -> (PeerId, Letter) {
+fn received(process: &mut SimProcess) -> (PeerId, ProcessMessage) {
     match process.receive(None).unwrap() {
-        Some(Incoming::Letter { from, letter }) => (from, letter),
+        Some(Incoming::Message { from, letter }) => (from, letter),
         other => panic!("{other:?}"),
     }
 }
@@ -83,7 +83,7 @@ fn a_letter_takes_the_latency_and_its_size_over_the_bandwidth() {
             process.listen(4000).unwrap();
             let (from, letter) = received(process);
             note(notes, process, &format!("{} of {}", letter.kind, process.describe(from)));
-            process.send(from, Letter { kind: "pong".into(), ..letter }).unwrap();
+            process.send(from, ProcessMessage { kind: "pong".into(), ..letter }).unwrap();
         });
         case.process(1, "client", |process, notes| {
             let server = process.connect("h0", 4000).unwrap();
@@ -106,7 +106,7 @@ fn letters_arrive_in_order_and_the_close_behind_them() {
         process.listen(1).unwrap();
         loop {
             match process.receive(None).unwrap() {
-                Some(Incoming::Letter { letter, .. }) => note(notes, process, &letter.payload.len().to_string()),
+                Some(Incoming::Message { letter, .. }) => note(notes, process, &letter.payload.len().to_string()),
                 Some(Incoming::Closed { .. }) => return note(notes, process, "closed"),
                 None => unreachable!("no limit was given"),
             }
@@ -134,11 +134,11 @@ fn time_limits_sleeps_and_computations_take_their_time() {
             let limit = process.now() + SECOND_NS / 2;
             assert_eq!(process.receive(Some(limit)), Ok(None));
             note(notes, process, "nothing came");
-            process.compute(2e9).unwrap();
+            process.account_flops(2e9).unwrap();
             note(notes, process, "computed");
             process.sleep_until(Time(3 * SECOND_NS)).unwrap();
             note(notes, process, "slept");
-            process.computed("block", SECOND_NS / 4).unwrap();
+            process.account_computed("block", SECOND_NS / 4).unwrap();
             note(notes, process, "measured");
         });
         let expected = ["0.500000 nothing came", "2.500000 computed", "3.000000 slept", "3.250000 measured"];
@@ -227,7 +227,7 @@ fn ring(kinds: &[StackKind], processes: usize, rounds: usize) -> (f64, u64) {
             }
             for round in 0..rounds {
                 let token = loop {
-                    if let Some(Incoming::Letter { letter, .. }) = process.receive(None).unwrap() {
+                    if let Some(Incoming::Message { letter, .. }) = process.receive(None).unwrap() {
                         break letter;
                     }
                 };

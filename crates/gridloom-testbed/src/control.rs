@@ -31,7 +31,7 @@ pub enum Request {
     /// Send the namespaces of a host, for a process that will join it.
     Enter(String),
     /// Pass this signal to the program or the processes, unless they received it together with the first process (an interrupt).
-    Tell(i32),
+    Signal(i32),
     /// End the testbed.
     Down,
 }
@@ -39,13 +39,13 @@ pub enum Request {
 /// The reply to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum ReplyBody {
     Done(String),
     Report(Box<Report>),
     /// Namespaces are attached: user, mount, process, network, in this order; contains the host's environment.
     Namespaces(Vec<(String, String)>),
     /// Whether only the tool had received the signal, so that it was passed on.
-    Told {
+    Signalled {
         was_alone: bool,
     },
     /// The request was refused, for this reason.
@@ -61,7 +61,7 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 ///
 /// # Errors
 /// If it does not reply, or refuses.
-pub fn ask(folder: &Path, request: &Request) -> Result<(Answer, Vec<OwnedFd>), Error> {
+pub fn request(folder: &Path, request: &Request) -> Result<(ReplyBody, Vec<OwnedFd>), Error> {
     let gone = || Error::system("the testbed's control socket");
     let mut stream = UnixStream::connect(folder.join(folder::CONTROL)).map_err(gone())?;
     let line = serde_json::to_string(request).expect("a request of words");
@@ -88,21 +88,21 @@ pub fn ask(folder: &Path, request: &Request) -> Result<(Answer, Vec<OwnedFd>), E
     }
     let answer = serde_json::from_slice(&bytes).map_err(|error| Error::Usage(format!("no answer: {error}")))?;
     match answer {
-        Answer::Refused(why) => Err(Error::Usage(why)),
+        ReplyBody::Refused(why) => Err(Error::Usage(why)),
         answer => Ok((answer, descriptors)),
     }
 }
 
 /// A reply, with what is sent and done along with it.
 pub struct Reply {
-    pub answer: Answer,
+    pub answer: ReplyBody,
     pub namespaces: Vec<OwnedFd>,
     /// Runs after the reply was sent; may end the testbed.
     pub then: Option<Box<dyn FnOnce()>>,
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Reply {
+impl From<ReplyBody> for Reply {
+    fn from(answer: ReplyBody) -> Reply {
         Reply { answer, namespaces: Vec::new(), then: None }
     }
 }
@@ -121,7 +121,7 @@ fn serve_one(stream: &UnixStream, handle: &mut impl FnMut(Request) -> Reply) -> 
     BufReader::new(stream).read_line(&mut line)?;
     let reply = match serde_json::from_str(&line) {
         Ok(request) => handle(request),
-        Err(error) => Answer::Refused(format!("no such request: {error}")).into(),
+        Err(error) => ReplyBody::Refused(format!("no such request: {error}")).into(),
     };
     // Even if the client has disconnected, its request is carried out.
     let sent = send(stream, &reply);

@@ -33,7 +33,7 @@ use crate::init;
 use crate::kernel::sys::{self, Forked};
 
 /// Keeper: the folder exists.
-pub const KEPT: u8 = b'k';
+pub const FOLDER_READY: u8 = b'k';
 /// Keeper: there is no folder; the reason follows.
 pub const REFUSED: u8 = b'x';
 /// Tool's reply: the description is written, and the testbed must be built.
@@ -51,7 +51,7 @@ pub const ENDED: u8 = b'e';
 ///
 /// # Errors
 /// If the machine does not permit a required step.
-pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
+pub fn run_keeper(name: &str, channel: i32) -> Result<ExitCode, Error> {
     // A terminal's interrupt, for example, is meant for the tool and the program: the keeper has to clean up after them.
     sys::block_signals();
     let channel = sys::inherited(channel).map_err(Error::system("the channel to the tool"))?;
@@ -67,7 +67,7 @@ pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
         }
     };
     // A tool that does not reply has ended, and dropping `folder` removes everything that was created.
-    if agree(&mut channel, KEPT).ok() != Some(BUILD) {
+    if agree(&mut channel, FOLDER_READY).ok() != Some(BUILD) {
         return Ok(ExitCode::FAILURE);
     }
     let all = UnshareFlags::NEWUSER

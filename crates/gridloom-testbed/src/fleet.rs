@@ -27,13 +27,13 @@ use signal_hook::consts::SIGCHLD;
 
 use crate::error::Error;
 use crate::kernel::sys;
+use crate::run_output::OutputFormat;
 use crate::signals::Signals;
 use crate::spec::{Deployed, Launch};
-use crate::telling::Telling;
 
 mod changes;
 
-pub use changes::{Changes, End, Then};
+pub use changes::{AfterEnd, ExitCause, RunController};
 
 /// Maximum wait for output after a signal.
 pub const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub const END_GRACE: Duration = Duration::from_secs(2);
 /// Maximum wait for the first process's check of the deployment, before the other processes start.
 const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval for checking whether it has ended.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
+const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The limits at which the loop ends the processes that still run.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -57,13 +57,13 @@ pub struct Limits {
     /// start once it has read which process it is; if it ends before, they do not start.
     pub first: Option<(String, String)>,
     /// Whether to print which processes still run after a failure.
-    pub tells: bool,
+    pub shows_running: bool,
     /// Output format.
-    pub telling: Telling,
+    pub format: OutputFormat,
 }
 
 /// Maximum number of running processes that are named.
-const LABELS_TOLD: usize = 8;
+const LABELS_SHOWN_MAX: usize = 8;
 
 /// Runs all processes. Returns the first status that is not 0, in the order in which the processes ended. `command`
 /// prepares a process, and `other_ended` is called for children that do not belong to the deployment.
@@ -100,14 +100,14 @@ pub fn run_changing(
     limits: &Limits,
     mut command: impl FnMut(&Launch) -> Result<Command, Error>,
     mut other_ended: impl FnMut(Pid, WaitStatus),
-    changes: &mut dyn Changes,
+    changes: &mut dyn RunController,
 ) -> Result<u8, Error> {
     let failed = || Error::system("waiting for processes");
     let signals = Signals::new(&[SIGCHLD]).map_err(failed())?;
     let mut fleet = Fleet::new(deployed, limits);
     loop {
         fleet.signalled(signals.caught());
-        fleet.let_others_start();
+        fleet.start_others();
         fleet.end_due();
         fleet.kill_due();
         while let Some(next) = fleet.start_due() {
@@ -119,13 +119,13 @@ pub fn run_changing(
                 Ok(Some((pid, status))) => match fleet.running.remove(&pid.as_raw_pid()) {
                     Some(running) => {
                         let then = match running.was_killed {
-                            true => Then::Counts,
-                            false => changes.ended(&running.deployed.launch, End::of(status))?,
+                            true => AfterEnd::Counts,
+                            false => changes.ended(&running.deployed.launch, ExitCause::of(status))?,
                         };
                         match then {
-                            Then::Counts => fleet.ended(&running, status),
-                            Then::StartsAgain => fleet.starts_again(&running, status),
-                            Then::IsDone => fleet.tells_end(&running, status),
+                            AfterEnd::Counts => fleet.ended(&running, status),
+                            AfterEnd::Restarts => fleet.report_restart(&running, status),
+                            AfterEnd::IsDone => fleet.report_end(&running, status),
                         }
                     }
                     None => other_ended(pid, status),
@@ -141,7 +141,7 @@ pub fn run_changing(
         if fleet.running.is_empty() && fleet.waiting.is_empty() {
             return Ok(fleet.finish());
         }
-        match changes.bell() {
+        match changes.wake_fd() {
             Some(bell) => signals.wait_for(bell, fleet.next_due()).map(drop),
             None => signals.wait(fleet.next_due()),
         }
@@ -155,7 +155,7 @@ struct Running {
     /// Time of its next signal, if it is no longer needed.
     ends_at: Option<Instant>,
     /// True if it got SIGTERM for that reason.
-    was_told: bool,
+    got_sigterm: bool,
 }
 
 struct Fleet<'a> {
@@ -171,7 +171,7 @@ struct Fleet<'a> {
     /// Processes that have not started, the next one last.
     waiting: Vec<Rc<Deployed>>,
     /// Processes that start once no other process with their label runs.
-    held: Vec<Rc<Deployed>>,
+    queued: Vec<Rc<Deployed>>,
     /// Running processes by pid.
     running: BTreeMap<i32, Running>,
     status: u8,
@@ -189,7 +189,7 @@ impl<'a> Fleet<'a> {
         waiting.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
         waiting.reverse();
         let (copying, copied) = channel();
-        let (status, was_signalled, running, held) = (0, false, BTreeMap::new(), Vec::new());
+        let (status, was_signalled, running, queued) = (0, false, BTreeMap::new(), Vec::new());
         let (began, first, failed_at, kill_at) = (Instant::now(), None, None, None);
         let has_started = false;
         Fleet {
@@ -200,7 +200,7 @@ impl<'a> Fleet<'a> {
             failed_at,
             kill_at,
             waiting,
-            held,
+            queued,
             running,
             status,
             was_signalled,
@@ -224,13 +224,13 @@ impl<'a> Fleet<'a> {
     }
 
     /// Starts the clock once the first process has checked the deployment, or takes too long.
-    fn let_others_start(&mut self) {
+    fn start_others(&mut self) {
         if let Some((first, since)) = self.first.clone()
-            && (first.asked.exists() || since.elapsed() >= FIRST_CHECK_TIMEOUT)
+            && (first.read_mark.exists() || since.elapsed() >= FIRST_CHECK_TIMEOUT)
         {
-            if !first.asked.exists() {
+            if !first.read_mark.exists() {
                 let (label, waited_s) = (&first.launch.label, FIRST_CHECK_TIMEOUT.as_secs());
-                self.limits.telling.message(&format!(
+                self.limits.format.message(&format!(
                     "{label} has not asked which process it is within {waited_s} s: the others start although the \
                      deployment was not checked"
                 ));
@@ -254,7 +254,7 @@ impl<'a> Fleet<'a> {
             self.signal(Signal::KILL, |_| true);
         }
         let Some((_, why)) = self.end_at().filter(|(at, _)| *at <= now) else { return };
-        self.limits.telling.message(&format!("ended {why}: {}", self.still_running()));
+        self.limits.format.message(&format!("ended {why}: {}", self.still_running()));
         self.waiting.clear();
         self.first = None;
         self.was_signalled = true;
@@ -267,24 +267,24 @@ impl<'a> Fleet<'a> {
     }
 
     /// Ends processes that are no longer needed and whose time has run out.
-    fn end_unneeded(&mut self, changes: &dyn Changes) {
+    fn end_unneeded(&mut self, changes: &dyn RunController) {
         let now = Instant::now();
         for (pid, running) in self.running.iter_mut().filter(|(_, running)| !running.was_killed) {
-            if !running.was_told {
+            if !running.got_sigterm {
                 running.ends_at = changes.to_end(&running.deployed.launch);
             }
             if running.ends_at.is_none_or(|at| at > now) {
                 continue;
             }
-            let signal = if running.was_told { Signal::KILL } else { Signal::TERM };
-            if !running.was_told {
+            let signal = if running.got_sigterm { Signal::KILL } else { Signal::TERM };
+            if !running.got_sigterm {
                 let label = &running.deployed.launch.label;
-                self.limits.telling.message(&format!(
+                self.limits.format.message(&format!(
                     "{label} has left and has not ended: it is ended now, because others wait for its end"
                 ));
             }
-            running.ends_at = (!running.was_told).then_some(now + END_GRACE);
-            running.was_told = true;
+            running.ends_at = (!running.got_sigterm).then_some(now + END_GRACE);
+            running.got_sigterm = true;
             let _ = kill_process(Pid::from_raw(*pid).expect("it was a child's"), signal);
         }
     }
@@ -294,9 +294,9 @@ impl<'a> Fleet<'a> {
         let runs = self.running.values().map(|running| running.deployed.launch.label.clone());
         let waits = self.waiting.iter().rev().map(|next| format!("{} (not started yet)", next.launch.label));
         let mut told: Vec<String> = runs.chain(waits).collect();
-        if told.len() > LABELS_TOLD {
-            let rest = told.len() - LABELS_TOLD;
-            told.truncate(LABELS_TOLD);
+        if told.len() > LABELS_SHOWN_MAX {
+            let rest = told.len() - LABELS_SHOWN_MAX;
+            told.truncate(LABELS_SHOWN_MAX);
             told.push(format!("{rest} others"));
         }
         told.join(", ")
@@ -327,13 +327,13 @@ impl<'a> Fleet<'a> {
 
     /// Queues processes that start as soon as none with their label runs, unless the run ends.
     fn add(&mut self, more: Vec<Deployed>) {
-        self.held.extend(more.into_iter().map(Rc::new));
+        self.queued.extend(more.into_iter().map(Rc::new));
         if self.was_signalled {
-            self.held.clear();
+            self.queued.clear();
         }
         let runs =
             |one: &Rc<Deployed>| self.running.values().any(|other| other.deployed.launch.label == one.launch.label);
-        let ready: Vec<Rc<Deployed>> = self.held.extract_if(.., |one| !runs(one)).collect();
+        let ready: Vec<Rc<Deployed>> = self.queued.extract_if(.., |one| !runs(one)).collect();
         self.waiting.extend(ready);
     }
 
@@ -365,46 +365,46 @@ impl<'a> Fleet<'a> {
         self.copy(error, &deployed.launch.label, true);
         self.running.insert(
             Pid::from_child(&child).as_raw_pid(),
-            Running { deployed, was_killed: false, ends_at: None, was_told: false },
+            Running { deployed, was_killed: false, ends_at: None, got_sigterm: false },
         );
         Ok(())
     }
 
     /// Copies output line by line, or in parts, each with the label.
     fn copy(&self, from: impl Read + Send + 'static, label: &str, is_error: bool) {
-        let (label, copying, telling) = (label.to_string(), self.copying.clone(), self.limits.telling);
+        let (label, copying, telling) = (label.to_string(), self.copying.clone(), self.limits.format);
         thread::spawn(move || {
             each_line(BufReader::new(from), OUTPUT_PART_BYTES_MAX, |line| telling.line(&label, is_error, line));
             drop(copying);
         });
     }
 
-    fn starts_again(&mut self, running: &Running, status: WaitStatus) {
-        self.tells_end(running, status);
+    fn report_restart(&mut self, running: &Running, status: WaitStatus) {
+        self.report_end(running, status);
         self.waiting.push(running.deployed.clone());
     }
 
-    fn tells_end(&self, running: &Running, status: WaitStatus) {
+    fn report_end(&self, running: &Running, status: WaitStatus) {
         let label = &running.deployed.launch.label;
-        self.limits.telling.ended(label, ExitStatus::from_raw(status.as_raw()), running.was_killed);
+        self.limits.format.ended(label, ExitStatus::from_raw(status.as_raw()), running.was_killed);
     }
 
     fn ended(&mut self, running: &Running, status: WaitStatus) {
         // The process may have created its file and ended since the last check.
-        if self.first.as_ref().is_some_and(|(first, _)| first.asked.exists()) {
-            self.let_others_start();
+        if self.first.as_ref().is_some_and(|(first, _)| first.read_mark.exists()) {
+            self.start_others();
         }
         let was_first = self.first.take_if(|(first, _)| Rc::ptr_eq(first, &running.deployed)).is_some();
-        let (label, telling) = (&running.deployed.launch.label, self.limits.telling);
-        self.tells_end(running, status);
+        let (label, telling) = (&running.deployed.launch.label, self.limits.format);
+        self.report_end(running, status);
         if running.was_killed {
             return;
         }
-        let has_asked = running.deployed.asked.exists();
+        let has_asked = running.deployed.read_mark.exists();
         let code = match status.exit_status() {
             Some(0) if has_asked => 0,
             Some(0) => {
-                telling.never_asked(label);
+                telling.never_read_config(label);
                 1
             }
             code => code.or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1),
@@ -420,24 +420,24 @@ impl<'a> Fleet<'a> {
     /// Handles a failure: prints the processes that still run, and gives them some time.
     fn failed(&mut self, before_all: bool) {
         if before_all && !self.waiting.is_empty() {
-            self.limits.telling.message("nothing else was started");
+            self.limits.format.message("nothing else was started");
             self.waiting.clear();
         }
         let is_over = self.running.is_empty() && self.waiting.is_empty();
-        if is_over || !self.limits.tells || self.kill_at.is_some() {
+        if is_over || !self.limits.shows_running || self.kill_at.is_some() {
             return;
         }
         let left = match self.limits.grace_s {
             Some(grace_s) if self.failed_at.is_none() => format!("; they are ended in {grace_s} s"),
             _ => String::new(),
         };
-        self.limits.telling.message(&format!("still running: {}{left}", self.still_running()));
+        self.limits.format.message(&format!("still running: {}{left}", self.still_running()));
         let grace = self.limits.grace_s.map(Duration::from_secs_f64);
         self.failed_at = self.failed_at.or_else(|| grace.map(|grace| Instant::now() + grace));
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let looks = self.first.as_ref().map(|_| Instant::now() + FIRST_LOOK);
+        let looks = self.first.as_ref().map(|_| Instant::now() + FIRST_CHECK_INTERVAL);
         if looks.is_some() {
             return looks;
         }
@@ -457,7 +457,7 @@ impl<'a> Fleet<'a> {
             true => self.copied.recv_timeout(OUTPUT_TIMEOUT).ok(),
             false => self.copied.recv().ok(),
         };
-        self.limits.telling.done(self.status);
+        self.limits.format.done(self.status);
         self.status
     }
 }

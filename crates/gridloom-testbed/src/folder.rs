@@ -56,7 +56,7 @@ impl Folder {
     /// If a testbed of this name is running, or the folder cannot be created.
     pub fn new(name: &str) -> Result<Folder, Error> {
         let path = path_of(name)?;
-        let of_all = OfAll::made()?;
+        let of_all = CommonFolder::made()?;
         for (path, is_running) in all(&of_all.base)? {
             if !is_running {
                 remove_all_of(&path);
@@ -94,7 +94,7 @@ impl Drop for Folder {
         if !self.path.as_os_str().is_empty() {
             remove_groups(&self.path);
             // If locking fails, at worst another process removes the files at the same time.
-            let _of_all = self.path.parent().map(OfAll::existing);
+            let _of_all = self.path.parent().map(CommonFolder::existing);
             remove_files(&self.path);
         }
     }
@@ -122,7 +122,7 @@ pub fn path_of(name: &str) -> Result<PathBuf, Error> {
 ///
 /// # Errors
 /// If it cannot be recorded.
-pub fn note_group(path: &Path, group: &Path) -> io::Result<()> {
+pub fn record_group(path: &Path, group: &Path) -> io::Result<()> {
     let mut groups = File::options().create(true).append(true).open(path.join(GROUPS))?;
     groups.write_all(format!("{}\n", group.display()).as_bytes())
 }
@@ -132,7 +132,7 @@ pub fn note_group(path: &Path, group: &Path) -> io::Result<()> {
 /// # Errors
 /// If there is none, or several match.
 pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
-    let running: Vec<PathBuf> = match OfAll::existing(&base())? {
+    let running: Vec<PathBuf> = match CommonFolder::existing(&base())? {
         Some(of_all) => all(&of_all.base)?.into_iter().filter(|(_, runs)| *runs).map(|(path, _)| path).collect(),
         None => Vec::new(),
     };
@@ -152,7 +152,7 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
 /// Removes the folder of a testbed whose keeper was killed, and the control groups that it lists.
 pub fn remove_orphan(path: &Path) {
     // The next testbed removes what cannot be removed now.
-    let Some(Ok(Some(_of_all))) = path.parent().map(OfAll::existing) else { return };
+    let Some(Ok(Some(_of_all))) = path.parent().map(CommonFolder::existing) else { return };
     if path.exists() && !is_running(path) {
         remove_all_of(path);
     }
@@ -186,17 +186,17 @@ fn remove_files(path: &Path) {
 }
 
 /// The locked folder of all testbeds. Dropping it unlocks it, and removes it if it is empty.
-struct OfAll {
+struct CommonFolder {
     base: PathBuf,
     lock: File,
 }
 
-impl OfAll {
+impl CommonFolder {
     /// Locks the folder, creating it if needed.
-    fn made() -> Result<OfAll, Error> {
+    fn made() -> Result<CommonFolder, Error> {
         loop {
             make_base()?;
-            if let Some(of_all) = OfAll::existing(&base())? {
+            if let Some(of_all) = CommonFolder::existing(&base())? {
                 return Ok(of_all);
             }
             // The last testbed has ended between the two calls.
@@ -204,7 +204,7 @@ impl OfAll {
     }
 
     /// Locks the existing folder. Returns `None` if there is no testbed.
-    fn existing(base: &Path) -> Result<Option<OfAll>, Error> {
+    fn existing(base: &Path) -> Result<Option<CommonFolder>, Error> {
         fn failed<E: Into<io::Error>>(error: E) -> Error {
             Error::system("the lock of all testbeds")(error)
         }
@@ -221,13 +221,13 @@ impl OfAll {
             // The former holder may have removed the folder, and another process created a new one.
             let number = file.metadata().map_err(failed)?.ino();
             if fs::metadata(base.join(LOCK_OF_ALL)).is_ok_and(|facts| facts.ino() == number) {
-                return Ok(Some(OfAll { base: base.to_path_buf(), lock: file }));
+                return Ok(Some(CommonFolder { base: base.to_path_buf(), lock: file }));
             }
         }
     }
 }
 
-impl Drop for OfAll {
+impl Drop for CommonFolder {
     fn drop(&mut self) {
         let is_lock = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == LOCK_OF_ALL);
         if fs::read_dir(&self.base).is_ok_and(|mut entries| entries.all(is_lock)) {

@@ -15,15 +15,15 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use rustix::thread::UnshareFlags;
 
-use crate::control::{self, Answer, Reply, Request};
+use crate::control::{self, Reply, ReplyBody, Request};
 use crate::error::Error;
 use crate::forwarder::{self, Shared};
 use crate::kernel::groups;
 use crate::kernel::hosts::{self, HostNetwork};
 use crate::kernel::sys;
 use crate::model::topology::{QUEUE_OF_MARK, Topology};
-use crate::processors::{self, Watch};
-use crate::profiles::{Change, Course};
+use crate::processors::{self, ProcessorMonitor};
+use crate::profiles::{Change, ProfileSchedule};
 use crate::report::Report;
 use crate::spec::{Launch, Quota, Spec, read_platform};
 use crate::{fleet, folder};
@@ -46,7 +46,7 @@ struct World {
     /// Factors of the quotas: as requested, and by the platform's profiles.
     scales: Mutex<Vec<(f64, f64)>>,
     has_grid: bool,
-    processors: Mutex<Option<Watch>>,
+    processors: Mutex<Option<ProcessorMonitor>>,
     /// Pid of the program. The processes of a deployment are ended by signals to this process itself.
     program: OnceLock<Pid>,
     has_program: bool,
@@ -76,7 +76,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let shared = Shared::new(topology.network());
     let addresses: Vec<Ipv4Addr> = hosts.iter().map(|host| host.address).collect();
     let has_quota = |host: usize| spec.quotas.iter().any(|quota| quota.host == host);
-    let course = Course::new(&platform, &topology, spec.tuning.slower, has_quota);
+    let course = ProfileSchedule::new(&platform, &topology, spec.tuning.slower, has_quota);
     let world = Arc::new(World {
         topology,
         hosts,
@@ -97,7 +97,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         }
     });
     let (steered, path) = (world.clone(), folder_path.to_path_buf());
-    std::thread::spawn(move || control::serve(&listener, |request| steered.answer(request, &path)));
+    std::thread::spawn(move || control::serve(&listener, |request| steered.handle_request(request, &path)));
     let mut names: Vec<(Pid, String)> = Vec::new();
     for service in &spec.services {
         let child = world.start(service, true)?;
@@ -178,38 +178,38 @@ impl World {
         self.environment.iter().cloned().chain([own]).collect()
     }
 
-    fn answer(&self, request: Request, folder_path: &Path) -> Reply {
+    fn handle_request(&self, request: Request, folder_path: &Path) -> Reply {
         match request {
             Request::Cut(link) => self.switch(&link, false).into(),
             Request::Restore(link) => self.switch(&link, true).into(),
-            Request::Slow(host, factor) => self.slow(&host, factor).unwrap_or_else(Answer::Refused).into(),
-            Request::Show => Answer::Report(Box::new(self.report())).into(),
-            Request::Tell(signal) => self.tell(signal),
+            Request::Slow(host, factor) => self.slow(&host, factor).unwrap_or_else(ReplyBody::Refused).into(),
+            Request::Show => ReplyBody::Report(Box::new(self.report())).into(),
+            Request::Signal(signal) => self.pass_signal(signal),
             Request::Down => {
                 self.write_report(folder_path);
                 std::process::exit(0);
             }
             Request::Enter(host) => match self.namespaces(&host) {
                 Ok((index, namespaces)) => {
-                    Reply { answer: Answer::Namespaces(self.environment_on(index)), namespaces, then: None }
+                    Reply { answer: ReplyBody::Namespaces(self.environment_on(index)), namespaces, then: None }
                 }
-                Err(error) => Answer::Refused(error.to_string()).into(),
+                Err(error) => ReplyBody::Refused(error.to_string()).into(),
             },
         }
     }
 
-    fn switch(&self, name: &str, is_up: bool) -> Answer {
+    fn switch(&self, name: &str, is_up: bool) -> ReplyBody {
         let links = self.topology.links_named(name);
         if links.is_empty() {
             let known = self.topology.link_names.join(", ");
-            return Answer::Refused(format!("no route crosses a link '{name}'; there are {known}"));
+            return ReplyBody::Refused(format!("no route crosses a link '{name}'; there are {known}"));
         }
         let mut state = self.shared.lock();
         links.iter().for_each(|link| state.network.link_mut(*link).set_up(is_up));
-        Answer::Done(format!("link {name} is {}", if is_up { "restored" } else { "cut" }))
+        ReplyBody::Done(format!("link {name} is {}", if is_up { "restored" } else { "cut" }))
     }
 
-    fn slow(&self, host: &str, factor: f64) -> Result<Answer, String> {
+    fn slow(&self, host: &str, factor: f64) -> Result<ReplyBody, String> {
         let index = self.host(host)?;
         let Some(place) = self.quotas.iter().position(|quota| quota.host == index) else {
             return Err(match (self.has_grid, self.quotas.is_empty()) {
@@ -225,7 +225,7 @@ impl World {
             });
         };
         self.scale(place, |scales| scales.0 = factor).map_err(|why| format!("the quota of host '{host}': {why}"))?;
-        Ok(Answer::Done(format!("host {host} computes at {factor} times its speed")))
+        Ok(ReplyBody::Done(format!("host {host} computes at {factor} times its speed")))
     }
 
     /// Changes a factor of a quota, and applies the new quota.
@@ -245,13 +245,18 @@ impl World {
     }
 
     /// Starts following the profiles and observing the processors.
-    fn is_up(self: &Arc<Self>, course: Course) {
+    fn is_up(self: &Arc<Self>, course: ProfileSchedule) {
         let watched = self.clone();
-        *self.processors.lock().expect("no panic while held") = Some(Watch::new(&self.quotas));
+        *self.processors.lock().expect("no panic while held") = Some(ProcessorMonitor::new(&self.quotas));
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(processors::WINDOW);
-                watched.processors.lock().expect("no panic while held").iter_mut().for_each(Watch::look);
+                watched
+                    .processors
+                    .lock()
+                    .expect("no panic while held")
+                    .iter_mut()
+                    .for_each(ProcessorMonitor::end_window);
             }
         });
         if course.next_s().is_some() {
@@ -281,9 +286,9 @@ impl World {
 
     /// Passes a signal on, after replying: an interrupt goes to all processes that a terminal would interrupt, unless
     /// it came from a terminal.
-    fn tell(&self, signal: i32) -> Reply {
+    fn pass_signal(&self, signal: i32) -> Reply {
         let Some(known) = Signal::from_named_raw(signal) else {
-            return Answer::Refused(format!("no signal {signal}")).into();
+            return ReplyBody::Refused(format!("no signal {signal}")).into();
         };
         // If the program is just being started, it will have started in a moment, or the testbed ends.
         let program = self.has_program.then(|| *self.program.wait());
@@ -296,7 +301,7 @@ impl World {
             }
         };
         let then = was_alone.then(|| Box::new(pass_on) as Box<dyn FnOnce()>);
-        Reply { answer: Answer::Told { was_alone }, namespaces: Vec::new(), then }
+        Reply { answer: ReplyBody::Signalled { was_alone }, namespaces: Vec::new(), then }
     }
 
     /// Returns the host's number.
@@ -321,8 +326,8 @@ impl World {
 
     fn report(&self) -> Report {
         let mut watch = self.processors.lock().expect("no panic while held");
-        watch.iter_mut().for_each(Watch::look);
-        let processors = watch.as_ref().map(Watch::seen).unwrap_or_default();
+        watch.iter_mut().for_each(ProcessorMonitor::end_window);
+        let processors = watch.as_ref().map(ProcessorMonitor::seen).unwrap_or_default();
         Report::now(&self.topology, &self.shared, processors)
     }
 

@@ -45,7 +45,7 @@ impl Processors {
 
 /// Observes the processors.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProcessorMonitor {
     seen: Processors,
     quotas: Vec<Quota>,
     last: Option<Sample>,
@@ -67,16 +67,16 @@ struct Group {
     is_ready: bool,
 }
 
-impl Watch {
+impl ProcessorMonitor {
     /// Starts observing.
-    pub fn new(quotas: &[Quota]) -> Watch {
+    pub fn new(quotas: &[Quota]) -> ProcessorMonitor {
         let quotas = quotas.to_vec();
         let last = sample(&quotas);
-        Watch { seen: Processors::default(), quotas, last, at: Instant::now() }
+        ProcessorMonitor { seen: Processors::default(), quotas, last, at: Instant::now() }
     }
 
     /// Ends a window and starts the next, unless the window is too short.
-    pub fn look(&mut self) {
+    pub fn end_window(&mut self) {
         let window_s = self.at.elapsed().as_secs_f64();
         if window_s < WINDOW_S_MIN {
             return;
@@ -173,8 +173,8 @@ mod tests {
     fn a_run_is_limited_by_more_than_a_moment() {
         let seen = |full_s| Processors { watched_s: 10.0, full_s, ..Processors::default() };
         assert!(!seen(1.0).are_limit() && seen(1.5).are_limit());
-        let mut watch = Watch::new(&[]);
-        watch.look();
+        let mut watch = ProcessorMonitor::new(&[]);
+        watch.end_window();
         assert!(watch.seen().busy_part <= 1.0);
     }
 }

@@ -37,14 +37,19 @@ pub enum Change {
 
 /// The changes in the order of time.
 #[derive(Debug)]
-pub struct Course {
+pub struct ProfileSchedule {
     timeline: Timeline,
     slower: f64,
 }
 
-impl Course {
+impl ProfileSchedule {
     /// Collects the changes of links that some route crosses, and of hosts for which `has_quota` is true.
-    pub fn new(platform: &Platform, topology: &Topology, slower: f64, has_quota: impl Fn(usize) -> bool) -> Course {
+    pub fn new(
+        platform: &Platform,
+        topology: &Topology,
+        slower: f64,
+        has_quota: impl Fn(usize) -> bool,
+    ) -> ProfileSchedule {
         let mut timeline = Timeline::new();
         for profile in platform.profiles() {
             let quantity = match (profile.target, profile.kind) {
@@ -64,7 +69,7 @@ impl Course {
             };
             timeline.add(quantity, profile.events.clone(), profile.loop_after_s);
         }
-        Course { timeline, slower }
+        ProfileSchedule { timeline, slower }
     }
 
     /// Returns the time of the next change, in seconds from the start.
@@ -136,7 +141,7 @@ mod tests {
     fn changes_come_at_their_dates_and_what_cannot_be_followed_is_named() {
         let platform = Platform::parse(PLATFORM, "p.toml", &mut |name| Err(name.into())).unwrap();
         let topology = Topology::new(&platform, &Tuning { slower: 2.0, ..Tuning::default() }).unwrap();
-        let mut course = Course::new(&platform, &topology, 2.0, |host| host == 0);
+        let mut course = ProfileSchedule::new(&platform, &topology, 2.0, |host| host == 0);
         let mut seen = Vec::new();
         while let Some(next_s) = course.next_s().filter(|next_s| *next_s < 9.0) {
             assert_eq!(course.take_due(next_s - 1e-6), None);

@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 #[derive(Debug)]
 pub struct Signals {
     caught: Arc<AtomicUsize>,
-    bell: UnixStream,
+    wake_socket: UnixStream,
 }
 
 impl Signals {
@@ -33,7 +33,7 @@ impl Signals {
         for signal in [SIGINT, SIGTERM].iter().chain(others) {
             signal_hook::low_level::pipe::register(*signal, ringer.try_clone()?)?;
         }
-        Ok(Signals { caught, bell })
+        Ok(Signals { caught, wake_socket: bell })
     }
 
     /// Takes the number of the last signal; 0 if there was none.
@@ -46,7 +46,7 @@ impl Signals {
     /// # Errors
     /// If the system call fails.
     pub fn wait(&self, until: Option<Instant>) -> io::Result<()> {
-        self.poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], until)
+        self.poll(&mut [PollFd::new(&self.wake_socket, PollFlags::IN)], until)
     }
 
     /// Waits for a signal, for `other` to become readable, or until `until`. Returns whether `other` is readable.
@@ -54,7 +54,7 @@ impl Signals {
     /// # Errors
     /// If the system call fails.
     pub fn wait_for(&self, other: impl AsFd, until: Option<Instant>) -> io::Result<bool> {
-        let mut fds = [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.wake_socket, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
         self.poll(&mut fds, until)?;
         Ok(!fds[1].revents().is_empty())
     }
@@ -69,7 +69,7 @@ impl Signals {
             Err(error) => return Err(error.into()),
         }
         // Several wake-up bytes are handled as one.
-        while matches!((&self.bell).read(&mut [0; 64]), Ok(1..)) {}
+        while matches!((&self.wake_socket).read(&mut [0; 64]), Ok(1..)) {}
         Ok(())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -13,14 +12,14 @@ use rustix::fs::fstat;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::control::{self, Answer, Request};
+use crate::control::{self, ReplyBody, Request};
 use crate::enclosure;
-use crate::ending::{Ending, Inside};
 use crate::error::Error;
 use crate::folder;
 use crate::init::{READY, join};
 use crate::kernel::sys;
 use crate::report::Report;
+use crate::shutdown::{Content, Shutdown};
 use crate::signals::Signals;
 use crate::spec::Spec;
 
@@ -54,8 +53,8 @@ impl Keeper {
         let process = command.spawn().map_err(Error::system("the testbed's keeper"))?;
         drop(theirs);
         let mut keeper = Keeper { process, channel: Some(channel), folder };
-        match keeper.hear(signals)? {
-            Some(enclosure::KEPT) => Ok(keeper),
+        match keeper.read_byte(signals)? {
+            Some(enclosure::FOLDER_READY) => Ok(keeper),
             Some(enclosure::REFUSED) => {
                 let mut why = String::new();
                 keeper.channel().read_to_string(&mut why).map_err(Error::system("the testbed's keeper"))?;
@@ -80,7 +79,7 @@ impl Keeper {
     }
 
     /// Reads one byte from the keeper or the box, or `None` if they have ended. A signal that arrives meanwhile is an error.
-    fn hear(&mut self, signals: Option<&Signals>) -> Result<Option<u8>, Error> {
+    fn read_byte(&mut self, signals: Option<&Signals>) -> Result<Option<u8>, Error> {
         while let Some(signals) = signals {
             match signals.caught() {
                 0 => {}
@@ -98,7 +97,7 @@ impl Keeper {
         }
     }
 
-    fn say(&mut self, word: u8) -> Result<(), Error> {
+    fn write_byte(&mut self, word: u8) -> Result<(), Error> {
         self.channel().write_all(&[word]).map_err(Error::system("the testbed's keeper"))
     }
 }
@@ -117,7 +116,7 @@ impl Drop for Keeper {
 #[derive(Debug)]
 pub struct Testbed {
     keeper: Keeper,
-    what: Inside,
+    what: Content,
 }
 
 impl Testbed {
@@ -129,12 +128,12 @@ impl Testbed {
     pub fn start(mut keeper: Keeper, spec: &Spec, signals: Option<&Signals>) -> Result<Testbed, Error> {
         let text = serde_json::to_string(spec).expect("a description of names and numbers");
         fs::write(keeper.folder.join(folder::SPEC), text).map_err(Error::system("the testbed's description"))?;
-        keeper.say(enclosure::BUILD)?;
-        if keeper.hear(signals)? == Some(enclosure::UNSHARED) {
+        keeper.write_byte(enclosure::BUILD)?;
+        if keeper.read_byte(signals)? == Some(enclosure::UNSHARED) {
             let mapped = map_users(keeper.pid()).is_ok();
-            keeper.say(if mapped { enclosure::MAPPED } else { enclosure::MAP_YOURSELF })?;
-            if keeper.hear(signals)? == Some(READY) {
-                return Ok(Testbed { keeper, what: Inside::of(spec) });
+            keeper.write_byte(if mapped { enclosure::MAPPED } else { enclosure::MAP_YOURSELF })?;
+            if keeper.read_byte(signals)? == Some(READY) {
+                return Ok(Testbed { keeper, what: Content::of(spec) });
             }
         }
         Err(Error::Usage("the testbed did not start; see its message above".into()))
@@ -152,19 +151,19 @@ impl Testbed {
     /// If the system does not report how it ended.
     pub fn wait(mut self, signals: &Signals) -> Result<(u8, Option<Report>), Error> {
         let failed = || Error::system("the testbed's keeper");
-        let mut ending = Ending::new(self.what);
+        let mut ending = Shutdown::new(self.what);
         loop {
             let caught = signals.caught();
-            if !ending.go_on(caught as i32, &self.keeper.folder) {
+            if !ending.advance(caught as i32, &self.keeper.folder) {
                 // No process inside replies: the keeper ends the testbed, which may have ended already.
-                let _ = self.keeper.channel().shutdown(Shutdown::Write);
+                let _ = self.keeper.channel().shutdown(std::net::Shutdown::Write);
             }
             if signals.wait_for(self.keeper.channel(), ending.next_due()).map_err(failed())? {
                 break;
             }
         }
-        let code = match self.keeper.hear(None)? {
-            Some(enclosure::ENDED) => self.keeper.hear(None)?,
+        let code = match self.keeper.read_byte(None)? {
+            Some(enclosure::ENDED) => self.keeper.read_byte(None)?,
             _ => None,
         };
         let report = fs::read_to_string(self.keeper.folder.join(folder::REPORT)).ok();
@@ -199,8 +198,8 @@ fn map_users(keeper: u32) -> std::io::Result<()> {
 /// # Errors
 /// If there is no such host, or the command cannot be run.
 pub fn enter(folder: &Path, host: &str, mut command: Command) -> Result<ExitStatus, Error> {
-    let (answer, namespaces) = control::ask(folder, &Request::Enter(host.to_string()))?;
-    let (Answer::Namespaces(environment), Ok([user, mount, process, network])) =
+    let (answer, namespaces) = control::request(folder, &Request::Enter(host.to_string()))?;
+    let (ReplyBody::Namespaces(environment), Ok([user, mount, process, network])) =
         (answer, <[OwnedFd; 4]>::try_from(namespaces))
     else {
         return Err(Error::Usage("the testbed did not send its namespaces".into()));

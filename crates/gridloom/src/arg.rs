@@ -2,7 +2,7 @@
 
 use gridloom_base::Meta;
 use gridloom_base::limits::INLINE_BYTES_MAX;
-use gridloom_idl::Actual;
+use gridloom_idl::ActualArgument;
 
 use crate::{Error, Handle, Value};
 
@@ -34,7 +34,7 @@ impl From<&Handle> for Arg {
 }
 
 impl Arg {
-    pub(crate) fn actual(&self) -> Actual {
+    pub(crate) fn actual(&self) -> ActualArgument {
         match self {
             Arg::Value(value) => {
                 let inline = match value.meta {
@@ -45,9 +45,9 @@ impl Arg {
                         value.inline_bytes()
                     }
                 };
-                Actual { meta: value.meta.clone(), inline }
+                ActualArgument { meta: value.meta.clone(), inline }
             }
-            Arg::Handle(handle) => Actual { meta: handle.meta().clone(), inline: None },
+            Arg::Handle(handle) => ActualArgument { meta: handle.meta().clone(), inline: None },
         }
     }
 

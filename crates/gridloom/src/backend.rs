@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Command, Event};
-use gridloom_net::moving::OnTheWay;
 use gridloom_net::segment::SegmentMut;
+use gridloom_net::transfers::TransferProgress;
 
 use crate::{Error, Value};
 pub(crate) use net::NetBackend;
@@ -43,7 +43,7 @@ pub(crate) trait Backend: Send + Sync {
     fn value(&self, datum: DatumId) -> Option<Value>;
 
     /// Large values in transfer to or from the client. A simulation has none, since no real time passes in it.
-    fn moving(&self) -> Vec<OnTheWay>;
+    fn moving(&self) -> Vec<TransferProgress>;
 
     /// Removes a value from the client's store.
     fn forget(&self, datum: DatumId);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskError};
-use gridloom_perf::{Calibration, Goal, Reached, ServerView, Size, host_of};
+use gridloom_perf::{Calibration, CalibrationResult, Goal, ServerView, Size, host_of};
 use serde::Serialize;
 
 use crate::function::{Pending, TransferLimits};
@@ -397,10 +397,10 @@ impl Run {
             Ok(_) if is_cold => self.cold_left -= 1,
             Ok(seconds) => {
                 let (_, _, size) = self.last.as_ref().expect("the call's");
-                self.calibration.took(number(*size), seconds);
+                self.calibration.record_call(number(*size), seconds);
                 self.told(sizes, Some(seconds), tell)?;
             }
-            Err(TaskError::GaveWay { .. }) => {
+            Err(TaskError::Preempted { .. }) => {
                 self.gave_way += 1;
                 self.not_before = now + PAUSE.as_secs_f64();
                 self.told(sizes, None, tell)?;
@@ -433,9 +433,9 @@ impl Run {
         let points: Vec<CalibratedPoint> = points.collect();
         let function = range.function.name().to_string();
         let sizes = std::cell::RefCell::new(range);
-        let reached = self.calibration.reached(&|position| sizes.borrow_mut().size_at(position));
+        let reached = self.calibration.result(&|position| sizes.borrow_mut().size_at(position));
         let budget_s = self.budget.as_secs_f64();
-        let Reached { error, jumps, spread, calls, end: last } = reached;
+        let CalibrationResult { error, jumps, spread, calls, end: last } = reached;
         let is_reached = matches!(end, End::Complete) && error <= self.error;
         let has_failed = matches!(end, End::Failed(_));
         let why = match end {

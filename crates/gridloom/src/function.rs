@@ -9,9 +9,9 @@ use std::time::Duration;
 use gridloom_base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_base::near::near_names;
 use gridloom_base::{DatumId, Meta, NodeId, TaskId};
-use gridloom_core::graph::{Argument, Output, Retry, Task, TaskKind, Terms};
-use gridloom_idl::method::runs_by_itself;
-use gridloom_idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of};
+use gridloom_core::graph::{Argument, CallOptions, Output, Retry, Task, TaskKind};
+use gridloom_idl::method::is_automatic;
+use gridloom_idl::{ActualArgument, ArrayOrder, BindError, BoundCall, Signature, class_of};
 
 use crate::arg::Arg;
 use crate::grid::{Asking, CallEnd, Callee};
@@ -220,7 +220,7 @@ impl Function {
         asking: Sender<Asking>,
     ) -> Result<Pending, Error> {
         let mut prepared = self.prepare_any(args, &[], |value| (self.grid.new_datum(), value.clone()))?;
-        prepared.task.terms.gang = slots;
+        prepared.task.options.gang = slots;
         self.grid.expect_asking(prepared.task.id, asking);
         self.grid.send_call(prepared, (None, self.transfers), Some(server), false, None)
     }
@@ -285,7 +285,7 @@ impl Function {
             )));
         }
         let bound = self.bind(args, named)?;
-        let is_run = class_of(self.name()).is_some_and(|(_, method)| runs_by_itself(method));
+        let is_run = class_of(self.name()).is_some_and(|(_, method)| is_automatic(method));
         if bound.work_flops.is_none() && self.grid.is_simulated() && !is_run {
             tell_unstated(&self.signature.name);
         }
@@ -324,11 +324,11 @@ impl Function {
             args: arguments,
             outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
             work_flops: bound.work_flops,
-            terms: Terms {
-                only: self.server(),
+            options: CallOptions {
+                bound_to: self.server(),
                 retry: self.retry.clone(),
                 label: self.label.clone(),
-                repeats: self.repeats.and_then(NonZeroU64::new),
+                retry_of: self.repeats.and_then(NonZeroU64::new),
                 ranks: self.ranks,
                 uses: bound.uses.into(),
                 ..self.grid.terms()
@@ -337,9 +337,10 @@ impl Function {
         Ok(Prepared { task, values, outputs })
     }
 
-    pub(crate) fn bind(&self, args: &[Arg], named: &[(String, Arg)]) -> Result<Bound, Error> {
-        let positional: Vec<Actual> = args.iter().map(Arg::actual).collect();
-        let by_name: Vec<(String, Actual)> = named.iter().map(|(name, arg)| (name.clone(), arg.actual())).collect();
+    pub(crate) fn bind(&self, args: &[Arg], named: &[(String, Arg)]) -> Result<BoundCall, Error> {
+        let positional: Vec<ActualArgument> = args.iter().map(Arg::actual).collect();
+        let by_name: Vec<(String, ActualArgument)> =
+            named.iter().map(|(name, arg)| (name.clone(), arg.actual())).collect();
         match self.signature.bind(&positional, &by_name) {
             Ok(bound) => Ok(bound),
             Err(BindError::NeedsValue { .. }) => {
@@ -350,8 +351,8 @@ impl Function {
                     Error,
                 >>(
                 )?;
-                let positional: Vec<Actual> = args.iter().map(Arg::actual).collect();
-                let by_name: Vec<(String, Actual)> =
+                let positional: Vec<ActualArgument> = args.iter().map(Arg::actual).collect();
+                let by_name: Vec<(String, ActualArgument)> =
                     named.iter().map(|(name, arg)| (name.clone(), arg.actual())).collect();
                 Ok(self.signature.bind(&positional, &by_name)?)
             }
@@ -478,7 +479,7 @@ impl Drop for Pending {
 fn tell_unstated(function: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(function.to_string()) {
-        gridloom_base::say!(
+        gridloom_base::stderr_line!(
             "gridloom: the work of '{function}' is not declared: in simulation each call takes {WORK_FLOPS_DEFAULT:e} \
              floating-point operations, whatever its sizes; declare it with CalcOrder, COMPLEXITY or @gl.function(work=…)"
         );

@@ -31,8 +31,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::call::Saying;
-use gridloom_core::graph::Terms;
+use gridloom_core::call::OutputItem;
+use gridloom_core::graph::CallOptions;
 use gridloom_core::node::{Command, Event, LogLine, NameCommand};
 use gridloom_net::worker::nested;
 
@@ -98,7 +98,7 @@ pub struct Spoken {
     pub function: String,
     /// Identifies the call within the session.
     pub call: u64,
-    pub saying: Saying,
+    pub saying: OutputItem,
 }
 
 type Listener = Box<dyn Fn(&Spoken) + Send + Sync>;
@@ -243,7 +243,7 @@ impl Grid {
         if !data.is_empty() {
             all.push(Command::Release { data });
         }
-        all.extend(asks.into_iter().map(|ask| Command::Name { ask, command: NameCommand::Forget }));
+        all.extend(asks.into_iter().map(|ask| Command::Name { request: ask, command: NameCommand::CancelWait }));
         all.extend(commands);
         self.0.backend.commands(all);
     }
@@ -283,17 +283,17 @@ impl Grid {
         for event in events.drain(..) {
             match event {
                 Event::Log(line) => heard.lines.push(line),
-                Event::Said { server, function, said } => {
-                    heard.spoken.push(Spoken { server, function, call: said.task.serial, saying: said.saying });
+                Event::CallOutput { server, function, said } => {
+                    heard.spoken.push(Spoken { server, function, call: said.task.serial, saying: said.item });
                 }
-                Event::Named { ask, answer } if state.begins.has(ask) => {
+                Event::NameResult { request: ask, answer } if state.begins.has(ask) => {
                     let (has_ended, unread) = state.begins.on_answer(ask, answer);
                     if has_ended {
                         state.ends.on_end(TaskId { client: self.0.client, serial: ask });
                     }
                     unread.into_iter().for_each(|datum| self.release_later(datum));
                 }
-                Event::Named { ask, answer } => {
+                Event::NameResult { request: ask, answer } => {
                     state.asks.on_answer(ask, answer).into_iter().for_each(|datum| self.release_later(datum));
                 }
                 event => {
@@ -332,8 +332,8 @@ impl Grid {
     }
 
     /// The default options of its calls.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms { depth: nested::depth(), tells: self.0.listener.get().is_some(), ..Terms::default() }
+    pub(crate) fn terms(&self) -> CallOptions {
+        CallOptions { depth: nested::depth(), wants_output: self.0.listener.get().is_some(), ..CallOptions::default() }
     }
 
     /// Waits until `done` finds its result in the state: the single wait of a session, real or simulated. In a simulation it
@@ -404,11 +404,11 @@ impl State {
             Event::ModelsKnown { server } => self.directory.on_models(server),
             Event::Status { server, status } => self.directory.on_status(server, status),
             Event::Output { server, output } => self.outputs.on_answer(server, output),
-            Event::Reached { address, server } => self.addresses.on_answer(address, Ok(server)),
-            Event::NotReached { address, why } => self.addresses.on_answer(address, Err(why)),
+            Event::ServerReached { address, server } => self.addresses.on_answer(address, Ok(server)),
+            Event::ServerNotReached { address, why } => self.addresses.on_answer(address, Err(why)),
             Event::Links { links } => self.links.on_answer(links),
             // Only servers receive this event.
-            Event::Learned { .. } => {}
+            Event::ModelLearned { .. } => {}
             Event::GroupPlanned { at, group, plan, tasks, data, names, map_ns, seen } => {
                 let servers = self.directory.names();
                 let record = |record: &mut GroupRecord| {
@@ -423,7 +423,7 @@ impl State {
                 self.groups.on_not_mapped(group, self.directory.with_lost_servers(error));
             }
             Event::GroupEnded { at, group } => self.groups.on_ended(group, at),
-            Event::ServerLost { name, why, again, .. } => self.groups.on_server_lost(&name, &why, &again),
+            Event::ServerLost { name, why, rerun: again, .. } => self.groups.on_server_lost(&name, &why, &again),
             Event::CallsBack { server, call } => self.call_backs.on_call(server, call),
             Event::Paused { task, waits: true } => _ = self.paused.insert(task),
             Event::Paused { task, waits: false } => _ = self.paused.remove(&task),
@@ -442,12 +442,12 @@ impl State {
                 self.links.on_transfer(&report, client, self.directory.names());
                 self.groups.on_transferred(at, report);
             }
-            Event::DatumHere { datum, meta } => self.on_datum(client, datum, Ok(meta)),
+            Event::DatumAvailable { datum, meta } => self.on_datum(client, datum, Ok(meta)),
             Event::DatumLost { datum, error } => {
                 self.on_datum(client, datum, Err(self.directory.with_lost_servers(error)));
             }
             // The session handles these itself.
-            Event::Named { .. } | Event::Log(_) | Event::Said { .. } => {}
+            Event::NameResult { .. } | Event::Log(_) | Event::CallOutput { .. } => {}
         }
         Vec::new()
     }

@@ -14,7 +14,7 @@ use gridloom_base::limits::GROUP_TASKS_MAX;
 use gridloom_base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::graph::{self, Source, Task};
 use gridloom_idl::Signature;
-use gridloom_net::moving::OnTheWay;
+use gridloom_net::transfers::TransferProgress;
 
 use crate::described::Matching;
 use crate::function::{Prepared, gives_as};
@@ -46,7 +46,7 @@ struct HandleInner {
 
 impl Handle {
     /// Returns the progress of its transfer to the client, if it is large and being transferred.
-    pub fn moving(&self) -> Option<OnTheWay> {
+    pub fn moving(&self) -> Option<TransferProgress> {
         self.0.grid.moving().into_iter().find(|one| one.datum == self.0.datum && !one.is_sent)
     }
 

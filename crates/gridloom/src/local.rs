@@ -16,7 +16,7 @@ use gridloom_base::limits::{LOCAL_SERVERS_MAX, LOCAL_SITES_MAX, LOCAL_SLOTS_MAX}
 use gridloom_net::identity::{self, Secret};
 use gridloom_net::jobs::shared_threads;
 use gridloom_net::threads;
-use gridloom_net::transport::apart::Site;
+use gridloom_net::transport::emulated_sites::Site;
 use gridloom_process::filter::FilterSpec;
 
 use crate::Error;

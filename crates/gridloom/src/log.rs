@@ -12,14 +12,14 @@ use gridloom_base::Level;
 pub(crate) fn warn(text: &str) {
     match has_subscriber() {
         true => tracing::warn!(target: "gridloom.session", "{text}"),
-        false => gridloom_base::say!("gridloom: {text}"),
+        false => gridloom_base::stderr_line!("gridloom: {text}"),
     }
 }
 
 pub(crate) fn error(text: &str) {
     match has_subscriber() {
         true => tracing::error!(target: "gridloom.session", "{text}"),
-        false => gridloom_base::say!("gridloom: {text}"),
+        false => gridloom_base::stderr_line!("gridloom: {text}"),
     }
 }
 
@@ -32,6 +32,6 @@ fn has_subscriber() -> bool {
 pub(crate) fn hand_on(lines: Vec<LogLine>) {
     for line in lines {
         let level = line.level.min(Level::Info);
-        gridloom_net::log::hand_on("client", &LogLine { level, ..line });
+        gridloom_net::log::emit("client", &LogLine { level, ..line });
     }
 }

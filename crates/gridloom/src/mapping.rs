@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gridloom_base::TaskError;
 use gridloom_core::graph;
-use gridloom_map::{AGAIN, Heuristic, ImposedPlan, MapBy, MapError, Plan, Problem};
+use gridloom_map::{DEFAULT_FALLBACK, Heuristic, ImposedPlan, MapError, MappingMethod, Plan, Problem};
 
 use crate::{Error, Grid, PlanRecord};
 
@@ -24,7 +24,7 @@ pub struct Mapping(How);
 
 #[derive(Clone)]
 enum How {
-    Named(MapBy),
+    Named(MappingMethod),
     Own { name: String, heuristic: Arc<dyn Heuristic + Send + Sync>, limit: Option<Duration> },
 }
 
@@ -73,7 +73,7 @@ impl Mapping {
 
     /// Like [`Mapping::by`], but with a heuristic instead of a plan: for a call that a plan does not contain, and for
     /// the remaining calls of a group.
-    pub(crate) fn again_by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
+    pub(crate) fn again_by(&self, grid: &Grid, group: &graph::Group) -> Result<MappingMethod, Error> {
         match &self.0 {
             How::Named(_) => Ok(self.again()),
             How::Own { .. } => self.by(grid, group),
@@ -82,26 +82,26 @@ impl Mapping {
 
     /// True if it is a plan, which belongs to a single group.
     pub(crate) fn is_plan(&self) -> bool {
-        matches!(self.0, How::Named(MapBy::Imposed(_)))
+        matches!(self.0, How::Named(MappingMethod::Imposed(_)))
     }
 
     /// Returns the heuristic for calls that are mapped again.
-    pub(crate) fn again(&self) -> MapBy {
+    pub(crate) fn again(&self) -> MappingMethod {
         match &self.0 {
             How::Named(by) => by.spec().into(),
-            How::Own { .. } => AGAIN.into(),
+            How::Own { .. } => DEFAULT_FALLBACK.into(),
         }
     }
 
     /// Returns the mapping to send to the agent. A custom heuristic runs here, on the agent's view of the grid.
-    pub(crate) fn by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
+    pub(crate) fn by(&self, grid: &Grid, group: &graph::Group) -> Result<MappingMethod, Error> {
         let (name, heuristic, limit) = match &self.0 {
             How::Named(by) => return Ok(by.clone()),
             How::Own { name, heuristic, limit } => (name, heuristic, *limit),
         };
         let not_mapped = |why: String| Error::from(TaskError::NotMapped { why });
         // Only the agent's view is needed; the fastest heuristic returns it.
-        let seen = grid.plan(group.clone(), MapBy::from("round-robin"))?;
+        let seen = grid.plan(group.clone(), MappingMethod::from("round-robin"))?;
         let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not send its view of the grid".into()))?;
         let problem = Arc::new(basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?);
         let returned = |why| not_mapped(format!("heuristic '{name}' returned an invalid plan: {why}"));
@@ -111,7 +111,7 @@ impl Mapping {
         })?;
         plan.validate(&problem).map_err(returned)?;
         let given = ImposedPlan { heuristic: name.clone(), ..ImposedPlan::of_plan(&plan, &problem) };
-        Ok(MapBy::Imposed(Box::new(given)))
+        Ok(MappingMethod::Imposed(Box::new(given)))
     }
 }
 
@@ -150,7 +150,7 @@ impl From<String> for Mapping {
 
 impl From<&PlanRecord> for Mapping {
     fn from(plan: &PlanRecord) -> Mapping {
-        Mapping(How::Named(MapBy::Imposed(Box::new(plan.given()))))
+        Mapping(How::Named(MappingMethod::Imposed(Box::new(plan.given()))))
     }
 }
 

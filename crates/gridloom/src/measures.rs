@@ -21,7 +21,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use gridloom_base::time::ns_to_seconds;
-use gridloom_sim::process::{MeasuredBlock, Measures};
+use gridloom_sim::process::{BlockCharges, MeasuredBlock};
 
 use crate::Error;
 
@@ -56,7 +56,7 @@ impl Record {
     }
 }
 
-impl Measures for Record {
+impl BlockCharges for Record {
     fn charge(&mut self, measured: &MeasuredBlock<'_>) -> Result<f64, String> {
         let block = block_of(measured);
         let run = self.runs.entry(block.clone()).and_modify(|run| *run += 1).or_insert(1);
@@ -125,7 +125,7 @@ fn parse_line(line: &str) -> Result<(Block, u64, f64), String> {
     Ok((block, run, amount("number of operations", flops)?))
 }
 
-impl Measures for Replay {
+impl BlockCharges for Replay {
     fn charge(&mut self, measured: &MeasuredBlock<'_>) -> Result<f64, String> {
         let block = block_of(measured);
         let run = *self.runs.entry(block.clone()).and_modify(|run| *run += 1).or_insert(1);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gridloom_base::near::did_you_mean;
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, ObjectId, TaskError};
-use gridloom_idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
+use gridloom_idl::method::{FINALIZE, INITIALIZE, is_automatic};
 use gridloom_idl::{Signature, class_of};
 use gridloom_perf::ServerView;
 
@@ -138,7 +138,7 @@ impl Grid {
             let speed = f64::from(server.slots) * server.speed_flops.unwrap_or(mean);
             f64::from(self.objects().on(server.node) + 1) / speed
         };
-        let keeps = |server: &&ServerView| !server.plain;
+        let keeps = |server: &&ServerView| !server.stateless;
         let offering = view.servers.iter().filter(|server| server.functions.contains_key(initialize)).filter(keeps);
         let free = offering.filter(|server| !without.contains(&server.node));
         let least = free.min_by(|a, b| load(a).total_cmp(&load(b)));
@@ -166,14 +166,13 @@ impl Object {
     /// If the class has no method of that name, or the method cannot be called directly (`_initialize` and `_finalize`).
     pub fn method(&self, name: &str) -> Result<Function, Error> {
         let full = format!("{}.{name}", self.class);
-        if runs_by_itself(name) {
+        if is_automatic(name) {
             return Err(Error::Usage(format!("{full} cannot be called: it runs when an object is made, or ends")));
         }
         let found = self.signatures.iter().find(|signature| signature.name == full).cloned();
         let signature = found.ok_or_else(|| {
             let methods = self.signatures.iter().filter_map(|signature| class_of(&signature.name));
-            let methods: Vec<&str> =
-                methods.map(|(_, method)| method).filter(|method| !runs_by_itself(method)).collect();
+            let methods: Vec<&str> = methods.map(|(_, method)| method).filter(|method| !is_automatic(method)).collect();
             let near = format!("; methods of class '{}' are {}", self.class, methods.join(", "));
             Error::UnknownFunction { name: full, near }
         })?;

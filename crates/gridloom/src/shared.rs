@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridloom_base::{GroupId, NodeId};
 use gridloom_platform::{HostId, Platform};
 use gridloom_sim::Simulation;
-use gridloom_sim::faults::{Field, Scenario};
+use gridloom_sim::faults::{FaultTargets, Scenario};
 use gridloom_sim::process::ProcessContext;
 
 use crate::report::{GroupRecord, Report, Setting};
@@ -105,16 +105,16 @@ impl SharedGrid {
         scenario.check(&nodes, &hosts, &links).map_err(|error| Error::Input(error.to_string()))?;
         for name in scenario.nodes().filter(|name| grid.contains(name)) {
             if let Some((process, _)) = clients.iter().find(|(_, host)| host == name) {
-                gridloom_base::say!(
+                gridloom_base::stderr_line!(
                     "gridloom: faults of '{name}' affect the grid's server of that name, not '{process}', which has \
                         its own name"
                 );
             }
         }
-        let mut field = Field { clients, ..Field::default() };
+        let mut field = FaultTargets { clients, ..FaultTargets::default() };
         // Random faults affect a grid if the platform defines one; otherwise processes, which may use no grid.
         let has_roles = self.platform.hosts().iter().any(|host| host.properties.contains_key("role"));
-        let draws_grid = scenario.draws() && has_roles && roles.is_ok();
+        let draws_grid = scenario.has_random_faults() && has_roles && roles.is_ok();
         if draws_grid || scenario.names(&grid, &hosts) {
             let roles = roles?;
             let host = |id: HostId| self.platform.hosts()[id.0 as usize].name.clone();

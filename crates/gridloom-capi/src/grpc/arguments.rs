@@ -11,7 +11,7 @@ use gridloom::data::{Datum, Places, Use};
 use gridloom::{Arg, Callee, Grid, Value};
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{ByteOrder, Dtype, Meta};
-use gridloom_idl::{BaseType, Mode, Param, Signature, Whole};
+use gridloom_idl::{BaseType, Mode, Param, Signature, WholeArray};
 use gridloom_net::payload::Payload;
 
 use super::callbacks::callee;
@@ -23,7 +23,7 @@ use super::remotes::Remotes;
 
 /// A call that is ready to be sent.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct CallInputs {
     /// Inputs in the order of their parameters, except sizes that Python programs leave out.
     pub(super) args: Vec<Arg>,
     /// These sizes, by name.
@@ -50,7 +50,7 @@ pub(super) enum Target {
     /// Memory at an address, in the form that `meta` describes.
     Memory { address: usize, meta: Meta },
     /// Part of an array at an address; the array's other elements are not changed.
-    Part { address: usize, meta: Meta, whole: Whole },
+    Part { address: usize, meta: Meta, whole: WholeArray },
     /// New memory of `malloc` with a zero byte after the text; the memory's address is stored at `address`.
     Text { address: usize },
     /// The same for an array, row by row.
@@ -65,7 +65,7 @@ pub(super) enum Target {
 
 impl Target {
     /// Returns the destination for a pointer of the program: memory for a value of known size, or else memory for a pointer.
-    fn new(param: &Param, pointer: *mut c_void, meta: Option<Meta>, whole: Option<Whole>) -> Target {
+    fn new(param: &Param, pointer: *mut c_void, meta: Option<Meta>, whole: Option<WholeArray>) -> Target {
         match (pointer.expose_provenance(), meta, whole) {
             (0, _, _) => Target::Unwanted,
             (address, Some(meta), Some(whole)) => Target::Part { address, meta, whole },
@@ -110,7 +110,7 @@ impl Destination {
 }
 
 /// The arguments that were passed to a call.
-pub(super) struct Survey<'a> {
+pub(super) struct CallSurvey<'a> {
     pub(super) items: Vec<Item<'a>>,
     /// The functions that it may call back.
     pub(super) callee: Option<Callee>,
@@ -124,7 +124,7 @@ pub(super) struct Item<'a> {
     /// Its form in the program's memory; for a text, how it is passed.
     pub(super) meta: Meta,
     /// The whole array, if only a part of it is sent.
-    pub(super) whole: Option<Whole>,
+    pub(super) whole: Option<WholeArray>,
     /// The datum that was passed in place of memory.
     pub(super) remote: Option<Arc<Datum>>,
     /// The bytes of a scalar that is only an input, and of a string.
@@ -176,7 +176,7 @@ pub(super) unsafe fn survey<'a>(
     plan: &ReadingPlan,
     given: CallerArguments<'_>,
     is_here: impl Fn(usize) -> bool,
-) -> Outcome<Survey<'a>> {
+) -> Outcome<CallSurvey<'a>> {
     let remote = |at: usize| match plan.is_pointer(at) || matches!(given, CallerArguments::Pointers(_)) {
         true => remotes.find(given.pointer(at)),
         false => None,
@@ -233,7 +233,7 @@ pub(super) unsafe fn survey<'a>(
     // The argument passed for scratch memory is ignored.
     let passed = signature.params.iter().enumerate().filter(|(_, param)| param.mode != Mode::Work);
     let items: Outcome<Vec<Item<'_>>> = passed.map(&mut item).collect();
-    Ok(Survey { items: items?, callee })
+    Ok(CallSurvey { items: items?, callee })
 }
 
 /// Refuses handles of data that no longer exist or are invalid: only memory may be passed in such a place.
@@ -266,8 +266,8 @@ pub(super) unsafe fn gather(
     signature: &Signature,
     items: Vec<Item<'_>>,
     mut known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
-) -> Outcome<Gathered> {
-    let mut gathered = Gathered::default();
+) -> Outcome<CallInputs> {
+    let mut gathered = CallInputs::default();
     let mut copies: Vec<(usize, Value)> = Vec::new();
     for mut item in items {
         // SAFETY: promised by the caller, each time.
@@ -315,7 +315,7 @@ pub(super) unsafe fn gather(
     Ok(gathered)
 }
 
-unsafe fn gather_file(grid: &Grid, signature: &Signature, item: &Item<'_>, gathered: &mut Gathered) -> Outcome<()> {
+unsafe fn gather_file(grid: &Grid, signature: &Signature, item: &Item<'_>, gathered: &mut CallInputs) -> Outcome<()> {
     // SAFETY: promised by the caller.
     let path = unsafe { path(item.pointer) };
     if item.param.is_input() {
@@ -331,7 +331,7 @@ unsafe fn gather_file(grid: &Grid, signature: &Signature, item: &Item<'_>, gathe
     Ok(())
 }
 
-unsafe fn gather_list(grid: &Grid, signature: &Signature, item: &Item<'_>, gathered: &mut Gathered) -> Outcome<()> {
+unsafe fn gather_list(grid: &Grid, signature: &Signature, item: &Item<'_>, gathered: &mut CallInputs) -> Outcome<()> {
     let (_, size_bytes) = item.range();
     let count = size_bytes / size_of::<*mut c_void>();
     if item.param.is_input() {

@@ -7,17 +7,17 @@ use std::time::Duration;
 use gridloom::data::{Datum, Ties};
 use gridloom::{Arg, Function};
 
-use super::arguments::{Gathered, Item, Survey, gather, survey};
+use super::arguments::{CallInputs, CallSurvey, Item, gather, survey};
 use super::code::{Failed, Outcome};
-use super::handles::{Bound, CallerArguments};
+use super::handles::{BoundFunction, CallerArguments};
 use super::library::Library;
 use super::limits::Limits;
-use super::session::{Limited, Origin, Work};
+use super::session::{GroupCall, Origin, Work};
 
 /// A call whose function has been found.
 pub(super) struct Call {
     pub(super) library: Arc<Library>,
-    pub(super) bound: Arc<Bound>,
+    pub(super) bound: Arc<BoundFunction>,
     /// The handle's address in the program, and its number; both are 0 without a handle.
     pub(super) handle: usize,
     pub(super) number: u64,
@@ -59,8 +59,8 @@ impl Call {
         &'a self,
         given: CallerArguments<'_>,
         is_here: impl Fn(usize) -> bool,
-    ) -> Outcome<Survey<'a>> {
-        let Bound { function, plan, .. } = &*self.bound;
+    ) -> Outcome<CallSurvey<'a>> {
+        let BoundFunction { function, plan, .. } = &*self.bound;
         if given.len() != plan.reads.len() {
             let (name, needed) = (function.name(), plan.reads.len());
             return Err(Failed::other(format!("{name}: {} arguments given, expected {needed}", given.len())));
@@ -76,7 +76,7 @@ impl Call {
     /// The arguments match the signature (`memory`).
     pub(super) unsafe fn send(
         &self,
-        survey: Survey<'_>,
+        survey: CallSurvey<'_>,
         known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
     ) -> Outcome<Work> {
         let function = &self.bound.function;
@@ -88,7 +88,7 @@ impl Call {
         };
         let function = &ties.server().map_or_else(|| function.clone(), |server| function.clone().bound_to(server));
         // SAFETY: promised by the caller.
-        let Gathered { args, named, destinations, is_remote, unwanted_files } =
+        let CallInputs { args, named, destinations, is_remote, unwanted_files } =
             unsafe { gather(&places, function.signature(), survey.items, known) }?;
         let transfers = self.limits().transfers;
         let function = &function.clone().without_files(unwanted_files).with_transfer_limits(transfers);
@@ -109,7 +109,7 @@ impl Call {
                     result.prefetch()?;
                 }
             }
-            let limited = Limited::new(&self.library.grid, call, self.limit());
+            let limited = GroupCall::new(&self.library.grid, call, self.limit());
             return Ok(Work::Grouped(Arc::new(limited), destinations));
         }
         let pending = match survey.callee {
@@ -125,10 +125,10 @@ impl Call {
     ///
     /// # Safety
     /// The arguments match the signature (`memory`).
-    pub(super) unsafe fn initialize_module(&self, survey: Survey<'_>) -> Outcome<()> {
+    pub(super) unsafe fn initialize_module(&self, survey: CallSurvey<'_>) -> Outcome<()> {
         let function = &self.bound.function;
         // SAFETY: promised by the caller.
-        let Gathered { args, .. } =
+        let CallInputs { args, .. } =
             unsafe { gather(&self.library.places(), function.signature(), survey.items, |_| Ok(None)) }?;
         let (module, _) = function.name().rsplit_once('/').unwrap_or_default();
         Ok(self.library.grid.initialize_module(module, &args, &[])?)
@@ -138,10 +138,10 @@ impl Call {
     ///
     /// # Safety
     /// The arguments match the signature (`memory`).
-    pub(super) unsafe fn send_plain(&self, survey: Survey<'_>) -> Outcome<Work> {
+    pub(super) unsafe fn send_plain(&self, survey: CallSurvey<'_>) -> Outcome<Work> {
         for (start, bytes) in survey.items.iter().filter(|item| item.is_part()).map(Item::range) {
             // SAFETY: memory of the program, as the header requires.
-            unsafe { self.library.staying.bring_there(start, bytes) }?;
+            unsafe { self.library.staying.fetch_range(start, bytes) }?;
         }
         // SAFETY: promised by the caller.
         unsafe { self.send(survey, |item| self.library.staying.known(item)) }

@@ -21,7 +21,7 @@ thread_local! {
 }
 
 /// Returns the task for which this thread runs a callback, if any: its session cannot end meanwhile.
-pub(super) fn asking() -> Option<TaskId> {
+pub(super) fn callback_task() -> Option<TaskId> {
     ASKING.get()
 }
 

@@ -13,7 +13,7 @@ const STRIDE: usize = 256;
 
 /// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum SessionState {
     Running,
     Ended,
     /// Not outstanding.
@@ -22,23 +22,23 @@ pub(super) enum Standing {
 
 /// The array, and its sessions that have ended.
 #[derive(Default)]
-pub(super) struct Choice {
+pub(super) struct IdArray {
     ids: Vec<c_int>,
     /// The first place of each id.
     places: FxHashMap<c_int, usize>,
     ended: BTreeSet<usize>,
     gone: BTreeSet<usize>,
     /// True if an id occurs twice: then all of the next array is checked.
-    has_twice: bool,
+    has_duplicates: bool,
     #[cfg(test)]
     looks: usize,
 }
 
-impl Choice {
+impl IdArray {
     /// Replaces the array by the next one.
-    pub(super) fn turn_to(&mut self, ids: Vec<c_int>, standing: impl Fn(c_int) -> Standing) {
+    pub(super) fn replace(&mut self, ids: Vec<c_int>, standing: impl Fn(c_int) -> SessionState) {
         let old = std::mem::take(&mut self.ids);
-        let is_anew = std::mem::take(&mut self.has_twice);
+        let is_anew = std::mem::take(&mut self.has_duplicates);
         if is_anew {
             (self.places, self.ended, self.gone) = Default::default();
         }
@@ -66,25 +66,25 @@ impl Choice {
     }
 
     /// Returns an id that has no session.
-    pub(super) fn stranger(&self) -> Option<c_int> {
+    pub(super) fn invalid_id(&self) -> Option<c_int> {
         self.gone.first().map(|place| self.ids[*place])
     }
 
     /// Records that a session has ended, or that it no longer exists.
-    pub(super) fn turned(&mut self, id: c_int, standing: Standing) {
+    pub(super) fn update(&mut self, id: c_int, standing: SessionState) {
         self.look();
         if let Some(place) = self.places.get(&id).copied() {
-            self.stands(place, standing);
+            self.state(place, standing);
         }
     }
 
-    fn stands(&mut self, place: usize, standing: Standing) {
+    fn state(&mut self, place: usize, standing: SessionState) {
         self.ended.remove(&place);
         self.gone.remove(&place);
         match standing {
-            Standing::Running => {}
-            Standing::Ended => drop(self.ended.insert(place)),
-            Standing::Gone => drop(self.gone.insert(place)),
+            SessionState::Running => {}
+            SessionState::Ended => drop(self.ended.insert(place)),
+            SessionState::Gone => drop(self.gone.insert(place)),
         }
     }
 
@@ -94,19 +94,19 @@ impl Choice {
         if self.places.get(id) == Some(&place) {
             self.places.remove(id);
         }
-        self.stands(place, Standing::Running);
+        self.state(place, SessionState::Running);
     }
 
-    fn put(&mut self, id: c_int, place: usize, standing: Standing) {
+    fn put(&mut self, id: c_int, place: usize, standing: SessionState) {
         self.look();
         if let Some(other) = self.places.insert(id, place) {
-            self.has_twice = true;
-            self.stands(other, Standing::Running);
+            self.has_duplicates = true;
+            self.state(other, SessionState::Running);
             let first = other.min(place);
             self.places.insert(id, first);
-            return self.stands(first, standing);
+            return self.state(first, standing);
         }
-        self.stands(place, standing);
+        self.state(place, standing);
     }
 
     /// Counts the checked places, for the test.
@@ -137,24 +137,26 @@ mod tests {
     use super::*;
     use gridloom_base::SplitMix64;
 
-    fn choice(ids: &[c_int], standing: impl Fn(c_int) -> Standing) -> Choice {
-        let mut choice = Choice::default();
-        choice.turn_to(ids.to_vec(), standing);
+    fn choice(ids: &[c_int], standing: impl Fn(c_int) -> SessionState) -> IdArray {
+        let mut choice = IdArray::default();
+        choice.replace(ids.to_vec(), standing);
         choice
     }
 
     #[test]
     fn the_first_in_the_array_counts() {
-        let mut choice = choice(&[7, 8, 9], |id| if id == 9 { Standing::Ended } else { Standing::Running });
+        let mut choice = choice(&[7, 8, 9], |id| if id == 9 { SessionState::Ended } else { SessionState::Running });
         assert_eq!(choice.first(), Ok(Some(9)));
-        choice.turned(8, Standing::Ended);
+        choice.update(8, SessionState::Ended);
         assert_eq!(choice.first(), Ok(Some(8)));
-        choice.turned(7, Standing::Gone);
-        assert_eq!((choice.first(), choice.stranger()), (Err(7), Some(7)));
+        choice.update(7, SessionState::Gone);
+        assert_eq!((choice.first(), choice.invalid_id()), (Err(7), Some(7)));
         // The 8 stays in its place.
-        choice
-            .turn_to(vec![9, 8], |id| if id == 9 { Standing::Running } else { unreachable!("{id} is not looked at") });
-        assert_eq!((choice.first(), choice.stranger()), (Ok(Some(8)), None));
+        choice.replace(
+            vec![9, 8],
+            |id| if id == 9 { SessionState::Running } else { unreachable!("{id} is not looked at") },
+        );
+        assert_eq!((choice.first(), choice.invalid_id()), (Ok(Some(8)), None));
     }
 
     /// Like a program that removes ids from its array one by one, in unknown order.
@@ -162,15 +164,15 @@ mod tests {
     fn very_many_are_drained_with_a_few_looks_at_each() {
         for count in [2_000, 20_000] {
             let mut ids: Vec<c_int> = (1..=count).collect();
-            let mut choice = choice(&ids, |_| Standing::Running);
+            let mut choice = choice(&ids, |_| SessionState::Running);
             let mut random = SplitMix64::new(5);
             while !ids.is_empty() {
                 let at = random.below(ids.len() as u64) as usize;
-                choice.turned(ids[at], Standing::Ended);
+                choice.update(ids[at], SessionState::Ended);
                 assert_eq!(choice.first(), Ok(Some(ids[at])));
-                choice.turned(ids[at], Standing::Gone);
+                choice.update(ids[at], SessionState::Gone);
                 ids.swap_remove(at);
-                choice.turn_to(ids.clone(), |_| Standing::Running);
+                choice.replace(ids.clone(), |_| SessionState::Running);
             }
             assert!(choice.looks <= 8 * count as usize, "{} looks at {count}", choice.looks);
         }
@@ -180,24 +182,24 @@ mod tests {
     fn it_is_what_an_array_looked_at_as_a_whole_is() {
         let mut random = SplitMix64::new(1);
         let mut below = |limit: u64| random.below(limit);
-        let mut kept = Choice::default();
-        let mut standings = [Standing::Running; 8];
+        let mut kept = IdArray::default();
+        let mut standings = [SessionState::Running; 8];
         for _ in 0..20_000 {
-            let standing = [Standing::Running, Standing::Ended, Standing::Gone][below(3) as usize];
+            let standing = [SessionState::Running, SessionState::Ended, SessionState::Gone][below(3) as usize];
             let id = below(8) as usize;
             // If an id without a session is reused, the next array must detect it.
-            if standing != Standing::Running {
+            if standing != SessionState::Running {
                 standings[id] = standing;
-                kept.turned(id as c_int, standing);
+                kept.update(id as c_int, standing);
             }
             let ids: Vec<c_int> = (0..below(6)).map(|_| below(8) as c_int).collect();
             let stands = |id: c_int| standings[id as usize];
-            kept.turn_to(ids.clone(), stands);
+            kept.replace(ids.clone(), stands);
             let whole = choice(&ids, stands);
-            assert_eq!((kept.first(), kept.stranger()), (whole.first(), whole.stranger()), "{ids:?} {standings:?}");
+            assert_eq!((kept.first(), kept.invalid_id()), (whole.first(), whole.invalid_id()), "{ids:?} {standings:?}");
             if below(50) == 0 {
-                standings = [Standing::Running; 8];
-                kept = Choice::default();
+                standings = [SessionState::Running; 8];
+                kept = IdArray::default();
             }
         }
     }

@@ -102,7 +102,7 @@ impl Failed {
 impl From<TaskError> for Failed {
     fn from(error: TaskError) -> Failed {
         let code = match &error {
-            TaskError::ObjectLost { .. } => GRPC_INVALID_OBJECT_HANDLE_NP,
+            TaskError::ObjectMissing { .. } => GRPC_INVALID_OBJECT_HANDLE_NP,
             // An object is lost with its server.
             TaskError::ServerLost { function, .. } if class_of(function).is_some() => GRPC_INVALID_OBJECT_HANDLE_NP,
             TaskError::Crashed { .. } | TaskError::ServerLost { .. } | TaskError::AgentLost { .. } => {
@@ -112,11 +112,11 @@ impl From<TaskError> for Failed {
             TaskError::CannotRun { .. }
             | TaskError::Refused { .. }
             | TaskError::StoreFull { .. }
-            | TaskError::NotKept { .. }
-            | TaskError::GaveWay { .. } => GRPC_RPC_REFUSED,
+            | TaskError::StoreFailed { .. }
+            | TaskError::Preempted { .. } => GRPC_RPC_REFUSED,
             TaskError::DatumLost { .. } | TaskError::OutOfMemory { .. } => GRPC_INVALID_DATA_NP,
             TaskError::Cancelled => GRPC_CANCELED_NP,
-            TaskError::DeadlineExceeded { .. } | TaskError::TransferLate { .. } => GRPC_TIMEOUT_NP,
+            TaskError::DeadlineExceeded { .. } | TaskError::TransferTimedOut { .. } => GRPC_TIMEOUT_NP,
             // The enum may grow: a new error is at least a failure with a text.
             _ => GRPC_SESSION_FAILED,
         };
@@ -143,12 +143,14 @@ impl From<Error> for Failed {
 impl From<NameError> for Failed {
     fn from(error: NameError) -> Failed {
         let code = match &error {
-            NameError::Exists { .. } | NameError::BeingPut { .. } | NameError::Differs { .. } => GRPC_NAME_EXISTS_NP,
+            NameError::Exists { .. } | NameError::BeingPut { .. } | NameError::ContentDiffers { .. } => {
+                GRPC_NAME_EXISTS_NP
+            }
             NameError::Unknown { .. } => GRPC_NAME_NOT_FOUND_NP,
-            NameError::NotAName { .. } => GRPC_INVALID_NAME_NP,
+            NameError::InvalidName { .. } => GRPC_INVALID_NAME_NP,
             NameError::NoRoom { .. } | NameError::TooMany { .. } => GRPC_NO_ROOM_NP,
             NameError::Lost { .. } => GRPC_INVALID_DATA_NP,
-            NameError::NoAgent { .. } | NameError::AgentCloses { .. } | NameError::NotStored { .. } => {
+            NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } | NameError::NotStored { .. } => {
                 GRPC_COMMUNICATION_FAILED
             }
             // The enum may grow.
@@ -187,7 +189,7 @@ pub(super) fn run(call: impl FnOnce() -> Outcome<()>) -> c_int {
     match caught(call) {
         Ok(()) => GRPC_NO_ERROR,
         Err(failed) => {
-            note(&failed);
+            record_error(&failed);
             failed.code
         }
     }
@@ -198,7 +200,7 @@ pub(super) fn run_for<R>(call: impl FnOnce() -> Outcome<R>, otherwise: R) -> R {
     match caught(call) {
         Ok(value) => value,
         Err(failed) => {
-            note(&failed);
+            record_error(&failed);
             otherwise
         }
     }
@@ -213,7 +215,7 @@ fn caught<R>(call: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
 }
 
 /// Records an error as this thread's last one.
-pub(super) fn note(failed: &Failed) {
+pub(super) fn record_error(failed: &Failed) {
     if !failed.text.is_empty() {
         // A thread that is ending, or a program in its exit handlers, no longer has one.
         let _ = LAST.try_with(|last| *last.borrow_mut() = (failed.code, to_c(&failed.text)));
@@ -221,7 +223,7 @@ pub(super) fn note(failed: &Failed) {
 }
 
 /// Returns code and text of this thread's last error; the text is valid until the next error.
-pub(super) fn last() -> (c_int, *const c_char) {
+pub(super) fn last_error() -> (c_int, *const c_char) {
     let kept = LAST.try_with(|last| {
         let (code, text) = &*last.borrow();
         (*code, text.as_ptr())
@@ -249,9 +251,9 @@ mod tests {
     fn a_panic_is_a_code_and_a_text() {
         assert_eq!(run(|| panic!("impossible")), GRPC_OTHER_ERROR_CODE);
         // SAFETY: a C string of this thread.
-        let text = unsafe { CStr::from_ptr(last().1) }.to_str().unwrap();
+        let text = unsafe { CStr::from_ptr(last_error().1) }.to_str().unwrap();
         assert_eq!(text, "an error of the library itself: impossible");
         assert_eq!(run(|| Err(Failed::new(GRPC_NOT_COMPLETED, ""))), GRPC_NOT_COMPLETED);
-        assert_eq!(last().0, GRPC_OTHER_ERROR_CODE);
+        assert_eq!(last_error().0, GRPC_OTHER_ERROR_CODE);
     }
 }

@@ -34,9 +34,9 @@ pub(super) struct Config {
     transfer_timeout_argument: f64,
     transfer_timeout_result: f64,
     pub(super) save_session_info: i64,
-    local: Local,
-    map: Map,
-    server: BTreeMap<String, Server>,
+    local: LocalGridConfig,
+    map: MapConfig,
+    server: BTreeMap<String, ServerConfig>,
     /// Time limits of single functions, from Ninf-G's files.
     #[serde(skip)]
     limits: BTreeMap<String, ConfiguredLimits>,
@@ -53,7 +53,7 @@ enum Transfer {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Local {
+struct LocalGridConfig {
     servers: usize,
     slots: u32,
     functions: Vec<PathBuf>,
@@ -65,14 +65,14 @@ struct Local {
 /// Settings of `grpc_map`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Map {
+struct MapConfig {
     heuristic: Option<String>,
     debug: bool,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Server {
+struct ServerConfig {
     address: String,
 }
 
@@ -86,8 +86,8 @@ impl Default for Config {
             transfer_timeout_argument: 0.0,
             transfer_timeout_result: 0.0,
             save_session_info: 256,
-            local: Local::default(),
-            map: Map::default(),
+            local: LocalGridConfig::default(),
+            map: MapConfig::default(),
             server: BTreeMap::new(),
             limits: BTreeMap::new(),
         }
@@ -99,10 +99,10 @@ const INCLUDES_MAX: usize = 64;
 /// Maximum number of servers of a program's own grid: each consists of several processes.
 const LOCAL_SERVERS_MAX: usize = 256;
 
-impl Default for Local {
-    fn default() -> Local {
+impl Default for LocalGridConfig {
+    fn default() -> LocalGridConfig {
         let LocalConfig { servers, slots, .. } = LocalConfig::default();
-        Local { servers, slots, functions: Vec::new(), libraries: Vec::new(), memory: None, python: None }
+        LocalGridConfig { servers, slots, functions: Vec::new(), libraries: Vec::new(), memory: None, python: None }
     }
 }
 
@@ -129,7 +129,7 @@ impl Config {
 
     fn read_file(file: &Path) -> Outcome<Config> {
         let wrong = |code, why: String| Failed::new(code, format!("configuration {}: {why}", file.display()));
-        let wrong_at = |Wrong { place: (line, column), why }| {
+        let wrong_at = |ConfigError { place: (line, column), why }| {
             let text = format!("configuration {}:{line}:{column}: {why}", file.display());
             Failed::new(GRPC_CONFIGFILE_ERROR, text)
         };
@@ -163,7 +163,7 @@ impl Config {
                 if address.contains(':') && !servers.contains(&address) {
                     servers.push(address.clone());
                 }
-                config.server.insert(name, Server { address });
+                config.server.insert(name, ServerConfig { address });
             }
             config.limits.extend(found.limits);
             config.save_session_info = found.save_session_info.unwrap_or(config.save_session_info);
@@ -181,7 +181,9 @@ impl Config {
         if !ignored.is_empty() {
             let ignored: Vec<String> = ignored.into_iter().collect();
             let (file, ignored) = (file.display(), ignored.join(", "));
-            gridloom_base::say!("gridloom: configuration {file}: has no meaning here and is left out: {ignored}");
+            gridloom_base::stderr_line!(
+                "gridloom: configuration {file}: has no meaning here and is left out: {ignored}"
+            );
         }
         // An agent named in the environment knows its servers itself.
         config.servers = (!servers.is_empty() && config.agent().is_none()).then_some(servers);
@@ -189,9 +191,9 @@ impl Config {
     }
 
     /// Parses the file. Relative paths are relative to `folder`.
-    fn parse(text: &str, folder: &Path) -> Result<Config, Wrong> {
-        let mut config: Config = toml::from_str(text).map_err(|error| Wrong::new(text, &error))?;
-        let of = |key: &str, why: String| Wrong { place: place_of(text, key), why };
+    fn parse(text: &str, folder: &Path) -> Result<Config, ConfigError> {
+        let mut config: Config = toml::from_str(text).map_err(|error| ConfigError::new(text, &error))?;
+        let of = |key: &str, why: String| ConfigError { place: place_of(text, key), why };
         if config.agent.is_some() && config.servers.is_some() {
             return Err(of(
                 "servers",
@@ -268,7 +270,7 @@ impl Config {
     }
 }
 
-impl Local {
+impl LocalGridConfig {
     fn memory_bytes(&self) -> Result<Option<u64>, String> {
         self.memory.as_deref().map(|text| units::size(text).map(|bytes| bytes as u64)).transpose()
     }
@@ -288,21 +290,24 @@ impl Local {
 
 /// An error in the file, with line and column.
 #[derive(Debug)]
-struct Wrong {
+struct ConfigError {
     place: (usize, usize),
     why: String,
 }
 
-impl Wrong {
+impl ConfigError {
     /// Converts an error of the parser; for an unknown key, similar known keys are added.
-    fn new(text: &str, error: &toml::de::Error) -> Wrong {
+    fn new(text: &str, error: &toml::de::Error) -> ConfigError {
         let message = error.message().trim().replace('\n', ", ");
         let mut names = message.split('`').skip(1).step_by(2);
         let near = match names.next().filter(|_| message.starts_with("unknown ")) {
             Some(wrong) => did_you_mean(&near_names(wrong, names)),
             None => String::new(),
         };
-        Wrong { place: place_at(text, error.span().map_or(0, |span| span.start)), why: format!("{message}{near}") }
+        ConfigError {
+            place: place_at(text, error.span().map_or(0, |span| span.start)),
+            why: format!("{message}{near}"),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gridloom::Value;
 use gridloom::data::NewFile;
 use gridloom_base::{Meta, Order};
-use gridloom_idl::{BaseType, Whole};
+use gridloom_idl::{BaseType, WholeArray};
 
 use super::arguments::{Destination, Target};
 use super::code::{Failed, Outcome};
@@ -34,9 +34,9 @@ impl Destination {
 }
 
 /// A result that only has to be stored; this can fail only for files.
-enum Ready<'a> {
+enum ReadyResult<'a> {
     Bytes(usize, Cow<'a, [u8]>),
-    Part(usize, Cow<'a, [u8]>, &'a Whole),
+    Part(usize, Cow<'a, [u8]>, &'a WholeArray),
     Text(usize, Allocated),
     File(NewFile, &'a str),
     List(&'a ListTarget, Vec<ReadyItem<'a>>, &'a str),
@@ -50,13 +50,13 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
     let results = || values.iter().zip(destinations);
     results().try_for_each(|(value, destination)| destination.check(value))?;
     let ready = results().filter_map(|(value, destination)| ready(value, destination).transpose());
-    for ready in ready.collect::<Outcome<Vec<Ready<'_>>>>()? {
+    for ready in ready.collect::<Outcome<Vec<ReadyResult<'_>>>>()? {
         match ready {
             // SAFETY: promised by the caller: memory for a value of that form, and this has its size.
-            Ready::Bytes(address, bytes) => unsafe {
+            ReadyResult::Bytes(address, bytes) => unsafe {
                 memory::write(std::ptr::with_exposed_provenance_mut(address), &bytes);
             },
-            Ready::Part(address, bytes, whole) => whole.runs(|there, here, length| {
+            ReadyResult::Part(address, bytes, whole) => whole.runs(|there, here, length| {
                 // SAFETY: promised by the caller: memory for the whole array.
                 unsafe {
                     let place = std::ptr::with_exposed_provenance_mut::<u8>(address).add(there);
@@ -64,16 +64,16 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
                 }
             }),
             // SAFETY: promised by the caller: memory for a pointer.
-            Ready::Text(address, text) => unsafe { text.give(std::ptr::with_exposed_provenance_mut(address)) },
-            Ready::File(file, name) => file.place(name)?,
+            ReadyResult::Text(address, text) => unsafe { text.store(std::ptr::with_exposed_provenance_mut(address)) },
+            ReadyResult::File(file, name) => file.place(name)?,
             // SAFETY: promised by the caller.
-            Ready::List(list, items, name) => unsafe { list.put(name, items) }?,
+            ReadyResult::List(list, items, name) => unsafe { list.put(name, items) }?,
         }
     }
     Ok(())
 }
 
-fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<Ready<'a>>> {
+fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<ReadyResult<'a>>> {
     let name = &destination.name;
     let bytes = |meta: &Meta| value.bytes_as(meta);
     let copy = |bytes: Option<Cow<'_, [u8]>>| {
@@ -82,27 +82,27 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
     // A simulation that does not run bodies has no content: then nothing is written.
     Ok(match &destination.target {
         Target::Unwanted | Target::Remote(..) => None,
-        Target::Memory { address, meta } => bytes(meta).map(|bytes| Ready::Bytes(*address, bytes)),
-        Target::Part { address, meta, whole } => bytes(meta).map(|bytes| Ready::Part(*address, bytes, whole)),
+        Target::Memory { address, meta } => bytes(meta).map(|bytes| ReadyResult::Bytes(*address, bytes)),
+        Target::Part { address, meta, whole } => bytes(meta).map(|bytes| ReadyResult::Part(*address, bytes, whole)),
         Target::Fresh { address } => {
             let mut rows = value.meta().clone();
             if let Meta::Array { order, .. } = &mut rows {
                 *order = Order::C;
             }
-            copy(bytes(&rows))?.map(|text| Ready::Text(*address, text))
+            copy(bytes(&rows))?.map(|text| ReadyResult::Text(*address, text))
         }
-        Target::List(list) => Some(Ready::List(list, list.ready(name, value)?, name)),
+        Target::List(list) => Some(ReadyResult::List(list, list.ready(name, value)?, name)),
         // The function has set it to NULL.
         Target::Text { address }
             if matches!(value.meta(), Meta::Bytes { size_bytes: 0 }) && value.payload().is_some() =>
         {
-            Some(Ready::Bytes(*address, Cow::Owned(vec![0; size_of::<usize>()])))
+            Some(ReadyResult::Bytes(*address, Cow::Owned(vec![0; size_of::<usize>()])))
         }
-        Target::Text { address } => copy(bytes(value.meta()))?.map(|text| Ready::Text(*address, text)),
+        Target::Text { address } => copy(bytes(value.meta()))?.map(|text| ReadyResult::Text(*address, text)),
         // The function made no file.
         Target::File(_) if matches!(value.meta(), Meta::Text { .. }) => None,
         Target::File(path) => match value.payload() {
-            Some(payload) => Some(Ready::File(NewFile::write(name, path, payload.bytes())?, name)),
+            Some(payload) => Some(ReadyResult::File(NewFile::write(name, path, payload.bytes())?, name)),
             None => None,
         },
     })

@@ -14,7 +14,7 @@ use std::time::Duration;
 use gridloom::Function;
 use gridloom_base::limits::PARAMETERS_MAX;
 use gridloom_base::{Dtype, Meta};
-use gridloom_idl::{BaseType, Param, Passed, Signature};
+use gridloom_idl::{BaseType, CArgument, Param, Signature};
 use rustc_hash::FxHashMap;
 
 use super::code::{Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_INVALID_OBJECT_HANDLE_NP, GRPC_RPC_REFUSED, Outcome};
@@ -38,7 +38,7 @@ pub type CFunctionHandle = CHandle<FUNCTION>;
 pub type CObjectHandle = CHandle<OBJECT>;
 
 /// The function of a handle.
-pub(super) struct Bound {
+pub(super) struct BoundFunction {
     /// Bound to its server, if it has one.
     pub(super) function: Function,
     pub(super) plan: ReadingPlan,
@@ -47,16 +47,16 @@ pub(super) struct Bound {
     limits: Mutex<Limits>,
 }
 
-impl Bound {
+impl BoundFunction {
     /// `server` runs all its calls, if one is named. `limits` are the time limits of a call.
-    pub(super) fn new(function: Function, server: Option<String>, limits: Limits) -> Outcome<Bound> {
+    pub(super) fn new(function: Function, server: Option<String>, limits: Limits) -> Outcome<BoundFunction> {
         let plan = ReadingPlan::new(function.signature())?;
-        Ok(Bound { function, plan, server, limits: Mutex::new(limits) })
+        Ok(BoundFunction { function, plan, server, limits: Mutex::new(limits) })
     }
 
     /// Returns the same with calls that request this number of ranks.
-    pub(super) fn on_ranks(self, ranks: u32) -> Bound {
-        Bound { function: self.function.on_ranks(ranks), ..self }
+    pub(super) fn on_ranks(self, ranks: u32) -> BoundFunction {
+        BoundFunction { function: self.function.on_ranks(ranks), ..self }
     }
 
     /// Returns the time limits of a call.
@@ -108,7 +108,7 @@ impl<T, const KIND: u64> Handles<T, KIND> {
 }
 
 /// A session's handles of functions.
-pub(super) type Functions = Handles<Bound, FUNCTION>;
+pub(super) type Functions = Handles<BoundFunction, FUNCTION>;
 
 /// Returns the number of the next handle.
 pub(super) fn next_number() -> u64 {
@@ -167,7 +167,7 @@ impl CallerArguments<'_> {
             let mut pointer: *const c_void = self.pointer(at);
             if param.is_output() {
                 // SAFETY: memory of a pointer, promised by the caller.
-                pointer = unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what)?.read() };
+                pointer = unsafe { memory::program_memory(pointer.cast_mut().cast::<*const c_void>(), &what)?.read() };
             }
             if pointer.is_null() && param.base == BaseType::String {
                 return Ok((Meta::Bytes { size_bytes: 0 }, Vec::new()));
@@ -200,7 +200,7 @@ pub(super) fn missing(signature: &Signature, param: &Param) -> Failed {
 /// How an argument is passed, after the promotions of C without a prototype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-enum Read {
+enum ReadKind {
     Int = 1,
     Unsigned = 2,
     Int64 = 3,
@@ -258,7 +258,7 @@ pub(super) struct ReadingPlan {
 impl ReadingPlan {
     /// True if that argument is passed by its address.
     pub(super) fn is_pointer(&self, at: usize) -> bool {
-        self.reads[at] == Read::Pointer as u8
+        self.reads[at] == ReadKind::Pointer as u8
     }
 
     /// Returns the plan for the parameters, followed by the callbacks.
@@ -267,7 +267,7 @@ impl ReadingPlan {
         for param in &signature.params {
             reads.push(read_of(signature, param)? as u8);
         }
-        reads.extend(signature.callbacks.iter().map(|_| Read::Pointer as u8));
+        reads.extend(signature.callbacks.iter().map(|_| ReadKind::Pointer as u8));
         // `calls.c` has room for this many.
         match reads.len() {
             0..=PARAMETERS_MAX => Ok(ReadingPlan { reads }),
@@ -279,23 +279,23 @@ impl ReadingPlan {
     }
 }
 
-fn read_of(signature: &Signature, param: &Param) -> Outcome<Read> {
-    let dtype = match param.passed() {
-        Ok(Passed::Value(dtype)) => dtype,
-        Ok(Passed::Address) => return Ok(Read::Pointer),
+fn read_of(signature: &Signature, param: &Param) -> Outcome<ReadKind> {
+    let dtype = match param.c_argument_kind() {
+        Ok(CArgument::Value(dtype)) => dtype,
+        Ok(CArgument::Address) => return Ok(ReadKind::Pointer),
         Err(what) => return Err(Failed::new(GRPC_RPC_REFUSED, signature.cannot_pass(param, what))),
     };
     Ok(match dtype {
-        Dtype::Bool | Dtype::Int8 | Dtype::Int16 | Dtype::Int32 | Dtype::Uint8 | Dtype::Uint16 => Read::Int,
-        Dtype::Uint32 => Read::Unsigned,
-        Dtype::Int64 => Read::Int64,
-        Dtype::Uint64 => Read::Uint64,
+        Dtype::Bool | Dtype::Int8 | Dtype::Int16 | Dtype::Int32 | Dtype::Uint8 | Dtype::Uint16 => ReadKind::Int,
+        Dtype::Uint32 => ReadKind::Unsigned,
+        Dtype::Int64 => ReadKind::Int64,
+        Dtype::Uint64 => ReadKind::Uint64,
         Dtype::Float16 => unreachable!("a float16 is not passed by value"),
-        Dtype::Float32 | Dtype::Float64 => Read::Double,
-        Dtype::LongDouble => Read::LongDouble,
-        Dtype::Complex64 => Read::ComplexFloat,
-        Dtype::Complex128 => Read::ComplexDouble,
-        Dtype::ComplexLongDouble => Read::ComplexLongDouble,
+        Dtype::Float32 | Dtype::Float64 => ReadKind::Double,
+        Dtype::LongDouble => ReadKind::LongDouble,
+        Dtype::Complex64 => ReadKind::ComplexFloat,
+        Dtype::Complex128 => ReadKind::ComplexDouble,
+        Dtype::ComplexLongDouble => ReadKind::ComplexLongDouble,
     })
 }
 
@@ -323,16 +323,16 @@ mod tests {
     fn numbers_are_those_of_calls_h() {
         let header = include_str!("calls.h");
         let all = [
-            (Read::Int, "INT"),
-            (Read::Unsigned, "UNSIGNED"),
-            (Read::Int64, "INT64"),
-            (Read::Uint64, "UINT64"),
-            (Read::Double, "DOUBLE"),
-            (Read::LongDouble, "LONG_DOUBLE"),
-            (Read::ComplexFloat, "COMPLEX_FLOAT"),
-            (Read::ComplexDouble, "COMPLEX_DOUBLE"),
-            (Read::ComplexLongDouble, "COMPLEX_LONG_DOUBLE"),
-            (Read::Pointer, "POINTER"),
+            (ReadKind::Int, "INT"),
+            (ReadKind::Unsigned, "UNSIGNED"),
+            (ReadKind::Int64, "INT64"),
+            (ReadKind::Uint64, "UINT64"),
+            (ReadKind::Double, "DOUBLE"),
+            (ReadKind::LongDouble, "LONG_DOUBLE"),
+            (ReadKind::ComplexFloat, "COMPLEX_FLOAT"),
+            (ReadKind::ComplexDouble, "COMPLEX_DOUBLE"),
+            (ReadKind::ComplexLongDouble, "COMPLEX_LONG_DOUBLE"),
+            (ReadKind::Pointer, "POINTER"),
         ];
         for (read, name) in all {
             let number = read as u8;

@@ -24,13 +24,13 @@ pub(super) fn latest() -> Latest {
 }
 
 /// Records a session that this thread has started.
-pub(super) fn note_begun(id: c_int) {
+pub(super) fn record_started(id: c_int) {
     // A program in its exit handlers no longer has one.
     let _ = LATEST.try_with(|latest| *latest.borrow_mut() = Latest::Begun(id));
 }
 
 /// Records a call that this thread has made and waited for, ended at `now_s`.
-pub(super) fn note_ended(origin: Origin, now_s: f64, outcome: &Outcome<()>) {
+pub(super) fn record_ended(origin: Origin, now_s: f64, outcome: &Outcome<()>) {
     let (code, text) = match outcome {
         Ok(()) => (GRPC_NO_ERROR, String::new()),
         Err(failed) => (failed.code, failed.text.clone()),

@@ -13,12 +13,12 @@ use super::code::{
     Failed, GRPC_ALREADY_INITIALIZED, GRPC_FUNCTION_NOT_FOUND, GRPC_NOT_INITIALIZED, GRPC_SERVER_NOT_FOUND, Outcome,
 };
 use super::config::Config;
-use super::elsewhere::Staying;
 use super::graphs::Graphs;
-use super::handles::{Bound, Functions};
+use super::handles::{BoundFunction, Functions};
 use super::limits::{ConfiguredLimits, Limits};
 use super::mappings::Mappings;
 use super::objects::Objects;
+use super::remote_results::RemainingResults;
 use super::remotes::Remotes;
 use super::requests::Requests;
 use super::sessions::Sessions;
@@ -34,7 +34,7 @@ pub(super) struct Library {
     pub(super) sessions: Sessions,
     pub(super) remotes: Remotes,
     /// Results of mapped blocks that stay on their servers.
-    pub(super) staying: Staying,
+    pub(super) staying: RemainingResults,
     /// The default heuristic of blocks.
     pub(super) heuristic: String,
     /// Other names by which blocks may be mapped.
@@ -45,7 +45,7 @@ pub(super) struct Library {
     pub(super) is_debugged: bool,
     /// The default time limits of calls through a handle.
     pub(super) limits: Limits,
-    configured: RwLock<Configured>,
+    configured: RwLock<ServerSettings>,
     /// True if the grid was started for this session.
     is_own_grid: bool,
     /// Process of the session; a child of it has no session.
@@ -54,7 +54,7 @@ pub(super) struct Library {
 
 /// Settings of servers and functions from configurations; more may be read later.
 #[derive(Default)]
-struct Configured {
+struct ServerSettings {
     /// Addresses of servers by their names.
     server_names: Arc<BTreeMap<String, String>>,
     /// Time limits of single functions.
@@ -89,14 +89,14 @@ pub(super) fn begin_library(read: impl FnOnce() -> Outcome<Config>) -> Outcome<(
     static AT_EXIT: Once = Once::new();
     // SAFETY: a function without arguments and without a result.
     AT_EXIT.call_once(|| {
-        unsafe { libc::atexit(leave) };
+        unsafe { libc::atexit(end_at_exit) };
     });
     Ok(())
 }
 
 /// Runs when the program ends without grpc_finalize: a simulated session is ended, so that its report is written.
 /// Others end with their process.
-extern "C" fn leave() {
+extern "C" fn end_at_exit() {
     // If a thread of the program still uses the session, it is left unchanged.
     let Ok(mut library) = LIBRARY.try_write() else { return };
     let is_simulated = library.as_ref().is_some_and(|library| library.is_own() && library.grid.is_simulated());
@@ -125,7 +125,7 @@ impl Library {
 
     fn open(config: &Config) -> Outcome<Library> {
         // The session would wait inside the process's world, which would not restore the process's variables.
-        if current::context().is_ok_and(|context| context.spares.is_none()) {
+        if current::context().is_ok_and(|context| context.buffer_pool.is_none()) {
             let text = "a simulated process of gridloom_main cannot have a GridRPC session yet; run the program by \
                         itself, with 'gridloom simulate -p PLATFORM -- PROGRAM'";
             return Err(Failed::other(text));
@@ -136,14 +136,14 @@ impl Library {
             objects: Objects::default(),
             sessions: Sessions::new(config.save_session_info),
             remotes: Remotes::default(),
-            staying: Staying::default(),
+            staying: RemainingResults::default(),
             heuristic: config.heuristic(),
             mappings: Mappings::default(),
             graphs: Graphs::default(),
             requests: Requests::default(),
             is_debugged: config.is_debugged(),
             limits: config.session_limits(),
-            configured: RwLock::new(Configured {
+            configured: RwLock::new(ServerSettings {
                 server_names: Arc::new(config.server_names()),
                 limits: config.limits(),
             }),
@@ -198,7 +198,7 @@ impl Library {
     }
 
     /// Finds the function for a handle.
-    pub(super) fn bind(&self, server: Option<&str>, function: &str) -> Outcome<Bound> {
+    pub(super) fn bind(&self, server: Option<&str>, function: &str) -> Outcome<BoundFunction> {
         let view = self.some_servers()?;
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
         let mut function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
@@ -223,7 +223,7 @@ impl Library {
             }
         };
         let limits = self.limits_of(function.name());
-        Bound::new(function, server, limits)
+        BoundFunction::new(function, server, limits)
     }
 
     /// Returns the error for a function that no server offers. A program's own grid offers only the functions in its

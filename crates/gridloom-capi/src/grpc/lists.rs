@@ -177,7 +177,7 @@ impl ListTarget {
             unsafe {
                 match item {
                     ReadyItem::Text(None) => place.write_unaligned(std::ptr::null_mut()),
-                    ReadyItem::Text(Some(text)) => text.give(place),
+                    ReadyItem::Text(Some(text)) => text.store(place),
                     ReadyItem::File(file) => file.map_or(Ok(()), |file| file.place(name))?,
                     ReadyItem::Stream(None) => {}
                     ReadyItem::Stream(Some(content)) => {

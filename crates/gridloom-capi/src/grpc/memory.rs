@@ -121,7 +121,7 @@ impl Allocated {
     ///
     /// # Safety
     /// See the module: memory for a pointer.
-    pub(super) unsafe fn give(self, place: *mut *mut c_void) {
+    pub(super) unsafe fn store(self, place: *mut *mut c_void) {
         // SAFETY: promised by the caller.
         unsafe { place.write_unaligned(self.0) };
         std::mem::forget(self);
@@ -216,9 +216,9 @@ pub(super) unsafe fn name<'a>(pointer: *const c_char, what: &str, code: std::ffi
 /// Several threads may use the same memory, such as a handle: it is read and written by its address, and no reference
 /// to it is made.
 #[derive(Clone, Copy)]
-pub(super) struct Place<T>(NonNull<T>);
+pub(super) struct ProgramMemory<T>(NonNull<T>);
 
-impl<T> Place<T> {
+impl<T> ProgramMemory<T> {
     /// Returns its address, which is not null.
     pub(super) fn pointer(self) -> *mut T {
         self.0.as_ptr()
@@ -232,7 +232,7 @@ impl<T> Place<T> {
     }
 }
 
-impl<T: Copy> Place<T> {
+impl<T: Copy> ProgramMemory<T> {
     /// # Safety
     /// It contains a value, and nobody writes there meanwhile.
     pub(super) unsafe fn read(self) -> T {
@@ -249,8 +249,8 @@ impl<T: Copy> Place<T> {
 }
 
 /// Returns memory of the program, which must not be null.
-pub(super) fn place<T>(pointer: *mut T, what: &str) -> Outcome<Place<T>> {
-    NonNull::new(pointer).map(Place).ok_or_else(|| Failed::null(what))
+pub(super) fn program_memory<T>(pointer: *mut T, what: &str) -> Outcome<ProgramMemory<T>> {
+    NonNull::new(pointer).map(ProgramMemory).ok_or_else(|| Failed::null(what))
 }
 
 /// Copies an array of ids or handles, which must not be null if it has elements.

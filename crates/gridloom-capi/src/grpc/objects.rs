@@ -10,29 +10,29 @@ use gridloom::{Grid, Object, Pending};
 use gridloom_base::NodeId;
 
 use super::code::Outcome;
-use super::handles::{Bound, Handles, OBJECT};
+use super::handles::{BoundFunction, Handles, OBJECT};
 use super::limits::Limits;
 
 /// The object of a handle.
-pub(super) struct Held {
+pub(super) struct ObjectSlot {
     class: String,
     /// `None` in the first run of a block.
     object: Option<Object>,
     /// Methods that were called.
-    methods: Mutex<BTreeMap<String, Arc<Bound>>>,
+    methods: Mutex<BTreeMap<String, Arc<BoundFunction>>>,
 }
 
 /// A session's handles of objects.
-pub(super) type Objects = Handles<Held, OBJECT>;
+pub(super) type Objects = Handles<ObjectSlot, OBJECT>;
 
-impl Held {
+impl ObjectSlot {
     /// `object` is `None` for a handle that only represents its class.
-    pub(super) fn new(class: String, object: Option<Object>) -> Held {
-        Held { class, object, methods: Mutex::default() }
+    pub(super) fn new(class: String, object: Option<Object>) -> ObjectSlot {
+        ObjectSlot { class, object, methods: Mutex::default() }
     }
 
     /// Returns the function of a method, with its time limits.
-    pub(super) fn method(&self, grid: &Grid, name: &str, limits: Limits) -> Outcome<Arc<Bound>> {
+    pub(super) fn method(&self, grid: &Grid, name: &str, limits: Limits) -> Outcome<Arc<BoundFunction>> {
         let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = methods.get(name) {
             return Ok(bound.clone());
@@ -41,7 +41,7 @@ impl Held {
             Some(object) => object.method(name)?,
             None => grid.function(&format!("{}.{name}", self.class))?,
         };
-        let bound = Arc::new(Bound::new(function, None, limits)?);
+        let bound = Arc::new(BoundFunction::new(function, None, limits)?);
         methods.insert(name.to_string(), bound.clone());
         Ok(bound)
     }

@@ -69,28 +69,28 @@ impl CProblem {
 }
 
 /// A function of the program, with its context.
-pub(super) struct Own {
+pub(super) struct ProgramHeuristic {
     function: HeuristicFunction,
     context: *mut c_void,
 }
 
 // SAFETY: the header requires a function and a context that any thread may use.
-unsafe impl Send for Own {}
+unsafe impl Send for ProgramHeuristic {}
 // SAFETY: as above.
-unsafe impl Sync for Own {}
+unsafe impl Sync for ProgramHeuristic {}
 
-impl Own {
-    pub(super) fn new(function: HeuristicFunction, context: *mut c_void) -> Own {
-        Own { function, context }
+impl ProgramHeuristic {
+    pub(super) fn new(function: HeuristicFunction, context: *mut c_void) -> ProgramHeuristic {
+        ProgramHeuristic { function, context }
     }
 }
 
-impl Heuristic for Own {
+impl Heuristic for ProgramHeuristic {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let count = problem.task_count();
         let in_order: Vec<c_int> = (0..count as c_int).collect();
         let (mut servers, mut order) = (vec![-1; count], in_order.clone());
-        let laid = Laid::new(problem);
+        let laid = ProblemArrays::new(problem);
         let seen = laid.as_c(problem);
         // SAFETY: both arrays have an element for each call, and the view outlives the call.
         let returned =
@@ -121,7 +121,7 @@ impl Heuristic for Own {
 /// A problem in arrays that C can read.
 ///
 /// **Invariant:** its pointers point into its own arrays, none of which changes.
-struct Laid {
+struct ProblemArrays {
     _texts: Vec<CString>,
     _numbers: Vec<Vec<c_int>>,
     _seconds: Vec<Vec<f64>>,
@@ -130,16 +130,16 @@ struct Laid {
     data: Vec<CProblemDatum>,
 }
 
-impl Laid {
-    fn new(problem: &Problem) -> Laid {
+impl ProblemArrays {
+    fn new(problem: &Problem) -> ProblemArrays {
         let (mut texts, mut numbers, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
         // The content of a vector does not move when the vector is moved.
-        let mut text = |told: &str| kept(&mut texts, to_c(told)).as_ptr();
+        let mut text = |told: &str| push_and_borrow(&mut texts, to_c(told)).as_ptr();
         let mut list = |all: &[u32]| {
             let all: Vec<c_int> = all.iter().map(|number| *number as c_int).collect();
-            kept(&mut numbers, all).as_ptr()
+            push_and_borrow(&mut numbers, all).as_ptr()
         };
-        let mut times = |all: Vec<f64>| kept(&mut seconds, all).as_ptr();
+        let mut times = |all: Vec<f64>| push_and_borrow(&mut seconds, all).as_ptr();
         let call = |call: usize| {
             let on = |server| problem.seconds(call, server).unwrap_or(f64::INFINITY);
             CProblemCall {
@@ -169,7 +169,7 @@ impl Laid {
             holders: list(problem.holders(number)),
         };
         let data = problem.data().iter().enumerate().map(datum).collect();
-        Laid { _texts: texts, _numbers: numbers, _seconds: seconds, calls, servers, data }
+        ProblemArrays { _texts: texts, _numbers: numbers, _seconds: seconds, calls, servers, data }
     }
 
     fn as_c(&self, problem: &Problem) -> CProblem {
@@ -186,7 +186,7 @@ impl Laid {
 }
 
 /// Appends an item, and returns a reference to it.
-fn kept<T>(all: &mut Vec<T>, one: T) -> &T {
+fn push_and_borrow<T>(all: &mut Vec<T>, one: T) -> &T {
     all.push(one);
     all.last().expect("it was just put there")
 }

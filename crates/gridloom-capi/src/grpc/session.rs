@@ -15,7 +15,7 @@ use gridloom_base::TaskId;
 use super::arguments::Destination;
 use super::code::{Failed, GRPC_NO_ERROR, GRPC_TIMEOUT_NP, Outcome};
 use super::deliver::deliver;
-use super::elsewhere::Staying;
+use super::remote_results::RemainingResults;
 
 /// A session that is outstanding.
 pub(super) struct Session {
@@ -64,14 +64,14 @@ impl Session {
     }
 
     /// Requests a notification of its end from the grid, at once if it has ended.
-    pub(super) fn note_end(&self) {
+    pub(super) fn request_end(&self) {
         if let Stage::Begun(work) = &*self.stage.lock().unwrap_or_else(PoisonError::into_inner) {
             work.note_end();
         }
     }
 
     /// Writes its results, if no thread has; it must have ended.
-    pub(super) fn settle(&self, places: &Places<'_>, staying: &Staying) -> Record {
+    pub(super) fn write_results(&self, places: &Places<'_>, staying: &RemainingResults) -> Record {
         let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         if let Stage::Delivered(record) = &*stage {
             return record.clone();
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// Returns its record at this time, without writing its results.
-    pub(super) fn peek(&self, grid: &Grid) -> Option<Record> {
+    pub(super) fn current_record(&self, grid: &Grid) -> Option<Record> {
         let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         match &*stage {
             Stage::Delivered(record) => Some(record.clone()),
@@ -145,22 +145,22 @@ pub(super) enum Work {
     Plain(Pending, Vec<Destination>),
     /// A call that reads or makes remote data, and the destinations of its other results; or a call of a mapped block,
     /// which handles all its results.
-    Grouped(Arc<Limited>, Vec<Destination>),
+    Grouped(Arc<GroupCall>, Vec<Destination>),
 }
 
 /// A call of a group, and its deadline.
-pub(super) struct Limited {
+pub(super) struct GroupCall {
     pub(super) call: Submitted,
     /// Deadline by the grid's clock, and the limit in seconds.
     limit: Option<(f64, f64)>,
     is_expired: AtomicBool,
 }
 
-impl Limited {
+impl GroupCall {
     /// Returns a call that was just made.
-    pub(super) fn new(grid: &Grid, call: Submitted, limit: Option<Duration>) -> Limited {
+    pub(super) fn new(grid: &Grid, call: Submitted, limit: Option<Duration>) -> GroupCall {
         let limit = limit.map(|limit| (grid.now() + limit.as_secs_f64(), limit.as_secs_f64()));
-        Limited { call, limit, is_expired: AtomicBool::new(false) }
+        GroupCall { call, limit, is_expired: AtomicBool::new(false) }
     }
 
     /// Returns its deadline by the grid's clock.
@@ -199,7 +199,7 @@ impl Limited {
 /// Cancels a call without the lock that its delivery holds.
 pub(super) enum Canceller {
     Plain(Watch),
-    Grouped(Arc<Limited>),
+    Grouped(Arc<GroupCall>),
 }
 
 impl Canceller {
@@ -261,7 +261,7 @@ impl Work {
     ///
     /// # Safety
     /// The pointers of the call still match the signature.
-    pub(super) unsafe fn collect(self, places: &Places<'_>, staying: &Staying) -> Outcome<()> {
+    pub(super) unsafe fn collect(self, places: &Places<'_>, staying: &RemainingResults) -> Outcome<()> {
         // Results that stayed remote for memory that is written are dropped. (After a failed call they are kept.)
         let deliver = |values: &[Value], destinations: &[Destination]| {
             // SAFETY: promised by the caller.

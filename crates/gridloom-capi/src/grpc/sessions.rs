@@ -20,10 +20,10 @@ use gridloom_base::TaskId;
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
 use rustc_hash::FxHashMap;
 
-use super::choice::{Choice, Standing};
+use super::choice::{IdArray, SessionState};
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, Outcome};
-use super::remembered::Remembered;
 use super::session::{Canceller, Origin, Record, Session, Work};
+use super::session_records::SessionRecords;
 
 /// Number of arrays of ids that are kept for the next wait: about the usual number of threads that wait for one of many at a time.
 const IDLE_MAX: usize = 4;
@@ -31,12 +31,12 @@ const IDLE_MAX: usize = 4;
 pub(super) struct Sessions(Mutex<Table>);
 
 /// An array of ids, one of which will be chosen.
-pub(super) struct Chosen<'a> {
+pub(super) struct RegisteredArray<'a> {
     sessions: &'a Sessions,
     number: u64,
 }
 
-impl Drop for Chosen<'_> {
+impl Drop for RegisteredArray<'_> {
     fn drop(&mut self) {
         let mut table = self.sessions.lock();
         match table.idle.len() < IDLE_MAX {
@@ -61,9 +61,9 @@ pub(super) struct Table {
     limited: BTreeMap<(u64, c_int), Arc<Session>>,
     next_id: c_int,
     next_order: u64,
-    pub(super) remembered: Remembered,
+    pub(super) remembered: SessionRecords,
     /// Arrays for one of whose sessions a thread waits, and some for which one did.
-    choices: FxHashMap<u64, Choice>,
+    choices: FxHashMap<u64, IdArray>,
     idle: Vec<u64>,
     next_choice: u64,
     /// Calls for which threads wait within grpc_call, by ascending numbers.
@@ -82,7 +82,7 @@ impl Sessions {
             limited: BTreeMap::new(),
             next_id: 1,
             next_order: 0,
-            remembered: Remembered::new(save_session_info),
+            remembered: SessionRecords::new(save_session_info),
             choices: FxHashMap::default(),
             idle: Vec::new(),
             next_choice: 0,
@@ -105,7 +105,7 @@ impl Sessions {
         table.by_task.insert(task, id);
         drop(table);
         // Its end is reported from now on, when it can be found in the table.
-        session.note_end();
+        session.request_end();
         let mut table = self.lock();
         if table.open.contains_key(&id) {
             table.listed.insert(order, id);
@@ -124,12 +124,12 @@ impl Sessions {
     ///
     /// # Errors
     /// If an id belongs to no outstanding session.
-    pub(super) fn choose(&self, ids: Vec<c_int>) -> Outcome<Chosen<'_>> {
+    pub(super) fn choose(&self, ids: Vec<c_int>) -> Outcome<RegisteredArray<'_>> {
         let mut table = self.lock();
         let number = table.choose(ids);
-        let stranger = table.choices[&number].stranger();
+        let stranger = table.choices[&number].invalid_id();
         drop(table);
-        let chosen = Chosen { sessions: self, number };
+        let chosen = RegisteredArray { sessions: self, number };
         stranger.map_or(Ok(chosen), |id| Err(no_session(id)))
     }
 
@@ -144,21 +144,21 @@ impl Sessions {
     }
 
     /// Registers a call for which a thread waits, as long as the result exists.
-    pub(super) fn blocking(&self, canceller: Canceller) -> Blocking<'_> {
+    pub(super) fn blocking(&self, canceller: Canceller) -> BlockingCall<'_> {
         let mut table = self.lock();
         let number = table.blocking.last().map_or(0, |(number, _)| number + 1);
         table.blocking.push((number, Arc::new(canceller)));
-        Blocking { sessions: self, number }
+        BlockingCall { sessions: self, number }
     }
 }
 
 /// A call for which a thread waits.
-pub(super) struct Blocking<'a> {
+pub(super) struct BlockingCall<'a> {
     sessions: &'a Sessions,
     number: u64,
 }
 
-impl Drop for Blocking<'_> {
+impl Drop for BlockingCall<'_> {
     fn drop(&mut self) {
         let mut table = self.sessions.lock();
         let place = table.blocking.iter().position(|(number, _)| *number == self.number);
@@ -175,7 +175,7 @@ impl Table {
             if let Some(id) = self.by_task.remove(task) {
                 let order = self.open[&id].order;
                 self.ended.insert((order, id));
-                self.choices.values_mut().for_each(|choice| choice.turned(id, Standing::Ended));
+                self.choices.values_mut().for_each(|choice| choice.update(id, SessionState::Ended));
             }
         }
     }
@@ -222,7 +222,7 @@ impl Table {
         self.taken.insert(id, session.clone());
         self.ended.remove(&(session.order, id));
         self.listed.remove(&session.order);
-        self.choices.values_mut().for_each(|choice| choice.turned(id, Standing::Gone));
+        self.choices.values_mut().for_each(|choice| choice.update(id, SessionState::Gone));
         Ok(Some(session))
     }
 
@@ -274,17 +274,17 @@ impl Table {
             self.next_choice
         });
         let mut choice = self.choices.remove(&number).unwrap_or_default();
-        choice.turn_to(ids, |id| match self.open.get(&id) {
-            None => Standing::Gone,
-            Some(session) if self.has_ended(session) => Standing::Ended,
-            Some(_) => Standing::Running,
+        choice.replace(ids, |id| match self.open.get(&id) {
+            None => SessionState::Gone,
+            Some(session) if self.has_ended(session) => SessionState::Ended,
+            Some(_) => SessionState::Running,
         });
         self.choices.insert(number, choice);
         number
     }
 
     /// Returns the first session of the array that has ended, or `None`; an error if one is no longer outstanding.
-    pub(super) fn first_of(&self, chosen: &Chosen<'_>) -> Outcome<Option<c_int>> {
+    pub(super) fn first_of(&self, chosen: &RegisteredArray<'_>) -> Outcome<Option<c_int>> {
         self.choices[&chosen.number].first().map_err(no_session)
     }
 

@@ -34,7 +34,7 @@ impl Library {
     }
 
     /// Passes the bytes of a name to `take`, if their number is right; zeros in a simulation that does not run functions.
-    pub(super) fn take_shared<R>(
+    pub(super) fn with_shared<R>(
         &self,
         name: &str,
         limit: Option<Duration>,

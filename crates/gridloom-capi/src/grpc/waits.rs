@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gridloom::Error;
 
-use super::callbacks::asking;
+use super::callbacks::callback_task;
 use super::code::{Failed, GRPC_NO_ERROR, GRPC_SESSION_FAILED, Outcome};
 use super::library::Library;
 use super::session::{Record, Session};
@@ -71,7 +71,7 @@ impl Library {
     pub(super) fn settle(&self, session: &Session) -> Record {
         // SAFETY: memory that the program described is as described until the program removes the description, as the
         // header requires.
-        session.settle(&unsafe { self.places() }, &self.staying)
+        session.write_results(&unsafe { self.places() }, &self.staying)
     }
 
     /// Waits for a session and collects it.
@@ -162,7 +162,7 @@ impl Library {
 
     /// Refuses to wait in a callback for the session that waits for it.
     fn refuse_own(&self, waits_for: impl Fn(c_int) -> bool) -> Outcome<()> {
-        let own = asking().and_then(|task| self.sessions.lock().of_task(task));
+        let own = callback_task().and_then(|task| self.sessions.lock().of_task(task));
         match own.filter(|own| waits_for(*own)) {
             Some(own) => Err(Failed::other(format!("a callback of session {own} cannot wait for it to end"))),
             None => Ok(()),

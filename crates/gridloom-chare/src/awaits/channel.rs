@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::leaves::ReceiveOnChannel;
+use super::futures::ReceiveOnChannel;
 use super::pipes::{self, Key};
 use super::shared::Shared;
 use crate::chare::Chare;
 use crate::proxy::Callback;
 use crate::value::Value;
-use crate::waits::ON_CHANNEL;
+use crate::waiting_methods::CHANNEL_TAG;
 
 /// One end of a channel. Created by [`AsyncContext::channel`](super::AsyncContext::channel).
 pub struct Channel<C: Chare> {
@@ -21,7 +21,7 @@ pub struct Channel<C: Chare> {
 
 impl<C: Chare> Channel<C> {
     pub(super) fn new(shared: &Rc<Shared<C>>, other: Callback, key: Key) -> Channel<C> {
-        Channel { shared: shared.clone(), other: other.with_tag(ON_CHANNEL), key, sent: Cell::new(0) }
+        Channel { shared: shared.clone(), other: other.with_tag(CHANNEL_TAG), key, sent: Cell::new(0) }
     }
 
     /// Sends a value. Never waits.

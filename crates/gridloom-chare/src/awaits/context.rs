@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use super::channel::Channel;
-use super::leaves::{Receive, Reply};
+use super::futures::{Receive, Reply};
 use super::shared::Shared;
 use crate::chare::Chare;
 use crate::contribution::Contribution;
 use crate::id::{ChareId, Index, Pe, Priority};
 use crate::placement::Elements;
-use crate::proxy::{Callback, Proxy, Target, To};
+use crate::proxy::{Callback, Proxy, Recipients, Target};
 use crate::value::Value;
 
 /// The operations available to a waiting method: see [`Context::spawn`](crate::Context::spawn). Clones belong to the
@@ -72,7 +72,7 @@ impl<C: Chare> AsyncContext<C> {
     }
 
     /// Completes once no message is waiting or in transit on any element. Messages that chares keep do not count.
-    pub fn quiet(&self) -> Reply<C> {
+    pub fn quiescence(&self) -> Reply<C> {
         let reply = self.reply();
         self.when_quiet(reply.to());
         reply
@@ -85,7 +85,7 @@ impl<C: Chare> AsyncContext<C> {
     /// # Panics
     /// If the target is not one chare.
     pub fn channel<D: Chare>(&self, other: Target<D>) -> Channel<C> {
-        let To::One(index) = other.to else {
+        let Recipients::One(index) = other.to else {
             panic!("a channel connects two chares: pass a single one, such as cx.array().at(1)")
         };
         let key = self.0.pipes.borrow_mut().make(other.array, index);

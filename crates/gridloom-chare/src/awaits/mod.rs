@@ -16,7 +16,7 @@
 
 mod channel;
 mod context;
-mod leaves;
+mod futures;
 mod pipes;
 mod replies;
 mod shared;
@@ -24,7 +24,7 @@ mod waiting;
 
 pub use channel::Channel;
 pub use context::AsyncContext;
-pub use leaves::{Receive, ReceiveOnChannel, Reply};
+pub use futures::{Receive, ReceiveOnChannel, Reply};
 pub use replies::ReplyTo;
 
 use std::rc::Rc;
@@ -34,7 +34,7 @@ use super::element::Element;
 use super::mail::{Outcome, Slots};
 use super::proxy::Proxy;
 use super::value::Value;
-use super::waits::{BEGIN, ON_CHANNEL};
+use super::waiting_methods::{CHANNEL_TAG, START_TAG};
 
 impl<C: Chare> Context<'_, C> {
     /// Starts a waiting method of this chare when the current entry method has returned. Other entry methods run while it waits.
@@ -99,11 +99,11 @@ impl<C: Chare> Context<'_, C> {
     }
 
     /// Delivers a result to a waiting method.
-    pub(crate) fn bring(&mut self, tag: u32, value: Value) {
+    pub(crate) fn deliver(&mut self, tag: u32, value: Value) {
         let shared = &self.core.waiting::<C>(self.array, self.slot).shared;
         let is_awaited = match tag {
-            BEGIN => true,
-            ON_CHANNEL => {
+            START_TAG => true,
+            CHANNEL_TAG => {
                 shared.pipes.borrow_mut().put(value);
                 true
             }
@@ -126,7 +126,7 @@ impl Element {
         method: impl Fn(AsyncContext<C>) -> F + 'static,
     ) {
         let natives = self.core.roster(array.id()).natives().len() as u32;
-        if natives == 0 || self.core.checkpoints.is_restart {
+        if natives == 0 || self.core.checkpoints.is_restarted {
             return;
         }
         let method = Rc::new(method);
@@ -134,6 +134,6 @@ impl Element {
             let method = method.clone();
             self.core.waiting(array.id(), slot).spawn(move |cx| method(cx));
         }
-        self.core.put_outcome_in(array.id(), Slots::All, Outcome { tag: BEGIN, value: Value::Nothing });
+        self.core.put_outcome_in(array.id(), Slots::All, Outcome { tag: START_TAG, value: Value::Nothing });
     }
 }

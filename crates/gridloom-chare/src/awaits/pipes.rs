@@ -14,23 +14,23 @@ pub(super) type Key = (ArrayId, Index, u32);
 
 /// The channels of one chare: those of which it has an end, and those that only the other chare has opened so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Pipes {
-    pipes: BTreeMap<Key, Pipe>,
+pub(super) struct Channels {
+    pipes: BTreeMap<Key, ChannelState>,
     /// Number of channels that it has opened to each chare.
-    made: BTreeMap<(ArrayId, Index), u32>,
+    channels_opened: BTreeMap<(ArrayId, Index), u32>,
 }
 
 /// The values received on a channel, by sequence number, and the next number to return.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Pipe {
+struct ChannelState {
     early: BTreeMap<i64, Value>,
     next: i64,
 }
 
-impl Pipes {
+impl Channels {
     /// Opens the next channel to a chare and returns its key.
     pub(super) fn make(&mut self, array: ArrayId, index: Index) -> Key {
-        let made = self.made.entry((array, index)).or_default();
+        let made = self.channels_opened.entry((array, index)).or_default();
         *made += 1;
         let key = (array, index, *made - 1);
         self.pipes.entry(key).or_default();
@@ -43,13 +43,16 @@ impl Pipes {
     }
 
     fn was_made(&self, (array, index, channel): &Key) -> bool {
-        self.made.get(&(*array, *index)).is_some_and(|made| channel < made)
+        self.channels_opened.get(&(*array, *index)).is_some_and(|made| channel < made)
     }
 
     /// Returns the part that moves with a chare. An open end of a channel does not move.
-    pub(super) fn packed(&self) -> Pipes {
+    pub(super) fn packed(&self) -> Channels {
         let early = self.pipes.iter().filter(|(key, _)| !self.was_made(key));
-        Pipes { pipes: early.map(|(key, pipe)| (*key, pipe.clone())).collect(), made: self.made.clone() }
+        Channels {
+            pipes: early.map(|(key, pipe)| (*key, pipe.clone())).collect(),
+            channels_opened: self.channels_opened.clone(),
+        }
     }
 
     /// Stores a value that was received on a channel. Only a channel's other end sends valid values.
@@ -89,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_came_for_an_end_that_is_gone_is_dropped_and_what_came_early_goes_along() {
-        let (mut pipes, other) = (Pipes::default(), (ArrayId(0), Index::from(1)));
+        let (mut pipes, other) = (Channels::default(), (ArrayId(0), Index::from(1)));
         let sent = |channel, number| packed((other.0, other.1, channel), number, number.into());
         let first = pipes.make(other.0, other.1);
         (0..2).for_each(|number| pipes.put(sent(0, number)));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ArrayId, INDEX_DIMENSIONS_MAX, Index};
 use crate::proxy::{Callback, Proxy};
 use crate::value::Value;
-use crate::waits::TAGS;
+use crate::waiting_methods::TAGS;
 
 /// Limit of reply numbers. Doubled, they stay between the tags of programs and those for starting a method and for channels.
 const NUMBERS: u32 = 1 << 29;
@@ -19,7 +19,7 @@ const NUMBERS: u32 = 1 << 29;
 /// array number alike.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Replies {
-    made: BTreeMap<u32, State>,
+    states: BTreeMap<u32, State>,
     own: u32,
     shared: u32,
 }
@@ -27,7 +27,7 @@ pub(super) struct Replies {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum State {
     Waits,
-    Came(Value),
+    Arrived(Value),
     /// The reply was dropped before the value arrived.
     Dropped,
 }
@@ -44,41 +44,41 @@ impl Replies {
     }
 
     fn make(&mut self, tag: u32) -> u32 {
-        self.made.insert(tag, State::Waits);
+        self.states.insert(tag, State::Waits);
         tag
     }
 
     /// Stores a value. Returns false unless the reply is awaited or was dropped.
     pub(super) fn put(&mut self, tag: u32, value: Value) -> bool {
-        match self.made.get_mut(&tag) {
-            Some(state @ State::Waits) => *state = State::Came(value),
-            Some(State::Dropped) => _ = self.made.remove(&tag),
-            Some(State::Came(_)) | None => return false,
+        match self.states.get_mut(&tag) {
+            Some(state @ State::Waits) => *state = State::Arrived(value),
+            Some(State::Dropped) => _ = self.states.remove(&tag),
+            Some(State::Arrived(_)) | None => return false,
         }
         true
     }
 
     pub(super) fn take(&mut self, tag: u32) -> Option<Value> {
-        match self.made.remove(&tag)? {
-            State::Came(value) => Some(value),
+        match self.states.remove(&tag)? {
+            State::Arrived(value) => Some(value),
             other => {
-                self.made.insert(tag, other);
+                self.states.insert(tag, other);
                 None
             }
         }
     }
 
     pub(super) fn forget(&mut self, tag: u32) {
-        if let Some(State::Waits) = self.made.remove(&tag) {
-            self.made.insert(tag, State::Dropped);
+        if let Some(State::Waits) = self.states.remove(&tag) {
+            self.states.insert(tag, State::Dropped);
         }
     }
 
     /// Returns the part that moves with a chare when none of its methods waits: replies to values that have not
     /// arrived are dropped.
     pub(super) fn packed(&self) -> Replies {
-        let comes = self.made.iter().filter(|(_, state)| !matches!(state, State::Came(_)));
-        Replies { made: comes.map(|(tag, _)| (*tag, State::Dropped)).collect(), own: self.own, shared: self.shared }
+        let comes = self.states.iter().filter(|(_, state)| !matches!(state, State::Arrived(_)));
+        Replies { states: comes.map(|(tag, _)| (*tag, State::Dropped)).collect(), own: self.own, shared: self.shared }
     }
 }
 

@@ -8,20 +8,20 @@ use std::task::{Poll, Waker};
 
 use gridloom_base::Time;
 
-use super::pipes::{Key, Pipes};
+use super::pipes::{Channels, Key};
 use super::replies::Replies;
 use crate::chare::{Chare, Context};
 use crate::core::Core;
 use crate::id::{ArrayId, Index, Pe};
 use crate::placement::Elements;
-use crate::waits::Woken;
+use crate::waiting_methods::Woken;
 
 /// An action that a method requests from its chare.
 pub(super) type Action<C> = Box<dyn FnOnce(&mut Context<'_, C>)>;
 
 /// The kind of thing a method waits for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Awaited {
+pub(super) enum AwaitedKind {
     Message,
     Reply,
     OnChannel(Key),
@@ -35,14 +35,14 @@ pub(super) struct Shared<C: Chare> {
     clock: Rc<dyn Fn() -> Time>,
     pub(super) inbox: RefCell<Inbox<C::Message>>,
     pub(super) replies: RefCell<Replies>,
-    pub(super) pipes: RefCell<Pipes>,
+    pub(super) pipes: RefCell<Channels>,
     /// The chare, while its methods are being polled.
     chare: RefCell<Option<C>>,
     actions: RefCell<Vec<Action<C>>>,
     /// Set when there is an action. An entry method may also request one, through a context that the chare has stored.
     woken: Woken,
     /// The futures that wait. All of them check again when anything has arrived.
-    waits: RefCell<Vec<(Waker, Awaited)>>,
+    waits: RefCell<Vec<(Waker, AwaitedKind)>>,
 }
 
 impl<C: Chare> Shared<C> {
@@ -69,7 +69,7 @@ impl<C: Chare> Shared<C> {
     }
 
     /// Lends the chare to its methods, or takes it back.
-    pub(super) fn exchange(&self, chare: &mut Option<C>) {
+    pub(super) fn swap_chare(&self, chare: &mut Option<C>) {
         std::mem::swap(chare, &mut *self.chare.borrow_mut());
     }
 
@@ -100,7 +100,7 @@ impl<C: Chare> Shared<C> {
         self.actions.take()
     }
 
-    pub(super) fn wait<T>(&self, waker: &Waker, what: Awaited) -> Poll<T> {
+    pub(super) fn wait<T>(&self, waker: &Waker, what: AwaitedKind) -> Poll<T> {
         self.waits.borrow_mut().push((waker.clone(), what));
         Poll::Pending
     }
@@ -110,13 +110,13 @@ impl<C: Chare> Shared<C> {
     }
 
     pub(super) fn waits_for(&self) -> String {
-        let in_words = |what: &Awaited| match what {
-            Awaited::Message => match self.inbox.borrow().messages.len() {
+        let in_words = |what: &AwaitedKind| match what {
+            AwaitedKind::Message => match self.inbox.borrow().messages.len() {
                 0 => "a message".to_string(),
                 kept => format!("a message ({kept} kept, none matches)"),
             },
-            Awaited::Reply => "a reply or reduction".to_string(),
-            Awaited::OnChannel((_, index, _)) => format!("the channel to {index}"),
+            AwaitedKind::Reply => "a reply or reduction".to_string(),
+            AwaitedKind::OnChannel((_, index, _)) => format!("the channel to {index}"),
         };
         let mut waits: Vec<String> = self.waits.borrow().iter().map(|(_, what)| in_words(what)).collect();
         waits.dedup();
@@ -142,7 +142,7 @@ impl<M> Default for Inbox<M> {
 
 /// The progress of a search through an inbox.
 #[derive(Default)]
-pub(super) struct Looked {
+pub(super) struct SearchPosition {
     count: usize,
     taken: u64,
 }
@@ -153,9 +153,9 @@ impl<M> Inbox<M> {
     }
 
     /// Takes the earliest matching message. No message is tested twice unless another search took one in between.
-    pub(super) fn take(&mut self, looked: &mut Looked, fits: &mut impl FnMut(&M) -> bool) -> Option<M> {
+    pub(super) fn take(&mut self, looked: &mut SearchPosition, fits: &mut impl FnMut(&M) -> bool) -> Option<M> {
         if looked.taken != self.taken {
-            *looked = Looked { count: 0, taken: self.taken };
+            *looked = SearchPosition { count: 0, taken: self.taken };
         }
         let found = self.messages.iter().skip(looked.count).position(fits);
         let Some(at) = found else {

@@ -7,14 +7,14 @@ use std::task::Waker;
 use serde::{Deserialize, Serialize};
 
 use super::AsyncContext;
-use super::pipes::Pipes;
+use super::pipes::Channels;
 use super::replies::Replies;
 use super::shared::Shared;
 use crate::chare::{Chare, Context};
 use crate::core::Core;
 use crate::id::ArrayId;
 use crate::payload::Codec;
-use crate::waits::AnyWaiting;
+use crate::waiting_methods::AnyWaiting;
 
 /// The waiting methods of one chare, and what has arrived for them.
 pub(super) struct Waiting<C: Chare> {
@@ -36,10 +36,10 @@ impl<C: Chare> Waiting<C> {
     fn resume(&mut self, chare: &mut Option<C>) {
         let shared = &self.shared;
         shared.wake();
-        shared.exchange(chare);
+        shared.swap_chare(chare);
         let mut cx = std::task::Context::from_waker(Waker::noop());
         self.methods.retain_mut(|method| method.as_mut().poll(&mut cx).is_pending());
-        shared.exchange(chare);
+        shared.swap_chare(chare);
     }
 }
 
@@ -55,10 +55,10 @@ impl<C: Chare> AnyWaiting for Waiting<C> {
 
 /// The state that moves with a chare when none of its methods waits.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct KeptState {
     messages: Vec<Vec<u8>>,
     replies: Replies,
-    pipes: Pipes,
+    pipes: Channels,
 }
 
 impl Core {
@@ -98,8 +98,11 @@ impl Core {
             };
             let messages =
                 shared.inbox.borrow().messages.iter().map(encoded).collect::<Result<Vec<Vec<u8>>, String>>()?;
-            let kept =
-                Kept { messages, replies: shared.replies.borrow().packed(), pipes: shared.pipes.borrow().packed() };
+            let kept = KeptState {
+                messages,
+                replies: shared.replies.borrow().packed(),
+                pipes: shared.pipes.borrow().packed(),
+            };
             *out = postcard::to_extend(&kept, std::mem::take(out))
                 .expect("serializing this type into a vector cannot fail");
         }
@@ -116,7 +119,7 @@ impl Core {
         if kept.is_empty() {
             return Ok(());
         }
-        let Kept { messages, replies, pipes } = postcard::from_bytes(kept).map_err(|error| error.to_string())?;
+        let KeptState { messages, replies, pipes } = postcard::from_bytes(kept).map_err(|error| error.to_string())?;
         let codec = &mut self.mail::<C::Message>(array).codec;
         let messages = messages.iter().map(|bytes| codec.decode(bytes)).collect::<Result<Vec<C::Message>, String>>()?;
         let shared = &self.waiting::<C>(array, slot).shared;

@@ -26,7 +26,7 @@ fn places(loads: &Loads) -> Vec<Pe> {
         let Bin { fixed, size: speed } = loads.bin(element);
         by_speed.entry(speed).or_default().push(Reverse((fixed, element)));
     }
-    let mut places = loads.places();
+    let mut places = loads.placement();
     for chare in order {
         let work = loads.work(&loads.chares[chare]);
         // A chare that has done no work need not move.

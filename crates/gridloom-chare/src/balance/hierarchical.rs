@@ -25,10 +25,11 @@ fn places(loads: &Loads) -> Vec<Pe> {
     };
     let bins: Vec<Bin> = groups.iter().map(|members| together(bins_of(members))).collect();
     let group = |at: Pe| group_of[at.0 as usize];
-    let mut by_group: Vec<(usize, u64)> = loads.chares.iter().map(|load| (group(load.at), loads.work(load))).collect();
+    let mut by_group: Vec<(usize, u64)> =
+        loads.chares.iter().map(|load| (group(load.element), loads.work(load))).collect();
     even(&bins, &mut by_group);
 
-    let mut places = loads.places();
+    let mut places = loads.placement();
     for (number, members) in groups.iter().enumerate() {
         let bins = bins_of(members);
         let chares: Vec<usize> = (0..places.len()).filter(|chare| by_group[*chare].0 == number).collect();

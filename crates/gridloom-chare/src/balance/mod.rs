@@ -24,11 +24,11 @@ pub struct Load {
     /// Number of the chare in its array.
     pub number: u32,
     /// Its current element.
-    pub at: Pe,
+    pub element: Pe,
     /// Time spent in its entry methods.
     pub busy_ns: u64,
     /// Number of messages that it sent to other sites.
-    pub far: u64,
+    pub remote_messages: u64,
 }
 
 /// The measurements of all elements.
@@ -38,24 +38,24 @@ pub struct Loads {
     /// Speed of each element, at least 1; [`SPEED_ONE`] is the mean speed.
     pub speeds: Vec<u64>,
     /// Time by element spent in entry methods of chares that cannot move.
-    pub fixed_ns: Vec<u64>,
+    pub immovable_ns: Vec<u64>,
     pub chares: Vec<Load>,
 }
 
 impl Loads {
     /// Returns the current element of each chare.
-    pub fn places(&self) -> Vec<Pe> {
-        self.chares.iter().map(|load| load.at).collect()
+    pub fn placement(&self) -> Vec<Pe> {
+        self.chares.iter().map(|load| load.element).collect()
     }
 
     /// Returns the work of a chare, in nanoseconds of an element of speed 1: its time times the speed of its element.
     fn work(&self, load: &Load) -> u64 {
-        load.busy_ns * self.speeds[load.at.0 as usize]
+        load.busy_ns * self.speeds[load.element.0 as usize]
     }
 
     /// Returns the work of an element's chares that cannot move.
     fn fixed_work(&self, element: Pe) -> u64 {
-        self.fixed_ns[element.0 as usize] * self.speeds[element.0 as usize]
+        self.immovable_ns[element.0 as usize] * self.speeds[element.0 as usize]
     }
 
     /// Returns the bin of an element.
@@ -94,7 +94,7 @@ pub const BALANCERS: &[Balancer] = &[none::ENTRY, greedy::ENTRY, refine::ENTRY, 
 impl Balancer {
     /// # Errors
     /// Returns an error that lists the known names if the name is unknown.
-    pub fn named(name: &str) -> Result<&'static Balancer, String> {
+    pub fn by_name(name: &str) -> Result<&'static Balancer, String> {
         BALANCERS.iter().find(|balancer| balancer.name == name).ok_or_else(|| {
             let names: Vec<&str> = BALANCERS.iter().map(|balancer| balancer.name).collect();
             format!("load balancer '{name}' is not known; there are {}", names.join(", "))
@@ -122,14 +122,14 @@ mod tests {
         let chare = |number: u64| Load {
             array: ArrayId(number as u32 % 2),
             number: number as u32,
-            at: Pe(random.below(count).min(random.below(count)) as u32),
+            element: Pe(random.below(count).min(random.below(count)) as u32),
             busy_ns: random.below(most),
-            far: if random.below(4) == 0 { random.below(50) } else { 0 },
+            remote_messages: if random.below(4) == 0 { random.below(50) } else { 0 },
         };
         let chares = (0..SplitMix64::new(!seed).below(200)).map(chare).collect();
         let fixed_ns = (0..count).map(|_| random.below(most)).collect();
         let speeds = (0..count).map(|_| [SPEED_ONE, SPEED_ONE / 2, 3000, 1][random.below(4) as usize]).collect();
-        Loads { fixed_ns, speeds, elements, chares }
+        Loads { immovable_ns: fixed_ns, speeds, elements, chares }
     }
 
     #[test]
@@ -152,17 +152,17 @@ mod tests {
         let chare = |number: u32| Load {
             array: ArrayId(0),
             number,
-            at: Pe(number / 8),
+            element: Pe(number / 8),
             busy_ns: if number % 32 < 8 { 3000 } else { 1000 },
-            far: if (28..36).contains(&number) { 10 } else { 0 },
+            remote_messages: if (28..36).contains(&number) { 10 } else { 0 },
         };
-        Loads { elements, speeds: vec![SPEED_ONE; 8], fixed_ns: vec![0; 8], chares: (0..64).map(chare).collect() }
+        Loads { elements, speeds: vec![SPEED_ONE; 8], immovable_ns: vec![0; 8], chares: (0..64).map(chare).collect() }
     }
 
     #[test]
     fn a_skewed_load_is_evened_out() {
         let loads = skewed();
-        assert_eq!(longest_ns(&loads, &loads.places()), 24_000);
+        assert_eq!(longest_ns(&loads, &loads.placement()), 24_000);
         for balancer in BALANCERS {
             let longest = longest_ns(&loads, &(balancer.places)(&loads));
             let (least, most) = if balancer.name == "none" { (24_000, 24_000) } else { (12_000, 13_000) };
@@ -176,11 +176,10 @@ mod tests {
         // half the time there.
         let mut loads = skewed();
         loads.speeds = [1, 2, 1, 2, 1, 2, 1, 2].map(|speed| speed * SPEED_ONE * 2 / 3).to_vec();
-        loads
-            .chares
-            .iter_mut()
-            .for_each(|load| (load.busy_ns, load.far) = (if load.at.0 % 2 == 1 { 1000 } else { 2000 }, 0));
-        assert_eq!(longest_ns(&loads, &loads.places()), 16_000);
+        loads.chares.iter_mut().for_each(|load| {
+            (load.busy_ns, load.remote_messages) = (if load.element.0 % 2 == 1 { 1000 } else { 2000 }, 0)
+        });
+        assert_eq!(longest_ns(&loads, &loads.placement()), 16_000);
         for balancer in BALANCERS.iter().filter(|balancer| balancer.name != "none") {
             let places = (balancer.places)(&loads);
             let longest = longest_ns(&loads, &places);
@@ -191,15 +190,15 @@ mod tests {
     #[test]
     fn an_even_load_stays_where_it_is_but_with_greedy() {
         let mut loads = skewed();
-        loads.chares.iter_mut().for_each(|load| (load.busy_ns, load.far) = (1000, 0));
+        loads.chares.iter_mut().for_each(|load| (load.busy_ns, load.remote_messages) = (1000, 0));
         for balancer in BALANCERS.iter().filter(|balancer| balancer.name != "greedy") {
-            assert_eq!((balancer.places)(&loads), loads.places(), "{}", balancer.name);
+            assert_eq!((balancer.places)(&loads), loads.placement(), "{}", balancer.name);
         }
     }
 
     #[test]
     fn an_unknown_name_is_told_with_the_known_ones() {
-        let told = Balancer::named("fair").unwrap_err();
+        let told = Balancer::by_name("fair").unwrap_err();
         assert_eq!(told, "load balancer 'fair' is not known; there are none, greedy, refine, hierarchical, grid-aware");
     }
 }

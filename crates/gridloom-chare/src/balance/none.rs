@@ -6,6 +6,6 @@ pub(super) const ENTRY: Balancer = Balancer {
     name: "none",
     about: "leaves all chares where they are",
     source: "baseline for comparisons",
-    places: Loads::places,
+    places: Loads::placement,
     cost_ns: longest_ns,
 };

@@ -13,7 +13,8 @@ pub(super) const ENTRY: Balancer = Balancer {
 
 fn places(loads: &Loads) -> Vec<Pe> {
     let bins: Vec<Bin> = loads.elements.all().map(|element| loads.bin(element)).collect();
-    let mut items: Vec<(usize, u64)> = loads.chares.iter().map(|load| (load.at.0 as usize, loads.work(load))).collect();
+    let mut items: Vec<(usize, u64)> =
+        loads.chares.iter().map(|load| (load.element.0 as usize, loads.work(load))).collect();
     even(&bins, &mut items);
     items.into_iter().map(|(element, _)| Pe(element as u32)).collect()
 }

@@ -94,7 +94,7 @@ mod tests {
     fn placed(placement: &Placement, shape: &Shape, sites: &[u32]) -> Vec<Pe> {
         let mut places = vec![Pe(u32::MAX); shape.len()];
         let tell = |number: u32, element| places[number as usize] = element;
-        placement.each(shape, &Elements::new(sites.to_vec()), tell).unwrap();
+        placement.for_each_chare(shape, &Elements::new(sites.to_vec()), tell).unwrap();
         places
     }
 

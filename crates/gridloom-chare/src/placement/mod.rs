@@ -30,7 +30,7 @@ impl Elements {
     ///
     /// # Panics
     /// If `count` is 0.
-    pub fn alike(count: u32) -> Elements {
+    pub fn single_site(count: u32) -> Elements {
         Elements::new(vec![0; count as usize])
     }
 
@@ -70,7 +70,7 @@ pub enum Placement {
 
 /// The reason why chares cannot be placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Misplaced {
+pub(crate) enum PlacementError {
     /// A custom placement returned an element that does not exist.
     Element(Index, Pe),
     /// The stated communication names a chare that does not exist.
@@ -99,12 +99,12 @@ impl Placement {
     ///
     /// # Errors
     /// If a chare or an element does not exist.
-    pub(crate) fn each(
+    pub(crate) fn for_each_chare(
         &self,
         shape: &Shape,
         elements: &Elements,
         mut tell: impl FnMut(u32, Pe),
-    ) -> Result<Vec<bool>, Misplaced> {
+    ) -> Result<Vec<bool>, PlacementError> {
         let (count, number_of) = (shape.len() as u32, elements.count());
         match self {
             Placement::Blocks => {
@@ -125,7 +125,7 @@ impl Placement {
                 }
             }
             Placement::ByCommunication(edges) => {
-                let graph = Graph::of_chares(edges, shape).map_err(Misplaced::Chare)?;
+                let graph = Graph::of_chares(edges, shape).map_err(PlacementError::Chare)?;
                 let (places, at_border) = communication::places(&graph, elements);
                 (0..).zip(places).for_each(|(number, element)| tell(number, element));
                 return Ok(at_border);
@@ -135,7 +135,7 @@ impl Placement {
                     let index = shape.index(number);
                     let element = place(index, elements);
                     if element.0 >= number_of {
-                        return Err(Misplaced::Element(index, element));
+                        return Err(PlacementError::Element(index, element));
                     }
                     tell(number, element);
                 }
@@ -170,7 +170,7 @@ mod tests {
     fn placed(placement: &Placement, count: u32, sites: &[u32]) -> Vec<u32> {
         let mut places = vec![u32::MAX; count as usize];
         let tell = |number: u32, Pe(pe)| places[number as usize] = pe;
-        placement.each(&Shape::from(count as usize), &Elements::new(sites.to_vec()), tell).unwrap();
+        placement.for_each_chare(&Shape::from(count as usize), &Elements::new(sites.to_vec()), tell).unwrap();
         places
     }
 
@@ -203,14 +203,15 @@ mod tests {
     #[test]
     fn an_element_that_there_is_not_is_told() {
         let far = Placement::custom(|_, _| Pe(9));
-        let told = far.each(&Shape::from(2), &Elements::alike(2), |_, _| {});
-        assert_eq!(told, Err(Misplaced::Element(Index::from(0), Pe(9))));
+        let told = far.for_each_chare(&Shape::from(2), &Elements::single_site(2), |_, _| {});
+        assert_eq!(told, Err(PlacementError::Element(Index::from(0), Pe(9))));
     }
 
     #[test]
     fn communication_of_a_chare_that_there_is_not_is_told() {
         let edges = [(0, 1, 100), (1, 2, 100)];
-        let told = Placement::by_communication(edges).each(&Shape::from(2), &Elements::alike(2), |_, _| {});
-        assert_eq!(told, Err(Misplaced::Chare(Index::from(2))));
+        let told =
+            Placement::by_communication(edges).for_each_chare(&Shape::from(2), &Elements::single_site(2), |_, _| {});
+        assert_eq!(told, Err(PlacementError::Chare(Index::from(2))));
     }
 }

@@ -96,7 +96,7 @@ impl Cell {
         assert_eq!(count.float(), Some(f64::from(CELLS)));
         let sum = cx.all_reduce(Contribution::sum(cx.with(|cell| cell.value)).ordered()).await;
         if cx.index()[0] == 0 {
-            cx.quiet().await;
+            cx.quiescence().await;
             cx.exit(sum);
         }
     }
@@ -146,20 +146,20 @@ fn expected() -> f64 {
 #[test]
 fn messages_are_received_by_step_and_channels_in_order_whatever_overtakes_them() {
     for (seed, elements) in (0..200).map(|seed| (seed, 1 + seed as u32 % 4)) {
-        let mut network = Network::new(&Arc::new(Elements::alike(elements)), seed, make);
+        let mut network = Network::new(&Arc::new(Elements::single_site(elements)), seed, make);
         let sum = network.run().unwrap().float().unwrap();
         assert!((sum - expected()).abs() < 1e-12, "seed {seed}: {sum} in place of {}", expected());
     }
 }
 
 fn alone(make: impl FnOnce(&mut Element)) -> Result<Value, ChareError> {
-    let mut element = Element::new(Pe(0), Arc::new(Elements::alike(1)));
+    let mut element = Element::new(Pe(0), Arc::new(Elements::single_site(1)));
     make(&mut element);
     loop {
         match element.step()? {
             Step::Ran(_) => {}
             Step::Idle => return Err(element.stalled()),
-            Step::Ended | Step::Renewed => return Ok(element.end().cloned().unwrap()),
+            Step::Ended | Step::Resized => return Ok(element.end().cloned().unwrap()),
         }
     }
 }
@@ -287,26 +287,26 @@ fn a_method_may_do_what_it_likes_before_its_future_begins() {
 }
 
 /// Stores its end of a channel, and sends on it from an entry method.
-struct Teller(Option<Channel<Teller>>);
+struct ChannelSender(Option<Channel<ChannelSender>>);
 
-impl Migrate for Teller {
+impl Migrate for ChannelSender {
     type State = ();
 
     fn pack(&self) {}
 }
 
-impl Chare for Teller {
+impl Chare for ChannelSender {
     type Message = Order;
 
-    fn entry(&mut self, order: Order, cx: &mut Context<'_, Teller>) {
+    fn entry(&mut self, order: Order, cx: &mut Context<'_, ChannelSender>) {
         let Order::Move { to } = order else { unreachable!("{order:?} is sent to no teller") };
         self.0.as_ref().unwrap().send(7);
         cx.migrate_to(Pe(to));
     }
 }
 
-impl Teller {
-    async fn run(cx: AsyncContext<Teller>, to: u32) {
+impl ChannelSender {
+    async fn run(cx: AsyncContext<ChannelSender>, to: u32) {
         let own = cx.index()[0];
         let channel = cx.channel(cx.array().at(1 - own));
         if own == 0 {
@@ -323,13 +323,13 @@ impl Teller {
 fn what_an_entry_method_asks_by_a_stored_channel_happens_before_its_chare_moves() {
     for to in [0, 1] {
         let make = |element: &mut Element| {
-            let packing = Packing::of_state(|_, ()| Teller(None));
+            let packing = Packing::of_state(|_, ()| ChannelSender(None));
             let tellers = element
-                .migratable_array("tellers", 2.into(), &Placement::RoundRobin, |_| Teller(None), packing)
+                .migratable_array("tellers", 2.into(), &Placement::RoundRobin, |_| ChannelSender(None), packing)
                 .unwrap();
-            element.spawn(tellers, move |cx| Teller::run(cx, to));
+            element.spawn(tellers, move |cx| ChannelSender::run(cx, to));
         };
-        let mut network = Network::new(&Arc::new(Elements::alike(2)), u64::from(to), make);
+        let mut network = Network::new(&Arc::new(Elements::single_site(2)), u64::from(to), make);
         assert_eq!(network.run().unwrap().integer(), Some(7), "to {to}");
     }
 }
@@ -350,20 +350,20 @@ enum Order {
 }
 
 /// Has a method that waits for a number while the chare must move or be saved.
-struct Held;
+struct Pinned;
 
-impl Migrate for Held {
+impl Migrate for Pinned {
     type State = ();
 
     fn pack(&self) {}
 }
 
-impl Chare for Held {
+impl Chare for Pinned {
     type Message = Order;
 
-    fn entry(&mut self, order: Order, cx: &mut Context<'_, Held>) {
+    fn entry(&mut self, order: Order, cx: &mut Context<'_, Pinned>) {
         match order {
-            Order::Wait => cx.spawn(async move |cx: AsyncContext<Held>| _ = cx.receive().await),
+            Order::Wait => cx.spawn(async move |cx: AsyncContext<Pinned>| _ = cx.receive().await),
             Order::Move { to } => cx.migrate_to(Pe(to)),
             Order::Save => cx.checkpoint(Callback::to(cx.this())),
             number @ Order::Number { .. } => cx.keep(number),
@@ -372,9 +372,9 @@ impl Chare for Held {
 }
 
 fn held(elements: u32, orders: &[Order]) -> Element {
-    let mut element = Element::new(Pe(0), Arc::new(Elements::alike(elements)));
-    let packing = Packing::of_state(|_, ()| Held);
-    let held = element.migratable_array("held", 1.into(), &Placement::RoundRobin, |_| Held, packing).unwrap();
+    let mut element = Element::new(Pe(0), Arc::new(Elements::single_site(elements)));
+    let packing = Packing::of_state(|_, ()| Pinned);
+    let held = element.migratable_array("held", 1.into(), &Placement::RoundRobin, |_| Pinned, packing).unwrap();
     element.keep_checkpoints(1, 0);
     element.start(|cx| orders.iter().for_each(|order| cx.send(held.at(0), order.clone())));
     element
@@ -394,17 +394,17 @@ fn a_chare_that_waits_does_not_move() {
     // A kept message lets the method finish first.
     let mut element = held(2, &[Order::Number { number: 3 }, Order::Wait, Order::Move { to: 1 }]);
     run(&mut element).unwrap();
-    assert_eq!(element.take_letter().map(|(to, _)| to), Some(Pe(1)));
+    assert_eq!(element.take_batch().map(|(to, _)| to), Some(Pe(1)));
 }
 
 #[test]
 fn a_chare_that_waits_cannot_be_saved() {
     let mut element = held(1, &[Order::Wait, Order::Save]);
     run(&mut element).unwrap();
-    let told = element.take_saved().unwrap_err().to_string();
+    let told = element.take_part().unwrap_err().to_string();
     let why = "one of its methods waits for a message; end such methods first";
     assert_eq!(told, format!("chare (0) of array held cannot be saved: {why}"));
     let mut element = held(1, &[Order::Wait, Order::Number { number: 3 }, Order::Save]);
     run(&mut element).unwrap();
-    assert!(element.take_saved().unwrap().is_some());
+    assert!(element.take_part().unwrap().is_some());
 }

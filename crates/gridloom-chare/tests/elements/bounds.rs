@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gridloom_derive::Message;
 
 use super::network::Network;
-use gridloom_base::limits::CHARE_LETTER_BYTES;
+use gridloom_base::limits::CHARE_BATCH_BYTES;
 use gridloom_chare::{
     Callback, Chare, ChareError, Context, Contribution, Element, Elements, Pe, Placement, Proxy, Step, Value,
 };
@@ -71,14 +71,14 @@ impl Chare for Worker {
         }
     }
 
-    fn outcome(&mut self, _: u32, _: Value, cx: &mut Context<'_, Worker>) {
+    fn on_result(&mut self, _: u32, _: Value, cx: &mut Context<'_, Worker>) {
         cx.contribute(Contribution::sum(self.came), Callback::exit());
     }
 }
 
 fn element(me: u32, elements: u32, chares: usize, bound: u64) -> (Element, Proxy<Worker>) {
-    let mut element = Element::new(Pe(me), Arc::new(Elements::alike(elements)));
-    element.bound_mailbox(bound);
+    let mut element = Element::new(Pe(me), Arc::new(Elements::single_site(elements)));
+    element.limit_mailbox(bound);
     let placement = Placement::RoundRobin;
     let workers = element.array("workers", chares.into(), &placement, |_| Worker::default()).unwrap();
     (element, workers)
@@ -87,7 +87,7 @@ fn element(me: u32, elements: u32, chares: usize, bound: u64) -> (Element, Proxy
 /// Runs one step, and delivers all batches to the other element.
 fn step(elements: &mut [Element; 2], at: usize) -> Step {
     let step = elements[at].step().unwrap();
-    while let Some((to, letter)) = elements[at].take_letter() {
+    while let Some((to, letter)) = elements[at].take_batch() {
         elements[to.0 as usize].receive(Pe(at as u32), &letter).unwrap();
     }
     step
@@ -114,7 +114,7 @@ fn a_fast_sender_is_parked_beside_others_that_run() {
         }
         let (at_sender, at_receiver) = (elements[0].waiting_bytes(), elements[1].waiting_bytes());
         let message = MESSAGE_BYTES as u64 + 100;
-        assert!(at_receiver.0 <= BOUND + message + CHARE_LETTER_BYTES as u64, "{at_receiver:?}");
+        assert!(at_receiver.0 <= BOUND + message + CHARE_BATCH_BYTES as u64, "{at_receiver:?}");
         assert!(at_sender.1 <= BOUND + message, "{at_sender:?}");
         assert_eq!((at_sender.0, at_receiver.1), (0, 0));
         ended = step(&mut elements, 1) == Step::Ended;
@@ -129,7 +129,7 @@ fn elements_that_wait_for_one_another_in_a_circle_go_on() {
         let count = 2 + (seed % 3) as u32;
         let depth = 9;
         let make = |element: &mut Element| {
-            element.bound_mailbox(500 * (1 + seed % 5));
+            element.limit_mailbox(500 * (1 + seed % 5));
             let placement = Placement::RoundRobin;
             let workers = element.array("workers", (count as usize).into(), &placement, |_| Worker::default()).unwrap();
             element.start(|cx| {
@@ -138,7 +138,7 @@ fn elements_that_wait_for_one_another_in_a_circle_go_on() {
                     .for_each(|at| cx.send(workers.at(at), Load::Double { left: depth, bytes: vec![1; 400] }));
             });
         };
-        let value = Network::new(&Arc::new(Elements::alike(count)), seed, make).run().unwrap();
+        let value = Network::new(&Arc::new(Elements::single_site(count)), seed, make).run().unwrap();
         assert_eq!(value, Value::from(i64::from(count) * ((2 << depth) - 1)), "seed {seed}");
     }
 }
@@ -178,13 +178,13 @@ fn broadcasts_to_a_parked_chare_are_bounded() {
         cx.send(workers.at(1), Load::Double { left: 1, bytes: vec![1; 3 * BOUND as usize] });
         (0..broadcasts).for_each(|_| cx.send(workers.all(), Load::Bytes { bytes: vec![7; MESSAGE_BYTES] }));
     });
-    while let Some((_, letter)) = elements[0].take_letter() {
+    while let Some((_, letter)) = elements[0].take_batch() {
         elements[1].receive(Pe(0), &letter).unwrap();
     }
     let all = elements[0].waiting_bytes().1;
     let is_idle = (0..TURNS_MAX).any(|_| step(&mut elements, 1) == Step::Idle);
     assert!(is_idle, "only the parked chare has messages");
-    let slack = MESSAGE_BYTES as u64 + 100 + CHARE_LETTER_BYTES as u64;
+    let slack = MESSAGE_BYTES as u64 + 100 + CHARE_BATCH_BYTES as u64;
     let (here, left) = (elements[1].waiting_bytes().0, elements[0].waiting_bytes().1);
     assert!(here <= BOUND + slack && left + BOUND + 2 * slack >= all, "{here} here, {left} of {all} left");
     let ends = (0..TURNS_MAX as usize).any(|turn| {
@@ -196,15 +196,15 @@ fn broadcasts_to_a_parked_chare_are_bounded() {
 
 #[test]
 fn elements_with_other_limits_are_refused_and_not_waited_for() {
-    let other = || Element::new(Pe(1), Arc::new(Elements::alike(2)));
+    let other = || Element::new(Pe(1), Arc::new(Elements::single_site(2)));
     let told = |bound: Option<u64>, to: &mut Element| {
-        let mut first = Element::new(Pe(0), Arc::new(Elements::alike(2)));
-        bound.into_iter().for_each(|bound| first.bound_mailbox(bound));
-        first.tell_bound();
-        first.take_letter().map(|(_, letter)| to.receive(Pe(0), &letter))
+        let mut first = Element::new(Pe(0), Arc::new(Elements::single_site(2)));
+        bound.into_iter().for_each(|bound| first.limit_mailbox(bound));
+        first.announce_mailbox_bound();
+        first.take_batch().map(|(_, letter)| to.receive(Pe(0), &letter))
     };
     let mut second = other();
-    second.bound_mailbox(1 << 20);
+    second.limit_mailbox(1 << 20);
     let why = told(Some(8 << 20), &mut second).unwrap().unwrap_err().to_string();
     assert!(why.contains("1048576 bytes at element 1, 8388608 bytes at element 0"), "{why}");
     let why = told(Some(8 << 20), &mut other()).unwrap().unwrap_err().to_string();

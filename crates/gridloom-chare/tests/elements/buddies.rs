@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gridloom_base::SplitMix64;
-use gridloom_chare::{Agreed, Buddies, ChareError, Element, Elements, Note, Pe, Step, Value};
+use gridloom_chare::{Buddies, BuddyMessage, ChareError, Element, Elements, Pe, RestartPoint, Step, Value};
 
 use super::checkpoints::{Sizes, make_walkers, walkers_end_with};
 use super::resizes::Asked;
 
 enum Carried {
     Letter(Vec<u8>),
-    Note(Note),
+    Note(BuddyMessage),
 }
 
 /// Elements that run in turns, and the data in transit between them.
@@ -44,7 +44,7 @@ struct World {
 
 impl World {
     fn new(count: u32, seed: u64) -> World {
-        let elements = Arc::new(Elements::alike(count));
+        let elements = Arc::new(Elements::single_site(count));
         let mut world = World {
             running: Vec::new(),
             buddies: elements.all().map(|me| Buddies::new(me, &hosts(count))).collect(),
@@ -69,10 +69,10 @@ impl World {
     fn make(&self, me: Pe, from: Option<u64>) -> Element {
         let mut element = Element::new(me, self.elements.clone());
         if from.is_some() || self.origin.is_some() {
-            element.expect_restart();
+            element.set_restarted();
         }
         make_walkers(&mut element, self.seed, Sizes::default());
-        element.let_resize(Box::new(Asked(self.asked.clone())));
+        element.set_resize_policy(Box::new(Asked(self.asked.clone())));
         element.keep_checkpoints(1, from.map_or(0, |number| number + 1));
         element
     }
@@ -97,14 +97,14 @@ impl World {
         (self.on_their_way, self.early, self.request) = Default::default();
         self.running.iter_mut().chain(&mut self.restoring).for_each(|element| *element = None);
         for at in 0..self.buddies.len() {
-            let notes = self.buddies[at].meet();
+            let notes = self.buddies[at].start_agreement();
             self.send(at, notes);
         }
     }
 
     /// Continues the program with `count` elements.
     fn resize(&mut self, count: u32) {
-        self.elements = Arc::new(Elements::alike(count));
+        self.elements = Arc::new(Elements::single_site(count));
         self.origin = Some(std::mem::replace(&mut self.parts, vec![Vec::new(); count as usize]));
         self.buddies = self.elements.all().map(|me| Buddies::new(me, &hosts(count))).collect();
         (self.running, self.restoring) = [(); 2].map(|()| (0..count).map(|_| None).collect()).into();
@@ -113,7 +113,7 @@ impl World {
         self.connect();
     }
 
-    fn send(&mut self, from: usize, notes: Vec<(Pe, Note)>) {
+    fn send(&mut self, from: usize, notes: Vec<(Pe, BuddyMessage)>) {
         let notes = notes.into_iter().map(|(to, note)| (Pe(from as u32), to, Carried::Note(note)));
         self.on_their_way.extend(notes);
     }
@@ -126,7 +126,7 @@ impl World {
             (Carried::Letter(letter), Some(element)) => element.receive(from, &letter)?,
             (Carried::Letter(letter), None) => self.early.push((from, to, letter)),
             (Carried::Note(note), _) => {
-                let notes = self.buddies[to_at].on_note(from, note);
+                let notes = self.buddies[to_at].handle(from, note);
                 self.send(to_at, notes);
             }
         }
@@ -137,14 +137,14 @@ impl World {
     fn go_back(&mut self, at: usize) -> Result<(), ChareError> {
         if self.restoring[at].is_none() {
             let Some(agreed) = self.buddies[at].agreed()? else { return Ok(()) };
-            let from = if let Agreed::Checkpoint(number) = agreed { Some(number) } else { None };
+            let from = if let RestartPoint::Checkpoint(number) = agreed { Some(number) } else { None };
             let mut element = self.make(Pe(at as u32), from);
             match from {
                 None => {
                     if let Some(origin) = &self.origin {
                         element.restore(origin)?;
                         if at == 0 {
-                            element.go_on();
+                            element.resume();
                         }
                     }
                     self.running[at] = Some(element);
@@ -163,7 +163,7 @@ impl World {
             let mut element = self.restoring[at].take().expect("just seen");
             element.restore(&shares)?;
             if at == 0 {
-                element.go_on();
+                element.resume();
                 self.went_back += 1;
             }
             self.running[at] = Some(element);
@@ -181,7 +181,7 @@ impl World {
     fn keep(&mut self, at: usize) -> Result<(), ChareError> {
         let (element, buddies) = (self.running[at].as_mut().expect("it runs"), &mut self.buddies[at]);
         let mut notes = Vec::new();
-        if let Some((number, part)) = element.take_saved()? {
+        if let Some((number, part)) = element.take_part()? {
             match element.saves_for() {
                 Some(_) => {
                     self.parts[at] = part;
@@ -200,7 +200,7 @@ impl World {
         } else if let Some(number) = complete {
             notes.extend(buddies.complete(number));
             self.begun = true;
-            element.go_on();
+            element.resume();
         }
         self.send(at, notes);
         Ok(())
@@ -239,7 +239,7 @@ impl World {
             let element = self.running[at].as_mut().expect("just seen");
             let step = element.step()?;
             let from = Pe(at as u32);
-            while let Some((to, letter)) = self.running[at].as_mut().expect("just seen").take_letter() {
+            while let Some((to, letter)) = self.running[at].as_mut().expect("just seen").take_batch() {
                 self.on_their_way.push((from, to, Carried::Letter(letter)));
             }
             self.keep(at)?;

@@ -62,7 +62,7 @@ impl Chare for Walker {
         }
     }
 
-    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Walker>) {
+    fn on_result(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Walker>) {
         match tag {
             QUIET => cx.checkpoint(Callback::to(cx.array().all()).tagged(SAVED)),
             COUNTED => {
@@ -116,10 +116,10 @@ pub fn walkers_end_with() -> Value {
 
 /// Creates a program on `count` elements, which restarts from `saved` if given.
 fn network(count: u32, seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
-    let elements = Arc::new(Elements::alike(count));
+    let elements = Arc::new(Elements::single_site(count));
     let make = |element: &mut Element| {
         if saved.is_some() {
-            element.expect_restart();
+            element.set_restarted();
         }
         make_walkers(element, seed, Sizes::default());
         element.set_balancer(&BALANCERS[seed as usize % BALANCERS.len()]);
@@ -127,7 +127,7 @@ fn network(count: u32, seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
         if let Some(saved) = saved {
             element.restore(saved).unwrap();
             if element.me() == Pe(0) {
-                element.go_on();
+                element.resume();
             }
         }
     };
@@ -155,7 +155,7 @@ fn what_was_not_saved_by_these_arrays_is_refused() {
     let mut lost = network(2, 0, None);
     lost.lose_after = Some(0);
     lost.run().unwrap();
-    let mut other = Element::new(Pe(0), Arc::new(Elements::alike(1)));
+    let mut other = Element::new(Pe(0), Arc::new(Elements::single_site(1)));
     let refused = |element: &mut Element, saved: &[Vec<u8>]| element.restore(saved).unwrap_err().to_string();
     assert!(refused(&mut other, &lost.saved).contains("1 arrays were saved, but the program has 0"));
     let packing = Packing::of_state(|_, (stage, sum)| Walker { stage, sum, sizes: Sizes::default() });
@@ -167,12 +167,12 @@ fn what_was_not_saved_by_these_arrays_is_refused() {
 
 #[test]
 fn an_array_that_is_not_migratable_cannot_be_saved() {
-    let mut element = Element::new(Pe(0), Arc::new(Elements::alike(1)));
+    let mut element = Element::new(Pe(0), Arc::new(Elements::single_site(1)));
     let walker = |_| Walker { stage: 0, sum: 0, sizes: Sizes::default() };
     let walkers = element.array("walkers", 3.into(), &Placement::Blocks, walker).unwrap();
     element.keep_checkpoints(1, 0);
     element.start(|cx| cx.checkpoint(Callback::to(walkers.at(0))));
     while element.step().is_ok_and(|step| step != gridloom_chare::Step::Idle) {}
     let why = "chare (0) of array walkers cannot be saved: its array is not migratable";
-    assert_eq!(element.take_saved().unwrap_err().to_string(), why);
+    assert_eq!(element.take_part().unwrap_err().to_string(), why);
 }

@@ -93,8 +93,8 @@ impl Network {
             self.elements[at].settle(0.5);
             self.clock.set(self.clock.get() + self.tick_ns);
             self.elements[0].balance();
-            self.ended[at] |= matches!(step, Step::Ended | Step::Renewed);
-            if let Some((number, bytes)) = self.elements[at].take_saved()? {
+            self.ended[at] |= matches!(step, Step::Ended | Step::Resized);
+            if let Some((number, bytes)) = self.elements[at].take_part()? {
                 self.saved[at] = bytes;
                 self.elements[at].saved(number);
             }
@@ -107,16 +107,16 @@ impl Network {
                         self.renewed = Some(elements);
                         self.elements[at].renew();
                     }
-                    None => self.elements[at].go_on(),
+                    None => self.elements[at].resume(),
                 }
             }
-            let is_idle = matches!(step, Step::Idle | Step::Ended | Step::Renewed) && self.on_their_way.is_empty();
+            let is_idle = matches!(step, Step::Idle | Step::Ended | Step::Resized) && self.on_their_way.is_empty();
             // Batches sometimes wait until there are more records.
             if step != Step::Idle && self.below(2) == 0 {
                 continue;
             }
             let from = self.elements[at].me();
-            while let Some((to, letter)) = self.elements[at].take_letter() {
+            while let Some((to, letter)) = self.elements[at].take_batch() {
                 let is_slow = self.below(10) == 0;
                 self.on_their_way.push(OnItsWay { from, to, letter, is_slow });
                 idle = 0;

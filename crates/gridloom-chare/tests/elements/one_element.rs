@@ -39,14 +39,14 @@ impl Chare for Keeper {
         }
     }
 
-    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Keeper>) {
+    fn on_result(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Keeper>) {
         assert_eq!(tag, 0);
         cx.exit(value);
     }
 }
 
 fn element() -> Element {
-    Element::new(Pe(0), Arc::new(Elements::alike(1)))
+    Element::new(Pe(0), Arc::new(Elements::single_site(1)))
 }
 
 fn keepers(element: &mut Element, shape: impl Into<Shape>) -> gridloom_chare::Proxy<Keeper> {
@@ -58,7 +58,7 @@ fn run(element: &mut Element) -> Result<Value, ChareError> {
         match element.step()? {
             Step::Ran(_) => {}
             Step::Idle => panic!("nothing waits and nothing has ended"),
-            Step::Ended | Step::Renewed => return Ok(element.end().cloned().unwrap()),
+            Step::Ended | Step::Resized => return Ok(element.end().cloned().unwrap()),
         }
     }
 }
@@ -143,12 +143,12 @@ fn a_result_that_no_chare_expects_is_an_error() {
 
 #[test]
 fn letters_that_no_element_sends_are_refused() {
-    let mut element = Element::new(Pe(0), Arc::new(Elements::alike(2)));
-    let mut far = Element::new(Pe(1), Arc::new(Elements::alike(2)));
+    let mut element = Element::new(Pe(0), Arc::new(Elements::single_site(2)));
+    let mut far = Element::new(Pe(1), Arc::new(Elements::single_site(2)));
     let [near, _] = [&mut element, &mut far].map(|element| keepers(element, 4));
     far.start(|_| panic!("only the first element starts"));
     element.start(|cx| cx.send(near.at(3), Note::Pass { times: 1 }));
-    let (to, letter) = element.take_letter().unwrap();
+    let (to, letter) = element.take_batch().unwrap();
     assert_eq!(to, Pe(1));
     for cut in 1..letter.len() {
         far.receive(Pe(0), &letter[..cut]).unwrap_err();
@@ -157,7 +157,7 @@ fn letters_that_no_element_sends_are_refused() {
         let mut wrong = letter.clone();
         wrong[at] = byte;
         let told = far.receive(Pe(0), &wrong).unwrap_err();
-        assert!(matches!(told, ChareError::Letter { .. } | ChareError::Message { .. }), "byte {at}: {told}");
+        assert!(matches!(told, ChareError::Batch { .. } | ChareError::Message { .. }), "byte {at}: {told}");
     }
     assert_eq!(far.waiting(), 0);
     far.receive(Pe(0), &letter).unwrap();
@@ -166,16 +166,16 @@ fn letters_that_no_element_sends_are_refused() {
 
 #[test]
 fn an_element_that_fails_tells_the_others_why() {
-    let all = Arc::new(Elements::alike(3));
+    let all = Arc::new(Elements::single_site(3));
     let mut elements: Vec<Element> = all.all().map(|me| Element::new(me, all.clone())).collect();
-    elements[1].tell_failure(&ChareError::Failed("no more".into()));
+    elements[1].broadcast_failure(&ChareError::Failed("no more".into()));
     for _ in 0..2 {
-        let (to, letter) = elements[1].take_letter().unwrap();
+        let (to, letter) = elements[1].take_batch().unwrap();
         let told = elements[to.0 as usize].receive(Pe(1), &letter).unwrap_err();
-        assert_eq!(told, ChareError::Elsewhere { element: Pe(1), why: "no more".into() });
+        assert_eq!(told, ChareError::RemoteFailure { element: Pe(1), why: "no more".into() });
         // The first reason is forwarded unchanged.
-        elements[to.0 as usize].tell_failure(&told);
-        let (to, letter) = elements[to.0 as usize].take_letter().unwrap();
+        elements[to.0 as usize].broadcast_failure(&told);
+        let (to, letter) = elements[to.0 as usize].take_batch().unwrap();
         assert_eq!(elements[to.0 as usize].receive(Pe(0), &letter), Err(told));
     }
 }

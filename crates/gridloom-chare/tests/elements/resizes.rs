@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gridloom_base::SplitMix64;
 use gridloom_chare::balance::BALANCERS;
-use gridloom_chare::{Callback, ChareError, Element, Elements, Pe, Placement, Resize, Step, Value};
+use gridloom_chare::{Callback, ChareError, Element, Elements, Pe, Placement, ResizePolicy, Step, Value};
 
 use gridloom_derive::Message;
 
@@ -18,8 +18,8 @@ const ELEMENTS_MAX: u32 = 5;
 /// The number of elements to which the program is asked to change.
 pub struct Asked(pub Rc<Cell<Option<u32>>>);
 
-impl Resize for Asked {
-    fn asked(&mut self) -> Option<u32> {
+impl ResizePolicy for Asked {
+    fn requested(&mut self) -> Option<u32> {
         self.0.get()
     }
 
@@ -37,20 +37,20 @@ fn run(seed: u64, sizes: Sizes, loses: bool) -> (Value, u32) {
     let (mut count, mut saved, mut resized) = (1 + seed as u32 % ELEMENTS_MAX, None::<Vec<Vec<u8>>>, 0);
     let mut lose_after = loses.then_some(seed % 3);
     loop {
-        let elements = Arc::new(Elements::alike(count));
+        let elements = Arc::new(Elements::single_site(count));
         let next = if saved.is_some() { 10 } else { 0 };
         let mut network = Network::new(&elements, seed, |element| {
             if saved.is_some() {
-                element.expect_restart();
+                element.set_restarted();
             }
             make_walkers(element, seed, sizes);
             element.set_balancer(&BALANCERS[seed as usize % BALANCERS.len()]);
             element.keep_checkpoints(1, next);
-            element.let_resize(Box::new(Asked(Rc::default())));
+            element.set_resize_policy(Box::new(Asked(Rc::default())));
             if let Some(saved) = &saved {
                 element.restore(saved).unwrap();
                 if element.me() == Pe(0) {
-                    element.go_on();
+                    element.resume();
                 }
             }
         });
@@ -83,8 +83,8 @@ fn a_program_that_grows_and_shrinks_ends_as_one_that_does_not() {
 /// Records the refused requests.
 struct Refused(Rc<RefCell<Vec<String>>>);
 
-impl Resize for Refused {
-    fn asked(&mut self) -> Option<u32> {
+impl ResizePolicy for Refused {
+    fn requested(&mut self) -> Option<u32> {
         Some(2)
     }
 
@@ -99,7 +99,7 @@ impl Resize for Refused {
 
 /// Creates the only element of a program, with migratable or fixed chares.
 fn element(is_migratable: bool) -> Element {
-    let mut element = Element::new(Pe(0), Arc::new(Elements::alike(1)));
+    let mut element = Element::new(Pe(0), Arc::new(Elements::single_site(1)));
     if is_migratable {
         make_walkers(&mut element, 0, Sizes::default());
     } else {
@@ -122,7 +122,7 @@ impl gridloom_chare::Chare for Member {
 
     fn entry(&mut self, _: Nothing, _: &mut gridloom_chare::Context<'_, Member>) {}
 
-    fn outcome(&mut self, _: u32, _: Value, cx: &mut gridloom_chare::Context<'_, Member>) {
+    fn on_result(&mut self, _: u32, _: Value, cx: &mut gridloom_chare::Context<'_, Member>) {
         cx.exit(7);
     }
 }
@@ -136,7 +136,7 @@ fn end(element: &mut Element) -> Result<Value, ChareError> {
 fn what_is_asked_from_outside_and_cannot_be_is_refused_and_the_program_goes_on() {
     let told = Rc::default();
     let mut element = element(false);
-    element.let_resize(Box::new(Refused(Rc::clone(&told))));
+    element.set_resize_policy(Box::new(Refused(Rc::clone(&told))));
     assert_eq!(end(&mut element), Ok(7.into()));
     let why = "2: array members is not migratable, so its chares cannot move to other elements: make it a migratable \
     array, not a group";
@@ -148,7 +148,7 @@ fn what_the_program_asks_and_cannot_be_ends_it() {
     let wrong = |is_migratable: bool, has_owner: bool, elements: u32| {
         let mut element = element(is_migratable);
         if has_owner {
-            element.let_resize(Box::new(Asked(Rc::default())));
+            element.set_resize_policy(Box::new(Asked(Rc::default())));
         }
         element.start(|cx| cx.resize(elements));
         let why = end(&mut element).unwrap_err().to_string();

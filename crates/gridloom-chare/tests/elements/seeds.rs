@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gridloom_base::SplitMix64;
-use gridloom_base::limits::CHARE_LETTER_BYTES;
+use gridloom_base::limits::CHARE_BATCH_BYTES;
 use gridloom_derive::Message;
 use serde::{Deserialize, Serialize};
 
@@ -160,7 +160,7 @@ impl Chare for Node {
         }
     }
 
-    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Node>) {
+    fn on_result(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Node>) {
         self.move_at_times(cx);
         match tag {
             TICKED => {
@@ -258,7 +258,7 @@ fn try_seed(seed: u64) {
     FOUND.with_borrow_mut(Vec::clear);
     let make = |element: &mut Element| {
         if let Some(bound) = bound {
-            element.bound_mailbox(bound);
+            element.limit_mailbox(bound);
         }
         let known = Rc::new(OnceCell::new());
         let arrays = [0, 1].map(|own| {
@@ -283,7 +283,7 @@ fn try_seed(seed: u64) {
         });
     };
     let mut network = Network::new(&elements, seed, make);
-    network.mailbox_bytes_max = bound.map(|bound| bound + (MESSAGE_BYTES_MAX + CHARE_LETTER_BYTES as u64) * 5);
+    network.mailbox_bytes_max = bound.map(|bound| bound + (MESSAGE_BYTES_MAX + CHARE_BATCH_BYTES as u64) * 5);
     network.run().unwrap();
     MOVED.with(|moved| moved.set(moved.get() + network.elements[0].moved()));
     let expected = model(first, left, begin, sizes);

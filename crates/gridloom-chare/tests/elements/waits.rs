@@ -161,7 +161,7 @@ impl Chare for Node {
         }
     }
 
-    fn outcome(&mut self, tag: u32, _: Value, cx: &mut Context<'_, Node>) {
+    fn on_result(&mut self, tag: u32, _: Value, cx: &mut Context<'_, Node>) {
         assert_eq!((tag, self.kept.waits), (SAVED, false));
         self.kept.waits = true;
         match self.kept.next_stage {
@@ -239,17 +239,17 @@ impl Node {
 /// Creates a program, which restarts from `saved` if given.
 fn network(seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
     let mut random = SplitMix64::new(seed);
-    let elements = Arc::new(Elements::alike(1 + random.below(5) as u32));
+    let elements = Arc::new(Elements::single_site(1 + random.below(5) as u32));
     let moves_in = [0, 1, 3][random.below(3) as usize];
     let placement = [Placement::Blocks, Placement::RoundRobin][random.below(2) as usize].clone();
     let balancer = BALANCERS.get(random.below(2 * BALANCERS.len() as u64) as usize);
     let bound = [None, None, Some(1), Some(300)][random.below(4) as usize];
     let make = |element: &mut Element| {
         if saved.is_some() {
-            element.expect_restart();
+            element.set_restarted();
         }
         if let Some(bound) = bound {
-            element.bound_mailbox(bound);
+            element.limit_mailbox(bound);
         }
         let new = |index: gridloom_chare::Index| {
             let kept = Kept { value: index[0] as u64, waits: true, ..Kept::default() };
@@ -265,7 +265,7 @@ fn network(seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
         if let Some(saved) = saved {
             element.restore(saved).unwrap();
             if element.me() == Pe(0) {
-                element.go_on();
+                element.resume();
             }
         }
     };

@@ -9,7 +9,7 @@ use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use serde_json::json;
 
-use super::{AGENT_ADDRESS, ListenOptions, drive, end_with, hide_memory, parse_listen, print_json, print_line};
+use super::{AGENT_ADDRESS, ListenOptions, drive, hide_memory, parse_listen, print_json, print_line, stop_on_signals};
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
@@ -45,7 +45,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     };
     let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true })));
     let node = NetNode::start(make, config)?;
-    end_with(&node, rest.until_stdin_closes)?;
+    stop_on_signals(&node, rest.until_stdin_closes)?;
     match rest.json {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,

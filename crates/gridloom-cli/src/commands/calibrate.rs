@@ -88,14 +88,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     for function in &functions {
         let done = settings(options, function).and_then(|(sizes, set)| {
             let config = CalibrateConfig { sizes, set, error: options.error, budget, servers: options.servers.clone() };
-            Ok(grid.calibrate(function.name(), &config, None, &mut |call| tell(function.name(), call))?)
+            Ok(grid.calibrate(function.name(), &config, None, &mut |call| print_progress(function.name(), call))?)
         });
         match done {
             Ok(calibrated) => all.extend(calibrated),
             // The other functions are measured nevertheless.
             Err(error) if functions.len() > 1 => {
                 has_failed = true;
-                gridloom_base::say!("gridloom: {error:#}");
+                gridloom_base::stderr_line!("gridloom: {error:#}");
             }
             Err(error) => return Err(error),
         }
@@ -148,7 +148,7 @@ fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, 
 }
 
 /// Prints the progress: a line for each call.
-fn tell(function: &str, call: &CalibrationCall) -> ControlFlow<()> {
+fn print_progress(function: &str, call: &CalibrationCall) -> ControlFlow<()> {
     let took =
         call.seconds.map_or("was preempted by other work; tries again later".into(), |seconds| scaled(seconds, "s"));
     let sizes = if call.sizes.is_empty() { String::new() } else { format!(" {}:", in_words(call.sizes)) };

@@ -98,7 +98,7 @@ pub(super) fn lines(servers: &Servers, at_most: usize) -> Vec<String> {
 fn stage(stage: Stage) -> &'static str {
     match stage {
         Stage::Running => "running",
-        Stage::Calling => "calling",
+        Stage::Paused => "calling",
         Stage::Queued => "queued",
         Stage::Waiting => "waiting",
     }

@@ -8,27 +8,27 @@ use anyhow::{Context, Result, ensure};
 use gridloom::chares::{Balancer, CheckpointFolder, ELEMENT_FUNCTION, FilterSpec, InMemory, Keep, Places, Restart};
 use gridloom::process::PROCESSOR_VARIABLE;
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
-use gridloom_base::say;
+use gridloom_base::stderr_line;
 use gridloom_net::process::processors;
 use gridloom_platform::deployment::Process;
 use gridloom_platform::{Host, Platform};
 use gridloom_testbed::fleet::{self, Limits};
+use gridloom_testbed::run_output::OutputFormat;
 use gridloom_testbed::spec::{Deployed, Launch};
-use gridloom_testbed::telling::Telling;
 use serde_json::json;
 
-use super::apart::{Apart, filter};
 use super::deploy::{command_of, deployed, loopback_address};
 use super::simulate::seconds;
+use super::site_options::{SitesOptions, filter};
 use super::{OwnFolder, print_text};
 
 mod advise;
-mod course;
-mod offered;
+mod changes;
+mod on_servers;
 mod resize;
 mod timeline_file;
 
-use course::Course;
+use changes::ElementChanges;
 
 pub use timeline_file::TimelineFile;
 
@@ -62,7 +62,7 @@ pub struct Run {
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "", conflicts_with = "sites")]
     agent: Option<String>,
     #[command(flatten)]
-    apart: Apart,
+    apart: SitesOptions,
     /// Bind each element to a processor of its own, the first element to the first processor, and so on. An element
     /// that waits for a message then spins for up to 0.1 ms (after long messages up to 1 ms) before it yields its
     /// processor. So messages take less time while other elements compute. There must be at least as many processors
@@ -195,13 +195,13 @@ fn check_number(number: usize) -> Result<()> {
 
 fn start(options: &Run) -> Result<ExitCode> {
     if let Some(agent) = &options.agent {
-        return offered::run(options, agent);
+        return on_servers::run(options, agent);
     }
     let Run { number, until, ppn, .. } = *options;
     let (sites, filters) = (options.apart.sites, options.apart.filters()?);
     check_number(number)?;
     ensure!((1..=number).contains(&ppn), "--ppn {ppn}: from 1 to the number of elements, {number}");
-    let telling = if options.json { Telling::Json } else { Telling::Text };
+    let telling = if options.json { OutputFormat::Json } else { OutputFormat::Text };
     let folder = |path: &Option<PathBuf>| path.as_deref().map(text_of).transpose();
     let is_in_memory = options.checkpoint.as_deref() == Some(Path::new("memory"));
     ensure!(!is_in_memory || number > 1, "--checkpoint memory: an element needs another one, so -n 2 or more");
@@ -221,8 +221,8 @@ fn start(options: &Run) -> Result<ExitCode> {
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
     let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
-    let mut elements = Elements { number, ppn, sites, until, telling, binds: options.bind, places };
-    let (mut folder, changing) = course::prepared(&elements, is_in_memory)?;
+    let mut elements = Elements { number, ppn, sites, until, output_format: telling, binds: options.bind, places };
+    let (mut folder, changing) = changes::prepared(&elements, is_in_memory)?;
     elements.places.changing = Some(changing);
     let mut left = options.restarts;
     if is_in_memory {
@@ -232,7 +232,7 @@ fn start(options: &Run) -> Result<ExitCode> {
     loop {
         let asked = OwnFolder::new("chares")?;
         let successors = if is_in_memory { left } else { 0 };
-        let mut course = Course::new(folder, &elements, &options.program, &asked, successors)?;
+        let mut course = ElementChanges::new(folder, &elements, &options.program, &asked, successors)?;
         let status = run_changing(&options.program, &elements, &asked, &mut course)?;
         counts.append(&mut course.counts);
         let number = course.number();
@@ -253,7 +253,7 @@ fn start(options: &Run) -> Result<ExitCode> {
             places.restart = Some(Restart { folder: keep.folder.clone(), number: Some(number) });
         }
         let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };
-        say!("gridloom: restarts all elements from {from}; {left} restarts left");
+        stderr_line!("gridloom: restarts all elements from {from}; {left} restarts left");
     }
 }
 
@@ -278,7 +278,7 @@ pub struct Elements {
     pub ppn: usize,
     pub sites: usize,
     pub until: Option<f64>,
-    pub telling: Telling,
+    pub output_format: OutputFormat,
     /// True if each element is bound to a processor of its own.
     pub binds: bool,
     /// Data that each element gets in addition to the places of the elements.
@@ -293,7 +293,12 @@ pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Resu
 }
 
 /// Like [`run_elements`], but the number of elements may change during the run.
-fn run_changing(program: &[String], elements: &Elements, folder: &OwnFolder, course: &mut Course<'_>) -> Result<u8> {
+fn run_changing(
+    program: &[String],
+    elements: &Elements,
+    folder: &OwnFolder,
+    course: &mut ElementChanges<'_>,
+) -> Result<u8> {
     let deployed = checked(program, elements, folder)?;
     let command = |launch: &Launch| Ok(command_of(launch));
     Ok(fleet::run_changing(&deployed, &elements.limits(), command, |_, _| {}, course)?)
@@ -301,7 +306,13 @@ fn run_changing(program: &[String], elements: &Elements, folder: &OwnFolder, cou
 
 impl Elements {
     fn limits(&self) -> Limits {
-        Limits { until_s: self.until, grace_s: Some(GRACE_S), first: None, tells: true, telling: self.telling }
+        Limits {
+            until_s: self.until,
+            grace_s: Some(GRACE_S),
+            first: None,
+            shows_running: true,
+            format: self.output_format,
+        }
     }
 }
 
@@ -366,5 +377,5 @@ fn processes(places: &Places) -> Vec<Process> {
 }
 
 fn balancer(name: &str) -> Result<String, String> {
-    Balancer::named(name).map(|balancer| balancer.name.to_string())
+    Balancer::by_name(name).map(|balancer| balancer.name.to_string())
 }

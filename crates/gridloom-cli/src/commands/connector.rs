@@ -62,7 +62,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let said = String::from_utf8_lossy(&found.stderr);
     match (found.status.success(), said.trim()) {
         (true, "") => {}
-        (true, said) => gridloom_base::say!("{said}"),
+        (true, said) => gridloom_base::stderr_line!("{said}"),
         (false, said) => bail!("{}", said.strip_prefix("gridloom: ").unwrap_or(said)),
     }
     serve::run(options.server.with_module(folder.0.join("models.py")))

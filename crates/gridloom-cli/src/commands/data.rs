@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use gridloom::{Error, Grid, SharedName};
 use gridloom_base::near::did_you_mean;
-use gridloom_base::{NameError, Shown};
+use gridloom_base::{Escaped, NameError};
 use serde_json::{Value, json};
 
 use super::{GridOption, print_json, print_line, print_text};
@@ -70,7 +70,7 @@ fn list(options: &Options) -> Result<ExitCode> {
     print_line(&match (count, prefix) {
         (0, "") => "no shared data".to_string(),
         (0, prefix) => {
-            format!("no shared data with a name that begins with '{}'{}", Shown(prefix), near(&grid, prefix))
+            format!("no shared data with a name that begins with '{}'{}", Escaped(prefix), similar_names(&grid, prefix))
         }
         _ => format!("{}, {}", counted(count, "name"), scaled(bytes, "B")),
     })?;
@@ -78,9 +78,9 @@ fn list(options: &Options) -> Result<ExitCode> {
 }
 
 /// Returns existing names similar to a prefix that matches none.
-fn near(grid: &Grid, prefix: &str) -> String {
+fn similar_names(grid: &Grid, prefix: &str) -> String {
     match grid.shared().explain(prefix) {
-        Err(Error::Name(NameError::Unknown { near, .. })) => Shown(&did_you_mean(&near)).to_string(),
+        Err(Error::Name(NameError::Unknown { near, .. })) => Escaped(&did_you_mean(&near)).to_string(),
         // Any other failure is no reason for an error: there is nothing to list.
         _ => String::new(),
     }
@@ -100,7 +100,7 @@ fn name_json(one: &SharedName) -> Value {
 }
 
 fn table(names: &[SharedName], has_head: bool) -> String {
-    let shown: Vec<String> = names.iter().map(|one| Shown(&one.name).to_string()).collect();
+    let shown: Vec<String> = names.iter().map(|one| Escaped(&one.name).to_string()).collect();
     let kinds: Vec<String> = names.iter().map(|one| one.meta.to_string()).collect();
     let width = |texts: &[String], least: usize| {
         let longest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);

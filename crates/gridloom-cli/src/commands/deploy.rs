@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail, ensure};
-use gridloom::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec};
+use gridloom::process::{CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec, READ_MARK_VARIABLE};
 use gridloom_net::process::{Addresses, PROCESS_VARIABLES, ProcessConfig};
 use gridloom_platform::deployment::{self, Process};
 use gridloom_testbed::fleet::{self, Limits};
 use gridloom_testbed::init::HOST_VARIABLE;
+use gridloom_testbed::run_output::OutputFormat;
 use gridloom_testbed::spec::Deployed;
 use gridloom_testbed::spec::Launch;
-use gridloom_testbed::telling::Telling;
 
 use super::simulate::seconds;
 use super::{OwnFolder, read_text};
@@ -80,8 +80,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         until_s: options.until,
         grace_s: (!options.keep_going).then_some(options.grace),
         first: file.map(|file| (CHECK_VARIABLE.to_string(), file.display().to_string())),
-        tells: true,
-        telling: if options.json { Telling::Json } else { Telling::Text },
+        shows_running: true,
+        format: if options.json { OutputFormat::Json } else { OutputFormat::Text },
     };
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }
@@ -120,11 +120,11 @@ pub fn deployed(
         let asked = folder.join(format!("asked-{index}"));
         let environment = vec![
             (DEPLOY_VARIABLE.to_string(), config),
-            (ASKED_VARIABLE.to_string(), asked.to_string_lossy().into_owned()),
+            (READ_MARK_VARIABLE.to_string(), asked.to_string_lossy().into_owned()),
         ];
         let command = if process.program.is_empty() { program } else { &process.program }.to_vec();
         let launch = Launch { host: host_number, label, command, computes: false, environment };
-        Deployed { launch, start_s: process.start_time.unwrap_or(0.0), kill_s: process.kill_time, asked }
+        Deployed { launch, start_s: process.start_time.unwrap_or(0.0), kill_s: process.kill_time, read_mark: asked }
     };
     processes.chunks(threads).enumerate().map(one).collect()
 }

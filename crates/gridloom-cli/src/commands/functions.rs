@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom_idl::method::{is_listed, runs_by_itself};
+use gridloom_idl::method::{is_automatic, is_listed};
 use gridloom_idl::{Signature, class_of};
 use serde_json::json;
 
@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if functions.is_empty() {
         print_line("no functions are offered; start a server with 'gridloom serve'")?;
     }
-    let is_run = |name: &str| class_of(name).is_some_and(|(_, method)| runs_by_itself(method));
+    let is_run = |name: &str| class_of(name).is_some_and(|(_, method)| is_automatic(method));
     for signature in functions.iter().filter(|signature| !is_run(&signature.name)) {
         print_line(&signature.to_string())?;
         if !options.names.is_empty() {

@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 return Ok(ExitCode::SUCCESS);
             }
             if !warnings.is_empty() {
-                gridloom_base::say!("{}", warnings.trim_end());
+                gridloom_base::stderr_line!("{}", warnings.trim_end());
             }
             libraries.into_iter().try_for_each(|library| print_line(&library))?;
             Ok(ExitCode::SUCCESS)
@@ -119,7 +119,7 @@ fn check(files: &[PathBuf], as_json: bool) -> Result<ExitCode> {
                 let IdlError { line, column, message, .. } = error;
                 told.push(json!({ "file": name, "error": { "line": line, "column": column, "why": message } }));
             }
-            Err(error) => gridloom_base::say!("gridloom: {error}"),
+            Err(error) => gridloom_base::stderr_line!("gridloom: {error}"),
         }
     }
     if as_json {
@@ -186,5 +186,5 @@ fn counted(parsed: &IdlFile) -> String {
 
 /// True if the server runs the method itself, so that no client can call it.
 fn is_run(name: &str) -> bool {
-    gridloom_idl::class_of(name).is_some_and(|(_, method)| gridloom_idl::method::runs_by_itself(method))
+    gridloom_idl::class_of(name).is_some_and(|(_, method)| gridloom_idl::method::is_automatic(method))
 }

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use gridloom::{Error, Grid};
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskId};
-use gridloom_core::node::message::{Output, OutputLine, OutputQuery, short_name};
+use gridloom_core::node::message::{OutputLine, OutputPage, OutputQuery, short_name};
 use serde_json::json;
 
 use super::{GridOption, print_text};
@@ -22,7 +22,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// How often to look for new servers.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// A server that has sent no lines for this long is asked again: it has lost the request if its connection broke.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Show what functions have printed on the servers, also in calls that have ended.
 ///
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         if !options.follow && options.lines != Some(0) {
             let of = options.function.as_ref().map_or_else(String::new, |name| format!(" of function '{name}'"));
-            gridloom_base::say!("gridloom: no line{of} is kept; output of C code is in the servers' own logs");
+            gridloom_base::stderr_line!("gridloom: no line{of} is kept; output of C code is in the servers' own logs");
         }
     }
     print(options, &past)?;
@@ -89,13 +89,13 @@ fn runs_code(grid: &Grid) -> bool {
 }
 
 /// A line of output, with its server.
-struct Printed {
+struct LineFromServer {
     server: String,
     line: OutputLine,
 }
 
 /// The state of reading one server's lines.
-struct Place {
+struct ServerPosition {
     name: String,
     /// Number of the last line received.
     after: u64,
@@ -105,7 +105,7 @@ struct Place {
 struct Reader<'a> {
     grid: &'a Grid,
     options: &'a Options,
-    servers: BTreeMap<NodeId, Place>,
+    servers: BTreeMap<NodeId, ServerPosition>,
 }
 
 impl Reader<'_> {
@@ -124,12 +124,12 @@ impl Reader<'_> {
     }
 
     /// Returns the existing lines in the order of their times.
-    fn past(&mut self) -> Result<Vec<Printed>> {
+    fn past(&mut self) -> Result<Vec<LineFromServer>> {
         let last = self.options.lines.unwrap_or(u64::MAX);
         let mut lines = Vec::new();
-        self.look();
+        self.update_servers();
         let mut wanted: BTreeMap<NodeId, u64> = self.servers.keys().map(|server| (*server, last)).collect();
-        wanted.keys().for_each(|server| self.ask(*server, last, false));
+        wanted.keys().for_each(|server| self.request_lines(*server, last, false));
         let mut heard = Instant::now();
         while !wanted.is_empty() && heard.elapsed() < ANSWER_LIMIT {
             for (server, output) in self.grid.take_output(ANSWER_LIMIT)? {
@@ -137,16 +137,16 @@ impl Reader<'_> {
                 let Some(left) = wanted.get_mut(&server) else { continue };
                 *left = left.saturating_sub(output.lines.len() as u64);
                 let (left, has_more) = (*left, output.has_more);
-                lines.extend(self.take(server, output));
+                lines.extend(self.new_lines(server, output));
                 match has_more {
-                    true => self.ask(server, left, false),
+                    true => self.request_lines(server, left, false),
                     false => drop(wanted.remove(&server)),
                 }
             }
         }
         for server in wanted.keys() {
             let (name, limit) = (&self.servers[server].name, ANSWER_LIMIT.as_secs());
-            gridloom_base::say!("gridloom: {name}: no answer within {limit} s");
+            gridloom_base::stderr_line!("gridloom: {name}: no answer within {limit} s");
         }
         lines.sort_by_key(|line| line.line.at);
         let beyond = (lines.len() as u64).saturating_sub(last);
@@ -154,60 +154,63 @@ impl Reader<'_> {
     }
 
     /// Returns new lines, if any arrive before the next look for servers.
-    fn next(&mut self) -> Result<Vec<Printed>> {
-        self.look();
-        let is_due = |place: &Place| place.asked.is_none_or(|asked| asked.elapsed() > ASK_AGAIN);
+    fn next(&mut self) -> Result<Vec<LineFromServer>> {
+        self.update_servers();
+        let is_due = |place: &ServerPosition| place.asked.is_none_or(|asked| asked.elapsed() > RETRY_AFTER);
         let due: Vec<NodeId> =
             self.servers.iter().filter(|(_, place)| is_due(place)).map(|(server, _)| *server).collect();
-        due.into_iter().for_each(|server| self.ask(server, u64::MAX, true));
+        due.into_iter().for_each(|server| self.request_lines(server, u64::MAX, true));
         let mut lines = Vec::new();
         for (server, output) in self.grid.take_output(LOOK_PAUSE)? {
-            if output.is_cut
+            if output.has_gap
                 && let Some(place) = self.servers.get(&server)
             {
-                gridloom_base::say!("gridloom: {}: lines arrived too fast to be kept; some are missing", place.name);
+                gridloom_base::stderr_line!(
+                    "gridloom: {}: lines arrived too fast to be kept; some are missing",
+                    place.name
+                );
             }
-            lines.extend(self.take(server, output));
+            lines.extend(self.new_lines(server, output));
         }
         lines.sort_by_key(|line| line.line.at);
         Ok(lines)
     }
 
     /// Updates the list of servers.
-    fn look(&mut self) {
+    fn update_servers(&mut self) {
         let view = self.grid.servers();
         self.servers.retain(|server, _| view.server(*server).is_some());
         let wanted = &self.options.server;
         for server in view.servers.iter().filter(|server| wanted.is_empty() || wanted.contains(&server.name)) {
-            let place = || Place { name: server.name.clone(), after: 0, asked: None };
+            let place = || ServerPosition { name: server.name.clone(), after: 0, asked: None };
             self.servers.entry(server.node).or_insert_with(place);
         }
     }
 
-    fn ask(&mut self, server: NodeId, last: u64, waits: bool) {
+    fn request_lines(&mut self, server: NodeId, last: u64, waits: bool) {
         let Some(place) = self.servers.get_mut(&server) else { return };
         place.asked = Some(Instant::now());
         let (function, call) = (self.options.function.clone(), self.options.call);
-        self.grid.ask_output(server, OutputQuery { after: place.after, last, function, call, waits });
+        self.grid.ask_output(server, OutputQuery { after: place.after, last, function, call, wait: waits });
     }
 
     /// Returns the new lines of an answer: the answers of two requests may overlap.
-    fn take(&mut self, server: NodeId, output: Output) -> Vec<Printed> {
+    fn new_lines(&mut self, server: NodeId, output: OutputPage) -> Vec<LineFromServer> {
         let Some(place) = self.servers.get_mut(&server) else { return Vec::new() };
         let former = place.after;
         place.asked = None;
         place.after = place.after.max(output.after);
         let new = output.lines.into_iter().filter(|line| line.number > former);
-        new.map(|line| Printed { server: place.name.clone(), line }).collect()
+        new.map(|line| LineFromServer { server: place.name.clone(), line }).collect()
     }
 }
 
-fn print(options: &Options, lines: &[Printed]) -> Result<()> {
+fn print(options: &Options, lines: &[LineFromServer]) -> Result<()> {
     let text: String = lines.iter().map(|line| if options.json { json_of(line) } else { text_of(line) }).collect();
     if text.is_empty() { Ok(()) } else { print_text(&text) }
 }
 
-fn json_of(Printed { server, line }: &Printed) -> String {
+fn json_of(LineFromServer { server, line }: &LineFromServer) -> String {
     let value = json!({
         "time": humantime::format_rfc3339_micros(date(line)).to_string(),
         "server": server,
@@ -225,7 +228,7 @@ fn date(line: &OutputLine) -> SystemTime {
 
 /// Formats a line: `2026-01-31T12:00:00.123Z [solve@node-3 t17@n2f3a90] residual 0.02`. Control characters are
 /// escaped: a line must neither imitate other lines nor change the terminal.
-fn text_of(Printed { server, line }: &Printed) -> String {
+fn text_of(LineFromServer { server, line }: &LineFromServer) -> String {
     let (time, call) = (humantime::format_rfc3339_millis(date(line)), line.call);
     let function = short_name(&line.function);
     let mut text = format!("{time} [{function}@{server} {call}] ");
@@ -256,7 +259,7 @@ mod tests {
             at: Time(1_500_000),
             text: "a\tb\x1b[2Jä".into(),
         };
-        let printed = Printed { server: "one".into(), line };
+        let printed = LineFromServer { server: "one".into(), line };
         let text = "1970-01-01T00:00:00.001Z [solve@one t17@n2f3a90] a\tb\\u{1b}[2Jä\n";
         assert_eq!(text_of(&printed), text);
         assert_eq!(

@@ -1,7 +1,6 @@
 //! The commands, and code that several of them share.
 
 pub mod agent;
-mod apart;
 pub mod calibrate;
 pub mod call;
 pub mod calls;
@@ -29,6 +28,7 @@ pub mod servers;
 pub mod sim;
 pub mod simulate;
 pub mod simulated_programs;
+mod site_options;
 pub mod soak;
 pub mod testbed;
 pub mod top;
@@ -48,11 +48,11 @@ use gridloom::Grid;
 use gridloom_base::limits::UPLOAD_RATE_MIN;
 use gridloom_core::node::{DRAINED, Event};
 use gridloom_net::driver::NetNode;
-use gridloom_net::transport::apart::{SITE_VARIABLE, Site};
+use gridloom_net::transport::emulated_sites::{SITE_VARIABLE, Site};
 use gridloom_platform::units as quantities;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use self::apart::SiteOptions;
+use self::site_options::SiteOptions;
 use crate::log::LogOptions;
 
 /// The environment variable with the agent's address, for programs and for functions that call others.
@@ -95,7 +95,7 @@ impl GridOption {
             GridAddress::Servers(addresses) => {
                 let grid = Grid::connect_servers(&addresses)?;
                 for (address, why) in grid.unreachable() {
-                    gridloom_base::say!("gridloom: continuing without the server at {address}: {why}");
+                    gridloom_base::stderr_line!("gridloom: continuing without the server at {address}: {why}");
                 }
                 Ok(grid)
             }
@@ -233,7 +233,7 @@ pub fn print_line(line: &str) -> Result<()> {
 }
 
 /// Stops the node on SIGINT and SIGTERM and, if `until_stdin_closes`, when the parent has ended.
-pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
+pub fn stop_on_signals(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let stopped = node.clone();
     std::thread::spawn(move || {

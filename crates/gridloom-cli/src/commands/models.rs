@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use gridloom_perf::{
-    Accuracy, Beside, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView, Size, first_guess_s,
+    Accuracy, Bottleneck, ConcurrencyPoint, Curve, FunctionModel, LinkReport, Point, ServerView, Size, first_guess_s,
 };
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ impl Row<'_> {
     }
 }
 
-fn beside_json(one: &Beside) -> Value {
+fn beside_json(one: &ConcurrencyPoint) -> Value {
     json!({ "tasks": one.tasks, "factor": one.factor, "calls": one.calls })
 }
 

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use gridloom::chares::Places;
-use gridloom_testbed::telling::Telling;
+use gridloom_testbed::run_output::OutputFormat;
 
-use super::apart::Apart;
 use super::chares::{Elements, TimelineFile, run_elements};
 use super::simulate::seconds;
+use super::site_options::SitesOptions;
 
 /// Run an mpi4py program on many ranks, which share the processors of this machine.
 ///
@@ -30,7 +30,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", default_value = "blocks", value_parser = ["blocks", "round-robin", "by-site"])]
     placement: String,
     #[command(flatten)]
-    apart: Apart,
+    apart: SitesOptions,
     /// Write a timeline of the elements into this file: Chrome's format (Perfetto, chrome://tracing), or Paje's if the name
     /// ends in .paje
     #[arg(long, value_name = "FILE")]
@@ -70,15 +70,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     command.extend(options.list_modules.then(|| "--list-modules".into()));
     command.extend_from_slice(words);
     let telling = match (options.json, options.label) {
-        (true, _) => Telling::Json,
-        (false, true) => Telling::Text,
-        (false, false) => Telling::Plain,
+        (true, _) => OutputFormat::Json,
+        (false, true) => OutputFormat::Text,
+        (false, false) => OutputFormat::Plain,
     };
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
     let places = Places { filters: options.apart.filters()?, records, ..Places::default() };
     let (sites, until) = (options.apart.sites, options.until);
-    let run = Elements { number: elements, ppn: 1, sites, until, telling, binds: false, places };
+    let run = Elements { number: elements, ppn: 1, sites, until, output_format: telling, binds: false, places };
     let status = run_elements("mpirun", &command, &run)?;
     if let Some(timeline) = timeline {
         timeline.write(&[elements as u32])?;

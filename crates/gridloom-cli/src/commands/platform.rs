@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use gridloom::Roles;
 use gridloom_base::near::{did_you_mean, near_names};
-use gridloom_base::say;
+use gridloom_base::stderr_line;
 use gridloom_platform::outline::{Member, Outline, Shape};
 use gridloom_platform::{LinkId, Platform};
 use serde_json::{Value, json};
@@ -104,10 +104,10 @@ fn zone_as_json(platform: &Platform, outline: &Outline, zones: &mut Vec<Value>, 
     };
     let members: Vec<String> = outline.members.iter().map(name).collect();
     match &outline.shape {
-        Shape::Routes { ways, .. } => routes.extend(ways.iter().map(|way| {
+        Shape::Routes { routes: ways, .. } => routes.extend(ways.iter().map(|way| {
             json!({
                 "zone": outline.name, "from": members[way.from], "to": members[way.to],
-                "links": links(&way.links), "symmetrical": way.both_ways,
+                "links": links(&way.links), "symmetrical": way.is_bidirectional,
             })
         })),
         Shape::Star(arms) | Shape::Vivaldi { arms, .. } => routes.extend(arms.iter().map(|arm| {
@@ -116,7 +116,7 @@ fn zone_as_json(platform: &Platform, outline: &Outline, zones: &mut Vec<Value>, 
                 "links": links(&arm.up), "links_back": links(&arm.down),
             })
         })),
-        Shape::FatTree { .. } | Shape::Torus { .. } | Shape::Dragonfly { .. } | Shape::Apart => {}
+        Shape::FatTree { .. } | Shape::Torus { .. } | Shape::Dragonfly { .. } | Shape::Disjoint => {}
     }
     zones.push(json!({ "name": outline.name, "routing": outline.routing(), "members": members }));
     for member in &outline.members {
@@ -145,7 +145,9 @@ fn route(file: &Path, src: &str, dst: &str, json: bool) -> Result<()> {
         false if route.is_none() => {
             print_line("no route")?;
             if file.extension().is_some_and(|extension| extension == "toml") && !read_text(file)?.contains("shortest") {
-                say!("gridloom: with routing = \"shortest\" in the file, routes may pass through routers and hosts");
+                stderr_line!(
+                    "gridloom: with routing = \"shortest\" in the file, routes may pass through routers and hosts"
+                );
             }
             Ok(())
         }

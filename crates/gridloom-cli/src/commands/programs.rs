@@ -26,7 +26,7 @@ pub fn parse_program(text: &str) -> Result<OfferedProgram, String> {
 
 impl OfferedProgram {
     /// Returns the arguments for 'gridloom serve', with an absolute path.
-    pub fn words(&self) -> Result<[String; 2]> {
+    pub fn serve_arguments(&self) -> Result<[String; 2]> {
         let path = absolute(&self.path)?;
         Ok(["--program".into(), format!("{}={}", self.name, path.display())])
     }

@@ -23,13 +23,13 @@ use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 
 use super::programs::{OfferedProgram, add_programs, check_program, parse_program};
-use super::worker::{Wrong, check_libraries};
+use super::worker::{UnusableFunction, check_libraries};
 use super::{
-    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, end_with, hide_memory, parse_listen,
-    parse_size, parse_speed, parse_upload_rate, print_json, print_line,
+    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, parse_listen, parse_size,
+    parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
 };
-use crate::kept_models::{KeptModels, usual_folder};
-use crate::registered::{REGISTERED, Registering};
+use crate::model_store::{ModelStore, usual_folder};
+use crate::registered::{REGISTERED, RegistrationWatch};
 
 mod folders;
 
@@ -84,7 +84,7 @@ pub struct Options {
 }
 
 /// Refuses arguments that this command does not accept.
-pub fn check_words(words: &[String]) -> Result<()> {
+pub fn check_arguments(words: &[String]) -> Result<()> {
     let command = <Options as clap::Args>::augment_args(clap::Command::new("serve").no_binary_name(true));
     let why = match command.try_get_matches_from(words) {
         Ok(_) => return Ok(()),
@@ -274,7 +274,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let (python, checkpoints) = (&options.server.python, options.checkpoints.as_deref());
     add_programs(&mut offer, &options.programs, python, options.server.listen.ip(), checkpoints)?;
     if !rest.quiet {
-        offer.warnings.iter().for_each(|warning| gridloom_base::say!("{}", warning.trim_end()));
+        offer.warnings.iter().for_each(|warning| gridloom_base::stderr_line!("{}", warning.trim_end()));
     }
     if offer.definitions.is_empty() && !options.no_functions {
         bail!("nothing to offer: the files define no function");
@@ -307,7 +307,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         slowdown: options.server.slowdown,
         worker_group: options.server.worker_group,
     };
-    let models = kept.as_ref().map(KeptModels::models).unwrap_or_default();
+    let models = kept.as_ref().map(ModelStore::models).unwrap_or_default();
     let config = NetConfig {
         listen: Some(options.server.listen),
         advertise: rest.advertise.clone(),
@@ -335,24 +335,24 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             agent: agent.clone(),
             slots: options.server.slots,
             queue_depth: options.server.queue_depth,
-            plain: options.server.plain,
+            is_stateless: options.server.plain,
             memory_bytes,
             data_max,
             slowdown: options.server.slowdown,
             functions,
-            codes,
+            code_hashes: codes,
             models: models.clone(),
             durable: kept_durable.clone(),
             storage: storage_id,
         });
         let machine: BoxMachine = match options.server.no_agent {
             true => Box::new(server),
-            false => Box::new(Registering::new(server, agent.clone())),
+            false => Box::new(RegistrationWatch::new(server, agent.clone())),
         };
         (Role::Server, name.clone(), machine)
     })?;
-    end_with(&node, rest.until_stdin_closes)?;
-    drain_with(&node)?;
+    stop_on_signals(&node, rest.until_stdin_closes)?;
+    drain_on_signal(&node)?;
     let mut announced = options.server.no_agent;
     if announced {
         announce(&name, node.address(), &names, rest.json)?;
@@ -362,20 +362,20 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         Event::Log(line) if line.text == REGISTERED && !announced => {
             announced = true;
             if let Err(error) = announce(&name, node.address(), &names, rest.json) {
-                gridloom_base::say!("gridloom: {error:#}");
+                gridloom_base::stderr_line!("gridloom: {error:#}");
             }
         }
-        Event::Learned { function, model } => {
-            kept.as_mut().and_then(|kept| kept.learned(function, model)).into_iter().for_each(say);
+        Event::ModelLearned { function, model } => {
+            kept.as_mut().and_then(|kept| kept.record(function, model)).into_iter().for_each(say);
         }
         _ => {}
     });
-    kept.as_mut().and_then(KeptModels::write).into_iter().for_each(say);
+    kept.as_mut().and_then(ModelStore::write).into_iter().for_each(say);
     ended
 }
 
 /// Drains the node on SIGUSR1.
-fn drain_with(node: &Arc<NetNode>) -> Result<()> {
+fn drain_on_signal(node: &Arc<NetNode>) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGUSR1])?;
     let node = node.clone();
     std::thread::spawn(move || signals.forever().for_each(|_| node.command(NodeCommand::Drain)));
@@ -407,7 +407,7 @@ fn located(library: &Path) -> Result<PathBuf> {
 }
 
 /// Opens the models of earlier runs, unless --models is `none`.
-fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
+fn open_models(options: &Options, offer: &Offer) -> Option<ModelStore> {
     let folder = match &options.server.models {
         Some(folder) if folder.as_os_str() == "none" => return None,
         Some(folder) => folder.clone(),
@@ -415,7 +415,7 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     };
     let name = options.server.name.clone().unwrap_or_else(host_name);
     let functions: Vec<_> = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
-    let (kept, wrong) = KeptModels::open(&folder, &name, &functions, options.server.slowdown);
+    let (kept, wrong) = ModelStore::open(&folder, &name, &functions, options.server.slowdown);
     let unwritable = check_writable(&folder).err().map(|error| {
         let folder = folder.display();
         format!(
@@ -423,7 +423,7 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
         )
     });
     for line in wrong.into_iter().chain(unwritable) {
-        gridloom_base::say!("gridloom: {name}: {line}");
+        gridloom_base::stderr_line!("gridloom: {name}: {line}");
     }
     Some(kept)
 }
@@ -446,8 +446,9 @@ fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Res
     let own: Vec<PathBuf> = options.files.iter().filter(is_own).cloned().collect();
     let own = load_offer(&own, &options.server.python, &[], options.bodies())?;
     let is_own = |name: &str| own.definitions.iter().any(|definition| definition.signature.name == name);
-    let (fatal, missing): (Vec<Wrong>, Vec<Wrong>) = wrong.into_iter().partition(|(name, _)| is_own(name));
-    let lines = |wrong: &[Wrong]| -> Vec<String> {
+    let (fatal, missing): (Vec<UnusableFunction>, Vec<UnusableFunction>) =
+        wrong.into_iter().partition(|(name, _)| is_own(name));
+    let lines = |wrong: &[UnusableFunction]| -> Vec<String> {
         wrong.iter().map(|(name, why)| format!("function '{name}' cannot be offered: {why}")).collect()
     };
     offer.definitions.retain(|definition| missing.iter().all(|(name, _)| *name != definition.signature.name));
@@ -455,7 +456,7 @@ fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Res
         bail!("{}", lines(if fatal.is_empty() { &missing } else { &fatal }).join("\ngridloom: "));
     }
     if !options.server.rest.quiet {
-        lines(&missing).iter().for_each(|line| gridloom_base::say!("gridloom: {line}"));
+        lines(&missing).iter().for_each(|line| gridloom_base::stderr_line!("gridloom: {line}"));
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 "name": server.name,
                 "address": server.address,
                 "slots": server.slots,
-                "plain": server.plain,
+                "plain": server.stateless,
                 "memory_bytes": server.memory_bytes,
                 "speed_flops": server.speed_flops,
                 "release": server.release,
@@ -50,13 +50,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     for server in &view.servers {
         let speed = server.speed_flops.map_or("?".to_string(), |flops| format!("{:.1}", flops / 1e9));
         let memory = server.memory_bytes as f64 / f64::from(1 << 30);
-        let plain = if server.plain { " (plain)" } else { "" };
+        let plain = if server.stateless { " (plain)" } else { "" };
         print_line(&format!(
             "{:<20} {:<22} {:>5} {speed:>10} {memory:>9.1}  {:<10} {}{plain}",
             server.name,
             server.address,
             server.slots,
-            server.runs(),
+            server.version_text(),
             server.functions.keys().filter(|name| is_listed(name)).count()
         ))?;
     }

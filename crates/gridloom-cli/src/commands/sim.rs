@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use gridloom_flow::Reach;
-use gridloom_sim::replay::{Ended, Kind, Scenario, run as replay_run};
+use gridloom_sim::replay::{ActivityResult, Kind, Scenario, run as replay_run};
 use serde_json::{Map, json};
 
 use super::{count, print_json, print_line, read_text};
@@ -52,7 +52,7 @@ fn replay(file: &Path, connected: bool, json: bool) -> Result<()> {
     }
     let width = scenario.activities.iter().map(|activity| activity.name.len()).max().unwrap_or(0).max(8);
     print_line(&format!("{:<width$}  {:<4}  {:>16}  {:>16}", "activity", "type", "start, s", "end, s"))?;
-    for (activity, Ended { start_s, end_s, failed }) in named() {
+    for (activity, ActivityResult { start_s, end_s, failed }) in named() {
         let kind = match activity.kind {
             Kind::Transfer { .. } => "comm",
             Kind::Execution { .. } => "exec",

@@ -100,7 +100,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut incomplete = false;
     match std::fs::read_to_string(&report) {
         Ok(text) => {
-            options.report.as_deref().map_or(Ok(()), |file| hand_over(&report, file))?;
+            options.report.as_deref().map_or(Ok(()), |file| copy_result(&report, file))?;
             let report: SimulationReport = serde_json::from_str(&text).context("the simulation's report")?;
             // The program has reported the failure.
             incomplete = report.failure.is_some();
@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 if !timeline.exists() {
                     bail!("the timeline was not written to {}", file.display());
                 }
-                hand_over(&timeline, file)?;
+                copy_result(&timeline, file)?;
             }
             if let Some(record) = config.record.as_deref().filter(|record| !record.exists()) {
                 bail!("nothing was recorded in {}: the program ran no processes", record.display());
@@ -123,7 +123,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound && status.success() => {
             let processes = if options.deployment.is_some() { " and ran no processes of the deployment" } else { "" };
-            gridloom_base::say!("gridloom: the program used no grid{processes}; nothing was simulated");
+            gridloom_base::stderr_line!("gridloom: the program used no grid{processes}; nothing was simulated");
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| report.display().to_string()),
@@ -135,7 +135,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Copies a file from this command's folder to the user's path.
-fn hand_over(own: &Path, file: &Path) -> Result<()> {
+fn copy_result(own: &Path, file: &Path) -> Result<()> {
     let text = std::fs::read(own).with_context(|| own.display().to_string())?;
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

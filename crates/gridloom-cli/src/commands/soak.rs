@@ -172,14 +172,14 @@ fn report(options: &Options, tally: &Tally, took: Duration) -> Result<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     };
     for record in &failure.records {
-        gridloom_base::say!("{} {} {}", record.at, record.node, record.what);
+        gridloom_base::stderr_line!("{} {} {}", record.at, record.node, record.what);
     }
     if options.trace {
-        failure.situation.iter().for_each(|line| gridloom_base::say!("{line}"));
+        failure.situation.iter().for_each(|line| gridloom_base::stderr_line!("{line}"));
     }
-    gridloom_base::say!("gridloom: {failure}");
-    failure.faults.iter().for_each(|fault| gridloom_base::say!("  {fault}"));
-    gridloom_base::say!("replay: {}", replay(options, failure.seed));
+    gridloom_base::stderr_line!("gridloom: {failure}");
+    failure.faults.iter().for_each(|fault| gridloom_base::stderr_line!("  {fault}"));
+    gridloom_base::stderr_line!("replay: {}", replay(options, failure.seed));
     Ok(ExitCode::FAILURE)
 }
 

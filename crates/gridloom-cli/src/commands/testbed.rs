@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
-use gridloom_testbed::control::{self, Answer, Request};
+use gridloom_testbed::control::{self, ReplyBody, Request};
 use gridloom_testbed::signals::Signals;
 use gridloom_testbed::tool::{self, Keeper, Testbed};
 use gridloom_testbed::{enclosure, folder, probe};
@@ -130,10 +130,10 @@ pub fn run(options: Options) -> Result<ExitCode> {
         Options::Run(options) => launch::run(&options),
         Options::Up(options) => launch::up(&options),
         Options::Enter(options) => enter(&options),
-        Options::Cut(switch) => ask(&switch.named, &Request::Cut(switch.link.clone())),
-        Options::Restore(switch) => ask(&switch.named, &Request::Restore(switch.link.clone())),
-        Options::Slow(slow) => ask(&slow.named, &Request::Slow(slow.host.clone(), slow.factor)),
-        Options::Show(named) => ask(&named, &Request::Show),
+        Options::Cut(switch) => request(&switch.named, &Request::Cut(switch.link.clone())),
+        Options::Restore(switch) => request(&switch.named, &Request::Restore(switch.link.clone())),
+        Options::Slow(slow) => request(&slow.named, &Request::Slow(slow.host.clone(), slow.factor)),
+        Options::Show(named) => request(&named, &Request::Show),
         Options::Down(named) => down(&named),
         Options::Check(options) => check::run(&options),
         Options::Probe { folder, host, address } => {
@@ -142,7 +142,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         }
         Options::Keep { name, channel, log } => {
             log.start();
-            Ok(enclosure::keep(&name, channel)?)
+            Ok(enclosure::run_keeper(&name, channel)?)
         }
     }
 }
@@ -156,14 +156,14 @@ fn enter(options: &Enter) -> Result<ExitCode> {
     Ok(exit_code(tool::enter(&folder, &options.host, command)?))
 }
 
-fn ask(named: &Named, request: &Request) -> Result<ExitCode> {
+fn request(named: &Named, request: &Request) -> Result<ExitCode> {
     let folder = folder::find(named.name.as_deref())?;
-    match control::ask(&folder, request)?.0 {
-        Answer::Report(report) if named.json => print_json(&serde_json::to_value(&report)?)?,
-        Answer::Report(report) => show::print(&report)?,
-        Answer::Done(line) if named.json => print_json(&json!({ "done": line }))?,
-        Answer::Done(line) => print_line(&line)?,
-        Answer::Namespaces(_) | Answer::Told { .. } | Answer::Refused(_) => {}
+    match control::request(&folder, request)?.0 {
+        ReplyBody::Report(report) if named.json => print_json(&serde_json::to_value(&report)?)?,
+        ReplyBody::Report(report) => show::print(&report)?,
+        ReplyBody::Done(line) if named.json => print_json(&json!({ "done": line }))?,
+        ReplyBody::Done(line) => print_line(&line)?,
+        ReplyBody::Namespaces(_) | ReplyBody::Signalled { .. } | ReplyBody::Refused(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -171,28 +171,29 @@ fn ask(named: &Named, request: &Request) -> Result<ExitCode> {
 fn down(named: &Named) -> Result<ExitCode> {
     let folder = folder::find(named.name.as_deref())?;
     // The testbed ends instead of answering.
-    let _ = control::ask(&folder, &Request::Down);
+    let _ = control::request(&folder, &Request::Down);
     folder::await_end(&folder)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the command that runs this program as the testbed's supervisor process.
-fn keeper() -> Result<Command> {
+fn supervisor_command() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("this program's own path")?);
     command.args(["testbed", "keep"]);
     Ok(command)
 }
 
 /// Starts the supervisor and the testbed that `build` makes, and waits for its end. SIGINT and SIGTERM end it.
-fn keep_until_its_end(
+fn run_supervisor(
     name: &str,
     build: impl FnOnce(Keeper, &Signals) -> Result<Testbed>,
     quiet: bool,
     json: bool,
 ) -> Result<ExitCode> {
     let signals = Signals::new(&[]).context("signals")?;
-    let testbed =
-        Keeper::start(name, keeper()?, Some(&signals)).map_err(Into::into).and_then(|one| build(one, &signals));
+    let testbed = Keeper::start(name, supervisor_command()?, Some(&signals))
+        .map_err(Into::into)
+        .and_then(|one| build(one, &signals));
     let testbed = match testbed {
         Ok(testbed) => testbed,
         Err(error) => match error.downcast_ref() {

@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     loop {
         let (servers, links) = (ask(&grid)?, grid.links()?);
         if options.json {
-            print_look(&servers, &links)?;
+            print_page(&servers, &links)?;
         } else if is_once {
             print_text(&page(&servers, &links))?;
         } else {
@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-fn print_look(servers: &Servers, links: &[LinkReport]) -> Result<()> {
+fn print_page(servers: &Servers, links: &[LinkReport]) -> Result<()> {
     let rows = servers.iter().map(|(server, status)| {
         let calls = status.iter().flat_map(|status| &status.tasks).map(|task| call_json(server, task));
         json!({
@@ -97,7 +97,7 @@ fn page(servers: &Servers, links: &[LinkReport]) -> String {
         let _ = match status {
             None => writeln!(text, "{name:<20} {:>5} no answer", server.slots),
             Some(status) => {
-                let (running, calling) = (status.at(Stage::Running), status.at(Stage::Calling));
+                let (running, calling) = (status.at(Stage::Running), status.at(Stage::Paused));
                 let (queued, waiting) = (status.at(Stage::Queued), status.at(Stage::Waiting));
                 let store = format!("{:.2} of {:.1}", gib(status.store_bytes), gib(server.memory_bytes));
                 let slots = server.slots;

@@ -35,7 +35,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Some(fd) => gridloom_net::worker::native_main(
             fd,
             &[gridloom_capi::worker_functions()],
-            Some(gridloom_capi::ask_initial),
+            Some(gridloom_capi::request_initial),
         )?,
         None => check()?,
     }
@@ -43,17 +43,17 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// A function that cannot be run, and the reason.
-pub type Wrong = (String, String);
+pub type UnusableFunction = (String, String);
 
 /// The answer of the checking process: functions that cannot be run, or libraries that cannot be loaded.
-type Answer = Result<Vec<Wrong>, Vec<String>>;
+type CheckAnswer = Result<Vec<UnusableFunction>, Vec<String>>;
 
 /// Looks up every native function in a separate process. So the server notices at its start that a library cannot be
 /// loaded, and a library that crashes while it is loaded does no harm.
 ///
 /// # Errors
 /// If the functions cannot be looked up at all, or if a library cannot be loaded.
-pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Result<Vec<Wrong>> {
+pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Result<Vec<UnusableFunction>> {
     let native: Vec<&Definition> =
         definitions.iter().filter(|definition| matches!(definition.body, Body::Native { .. })).collect();
     if native.is_empty() {
@@ -72,7 +72,7 @@ pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Res
     let said = String::from_utf8_lossy(&output.stdout);
     // A library may print while it is loaded: the answer is the last line.
     let answer = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
-    let answer: Answer =
+    let answer: CheckAnswer =
         answer.with_context(|| format!("loading the libraries ended the process ({})", output.status))?;
     answer.or_else(|unloadable| bail!("{}", unloadable.join("\ngridloom: ")))
 }
@@ -89,13 +89,13 @@ fn check() -> Result<()> {
     let unloadable: Vec<String> =
         native.unloadable().map(|(path, why)| format!("library {} cannot be loaded: {why}", path.display())).collect();
     if !unloadable.is_empty() {
-        return print_json(&json!(Answer::Err(unloadable)));
+        return print_json(&json!(CheckAnswer::Err(unloadable)));
     }
-    let mut wrong: Vec<Wrong> = Vec::new();
+    let mut wrong: Vec<UnusableFunction> = Vec::new();
     for (number, definition) in definitions.iter().enumerate() {
         if let Err(why) = native.load(number as u32, definition) {
             wrong.push((definition.signature.name.clone(), why));
         }
     }
-    print_json(&json!(Answer::Ok(wrong)))
+    print_json(&json!(CheckAnswer::Ok(wrong)))
 }

@@ -30,14 +30,14 @@ pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, 
 pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, hub: Option<Side>) -> Block {
     match &outline.shape {
         Shape::Star(arms) => star::draw(platform, outline, arms, &zones(platform, outline, scale, depth), scale, hub),
-        Shape::Routes { ways, .. } => routes(platform, outline, ways, scale, depth),
+        Shape::Routes { routes: ways, .. } => routes(platform, outline, ways, scale, depth),
         Shape::Vivaldi { arms, places } => {
             shapes::vivaldi(platform, outline, arms, places, &zones(platform, outline, scale, depth), scale)
         }
         Shape::FatTree { level_sizes, cables } => shapes::fat_tree(platform, outline, level_sizes, cables, scale),
         Shape::Torus { sizes, link } => shapes::torus(platform, outline, sizes, *link, scale),
         Shape::Dragonfly { counts, links } => shapes::dragonfly(platform, outline, *counts, *links),
-        Shape::Apart => {
+        Shape::Disjoint => {
             let members = members(platform, outline, scale, depth);
             packed(&members.into_iter().map(|(block, _)| block).collect::<Vec<_>>())
         }
@@ -142,7 +142,7 @@ fn stretches<'a>(platform: &'a Platform, outline: &Outline, ways: &[OutlineLink]
     let mut known: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
     for way in ways {
         let cables: Vec<&str> = way.links.iter().map(|link| platform.cable_name(*link)).collect();
-        if way.both_ways {
+        if way.is_bidirectional {
             known.insert((way.to, way.from), cables.iter().rev().copied().collect());
         }
         known.insert((way.from, way.to), cables);
@@ -210,11 +210,11 @@ fn summary(platform: &Platform, outline: &Outline) -> Block {
     let all = hosts.iter().map(|id| &platform.hosts()[id.0 as usize]);
     let mut links: Vec<LinkId> = match &outline.shape {
         Shape::Star(arms) | Shape::Vivaldi { arms, .. } => arms.iter().flat_map(|arm| arm.up.iter().copied()).collect(),
-        Shape::Routes { ways, .. } => ways.iter().flat_map(|way| way.links.iter().copied()).collect(),
+        Shape::Routes { routes: ways, .. } => ways.iter().flat_map(|way| way.links.iter().copied()).collect(),
         Shape::FatTree { cables, .. } => cables.iter().map(|(_, _, link)| *link).collect(),
         Shape::Torus { link, .. } => link.iter().copied().collect(),
         Shape::Dragonfly { links, .. } => links.iter().flatten().copied().collect(),
-        Shape::Apart => Vec::new(),
+        Shape::Disjoint => Vec::new(),
     };
     links.sort_unstable();
     links.dedup();

@@ -66,7 +66,7 @@ impl Machine for Recorded {
 type Make = Box<dyn FnOnce(NodeId, &str) -> Node>;
 
 /// A world in which the program runs.
-trait Stage {
+trait World {
     fn start(&mut self, role: Role, name: &str, make: Make) -> NodeId;
     fn put(&mut self, client: NodeId, datum: DatumId, meta: Meta, bytes: Vec<u8>);
     fn command(&mut self, client: NodeId, command: Command);
@@ -80,7 +80,7 @@ struct Simulated {
     tapes: Vec<(NodeId, String, Tape)>,
 }
 
-impl Stage for Simulated {
+impl World for Simulated {
     fn start(&mut self, role: Role, name: &str, make: Make) -> NodeId {
         let host = HostId(self.tapes.len() as u32);
         let tape = Tape::default();
@@ -120,7 +120,7 @@ struct Real {
     tapes: Vec<(NodeId, String, Tape)>,
 }
 
-impl Stage for Real {
+impl World for Real {
     fn start(&mut self, role: Role, name: &str, make: Make) -> NodeId {
         let (tape, mut own_address) = (Tape::default(), String::new());
         let jobs = (role == Role::Server).then(|| JobsConfig {
@@ -194,7 +194,7 @@ fn definitions() -> Vec<Definition> {
 }
 
 /// The program: a chain of three tasks on two servers, and its last result. Returns the effects of each machine.
-fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
+fn program(stage: &mut dyn World) -> BTreeMap<String, Vec<String>> {
     let config = |id| AgentConfig { id, name: "agent".into(), is_shared: true };
     let agent = stage.start(Role::Agent, "agent", Box::new(move |id, _| Node::Agent(Box::new(Agent::new(config(id))))));
     let agent = stage.address(agent);
@@ -210,12 +210,12 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
                 agent,
                 slots: 1,
                 queue_depth: 1,
-                plain: false,
+                is_stateless: false,
                 memory_bytes,
                 data_max: u64::MAX,
                 slowdown: 1.0,
                 functions,
-                codes: BTreeMap::new(),
+                code_hashes: BTreeMap::new(),
                 models: BTreeMap::new(),
                 durable: None,
                 storage: None,
@@ -227,7 +227,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
     let config = move |id| ClientConfig { id, name: "client".into(), agent, is_in_call: false };
     let make = move |id, _: &str| Node::Client(Box::new(Client::new(config(id))));
     let client = stage.start(Role::Client, "client", Box::new(make));
-    let until = |stage: &mut dyn Stage, is_it: &dyn Fn(&Event) -> bool| {
+    let until = |stage: &mut dyn World, is_it: &dyn Fn(&Event) -> bool| {
         while !is_it(&stage.next_event(client)) {}
     };
     until(stage, &|event| {
@@ -248,7 +248,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
             args: vec![scalar(200), scalar(ELEMENTS as i32), Argument::Datum(input)],
             outputs: vec![Output { datum: output, meta: Meta::array(Dtype::Float64, &[ELEMENTS]) }],
             work_flops: Some(2e9),
-            terms: Default::default(),
+            options: Default::default(),
         }
     };
     stage.put(client, datum(1), meta.clone(), bytes);
@@ -260,7 +260,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
     // A heuristic that measurements do not affect.
     stage.command(client, Command::Run { group, heuristic: "round-robin".into() });
     stage.command(client, Command::Get { datum: datum(4) });
-    until(stage, &|event| matches!(event, Event::DatumHere { .. }));
+    until(stage, &|event| matches!(event, Event::DatumAvailable { .. }));
     stage.command(client, Command::Release { data: (1..=4).map(datum).collect() });
     // A server that runs a task sent after this message has received the message.
     let null = |serial| {
@@ -268,7 +268,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
         let (id, signature_hash) = (TaskId { client, serial }, definition.signature.hash());
         let (args, outputs) = (Vec::new(), Vec::new());
         let kind = TaskKind::call("suite/null", signature_hash);
-        Task { id, kind, args, outputs, work_flops: Some(1.0), terms: Default::default() }
+        Task { id, kind, args, outputs, work_flops: Some(1.0), options: Default::default() }
     };
     let id = GroupId { client, serial: 2 };
     let group = Group { id, tasks: vec![null(4), null(5)], sources: BTreeMap::new(), wanted: Vec::new() };
@@ -344,7 +344,7 @@ fn line(effect: &Effect, names: &BTreeMap<NodeId, String>) -> Option<String> {
         Effect::Emit(Event::TaskEnded { report, .. }) if report.task.serial < 4 => {
             format!("task {} ended", report.task.serial)
         }
-        Effect::Emit(Event::DatumHere { datum, .. }) => format!("d{} is here", datum.serial),
+        Effect::Emit(Event::DatumAvailable { datum, .. }) => format!("d{} is here", datum.serial),
         Effect::Emit(Event::GroupEnded { group, .. }) => format!("group {} is over", group.serial),
         _ => return None,
     })

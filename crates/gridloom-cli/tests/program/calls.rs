@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Grid, Running, file, said, succeeds};
+use crate::support::{Grid, Running, file, status_and_stderr, succeeds};
 
 const IDL: &str = "Module os; Define nap(IN int seconds, OUT int *left) Calls \"C\" left = sleep(seconds);\n";
 
@@ -62,9 +62,9 @@ fn calls_are_listed_and_cancelled() {
     assert!(error_of(second).contains("the call was cancelled"));
     assert_eq!(succeeds(grid.command(&["calls"])), "no calls\n");
 
-    let (code, error) = said(grid.command(&["cancel", "7"]));
+    let (code, error) = status_and_stderr(grid.command(&["cancel", "7"]));
     assert!(code == 2 && error.contains("'7' is not a name such as t17@n2f3a90"), "{error}");
-    let (code, error) = said(grid.command(&["cancel"]));
+    let (code, error) = status_and_stderr(grid.command(&["cancel"]));
     assert!(code == 2 && error.contains("<CALL|--all>"), "{error}");
     let output = grid.command(&["cancel", name]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

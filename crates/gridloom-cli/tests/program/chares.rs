@@ -47,12 +47,12 @@ enum Ask {
 /// True when the first chare is in an entry method that never ends.
 static COMPUTES: AtomicBool = AtomicBool::new(false);
 
-struct Player {
+struct BallChare {
     began: f64,
     kept: usize,
 }
 
-impl Migrate for Player {
+impl Migrate for BallChare {
     type State = (f64, usize);
 
     fn pack(&self) -> (f64, usize) {
@@ -60,10 +60,10 @@ impl Migrate for Player {
     }
 }
 
-impl Chare for Player {
+impl Chare for BallChare {
     type Message = Ask;
 
-    fn entry(&mut self, message: Ask, cx: &mut Context<'_, Player>) {
+    fn entry(&mut self, message: Ask, cx: &mut Context<'_, BallChare>) {
         let index = cx.index()[0];
         match message {
             Ask::Square { of } => {
@@ -117,7 +117,7 @@ impl Chare for Player {
         }
     }
 
-    fn outcome(&mut self, _: u32, _: Value, cx: &mut Context<'_, Player>) {
+    fn on_result(&mut self, _: u32, _: Value, cx: &mut Context<'_, BallChare>) {
         cx.send(cx.array().all(), Ask::Stop);
     }
 }
@@ -168,7 +168,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
     };
     let players = job.migratable_array(count, placement, |_, state| {
         let (began, kept) = state.unwrap_or_default();
-        Player { began, kept }
+        BallChare { began, kept }
     })?;
     job.start(|cx| match case.as_str() {
         "squares" => cx.send(players.all(), Ask::Square { of: 1.0 }),

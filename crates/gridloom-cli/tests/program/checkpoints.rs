@@ -8,15 +8,15 @@ use gridloom::Message;
 use gridloom::chares::{self, Callback, Chare, Context, Contribution, Ended, Job, Migrate, Pe, Placement, Value};
 use gridloom::process::DEPLOY_VARIABLE;
 
-use crate::support::bounds::until_so;
+use crate::support::bounds::until_true;
 use crate::support::{gridloom, succeeds};
 
 /// While this file is absent, element 1 aborts in round [`FALL_IN`].
-pub(crate) const FALL: &str = "GRIDLOOM_TEST_FALL";
+pub(crate) const ABORT_FILE: &str = "GRIDLOOM_TEST_FALL";
 /// File in which element 2 writes its process number, so that element 1 can kill it when it aborts.
-const FALL_WITH: &str = "GRIDLOOM_TEST_FALL_WITH";
+const ABORT_TOGETHER_FILE: &str = "GRIDLOOM_TEST_FALL_WITH";
 /// File in which element 1 writes its process number once the program has ended, before it aborts. Element 0 waits for that.
-const FALL_AFTER: &str = "GRIDLOOM_TEST_FALL_AFTER";
+const ABORT_AFTER_FILE: &str = "GRIDLOOM_TEST_FALL_AFTER";
 /// Number of rounds.
 pub(crate) const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
 const FALL_IN: i64 = 4;
@@ -60,18 +60,18 @@ impl Chare for Counter {
         let Ask::Count { round } = message else {
             return cx.contribute(Contribution::sum(self.sum), Callback::exit());
         };
-        if let Some(file) = std::env::var_os(FALL)
+        if let Some(file) = std::env::var_os(ABORT_FILE)
             && (round, cx.element()) == (FALL_IN, Pe(1))
             && !Path::new(&file).exists()
         {
             std::fs::write(file, "").unwrap();
-            if let Some(other) = std::env::var_os(FALL_WITH) {
+            if let Some(other) = std::env::var_os(ABORT_TOGETHER_FILE) {
                 let pid = std::fs::read_to_string(other).unwrap();
                 assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
             }
             std::process::abort();
         }
-        if let Some(file) = std::env::var_os(FALL_WITH)
+        if let Some(file) = std::env::var_os(ABORT_TOGETHER_FILE)
             && (round, cx.element()) == (1, Pe(2))
         {
             std::fs::write(file, std::process::id().to_string()).unwrap();
@@ -81,14 +81,14 @@ impl Chare for Counter {
                 && (round, index) == (at, 0)
             {
                 std::fs::write(Path::new(&file).with_extension("held"), "").unwrap();
-                until_so("the test lets the chare go on", || Path::new(&file).exists());
+                until_true("the test lets the chare go on", || Path::new(&file).exists());
             }
         }
         (self.round, self.sum) = (round, 3 * self.sum + round * (index + 1));
         cx.contribute(Contribution::barrier(), Callback::to(cx.array().at(0)).tagged(COUNTED));
     }
 
-    fn outcome(&mut self, tag: u32, _: Value, cx: &mut Context<'_, Counter>) {
+    fn on_result(&mut self, tag: u32, _: Value, cx: &mut Context<'_, Counter>) {
         let rounds: i64 = std::env::var(ROUNDS).unwrap().parse().unwrap();
         match tag {
             COUNTED => {
@@ -120,7 +120,7 @@ fn a_program_with_checkpoints() {
     if std::env::var_os(DEPLOY_VARIABLE).is_some() {
         println!("a process began");
         let ended = chares::run(program);
-        if let (Ok(ended), Some(file)) = (&ended, std::env::var_os(FALL_AFTER)) {
+        if let (Ok(ended), Some(file)) = (&ended, std::env::var_os(ABORT_AFTER_FILE)) {
             fall_after(ended, Path::new(&file));
         }
         match ended {
@@ -155,7 +155,7 @@ pub(crate) fn chares_run(rounds: i64, options: &[&str]) -> Command {
     let own = std::env::current_exe().unwrap().display().to_string();
     let words = ["--", &own, "--exact", "--ignored", "--nocapture", "checkpoints::a_program_with_checkpoints"];
     let mut command = gridloom(&[&["chares", "run"], options, &words].concat());
-    command.env(ROUNDS, rounds.to_string()).env_remove("GRIDLOOM_TESTBED_HOST").env_remove(FALL);
+    command.env(ROUNDS, rounds.to_string()).env_remove("GRIDLOOM_TESTBED_HOST").env_remove(ABORT_FILE);
     command
 }
 
@@ -210,7 +210,7 @@ fn a_killed_element_is_started_again_with_the_others() {
     let folder = Folder::new("fallen");
     let [kept, fell] = ["kept", "fell"].map(|name| folder.path(name));
     let mut command = chares_run(6, &["-n", "3", "--checkpoint", &kept, "--restarts", "1"]);
-    command.env(FALL, &fell);
+    command.env(ABORT_FILE, &fell);
     ends_with(command, 6);
     assert!(Path::new(&fell).exists(), "the element has fallen");
 }
@@ -231,7 +231,7 @@ fn in_memory_only_the_killed_element_is_started_again() {
     for elements in ["2", "3", "5"] {
         let mut command =
             chares_run(6, &["-n", elements, "--checkpoint", "memory", "--restarts", "1", "--trace", &trace]);
-        command.env(FALL, &fell);
+        command.env(ABORT_FILE, &fell);
         let out = ends_with(command, 6);
         let began = out.lines().filter(|line| line.contains("a process began")).count();
         assert_eq!(began, elements.parse::<usize>().unwrap() + 1, "{out}");
@@ -247,7 +247,7 @@ fn in_memory_only_the_killed_element_is_started_again() {
 fn in_memory_two_buddies_that_are_killed_together_are_an_error() {
     let folder = Folder::new("buddies");
     let mut command = chares_run(6, &["-n", "3", "--checkpoint", "memory", "--restarts", "9"]);
-    command.env(FALL, folder.path("fell")).env(FALL_WITH, folder.path("with"));
+    command.env(ABORT_FILE, folder.path("fell")).env(ABORT_TOGETHER_FILE, folder.path("with"));
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     let why = "the last in-memory checkpoint is lost, because elements were lost at the same time: element 1 and element 2 with the copy";
@@ -258,7 +258,7 @@ fn in_memory_two_buddies_that_are_killed_together_are_an_error() {
 fn in_memory_an_element_that_is_killed_after_the_program_has_ended_gets_no_successor() {
     let folder = Folder::new("after");
     let mut command = chares_run(6, &["-n", "2", "--checkpoint", "memory", "--restarts", "9"]);
-    let output = command.env(FALL_AFTER, folder.path("after")).output().unwrap();
+    let output = command.env(ABORT_AFTER_FILE, folder.path("after")).output().unwrap();
     let [out, error] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert_eq!(output.status.code(), Some(128 + 6), "{error}");
     assert!(out.contains("element@0| ended with"), "{out}");
@@ -269,7 +269,7 @@ fn in_memory_an_element_that_is_killed_after_the_program_has_ended_gets_no_succe
 fn in_memory_a_killed_element_without_a_successor_ends_the_others() {
     let folder = Folder::new("none-left");
     let mut command = chares_run(6, &["-n", "3", "--checkpoint", "memory"]);
-    command.env(FALL, folder.path("fell"));
+    command.env(ABORT_FILE, folder.path("fell"));
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(

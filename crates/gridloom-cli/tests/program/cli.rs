@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{self, Grid, file, gridloom, library, process_ended, said, succeeds, workers_of};
+use crate::support::{self, Grid, file, gridloom, library, process_ended, status_and_stderr, succeeds, workers_of};
 use serde_json::json;
 
 #[test]
@@ -32,7 +32,7 @@ fn functions_are_listed_and_called() {
         shown.starts_with(&format!("cli/scale(a: float64, x: float64[n]; n: int32) -> y: float64[n]\n    {call}\n"))
     );
     assert!(shown.contains("\ncli/plus(") && !shown.contains("cli/stats"), "{shown}");
-    let (code, error) = said(grid.command(&["functions", "cli/scales"]));
+    let (code, error) = status_and_stderr(grid.command(&["functions", "cli/scales"]));
     assert!(code == 1 && error.contains("did you mean cli/scale"), "{error}");
 
     let servers = grid.json(&["servers"]);
@@ -61,10 +61,10 @@ fn arrays_come_from_and_go_to_files() {
     let text = succeeds(grid.command(&["call", "cli/scale", "2", &from(&json_file), "--out", out]));
     assert_eq!(text, format!("y = float64[2], saved in {out}\n"));
     assert_eq!(grid.json(&["call", "cli/scale", "10", &from(&npy)])["results"]["y"], json!([20.0, 50.0]));
-    let (code, error) = said(grid.command(&["call", "cli/stats", "[[1]]", "--out", out]));
+    let (code, error) = status_and_stderr(grid.command(&["call", "cli/stats", "[[1]]", "--out", out]));
     assert_eq!(code, 1);
     assert!(error.contains("use NAME=FILE.npy with one of the results mean, largest"), "{error}");
-    let (_, error) = said(grid.command(&["call", "cli/scale", "1", "@/nowhere.npy"]));
+    let (_, error) = status_and_stderr(grid.command(&["call", "cli/scale", "1", "@/nowhere.npy"]));
     assert!(error.starts_with("gridloom: argument 'x': /nowhere.npy: No such file"), "{error}");
 }
 
@@ -73,7 +73,7 @@ fn wrong_calls_are_explained() {
     let grid = Grid::start();
     let _server = grid.serve("one", &[]);
     let error = |arguments: &[&str]| {
-        let (code, error) = said(grid.command(arguments));
+        let (code, error) = status_and_stderr(grid.command(arguments));
         assert_eq!(code, 1, "{error}");
         error
     };
@@ -89,10 +89,10 @@ fn wrong_calls_are_explained() {
     assert!(crash.contains("crashed its worker process on server 'one'"), "{crash}");
     // The server is still alive.
     assert_eq!(succeeds(grid.command(&["call", "cli/plus", "1", "1"])), "sum = 2.0\n");
-    let (code, usage) = said(grid.command(&["call"]));
+    let (code, usage) = status_and_stderr(grid.command(&["call"]));
     assert_eq!(code, 2);
     assert!(usage.starts_with("gridloom: the following required arguments were not provided"), "{usage}");
-    let (code, usage) = said(grid.command(&["serve"]).env("GRIDLOOM_PYTHON", "python3"));
+    let (code, usage) = status_and_stderr(grid.command(&["serve"]).env("GRIDLOOM_PYTHON", "python3"));
     assert_eq!(code, 2);
     let offers = "serve [OPTIONS] <FILES...|--builtin <NAME>|--program <NAME=PATH>|--run-code|--no-functions>\n";
     assert!(usage.contains(offers) && !usage.contains("--python"), "{usage}");
@@ -113,12 +113,12 @@ fn one_name_with_two_signatures_is_refused() {
     let _server = grid.serve("one", &[]);
     let other =
         file("other.idl", "Module cli;\nDefine plus(IN int a, OUT double *sum) Calls \"C\" plus_one(a, sum);\n");
-    let (code, error) = said(grid.serve_command("two", &[&other], &[]));
+    let (code, error) = status_and_stderr(grid.serve_command("two", &[&other], &[]));
     assert_eq!(code, 1);
     assert!(error.contains("refused server 'two'"), "{error}");
     assert!(error.contains("'cli/plus(a, b: float64) -> sum: float64' there"), "{error}");
     assert!(error.contains("'cli/plus(a: int32) -> sum: float64' here"), "{error}");
-    let (code, error) = said(grid.serve_command("one", &[&support::idl()], &[]));
+    let (code, error) = status_and_stderr(grid.serve_command("one", &[&support::idl()], &[]));
     assert_eq!(code, 1);
     assert!(error.contains("has the name 'one'; choose another with --name"), "{error}");
 }
@@ -132,7 +132,7 @@ fn a_name_that_several_modules_have_is_told_with_all_of_them() {
         "Module twice;\nDefine plus(IN double a, IN double b, OUT double *sum) Calls sum = plus(a, b);\n",
     );
     let _other = support::Running::start(grid.serve_command("two", &[&other], &[]));
-    let (code, error) = said(grid.command(&["call", "plus", "1", "2"]));
+    let (code, error) = status_and_stderr(grid.command(&["call", "plus", "1", "2"]));
     assert_eq!(code, 1);
     assert!(
         error.contains("'plus' by that name alone; there are 'cli/plus' and 'twice/plus': give the module"),
@@ -145,11 +145,11 @@ fn a_name_that_several_modules_have_is_told_with_all_of_them() {
 fn what_cannot_be_offered_is_refused_at_start() {
     let grid = Grid::start();
     let error = |files: &[&str], arguments: &[&str]| {
-        let (code, error) = said(grid.serve_command("bad", files, arguments));
+        let (code, error) = status_and_stderr(grid.serve_command("bad", files, arguments));
         assert_eq!(code, 1, "{error}");
         error
     };
-    let (_, named) = said(grid.serve_command("bad", &["lapack"], &[]));
+    let (_, named) = status_and_stderr(grid.serve_command("bad", &["lapack"], &[]));
     assert!(
         named.contains("lapack: expected a .idl or .py file") && named.contains("mean 'builtin:lapack'?"),
         "{named}"
@@ -172,7 +172,7 @@ fn what_cannot_be_offered_is_refused_at_start() {
     assert!(error(&[&there], &["--library", &unresolved]).contains("undefined symbol: nowhere_to_be_found"));
     // A BLAS that lacks some functions is offered with the others; one that lacks all is not offered.
     let mut command = grid.serve_command("poor", &["builtin:linalg"], &[]);
-    let (code, poor) = said(command.env("GRIDLOOM_BLAS", library()));
+    let (code, poor) = status_and_stderr(command.env("GRIDLOOM_BLAS", library()));
     assert_eq!(code, 1);
     assert!(poor.contains("function 'linalg/dgemm' cannot be offered: symbol 'cblas_dgemm' is in none"), "{poor}");
     let mut command = grid.serve_command("rich", &["builtin:linalg", &support::idl()], &[]);
@@ -189,7 +189,7 @@ fn a_function_defined_in_two_files_is_refused_and_a_file_named_twice_is_read_onc
     let grid = Grid::start();
     let idl = "Module pair;\nDefine f(IN int a, OUT int *b) Calls \"C\" f(a, b);\n";
     let (first, second) = (file("first.idl", idl), file("second.idl", idl));
-    let (code, error) = said(grid.serve_command("bad", &[&first, &second], &[]));
+    let (code, error) = status_and_stderr(grid.serve_command("bad", &[&first, &second], &[]));
     let says =
         format!("function 'pair/f' is defined twice, in {first} and in {second}: rename one of them, or leave one out");
     assert!(code == 1 && error.contains(&says), "{error}");
@@ -211,9 +211,9 @@ fn an_address_where_another_process_listens_is_told_with_the_remedy() {
     let says = format!(
         "cannot listen on {busy}: another process listens there already; end it, or choose another port with --listen"
     );
-    let (code, agent) = said(gridloom(&["agent", "--listen", busy]));
+    let (code, agent) = status_and_stderr(gridloom(&["agent", "--listen", busy]));
     assert!(code == 1 && agent.contains(&says), "{agent}");
-    let (code, server) = said(grid.serve_command("late", &[&support::idl()], &["--listen", busy]));
+    let (code, server) = status_and_stderr(grid.serve_command("late", &[&support::idl()], &["--listen", busy]));
     assert!(code == 1 && server.contains(&says), "{server}");
 }
 
@@ -222,16 +222,17 @@ fn a_server_without_functions_is_asked_for_in_so_many_words() {
     let grid = Grid::start();
     let command = support::serve_command(&grid.address, "none", &[], &["--no-functions", "--quiet"]);
     assert!(support::Running::start(command).line.ends_with(" offers 0 functions"));
-    let (code, error) = said(support::serve_command(&grid.address, "none", &[], &[]));
+    let (code, error) = status_and_stderr(support::serve_command(&grid.address, "none", &[], &[]));
     assert!(code == 2 && error.contains("FILES"), "{error}");
-    let (code, error) = said(support::serve_command(&grid.address, "none", &[&support::idl()], &["--no-functions"]));
+    let (code, error) =
+        status_and_stderr(support::serve_command(&grid.address, "none", &[&support::idl()], &["--no-functions"]));
     assert!(code == 2 && error.contains("cannot be used with"), "{error}");
 }
 
 #[test]
 fn numbers_out_of_range_are_told_as_such() {
     let refused = |arguments: &[&str], status: i32, why: &str| {
-        let (code, error) = said(gridloom(arguments));
+        let (code, error) = status_and_stderr(gridloom(arguments));
         assert!(code == status && error.contains(why), "{arguments:?}: {code}: {error}");
     };
     refused(&["models", "f", "--size", "-5"], 2, "expected a finite number of at least 0");
@@ -249,14 +250,14 @@ fn numbers_out_of_range_are_told_as_such() {
 fn a_secret_keeps_strangers_out() {
     let grid = Grid::start();
     let mut command = grid.command(&["functions"]);
-    let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
+    let (code, error) = status_and_stderr(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
     assert!(
         error.contains("grid secret does not match: this side's secret is from GRIDLOOM_SECRET; set it"),
         "{error}"
     );
     let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
-    let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
+    let (code, error) = status_and_stderr(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
     let says = format!("cannot use the agent at {}: the agent there refused: grid secret does not match", grid.address);
     assert!(error.contains(&says), "{error}");
@@ -268,11 +269,11 @@ fn a_server_that_no_agent_will_ever_take_ends() {
     let one = grid.serve("one", &[]);
     let ready = one.line.split_whitespace().nth(3).unwrap();
     let mut command = support::serve_command(ready, "two", &[&support::idl()], &["--library", library()]);
-    let (code, error) = said(&mut command);
+    let (code, error) = status_and_stderr(&mut command);
     assert_eq!(code, 1);
     assert!(error.contains("'one' answers there, which is a server; give the agent's address"), "{error}");
     for address in ["here", "127.0.0.1", "127.0.0.1:port", ":7711", "127.0.0.1:0"] {
-        let (code, error) = said(gridloom(&["serve", "builtin:linalg", "--agent", address]));
+        let (code, error) = status_and_stderr(gridloom(&["serve", "builtin:linalg", "--agent", address]));
         assert_eq!(code, 2);
         let says = format!("'{address}' is not an address of an agent; expected HOST:PORT, such as 127.0.0.1:7711");
         assert!(error.contains(&says), "{error}");
@@ -281,12 +282,12 @@ fn a_server_that_no_agent_will_ever_take_ends() {
 
 #[test]
 fn a_missing_agent_is_named() {
-    let (code, error) = said(gridloom(&["functions", "--agent", "127.0.0.1:1"]));
+    let (code, error) = status_and_stderr(gridloom(&["functions", "--agent", "127.0.0.1:1"]));
     assert_eq!(code, 1);
     let says =
         "the agent at 127.0.0.1:1: no program listens there (connection refused); start one with 'gridloom agent'";
     assert!(error.contains(says), "{error}");
-    let (code, error) = said(gridloom(&["functions", "--agent", "nowhere.invalid:1"]));
+    let (code, error) = status_and_stderr(gridloom(&["functions", "--agent", "nowhere.invalid:1"]));
     assert_eq!(code, 1);
     assert!(
         error.contains("nowhere.invalid:1: the name cannot be resolved (") && error.contains("HOST:PORT"),
@@ -297,11 +298,11 @@ fn a_missing_agent_is_named() {
 #[test]
 fn other_hosts_are_let_in_only_on_demand() {
     for arguments in [&["agent", "--listen", "0.0.0.0:0"][..], &["serve", "x.idl", "--listen", "0.0.0.0:0"]] {
-        let (code, error) = said(gridloom(arguments));
+        let (code, error) = status_and_stderr(gridloom(arguments));
         assert_eq!(code, 1);
         assert!(error.contains("nothing is encrypted; pass --trust-this-network"), "{error}");
     }
-    let (_, error) = said(gridloom(&["agent", "--listen", "0.0.0.0:0", "--trust-this-network"]));
+    let (_, error) = status_and_stderr(gridloom(&["agent", "--listen", "0.0.0.0:0", "--trust-this-network"]));
     assert!(error.contains("can connect with --advertise"), "{error}");
     let advertised = ["agent", "--listen", "0.0.0.0:0", "--trust-this-network", "--advertise", "localhost:0", "--json"];
     let agent = support::Running::start(gridloom(&advertised));
@@ -369,7 +370,7 @@ fn interfaces_are_checked_and_shown() {
         "{shown}"
     );
     let wrong = file("check.idl", "Module cli;\nDefine f(IN in a)\n");
-    let (code, error) = said(gridloom(&["idl", "check", &wrong]));
+    let (code, error) = status_and_stderr(gridloom(&["idl", "check", &wrong]));
     assert_eq!(code, 1);
     assert!(error.starts_with(&format!("gridloom: {wrong}:2:")), "{error}");
 }

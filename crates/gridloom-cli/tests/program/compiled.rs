@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Grid, Running, folder, gridloom, said, serve_command, skipped, succeeds};
+use crate::support::{Grid, Running, folder, gridloom, serve_command, skipped, status_and_stderr, succeeds};
 use serde_json::json;
 
 /// Returns a folder of one test with these files, and a folder for compiled files in it.
@@ -129,7 +129,7 @@ fn bodies_run_on_several_ranks_of_mpi() {
     assert_eq!(total, expected);
     let doubled = grid.json(&["call", "ranks/doubled", "[1, 2]"])["results"].clone();
     assert_eq!(doubled, json!({ "x": [2.0, 4.0], "r": 2 }));
-    let (code, error) = said(grid.command(&["call", "ranks/fails", "1"]));
+    let (code, error) = status_and_stderr(grid.command(&["call", "ranks/fails", "1"]));
     assert!(code != 0 && error.contains("crashed its worker"), "{error}");
     let left = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(left.filter(|name| name.starts_with("gridloom-ranks-")).count(), 0, "call files are removed");
@@ -140,18 +140,18 @@ fn mistakes_in_bodies_have_the_lines_of_the_file() {
     let folder =
         files("wrong", &[("wrong.idl", "Module m;\n\nDefine f(OUT int *r) {\n    *r = 1;\n    *r = nothing;\n}\n")]);
     let file = folder.join("wrong.idl");
-    let (code, error) = said(serve_command_of(&Grid::start(), &file, &[]));
+    let (code, error) = status_and_stderr(serve_command_of(&Grid::start(), &file, &[]));
     assert_eq!(code, 1);
     assert!(error.contains(&format!("{}: its C does not compile", file.display())), "{error}");
     assert!(error.contains("wrong.idl:5:10: error: ") && error.contains("nothing"), "{error}");
     std::fs::write(&file, "Compiler \"no-such-compiler\"; Define f(OUT int *r) { *r = 1; }").unwrap();
-    let (_, error) = said(gridloom(&["idl", "compile", text(&file), "-o", text(&folder.join("x.so"))]));
+    let (_, error) = status_and_stderr(gridloom(&["idl", "compile", text(&file), "-o", text(&folder.join("x.so"))]));
     assert!(error.contains("'no-such-compiler': No such file") && error.contains("--no-compile"), "{error}");
     std::fs::write(&file, "Define f(OUT int *r) Calls r = g();").unwrap();
-    let (_, error) = said(gridloom(&["idl", "compile", text(&file)]));
+    let (_, error) = status_and_stderr(gridloom(&["idl", "compile", text(&file)]));
     assert!(error.contains("nothing to compile"), "{error}");
     std::fs::write(&file, "Define f(OUT int *r) Required \"gone.o\" { *r = 1; }").unwrap();
-    let (_, error) = said(gridloom(&["idl", "compile", text(&file)]));
+    let (_, error) = status_and_stderr(gridloom(&["idl", "compile", text(&file)]));
     assert!(error.contains("gone.o is required, but does not exist; compile it first"), "{error}");
 }
 
@@ -176,7 +176,7 @@ fn a_library_is_compiled_for_machines_without_a_compiler() {
     }
     // A library that was built for another signature cannot be used.
     std::fs::write(&file, idl.replace("IN int n", "IN long n")).unwrap();
-    let (_, error) = said(serve_command_of(&grid, &file, &["--no-compile", "--library", text(&library)]));
+    let (_, error) = status_and_stderr(serve_command_of(&grid, &file, &["--no-compile", "--library", text(&library)]));
     assert!(error.contains("function 'm/f' cannot be offered: symbol 'gridloom_f_"), "{error}");
 }
 
@@ -233,7 +233,7 @@ fn routines_get_arrays_in_their_order_from_their_libraries() {
     assert_eq!(trace["results"], json!({ "last": 2, "trace": 5.0 }));
     assert_eq!(succeeds(grid.command(&["call", "r/first", "[[1, 2], [3, 4]]"])), "first = 2\n");
     std::fs::write(folder.join("n.idl"), "SUBROUTINE f() LIBS = \"-lno_such_thing\"").unwrap();
-    let (_, error) = said(serve_command_of(&grid, &folder.join("n.idl"), &[]));
+    let (_, error) = status_and_stderr(serve_command_of(&grid, &folder.join("n.idl"), &[]));
     assert!(error.contains("n.idl: library '-lno_such_thing' is not found: there is no"), "{error}");
 }
 
@@ -275,6 +275,6 @@ fn classes_are_checked_shown_compiled_and_served() {
         succeeds(grid.command(&["functions"])).lines().filter(|line| line.starts_with('m')).collect::<Vec<_>>(),
         ["m/counter.get() -> r: int32", "m/other.set(n: int32) -> ()"]
     );
-    let (_, error) = said(grid.command(&["call", "m/counter.get"]));
+    let (_, error) = status_and_stderr(grid.command(&["call", "m/counter.get"]));
     assert!(error.contains("is a method: make an object of class 'm/counter'"), "{error}");
 }

@@ -77,7 +77,7 @@ impl World for RealWorld {
         arguments.extend(["--agent", &agent, "--name", &spec.name, "--slots", &slots, "--memory", &memory]);
         let durable = self.durable_folder().join(&spec.name);
         let storage = self.folder.join("storage");
-        match spec.plain {
+        match spec.is_stateless {
             true => arguments.push("--plain"),
             false => arguments.extend(["--durable", durable.to_str().unwrap(), "--storage", storage.to_str().unwrap()]),
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Grid, Running, file, folder, gridloom, said, succeeds};
+use crate::support::{Grid, Running, file, folder, gridloom, status_and_stderr, succeeds};
 
 /// `put` puts this many bytes under a name, `many` puts some bytes under this many names.
 const IDL: &str = r#"Module data;
@@ -74,7 +74,7 @@ fn names_are_listed_and_deleted() {
     let errors: Vec<&str> =
         told["not_deleted"].as_array().unwrap().iter().map(|one| one["error"].as_str().unwrap()).collect();
     assert_eq!(errors, ["no shared data are named 'run/9'", "no shared data are named 'mehs'; did you mean 'mesh'?"]);
-    let (code, error) = said(grid.command(&["data", "delete", "run/1"]));
+    let (code, error) = status_and_stderr(grid.command(&["data", "delete", "run/1"]));
     assert_eq!((code, error.as_str()), (1, "gridloom: no shared data are named 'run/1'\n"));
     assert_eq!(grid.json(&["data"])["names"].as_array().unwrap().len(), 1);
 }
@@ -105,7 +105,7 @@ fn a_name_is_explained() {
                 three   one     0 s  same host  the only source\n\
                 two     one     0 s  same host  the only source\n";
     assert!(page.ends_with(&format!("\n\n{rows}")), "{page}");
-    let (code, error) = said(grid.command(&["data", "explain", "mehs"]));
+    let (code, error) = status_and_stderr(grid.command(&["data", "explain", "mehs"]));
     assert_eq!((code, error.as_str()), (1, "gridloom: no shared data are named 'mehs'; did you mean 'mesh'?\n"));
 }
 
@@ -127,14 +127,14 @@ fn names_that_are_commands_or_no_names() {
     for (name, why) in [("", "it is empty"), ("a\nb", "a control character"), (&"x".repeat(2000), "the limit is 1024")]
     {
         for command in ["delete", "explain"] {
-            let (code, error) = said(grid.command(&["data", command, name]));
+            let (code, error) = status_and_stderr(grid.command(&["data", command, name]));
             assert!(code == 1 && error.contains(why) && error.len() < 200, "{error}");
         }
         // No name has this prefix, which is not an error.
         let listed = succeeds(grid.command(&["data", name]));
         assert!(listed.starts_with("no shared data"), "{listed}");
     }
-    let (code, error) = said(gridloom(&["data", "delete"]));
+    let (code, error) = status_and_stderr(gridloom(&["data", "delete"]));
     assert!(code == 2 && error.contains("<NAME>"), "{error}");
 }
 

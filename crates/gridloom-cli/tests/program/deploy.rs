@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{file, folder, gridloom, process_ended, said, succeeds};
+use crate::support::{file, folder, gridloom, process_ended, status_and_stderr, succeeds};
 
 /// Returns a `gridloom deploy` of a script in which `$1` is the name of the process's function.
 fn deploy(name: &str, deployment: &str, script: &str) -> Command {
@@ -70,9 +70,9 @@ fn a_signal_ends_all_and_nothing_starts_any_more() {
 #[test]
 fn a_failure_is_the_status_of_the_run() {
     let deployment = "[[process]]\nhost = 'x'\nfunction = 'one'\n[[process]]\nhost = 'y'\nfunction = 'two'\n";
-    let (status, error) = said(deploy("failure", deployment, "test $1 = one || exit 7"));
+    let (status, error) = status_and_stderr(deploy("failure", deployment, "test $1 = one || exit 7"));
     assert!(status == 7 && error.starts_with("gridloom: two@y ended with exit status: 7\n"), "{error}");
-    let (status, error) = said(deploy("crash", deployment, "test $1 = one || kill -SEGV $$"));
+    let (status, error) = status_and_stderr(deploy("crash", deployment, "test $1 = one || kill -SEGV $$"));
     assert_eq!(status, 139, "{error}");
 }
 
@@ -86,7 +86,7 @@ fn after_a_failure_the_others_are_ended_or_run_on() {
         let mut command = gridloom(&["deploy", "-d", &deployment]);
         command.args(options).args(["--", "sh", "-c", &scripted(script)]);
         command.env_remove("GRIDLOOM_TESTBED_HOST");
-        said(command)
+        status_and_stderr(command)
     };
     let told = "gridloom: fails@y ended with exit status: 5\ngridloom: still running: stays@x";
     let ended = "; they are ended in 0.1 s\ngridloom: ended after the failure: stays@x\n";
@@ -120,7 +120,7 @@ fn with_json_each_event_is_a_line() {
         assert!(events.contains(&expected), "{expected} is not among {events:?}");
     }
     assert_eq!(events.last(), Some(&json!({ "event": "done", "status": 139 })));
-    let (code, error) = said(gridloom(&["deploy", "-d", "/nowhere", "--json", "--", "true"]));
+    let (code, error) = status_and_stderr(gridloom(&["deploy", "-d", "/nowhere", "--json", "--", "true"]));
     assert!(code == 1 && serde_json::from_str::<Value>(&error).unwrap()["error"].is_string(), "{error}");
 }
 
@@ -130,7 +130,7 @@ fn each_process_may_be_of_its_own_program() {
     let two = "[[process]]\nhost = 'y'\nfunction = 'two'\nstart_time = 0.5\n";
     assert_eq!(succeeds(deploy("programs", &format!("{one}{two}"), "echo $1")), "one@x| own\ntwo@y| two\n");
     let none = file("no-program.toml", &format!("{one}{two}"));
-    let (status, error) = said(gridloom(&["deploy", "-d", &none]));
+    let (status, error) = status_and_stderr(gridloom(&["deploy", "-d", &none]));
     assert!(status == 1 && error.contains("which program is 'two@y' a process of?"), "{error}");
     assert_eq!(succeeds(gridloom(&["deploy", "-d", &file("own-program.toml", one)])), "one@x| own\n");
 }
@@ -142,7 +142,7 @@ fn nothing_else_starts_if_the_first_ends_before_it_asks() {
     let mut command =
         gridloom(&["deploy", "-d", &deployment, "--", "sh", "-c", "echo $GRIDLOOM_DEPLOYMENT >&2; exit 2"]);
     command.env_remove("GRIDLOOM_TESTBED_HOST");
-    let (status, error) = said(command);
+    let (status, error) = status_and_stderr(command);
     assert_eq!(status, 2);
     let deployment = std::fs::canonicalize(deployment).unwrap().display().to_string();
     let expected = "gridloom: one@x ended with exit status: 2\ngridloom: nothing else was started\n";
@@ -153,7 +153,7 @@ fn nothing_else_starts_if_the_first_ends_before_it_asks() {
 #[test]
 fn a_program_that_never_asks_who_it_is_has_run_no_process() {
     let deployment = file("never-asks.toml", "[[process]]\nhost = 'x'\nfunction = 'f'\n");
-    let (status, error) = said(gridloom(&["deploy", "-d", &deployment, "--", "true"]));
+    let (status, error) = status_and_stderr(gridloom(&["deploy", "-d", &deployment, "--", "true"]));
     assert_eq!(status, 1);
     assert!(error.starts_with("gridloom: f@x ended without asking which process it is: "), "{error}");
 }
@@ -175,10 +175,10 @@ fn programs_end_with_the_command_that_started_them() {
 #[test]
 fn what_cannot_be_is_refused() {
     let late = "[[process]]\nhost = 'x'\nfunction = 'f'\nstart_time = '1e30s'\n";
-    let (status, error) = said(deploy("late", late, "true"));
+    let (status, error) = status_and_stderr(deploy("late", late, "true"));
     assert!(status == 1 && error.contains("late.toml:4:14: start_time is 1"), "{error}");
     let mut inside = deploy("inside", "[[process]]\nhost = 'x'\nfunction = 'f'\n", "true");
-    let (status, error) = said(inside.env("GRIDLOOM_TESTBED_HOST", "here"));
+    let (status, error) = status_and_stderr(inside.env("GRIDLOOM_TESTBED_HOST", "here"));
     assert!(status == 1 && error.contains("this is host 'here' of a testbed"), "{error}");
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{file, folder, gridloom, said, succeeds};
+use crate::support::{file, folder, gridloom, status_and_stderr, succeeds};
 
 const IDL: &str = "Module m;\nDefine twice(IN int n, OUT int *r) \"r := 2 n\" { *r = 2 * n; }\n\
                    DefClass counter \"counts\" {\n  DefState { int total; }\n  DefMethod _initialize() { total = 0; }\n  \
@@ -40,7 +40,7 @@ fn descriptions_are_checked_shown_and_compiled() {
     let made = parsed(&["idl", "compile", &right, "-o", &library, "--json"]);
     assert_eq!(made["libraries"].as_array().unwrap().len(), 2);
     assert!(made["warnings"].is_string(), "{made}");
-    let (code, error) = said(gridloom(&["idl", "show", &wrong, "--json"]));
+    let (code, error) = status_and_stderr(gridloom(&["idl", "show", &wrong, "--json"]));
     let told: Value = serde_json::from_str(&error).unwrap();
     assert!(code == 1 && told["error"].as_str().unwrap().starts_with(&format!("{wrong}:2:")), "{error}");
 }
@@ -51,10 +51,10 @@ fn with_json_the_error_is_json_too() {
         (["explain", "/nowhere", "--json"], 1, "/nowhere"),
         (["functions", "--json", "--jsn"], 2, "unexpected argument '--jsn'"),
     ] {
-        let (code, error) = said(gridloom(&arguments));
+        let (code, error) = status_and_stderr(gridloom(&arguments));
         let told: Value = serde_json::from_str(&error).unwrap_or_else(|_| panic!("{error}"));
         assert!(code == status && told["error"].as_str().unwrap().contains(what), "{code}: {error}");
     }
-    let (_, error) = said(gridloom(&["simulate", "-p", "/nowhere", "--", "true", "--json"]));
+    let (_, error) = status_and_stderr(gridloom(&["simulate", "-p", "/nowhere", "--", "true", "--json"]));
     assert!(error.starts_with("gridloom: "), "the program's option: {error}");
 }

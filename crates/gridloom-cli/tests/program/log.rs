@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use crate::support::{Grid, Log, Running, first_line, gridloom, idl, library, line_with, logging, said, succeeds};
+use crate::support::{
+    Grid, Log, Running, first_line, gridloom, idl, library, line_with, logging, status_and_stderr, succeeds,
+};
 
 /// Starts a server without an agent and with these log options. Returns it with its address and its log.
 fn serve(log: &[&str], set: impl FnOnce(&mut Command)) -> (Running, String, Log) {
@@ -18,7 +20,7 @@ fn serve(log: &[&str], set: impl FnOnce(&mut Command)) -> (Running, String, Log)
 fn log_of_two_calls((server, address, log): (Running, String, Log)) -> Vec<String> {
     let call = |arguments: &[&str]| gridloom(&[&["call"], arguments, &["--servers", &address]].concat());
     assert_eq!(succeeds(call(&["cli/plus", "1", "1"])), "sum = 2.0\n");
-    assert_eq!(said(call(&["cli/abort_now", "1"])).0, 1);
+    assert_eq!(status_and_stderr(call(&["cli/abort_now", "1"])).0, 1);
     assert!(server.close_input().success());
     log.map(Result::unwrap).collect()
 }
@@ -59,11 +61,11 @@ fn levels_hold_by_category() {
 
 #[test]
 fn a_wrong_level_is_refused() {
-    let (status, error) = said(gridloom(&["agent", "--log", "info,gridloom.net=loud"]));
+    let (status, error) = status_and_stderr(gridloom(&["agent", "--log", "info,gridloom.net=loud"]));
     assert_eq!(status, 2, "{error}");
     assert!(error.contains("'loud' is not a log level; levels are debug, info, warning, error, off"), "{error}");
     let mut command = gridloom(&["serve", &idl()]);
-    let (status, error) = said(command.env("GRIDLOOM_LOG", "loud"));
+    let (status, error) = status_and_stderr(command.env("GRIDLOOM_LOG", "loud"));
     assert!(status == 2 && error.contains("'loud' is not a log level"), "{error}");
 }
 
@@ -71,6 +73,6 @@ fn a_wrong_level_is_refused() {
 fn a_peer_that_is_turned_away_is_logged_with_its_address() {
     let (grid, mut log) = Grid::start_logging();
     let mut stranger = grid.command(&["functions"]);
-    assert_eq!(said(stranger.env("GRIDLOOM_SECRET", "another")).0, 1);
+    assert_eq!(status_and_stderr(stranger.env("GRIDLOOM_SECRET", "another")).0, 1);
     line_with(&mut log, "WARN gridloom.net: a connection was turned away node=\"agent\"");
 }

@@ -1,6 +1,6 @@
 //! `gridloom map`: printed plans that are read again, and files with errors.
 
-use crate::support::{file, gridloom, said, succeeds};
+use crate::support::{file, gridloom, status_and_stderr, succeeds};
 use gridloom_base::SplitMix64;
 use serde_json::{Value, json};
 
@@ -113,8 +113,15 @@ fn a_link_may_be_as_slow_as_in_textbooks() {
     assert_eq!(asked(&w, &p, &["--model", "m0", "--heuristic", "heft"])["makespan_seconds"], 5.0);
     // A number of seconds too small to add to others.
     let platform = platform.to_string().replace("[1,1],\"direct", "[1e-300,1],\"direct");
-    let (_, told) =
-        said(gridloom(&["map", "--workflow", &w, "--platform", &file("map-slow-p2.json", &platform), "--model", "m1"]));
+    let (_, told) = status_and_stderr(gridloom(&[
+        "map",
+        "--workflow",
+        &w,
+        "--platform",
+        &file("map-slow-p2.json", &platform),
+        "--model",
+        "m1",
+    ]));
     assert!(told.contains("bytes/s") && told.contains("1e18"), "{told}");
 }
 
@@ -145,7 +152,7 @@ fn tasks_of_a_large_workflow_are_listed_when_asked_for() {
     assert!(succeeds(gridloom(&[&base[..], &["--tasks"]].concat())).contains("  t99\n"));
     let svg = file("map-7.svg", "");
     assert!(succeeds(gridloom(&[&base[..], &["--svg", &svg]].concat())).ends_with(&format!("wrote {svg}\n")));
-    let (code, error) = said(gridloom(&[&base[..], &["--svg", "plan.png"]].concat()));
+    let (code, error) = status_and_stderr(gridloom(&[&base[..], &["--svg", "plan.png"]].concat()));
     assert!(code == 2 && error.contains("drawings are SVG, not png: name the file plan.svg"), "{error}");
 }
 
@@ -188,7 +195,7 @@ fn what_is_wrong_with_a_file_is_said() {
     let refused = |w: &str, p: &str, plan: &str, model: &str| {
         let (w, p, plan) = (file("bad-w.json", w), file("bad-p.json", p), file("bad-plan.json", plan));
         let arguments = ["map", "--workflow", &w, "--platform", &p, "--model", model, "--plan", &plan];
-        let (code, error) = said(gridloom(&arguments));
+        let (code, error) = status_and_stderr(gridloom(&arguments));
         assert_eq!(code, 1, "{error}");
         error
     };
@@ -251,10 +258,11 @@ fn what_is_wrong_with_a_file_is_said() {
     circle["sources"] = json!({ "small": { "0": 1 } });
     says(refused(&w, &p, &circle.to_string(), "m2"), &["'sources' of file 'small': the workflow has no such file"]);
     let (w, p) = (file("map-w5.json", &w), file("map-p5.json", &p));
-    let (code, error) = said(gridloom(&["map", "--workflow", &w, "--platform", &p, "--model", "m3"]));
+    let (code, error) = status_and_stderr(gridloom(&["map", "--workflow", &w, "--platform", &p, "--model", "m3"]));
     assert_eq!(code, 2);
     assert!(error.contains("'m3' is not a model; known: m0, m1, m2"), "{error}");
-    let (code, error) = said(gridloom(&["map", "--workflow", &w, "--platform", &p, "--heuristic", "best"]));
+    let (code, error) =
+        status_and_stderr(gridloom(&["map", "--workflow", &w, "--platform", &p, "--heuristic", "best"]));
     assert_eq!(code, 1);
     assert!(error.contains("unknown heuristic 'best'; known: "), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Models of functions: measured with `gridloom calibrate`, and stored.
 
-use crate::support::{self, Grid, file, library, said};
+use crate::support::{self, Grid, file, library, status_and_stderr};
 use serde_json::json;
 
 #[test]
@@ -34,7 +34,7 @@ fn functions_are_calibrated() {
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!output.status.success() && text.contains("crashed its worker process"), "{text}");
-    let (status, said) = said(grid.command(&["calibrate", "scale", "--sizes", "k=1..2"]));
+    let (status, said) = status_and_stderr(grid.command(&["calibrate", "scale", "--sizes", "k=1..2"]));
     assert!(status == 1 && said.contains("no argument 'k'"), "{said}");
     // A range of one size has no second end to reach, and no points to predict in between.
     let output = grid.command(&["calibrate", "scale", "--sizes", "n=1000", "--server", "two"]).output().unwrap();
@@ -46,7 +46,7 @@ fn functions_are_calibrated() {
 #[test]
 fn a_grid_without_servers_cannot_be_calibrated() {
     let grid = Grid::start();
-    let (status, said) = said(grid.command(&["calibrate"]));
+    let (status, said) = status_and_stderr(grid.command(&["calibrate"]));
     let says = format!("the agent at {} knows no server that offers a function; start one", grid.address);
     assert!(status == 1 && said.contains(&says), "{said}");
 }
@@ -58,7 +58,7 @@ fn a_folder_that_cannot_keep_models_is_told_at_start() {
     let listen = taken.local_addr().unwrap().to_string();
     let models = file("no-folder", "a file") + "/models";
     // It ends at once, because its port is in use.
-    let (code, error) = said(grid.serve_command(
+    let (code, error) = status_and_stderr(grid.serve_command(
         "kept",
         &[&support::idl()],
         &["--library", library(), "--models", &models, "--listen", &listen],

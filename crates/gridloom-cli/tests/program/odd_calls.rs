@@ -10,7 +10,7 @@ use std::process::Command;
 
 use gridloom::base::{Dtype, Meta, SplitMix64, TaskError};
 use gridloom::{Error, Grid, LocalConfig, Value};
-use gridloom_idl::{BaseType, Param, Signature, Values};
+use gridloom_idl::{AllowedValues, BaseType, Param, Signature};
 use gridloom_net::payload::Payload;
 
 use crate::support::skipped;
@@ -89,7 +89,7 @@ fn arguments(random: &mut SplitMix64, signature: &Signature) -> Option<Vec<(Stri
 
 fn letters(param: &Param) -> Vec<u8> {
     match &param.values {
-        Some(Values::Letters(letters)) => letters.bytes().collect(),
+        Some(AllowedValues::Characters(letters)) => letters.bytes().collect(),
         _ => LETTERS.to_vec(),
     }
 }

@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::checkpoints::{FALL, Folder, ROUNDS, ends_with};
+use crate::checkpoints::{ABORT_FILE, Folder, ROUNDS, ends_with};
 use crate::offered_programs::offered_script;
-use crate::support::{Grid, Running, gridloom, process_ended, said, serve_command};
+use crate::support::{Grid, Running, gridloom, process_ended, serve_command, status_and_stderr};
 
 const ROUNDS_OF_SUMS: i64 = 6;
 
@@ -14,7 +14,7 @@ const ROUNDS_OF_SUMS: i64 = 6;
 fn sums(fall: &str) -> String {
     let own = std::env::current_exe().unwrap();
     let words = "--exact --ignored --nocapture checkpoints::a_program_with_checkpoints";
-    let variables = format!("export {ROUNDS}={ROUNDS_OF_SUMS} {FALL}='{fall}'");
+    let variables = format!("export {ROUNDS}={ROUNDS_OF_SUMS} {ABORT_FILE}='{fall}'");
     offered_script("sums", &format!("{variables}\nexec '{}' {words}\n", own.display()))
 }
 
@@ -49,7 +49,7 @@ fn a_gang_begins_again_from_its_checkpoint_and_another_goes_on_from_it() {
     // The program had ended. The sum is restored without another round.
     let out = ends_with(run(&grid, &["-n", "3", "--restart", "sums"], "sums"), ROUNDS_OF_SUMS);
     assert_eq!(out.matches("a process began").count(), 3);
-    let (status, error) = said(run(&grid, &["-n", "3", "--restart", "others"], "sums"));
+    let (status, error) = status_and_stderr(run(&grid, &["-n", "3", "--restart", "others"], "sums"));
     assert!(status != 0 && error.contains("--restart others: the servers have no complete checkpoint"), "{error}");
 }
 
@@ -60,7 +60,7 @@ fn servers_without_one_folder_for_checkpoints_keep_none() {
     let own = |name: &str| format!("--checkpoints={}", folder.path(name));
     let (_one, two) = (serve(&grid, "one", &[&program, &own("one")]), serve(&grid, "two", &[&program, &own("two")]));
     let refused = |options: &[&str], why: &str| {
-        let (status, error) = said(run(&grid, options, "sums"));
+        let (status, error) = status_and_stderr(run(&grid, options, "sums"));
         assert!(status != 0 && error.contains(why), "{options:?}: {error}");
     };
     refused(&["-n", "4", "--checkpoint", "sums"], "keep checkpoints in different folders: start all");
@@ -86,7 +86,7 @@ fn elements_that_want_processors_alone_get_them_or_do_not_start() {
     let options = [&program, "--quiet", &slots];
     let _one = Running::start(serve_command(&grid.address, "one", &[], &options));
     let more = (count + 1).to_string();
-    let (status, error) = said(run(&grid, &["-n", &more, "--bind"], "bound"));
+    let (status, error) = status_and_stderr(run(&grid, &["-n", &more, "--bind"], "bound"));
     assert!(status != 0 && error.contains("processors are free: use a smaller -n"), "{error}");
     let output = run(&grid, &["-n", "1", "--bind"], "bound").output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();

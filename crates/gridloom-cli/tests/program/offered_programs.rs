@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::chares::CASE;
-use crate::support::{Grid, Running, file, gridloom, process_ended, said, serve_command, succeeds};
+use crate::support::{Grid, Running, file, gridloom, process_ended, serve_command, status_and_stderr, succeeds};
 
 /// The arguments after the program's name: the case runs in this binary.
 const WORDS: [&str; 4] = ["--exact", "--ignored", "--nocapture", "chares::a_program_of_chares"];
@@ -85,7 +85,7 @@ fn a_gang_runs_on_the_slots_of_two_servers() {
     assert_eq!(elements, ["element@0", "element@1", "element@2"]);
     assert_eq!(events.last().unwrap()["event"], "done");
     // A plain call does not have the places of the other elements.
-    let (status, error) = said(grid.command(&["call", "programs/squares", "[]"]));
+    let (status, error) = status_and_stderr(grid.command(&["call", "programs/squares", "[]"]));
     assert!(status != 0 && error.contains("calls 'start' back"), "{error}");
 }
 
@@ -120,7 +120,7 @@ fn a_gang_waits_for_slots_that_another_has() {
     error.read_line(&mut line).unwrap();
     assert!(line.contains("which are in use"), "{line}");
     // A run that gives up before it has its slots leaves nothing behind.
-    let (status, why) = said(run(&grid, &["-n", "4", "--until", "0.1"], "squares"));
+    let (status, why) = status_and_stderr(run(&grid, &["-n", "4", "--until", "0.1"], "squares"));
     assert!(status == 1 && why.contains("ended at the end of --until: "), "{why}");
     drop_run(first);
     pids.into_iter().for_each(process_ended);
@@ -165,7 +165,7 @@ fn a_program_that_is_none_of_elements_fails() {
     let grid = Grid::start();
     let options = ["--program=x=/bin/true", "--slots=4", "--quiet"];
     let _one = Running::start(serve_command(&grid.address, "one", &[], &options));
-    let (status, error) = said(run(&grid, &["-n", "4"], "x"));
+    let (status, error) = status_and_stderr(run(&grid, &["-n", "4"], "x"));
     assert_eq!(status, 1, "{error}");
     assert_eq!(error.matches("ended without asking which process it is").count(), 4, "{error}");
 }
@@ -186,7 +186,7 @@ fn a_server_that_is_killed_ends_the_run_and_its_elements() {
 fn what_cannot_run_is_refused_in_words() {
     let grid = Grid::start();
     let nothing = "no server offers a program 'squares', nor any other: 'gridloom serve --program squares=PATH' does";
-    let (status, error) = said(run(&grid, &[], "squares"));
+    let (status, error) = status_and_stderr(run(&grid, &[], "squares"));
     assert!(status != 0 && error.contains(nothing), "{error}");
     let _one = serve(&grid, "one", "2");
     for (options, name, why) in [
@@ -200,7 +200,7 @@ fn what_cannot_run_is_refused_in_words() {
         (&["--latency", "1ms"], "squares", "filters apply between sites, and all servers are in one"),
         (&["--sites", "2"], "squares", "cannot be used with"),
     ] {
-        let (status, error) = said(run(&grid, options, name));
+        let (status, error) = status_and_stderr(run(&grid, options, name));
         assert!(status != 0 && error.contains(why), "{options:?}: {error}");
     }
     for (program, why) in [
@@ -208,7 +208,7 @@ fn what_cannot_run_is_refused_in_words() {
         ("x=/no/such/file", "--program x=/no/such/file: there is no such file"),
         ("a.b=/bin/true", "--program 'a.b': give NAME=PATH, with a name without '.'"),
     ] {
-        let (status, error) = said(gridloom(&["serve", "--no-agent", "--program", program]));
+        let (status, error) = status_and_stderr(gridloom(&["serve", "--no-agent", "--program", program]));
         assert!(status != 0 && error.contains(why), "{program}: {error}");
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use crate::support::{Grid, Running, file, gridloom, idl, library, said, succeeds};
+use crate::support::{Grid, Running, file, gridloom, idl, library, status_and_stderr, succeeds};
 
 /// Returns an output without a reader.
 fn unread() -> Stdio {
@@ -78,7 +78,7 @@ fn a_server_whose_log_nobody_reads_goes_on() {
     command.stderr(unread());
     let server = Running::start(command);
     let address = server.line.split_whitespace().nth(3).unwrap();
-    assert_eq!(said(gridloom(&["call", "cli/abort_now", "1", "--servers", address])).0, 1);
+    assert_eq!(status_and_stderr(gridloom(&["call", "cli/abort_now", "1", "--servers", address])).0, 1);
     assert_eq!(succeeds(gridloom(&["call", "cli/plus", "1", "1", "--servers", address])), "sum = 2.0\n");
     assert!(server.close_input().success());
 }
@@ -101,7 +101,7 @@ fn commands_take_servers_without_an_agent() {
     let warned = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && warned.contains("without the server at 127.0.0.1:1: "), "{warned}");
     assert!(warned.contains("connection refused"), "{warned}");
-    let (status, error) = said(gridloom(&["servers", "--servers", "127.0.0.1:1,127.0.0.1:2"]));
+    let (status, error) = status_and_stderr(gridloom(&["servers", "--servers", "127.0.0.1:1,127.0.0.1:2"]));
     assert_eq!(status, 1);
     for part in [
         "cannot use the server at 127.0.0.1:1: ",
@@ -110,9 +110,9 @@ fn commands_take_servers_without_an_agent() {
     ] {
         assert!(error.contains(part), "{error}");
     }
-    let (status, error) = said(gridloom(&["servers", "--servers", "here"]));
+    let (status, error) = status_and_stderr(gridloom(&["servers", "--servers", "here"]));
     assert!(status == 1 && error.contains("'here' is not an address of a server; expected HOST:PORT"), "{error}");
-    let (status, error) = said(gridloom(&["servers", "--servers", &first, "--agent", &second]));
+    let (status, error) = status_and_stderr(gridloom(&["servers", "--servers", &first, "--agent", &second]));
     assert!(status == 2 && error.contains("cannot be used with"), "{error}");
 }
 
@@ -131,11 +131,11 @@ fn addresses_of_servers_may_have_blanks_and_be_of_one_server() {
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     }
     for empty in [format!("{first},"), format!(",{first}"), format!("{first}, ,{second}"), String::new()] {
-        let (status, error) = said(gridloom(&["servers", "--servers", &empty]));
+        let (status, error) = status_and_stderr(gridloom(&["servers", "--servers", &empty]));
         assert!(status == 1 && error.contains("one of the servers' addresses is empty"), "'{empty}': {error}");
     }
     let mut command = gridloom(&["servers"]);
     command.env("GRIDLOOM_SERVERS", format!("{first},"));
-    let (status, error) = said(command);
+    let (status, error) = status_and_stderr(command);
     assert!(status == 1 && error.contains("one of the servers' addresses is empty"), "{error}");
 }

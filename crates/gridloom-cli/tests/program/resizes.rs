@@ -2,9 +2,9 @@
 
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::checkpoints::{FALL, Folder, HOLD, HOLD_LATER, RESIZES, chares_run, ends_with};
-use crate::support::bounds::{ends, until_so};
-use crate::support::{gridloom, said};
+use crate::checkpoints::{ABORT_FILE, Folder, HOLD, HOLD_LATER, RESIZES, chares_run, ends_with};
+use crate::support::bounds::{ends, until_true};
+use crate::support::{gridloom, status_and_stderr};
 
 /// Counts the element processes that began.
 fn began(out: &str) -> usize {
@@ -40,7 +40,7 @@ fn an_element_is_killed_after_the_program_has_grown() {
         &["--checkpoint", "memory"],
     ] {
         let mut command = chares_run(6, &[&["-n", "2", "--restarts", "1"], kind].concat());
-        command.env(RESIZES, "3:4,5:2").env(FALL, &fell);
+        command.env(RESIZES, "3:4,5:2").env(ABORT_FILE, &fell);
         ends_with(command, 6);
         std::fs::remove_file(&fell).expect("the element has fallen");
         let _ = std::fs::remove_dir_all(&kept);
@@ -48,20 +48,20 @@ fn an_element_is_killed_after_the_program_has_grown() {
 }
 
 /// A run in which the first chare waits in the fourth round.
-struct Held {
+struct HeldRun {
     run: Child,
     folder: Folder,
 }
 
-impl Held {
-    fn start(name: &str, options: &[&str]) -> Held {
+impl HeldRun {
+    fn start(name: &str, options: &[&str]) -> HeldRun {
         let folder = Folder::new(name);
         let mut command = chares_run(6, options);
         command.env(HOLD, folder.path("go")).env(HOLD_LATER, folder.path("later")).env("TMPDIR", &folder.0);
         let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut held = Held { run, folder };
+        let mut held = HeldRun { run, folder };
         let file = held.folder.0.join("go.held");
-        until_so("the first chare waits", || {
+        until_true("the first chare waits", || {
             assert!(held.run.try_wait().unwrap().is_none(), "the run has ended before");
             file.exists()
         });
@@ -83,7 +83,7 @@ impl Held {
         let mut command = self.resize(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let file = self.run_folder().join("wanted");
-        until_so("the resize has asked", || {
+        until_true("the resize has asked", || {
             assert!(child.try_wait().unwrap().is_none(), "the resize has ended before");
             file.exists()
         });
@@ -97,7 +97,7 @@ impl Held {
     /// Makes the first chare wait again, in the next round.
     fn waits_later(&mut self) {
         let file = self.folder.0.join("later.held");
-        until_so("the first chare waits in the next round", || {
+        until_true("the first chare waits in the next round", || {
             assert!(self.run.try_wait().unwrap().is_none(), "the run has ended before");
             file.exists()
         });
@@ -119,18 +119,18 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_running_program_is_told_to_grow() {
-    let mut held = Held::start("told", &["-n", "2"]);
+    let mut held = HeldRun::start("told", &["-n", "2"]);
     let run = held.run.id().to_string();
     for (words, why) in [
         (&["0"][..], "1 or more are possible, since a program needs an element"),
         (&["5000"], "1024 or fewer are possible, since that is the limit of a run"),
         (&["--run", "1", "4"], "--run 1: it runs no program of chares; there are --run"),
     ] {
-        let (status, error) = said(held.resize(words));
+        let (status, error) = status_and_stderr(held.resize(words));
         assert!(status != 0 && error.contains(why), "{error}");
     }
     let resize = held.wants(&["4"]);
-    let (status, error) = said(held.resize(&["3"]));
+    let (status, error) = status_and_stderr(held.resize(&["3"]));
     let why = format!("run {run} will already continue with 4 elements at its next checkpoint: wait for that");
     assert!(status != 0 && error.contains(&why), "{error}");
     held.go();
@@ -143,7 +143,7 @@ fn a_running_program_is_told_to_grow() {
     let out = text(&output);
     assert!(output.status.success() && began(&out) == 4, "{out}");
     assert!(out.contains("the program continues with 4 elements instead of 2, "), "{out}");
-    let (_, error) = said({
+    let (_, error) = status_and_stderr({
         let mut command = gridloom(&["chares", "resize", "2"]);
         command.env("TMPDIR", &folder.0);
         command
@@ -154,7 +154,7 @@ fn a_running_program_is_told_to_grow() {
 
 #[test]
 fn what_was_asked_is_taken_back_by_the_number_that_there_is() {
-    let held = Held::start("back", &["-n", "2"]);
+    let held = HeldRun::start("back", &["-n", "2"]);
     let resize = held.wants(&["1"]);
     assert!(text(&held.resize(&["2"]).output().unwrap()).contains("has 2 elements"));
     let told = text(&ends("the resize", resize));
@@ -167,8 +167,8 @@ fn what_was_asked_is_taken_back_by_the_number_that_there_is() {
 
 #[test]
 fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
-    let held = Held::start("threads", &["-n", "2", "--ppn", "2"]);
-    let (_, error) = said(held.resize(&["4"]));
+    let held = HeldRun::start("threads", &["-n", "2", "--ppn", "2"]);
+    let (_, error) = status_and_stderr(held.resize(&["4"]));
     assert!(
         error.contains("with --ppn 2 elements are threads of processes, which cannot be replaced: leave --ppn out"),
         "{error}"
@@ -185,7 +185,7 @@ fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
 #[test]
 fn a_program_of_which_the_chares_cannot_be_kept_goes_on_as_it_is() {
     for (name, options) in [("kept", &["-n", "2"][..]), ("kept-memory", &["-n", "2", "--checkpoint", "memory"])] {
-        let mut held = Held::start(name, options);
+        let mut held = HeldRun::start(name, options);
         // A file is in the place of the folder.
         let parts = held.run_folder().join("parts");
         std::fs::write(&parts, "").unwrap();

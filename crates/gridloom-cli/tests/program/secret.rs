@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{
-    Grid, Running, compiled, file, first_line, gridloom, idl, library, line_with, logging, said, serve_command,
-    succeeds,
+    Grid, Running, compiled, file, first_line, gridloom, idl, library, line_with, logging, serve_command,
+    status_and_stderr, succeeds,
 };
 
 /// Returns a command of a user with that configuration folder.
@@ -39,16 +39,16 @@ fn the_first_agent_makes_a_secret_that_all_programs_of_the_user_find() {
     assert!(succeeds(of_user(&own, &["servers", "--agent", &address])).contains("one"));
 
     // A user without the secret, such as an attacker on the same machine, can connect neither as a client nor as a server.
-    let (code, error) = said(of_user(&strange, &["functions", "--agent", &address]));
+    let (code, error) = status_and_stderr(of_user(&strange, &["functions", "--agent", &address]));
     let missing = strange.join("gridloom/secret");
     assert_eq!(code, 1);
     assert!(error.contains("grid secret does not match: this side has no secret, since there is no file"), "{error}");
     assert!(error.contains(missing.to_str().unwrap()) && !missing.exists(), "{error}");
-    let (code, error) = said(of_user(&strange, &[&serve[..], &["127.0.0.1:0"]].concat()));
+    let (code, error) = status_and_stderr(of_user(&strange, &[&serve[..], &["127.0.0.1:0"]].concat()));
     assert_eq!(code, 1);
     assert!(error.contains("grid secret does not match: this side's secret is from") && missing.exists(), "{error}");
     let by_variable = gridloom(&["functions", "--agent", &address]);
-    let (_, error) = said(by_variable);
+    let (_, error) = status_and_stderr(by_variable);
     assert!(error.contains("this side's secret is from GRIDLOOM_SECRET; set it to the same value"), "{error}");
 }
 
@@ -58,14 +58,14 @@ fn a_node_without_a_secret_does_not_start() {
     let nowhere = Path::new("/proc/nowhere");
     for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
         let arguments = ["agent", "--listen", listen, "--trust-this-network", "--advertise", "localhost:0"];
-        let (code, error) = said(of_user(nowhere, &arguments));
+        let (code, error) = status_and_stderr(of_user(nowhere, &arguments));
         assert_eq!(code, 1);
         assert!(error.contains("cannot store a grid secret in '/proc/nowhere/gridloom/secret'"), "{error}");
     }
     // An agent on another machine has a secret: a new one is useless.
     let folder = config("remote");
     let arguments = ["serve", &idl(), "--library", library(), "--agent", "192.0.2.1:7711"];
-    let (code, error) = said(of_user(&folder, &arguments));
+    let (code, error) = status_and_stderr(of_user(&folder, &arguments));
     assert_eq!(code, 1);
     assert!(error.contains("no grid secret for the agent at 192.0.2.1:7711") && error.contains("carry"), "{error}");
     assert!(!folder.join("gridloom").exists());
@@ -78,7 +78,7 @@ fn blank_secrets_and_files_that_others_read_are_refused() {
     let agent = |name: &str, value: &Path| {
         let mut command = of_user(&folder, &["agent", "--listen", "127.0.0.1:0"]);
         command.env(name, value);
-        let (code, error) = said(command);
+        let (code, error) = status_and_stderr(command);
         assert_eq!(code, 1, "{error}");
         error
     };
@@ -98,14 +98,14 @@ fn blank_secrets_and_files_that_others_read_are_refused() {
     // The same rules apply to the user's own file.
     std::fs::create_dir_all(folder.join("gridloom")).unwrap();
     std::fs::copy(&file, folder.join("gridloom/secret")).unwrap();
-    let (code, error) = said(of_user(&folder, &["functions", "--agent", "127.0.0.1:1"]));
+    let (code, error) = status_and_stderr(of_user(&folder, &["functions", "--agent", "127.0.0.1:1"]));
     assert!(code == 1 && error.contains("gridloom/secret") && error.contains("(mode 0644)"), "{error}");
 }
 
 #[test]
 fn the_command_shows_makes_and_replaces_the_secret_and_never_prints_it() {
     let folder = config("command");
-    let (code, error) = said(of_user(&folder, &["secret"]));
+    let (code, error) = status_and_stderr(of_user(&folder, &["secret"]));
     assert!(code == 1 && error.contains("there is no grid secret"), "{error}");
     let shown = |arguments: &[&str]| {
         let shown = succeeds(of_user(&folder, &[&["secret", "--json"], arguments].concat()));
@@ -155,16 +155,16 @@ int look(const char *what) {
 "#;
 
 /// A folder that every user can reach, unlike that of the build; removed at the end.
-struct Open(PathBuf);
+struct PublicFolder(PathBuf);
 
-impl Open {
-    fn new() -> Open {
+impl PublicFolder {
+    fn new() -> PublicFolder {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let name = format!("gridloom-secret-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Open(folder)
+        PublicFolder(folder)
     }
 
     /// Makes a copy of that file which every user can read and execute.
@@ -176,7 +176,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for PublicFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -184,7 +184,7 @@ impl Drop for Open {
 
 /// Starts a server of the function that looks around, with the command `front` before it. Returns the server and a
 /// function that returns what it sees.
-fn looking(grid: &Grid, open: &Open, front: &[&str], arguments: &[&str]) -> (Running, impl Fn(&str) -> i64) {
+fn looking(grid: &Grid, open: &PublicFolder, front: &[&str], arguments: &[&str]) -> (Running, impl Fn(&str) -> i64) {
     let (source, idl) = (
         file("look.c", LOOK),
         file("look.idl", "Module cli;\nDefine look(IN string what, OUT int *seen) Calls \"C\" seen = look(what);\n"),
@@ -213,7 +213,7 @@ fn looking(grid: &Grid, open: &Open, front: &[&str], arguments: &[&str]) -> (Run
 
 #[test]
 fn functions_see_of_the_servers_environment_what_is_common_or_named() {
-    let (grid, open) = (Grid::start(), Open::new());
+    let (grid, open) = (Grid::start(), PublicFolder::new());
     let (server, look) = looking(&grid, &open, &[], &["--env", "WANTED"]);
     let seen = |names: [&str; 5]| names.map(|name| look(&format!("env:{name}")));
     let names = ["PATH", "WANTED", "THE_PASSWORD", "GRIDLOOM_SECRET", "GRIDLOOM_TICKET"];
@@ -229,7 +229,7 @@ fn functions_do_not_read_the_memory_of_their_server() {
     if !is_root || Command::new("setpriv").arg("--version").output().is_err() {
         return crate::support::skipped("another user than root is to be tried, which takes root and setpriv");
     }
-    let (grid, open) = (Grid::start(), Open::new());
+    let (grid, open) = (Grid::start(), PublicFolder::new());
     // Functions that run as the server's own user: the server hides.
     let (server, look) = looking(&grid, &open, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], &[]);
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
@@ -238,6 +238,6 @@ fn functions_do_not_read_the_memory_of_their_server() {
     let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody"]);
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
     drop(server);
-    let (code, error) = said(grid.serve_command("none", &[&idl()], &["--run-as", "nobody-of-that-name"]));
+    let (code, error) = status_and_stderr(grid.serve_command("none", &[&idl()], &["--run-as", "nobody-of-that-name"]));
     assert!(code == 1 && error.contains("--run-as nobody-of-that-name: there is no such user"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Platforms and simulations: their output, and errors in them.
 
-use crate::support::{self, file, gridloom, library, said, succeeds};
+use crate::support::{self, file, gridloom, library, status_and_stderr, succeeds};
 use serde_json::json;
 
 #[test]
@@ -11,12 +11,12 @@ fn a_platform_that_is_no_grid_is_told_at_once() {
         )
     };
     let wrong = file("role.toml", &hosts("sever"));
-    let (code, error) = said(gridloom(&["platform", "show", &wrong]));
+    let (code, error) = status_and_stderr(gridloom(&["platform", "show", &wrong]));
     assert_eq!(code, 1);
     assert!(error.contains(":4:1: host 'b' has the role 'sever'; expected agent, server, client or none"), "{error}");
     let apart = file("apart.toml", &hosts("server"));
     support::succeeds(gridloom(&["platform", "show", &apart]));
-    let (code, error) = said(gridloom(&["simulate", "-p", &apart, "--", "true"]));
+    let (code, error) = status_and_stderr(gridloom(&["simulate", "-p", &apart, "--", "true"]));
     assert_eq!(code, 1);
     assert!(error.contains("no route from 'b' to 'a', which a grid needs"), "{error}");
 }
@@ -29,7 +29,8 @@ fn what_cannot_be_written_is_told_before_the_simulation() {
          hosts = [\"a\", \"b\"]\nbandwidth = \"1GBps\"\nlatency = \"50us\"\n",
     );
     for option in ["--timeline", "--report"] {
-        let (code, error) = said(gridloom(&["simulate", "-p", &platform, option, "/no/folder/file", "--", "true"]));
+        let (code, error) =
+            status_and_stderr(gridloom(&["simulate", "-p", &platform, option, "/no/folder/file", "--", "true"]));
         assert_eq!(code, 1);
         assert!(error.contains("cannot write /no/folder/file: No such file"), "{error}");
     }
@@ -84,7 +85,7 @@ fn a_platform_is_drawn() {
         assert!(drawn.contains(part), "no {part} in {drawn}");
     }
     assert_eq!(drawn.matches("<g").count(), drawn.matches("</g>").count());
-    let (code, error) = said(gridloom(&["platform", "show", &platform, "--svg", "/no/folder/a.svg"]));
+    let (code, error) = status_and_stderr(gridloom(&["platform", "show", &platform, "--svg", "/no/folder/a.svg"]));
     assert_eq!(code, 1);
     assert!(error.contains("cannot write '/no/folder/a.svg': No such file"), "{error}");
 
@@ -130,7 +131,7 @@ fn a_deployment_that_does_not_fit_the_program_is_told() {
         error,
         "gridloom: the program used no grid and ran no processes of the deployment; nothing was simulated\n"
     );
-    let (code, error) = said(gridloom(&["testbed", "run", "-p", "nowhere.toml", "--", "true"]));
+    let (code, error) = status_and_stderr(gridloom(&["testbed", "run", "-p", "nowhere.toml", "--", "true"]));
     assert_eq!((code, error.as_str()), (1, "gridloom: nowhere.toml: No such file or directory (os error 2)\n"));
 }
 
@@ -152,7 +153,7 @@ fn platforms_are_shown() {
     assert_eq!(ask(&["route", &platform, "a", "b"]), json!({ "latency": 0.001, "links": ["ab"] }));
     assert_eq!(ask(&["route", &platform, "a", "c"]), json!({ "latency": 0.0, "links": [] }));
     assert_eq!(succeeds(gridloom(&["platform", "route", &platform, "a", "c"])), "no route\n");
-    let (code, error) = said(gridloom(&["platform", "route", &platform, "a", "x"]));
+    let (code, error) = status_and_stderr(gridloom(&["platform", "route", &platform, "a", "x"]));
     assert_eq!((code, error.as_str()), (1, "gridloom: the platform has no host 'x'\n"));
     let listed = succeeds(gridloom(&["platform", "show", &platform]));
     assert!(listed.contains("2 Gflop/s  4 cores") && listed.contains("over ab"), "{listed}");
@@ -232,10 +233,10 @@ fn programs_are_simulated() {
     let mut command = gridloom(&["simulate", "-p", &platform, "--report", report.to_str().unwrap(), "--", "sh", "-c"]);
     assert_eq!(command.arg("exit 7").status().unwrap().code(), Some(7));
     assert!(!report.exists());
-    let (code, error) = said(gridloom(&["simulate", "-p", &platform, "--network", "lv09", "--", "true"]));
+    let (code, error) = status_and_stderr(gridloom(&["simulate", "-p", &platform, "--network", "lv09", "--", "true"]));
     assert_eq!((code, error.as_str()), (1, "gridloom: no network model 'lv09'; there are warm-tcp, cm02, lv08\n"));
     let wrong = file("wrong.toml", "[[host]]\nname = \"a\"\nsped = 1\n");
-    let (code, error) = said(gridloom(&["simulate", "-p", &wrong, "--", "true"]));
+    let (code, error) = status_and_stderr(gridloom(&["simulate", "-p", &wrong, "--", "true"]));
     assert_eq!(code, 1);
     assert!(error.starts_with(&format!("gridloom: {wrong}:3:1: unknown key 'sped'")), "{error}");
 }
@@ -265,7 +266,7 @@ fn scenarios_are_replayed() {
     assert!(table.contains("work      exec       1.500000000       2.000000000  failed\n"), "{table}");
     assert!(table.ends_with("2 activities, 1 failed, makespan 2.000000000 s\n"), "{table}");
     let wrong = file("wrong.json", &scenario("c"));
-    let (code, error) = said(gridloom(&["sim", "replay", &wrong, "--json"]));
+    let (code, error) = status_and_stderr(gridloom(&["sim", "replay", &wrong, "--json"]));
     assert_eq!(code, 1);
     let told: serde_json::Value = serde_json::from_str(&error).unwrap();
     let told = told["error"].as_str().unwrap();
@@ -288,11 +289,11 @@ fn a_soak_runs_seeds_and_takes_a_scenario() {
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["faults"], json!({ "kill": 3, "restart": 3 }));
     std::fs::write(&scenario, "at 1s kil server-1\n").unwrap();
-    let (code, error) = said(gridloom(&["soak", "--scenario", name]));
+    let (code, error) = status_and_stderr(gridloom(&["soak", "--scenario", name]));
     assert_eq!(code, 1);
     assert!(error.starts_with(&format!("gridloom: {name}:1:7: unknown fault 'kil'; did you mean 'kill'?")), "{error}");
     std::fs::write(&scenario, "at 1s kill server-9\n").unwrap();
-    let (_, error) = said(gridloom(&["soak", "--scenario", name]));
+    let (_, error) = status_and_stderr(gridloom(&["soak", "--scenario", name]));
     assert!(
         error.starts_with(&format!("gridloom: {name}:1:12: no node is called 'server-9'; there are agent, ")),
         "{error}"
@@ -310,7 +311,7 @@ fn names_that_are_no_text_are_told() {
     let odd = support::folder("named").join(std::ffi::OsStr::from_bytes(b"pl\xff.toml"));
     std::fs::copy(good, &odd).unwrap();
     let mut command = gridloom(&["simulate", "-p"]);
-    let (code, error) = said(command.arg(&odd).args(["--", "true"]));
+    let (code, error) = status_and_stderr(command.arg(&odd).args(["--", "true"]));
     assert_eq!(code, 1);
     assert!(error.contains("must be UTF-8 here; rename it, or link to it"), "{error}");
 }
@@ -327,7 +328,7 @@ fn a_folder_that_was_left_is_in_nobodys_way() {
     let mut shell = std::process::Command::new("sh");
     shell.env("TMPDIR", &folder).args(["-c", "mkdir $TMPDIR/gridloom-simulate-$$; exec \"$@\"", "sh"]);
     let shell = shell.args([env!("CARGO_BIN_EXE_gridloom"), "simulate", "-p", &platform, "--", "true"]);
-    assert_eq!(said(shell).0, 0);
+    assert_eq!(status_and_stderr(shell).0, 0);
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "its own is taken away");
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -48,7 +48,7 @@ impl Chare for Worker {
         self.compute(cx);
     }
 
-    fn outcome(&mut self, _: u32, _: chares::Value, cx: &mut Context<'_, Worker>) {
+    fn on_result(&mut self, _: u32, _: chares::Value, cx: &mut Context<'_, Worker>) {
         self.compute(cx);
     }
 }

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::bounds::{ends, output_of, until, until_so};
-use crate::support::{file, folder, gridloom, idl, library, process_ended, said, skipped, succeeds};
+use crate::support::bounds::{ends, output_of, until, until_true};
+use crate::support::{file, folder, gridloom, idl, library, process_ended, skipped, status_and_stderr, succeeds};
 
 const SECRET: &str = "handed over by a pipe";
 
@@ -154,7 +154,7 @@ fn a_file_of_hosts_becomes_a_grid_and_ends_again() {
     let called = succeeds(lab.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
     assert_eq!(called, "y = [2.0,4.0]\n");
     assert_eq!(found(&lab.folder, SECRET), Vec::<PathBuf>::new());
-    let (_, why) = said(lab.command(&["up", "other/grid.toml"]));
+    let (_, why) = status_and_stderr(lab.command(&["up", "other/grid.toml"]));
     assert!(why.contains("other/grid.toml"), "{why}");
     let ended = succeeds(lab.command(&["down"]));
     assert_eq!(ended, "head: ended agent\na: ended server-a\nb: ended server-b\n");
@@ -162,7 +162,7 @@ fn a_file_of_hosts_becomes_a_grid_and_ends_again() {
         process_ended(pid(&parts[part]));
     }
     assert_eq!(
-        said(lab.command(&["status"])),
+        status_and_stderr(lab.command(&["status"])),
         (1, "gridloom: no grid was started here; 'gridloom up FILE' starts one\n".into())
     );
 }
@@ -203,7 +203,7 @@ fn hosts_that_fail_are_named_and_the_others_go_on() {
     );
     // Nothing can run on the hosts that failed, so the record of the grid need not be kept for them.
     succeeds(lab.command(&["down"]));
-    assert_eq!(said(lab.command(&["down"])).0, 1);
+    assert_eq!(status_and_stderr(lab.command(&["down"])).0, 1);
 }
 
 /// `hold` waits until somebody opens the other end of a pipe; `server` returns the process number of its server.
@@ -217,7 +217,7 @@ Define server(OUT int *server) { *server = getppid(); }
 /// Lets calls of `hold` return.
 pub fn let_go(pipe: &Path) {
     let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
-    until_so("a call holds the pipe", || File::options().write(true).custom_flags(flags).open(pipe).is_ok());
+    until_true("a call holds the pipe", || File::options().write(true).custom_flags(flags).open(pipe).is_ok());
 }
 
 /// Returns the server that runs a call, once one does.
@@ -243,14 +243,14 @@ fn a_drained_server_finishes_what_it_has_and_others_get_the_rest() {
     let holder = holder(&lab, &agent);
     let (part, other) = (format!("server-{holder}"), if holder == "a" { "server-b" } else { "server-a" });
     let (before, _) = lab.status();
-    let (code, why) = said(lab.command(&["drain", &holder, "--wait", "0"]));
+    let (code, why) = status_and_stderr(lab.command(&["drain", &holder, "--wait", "0"]));
     assert!(code == 3 && why.contains("still drains after 0 s"), "{why}");
     let (parts, code) = lab.status();
     assert_eq!((code, &parts[&part]["state"], &parts[other]["state"]), (3, &json!("drains"), &json!("runs")));
     // The agent notifies its clients a little later; each program requests the state again.
     let elsewhere = pid(&before[other]);
     let is_elsewhere = || succeeds(call(&["drain/server"])) == format!("{{\"results\":{{\"server\":{elsewhere}}}}}\n");
-    until_so("calls go to the other server", is_elsewhere);
+    until_true("calls go to the other server", is_elsewhere);
     for _ in 0..5 {
         assert_eq!(succeeds(call(&["drain/server"])), format!("{{\"results\":{{\"server\":{elsewhere}}}}}\n"));
     }
@@ -261,7 +261,7 @@ fn a_drained_server_finishes_what_it_has_and_others_get_the_rest() {
     process_ended(pid(&before[&part]));
     let (parts, code) = lab.status();
     assert_eq!((code, parts.as_object().unwrap().len()), (0, 2), "{parts}");
-    let (code, why) = said(lab.command(&["drain", "head"]));
+    let (code, why) = status_and_stderr(lab.command(&["drain", "head"]));
     assert!(code == 1 && why.contains("has the agent and no server"), "{why}");
     succeeds(lab.up());
     assert_eq!(lab.status().0.as_object().unwrap().len(), 3);
@@ -279,7 +279,7 @@ fn a_server_that_was_started_again_while_another_drains_is_not_forgotten() {
     let held = held.stdout(Stdio::null()).spawn().unwrap();
     let (part, other) = if holder(&lab, &agent) == "a" { ("server-a", "server-b") } else { ("server-b", "server-a") };
     let drain = lab.command(&["drain", "a", "b"]).stdout(Stdio::null()).spawn().unwrap();
-    until_so("the server that has no call ends", || lab.status().0[other]["state"] == "ended");
+    until_true("the server that has no call ends", || lab.status().0[other]["state"] == "ended");
     let (lines, code) = lab.json(lab.up());
     let drains =
         |line: &Value| line["error"].as_str().is_some_and(|why| why.contains("start it again when it has ended"));
@@ -314,10 +314,10 @@ fn a_host_that_has_gone_for_good_is_forgotten() {
     let known = lab.folder.join("mine/gridloom/up/grid.json");
     let text = std::fs::read_to_string(&known).unwrap();
     std::fs::write(&known, text.replace("\"destination\": \"b\"", "\"destination\": \"silent\"")).unwrap();
-    let (code, why) = said(lab.command(&["down", "--forget", "c"]));
+    let (code, why) = status_and_stderr(lab.command(&["down", "--forget", "c"]));
     assert!(code == 1 && why.contains("has no host 'c'; it has: head, a, b"), "{why}");
     assert_eq!(succeeds(lab.command(&["down", "--forget", "b"])), "head: ended agent\na: ended server-a\n");
-    assert_eq!(said(lab.command(&["down"])).0, 1);
+    assert_eq!(status_and_stderr(lab.command(&["down"])).0, 1);
     // This process is alive: the test ends it.
     let record = std::fs::read_to_string(lab.folder.join("hosts/b/state/gridloom/host/grid/server-b.json")).unwrap();
     let record: Value = serde_json::from_str(&record).unwrap();
@@ -329,11 +329,11 @@ fn a_host_that_has_gone_for_good_is_forgotten() {
 #[test]
 fn without_its_agent_nothing_is_started() {
     let lab = Lab::new("headless", &three().replace("head", "locked"));
-    let (code, why) = said(lab.up());
+    let (code, why) = status_and_stderr(lab.up());
     assert_eq!(code, 1);
     assert!(why.contains("host 'locked': it refuses the key") && why.contains("no server was started"), "{why}");
     assert!(!lab.folder.join("hosts/a").exists());
-    assert_eq!(said(lab.command(&["down"])).0, 1);
+    assert_eq!(status_and_stderr(lab.command(&["down"])).0, 1);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn an_agent_that_starts_again_is_where_it_was() {
     succeeds(lab.up());
     assert_eq!(succeeds(lab.command(&["status", "--agent"])), agent);
     // The servers connect to it again.
-    until_so("all parts run and are registered", || lab.status().1 == 0);
+    until_true("all parts run and are registered", || lab.status().1 == 0);
     let (after, _) = lab.status();
     assert_eq!((&after["server-a"], &after["server-b"]), (&before["server-a"], &before["server-b"]));
 }
@@ -407,11 +407,11 @@ fn another_users_grid_of_the_same_name_is_left_alone() {
         command.env("XDG_STATE_HOME", lab.folder.join("other"));
         command
     };
-    let (code, why) = said(other());
+    let (code, why) = status_and_stderr(other());
     assert!(code == 1 && why.contains("another grid of that name runs 'agent' here"), "{why}");
     let mut down = lab.command(&["down"]);
     down.env("XDG_STATE_HOME", lab.folder.join("other"));
-    let (code, why) = said(down);
+    let (code, why) = status_and_stderr(down);
     assert!(code == 3 && why.contains("choose another --name"), "{why}");
     assert_eq!(lab.status(), (parts, 0));
 }
@@ -473,7 +473,7 @@ fn the_nodes_of_a_pbs_job_become_a_grid() {
         command.arg("--pbs");
         command
     };
-    let (code, why) = said(up(&lab));
+    let (code, why) = status_and_stderr(up(&lab));
     assert!(code == 1 && why.contains("PBS_JOBID is not set"), "{why}");
     // One line for each MPI process.
     let nodes = lab.folder.join("nodes");

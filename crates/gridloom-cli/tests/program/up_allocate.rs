@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::up::{Lab, pid};
 use super::up_slurm::{Slurm, up};
-use crate::support::bounds::{Bound, WITHIN, ends, output_of, until_so};
-use crate::support::{process_ended, said, succeeds};
+use crate::support::bounds::{ProcessTimeout, WAIT_LIMIT, ends, output_of, until_true};
+use crate::support::{process_ended, status_and_stderr, succeeds};
 
 /// Returns a user with a file that requests it.
 fn lab(slurm: &Slurm, name: &str, sbatch: &str) -> Lab {
@@ -21,7 +21,7 @@ fn lab(slurm: &Slurm, name: &str, sbatch: &str) -> Lab {
 
 /// Waits until at most `most` jobs wait or run.
 fn wait_for_jobs(slurm: &Slurm, most: usize) {
-    until_so(&format!("no more than {most} jobs wait or run"), || jobs(slurm).lines().count() <= most);
+    until_true(&format!("no more than {most} jobs wait or run"), || jobs(slurm).lines().count() <= most);
 }
 
 /// Returns numbers and states of the jobs that wait or run.
@@ -68,13 +68,13 @@ fn what_slurm_refuses_is_said_and_nothing_is_left() {
         ("--arr=1-3", "sbatch has --arr=1-3"),
     ] {
         let lab = lab(&slurm, "refused", sbatch);
-        let (code, why) = said(up(&lab, &[]));
+        let (code, why) = status_and_stderr(up(&lab, &[]));
         assert!(code == 1 && why.contains(told), "{why}");
-        assert_eq!(said(lab.command(&["down"])).0, 1, "nothing is known of it");
+        assert_eq!(status_and_stderr(lab.command(&["down"])).0, 1, "nothing is known of it");
         wait_for_jobs(&slurm, 0);
     }
     let none = slurm.lab("asks-nothing", "OFFER");
-    let (code, why) = said(up(&none, &[]));
+    let (code, why) = status_and_stderr(up(&none, &[]));
     assert!(code == 1 && why.contains("give a host the property sbatch"), "{why}");
 }
 
@@ -88,12 +88,12 @@ fn a_job_waits_for_nodes_that_are_down() {
     let lab = lab(&slurm, "down", "--nodes=2 --time=60");
     let mut command = up(&lab, &["--json"]);
     let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let bound = Bound::of(&waiting);
+    let bound = ProcessTimeout::of(&waiting);
     let errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
     let waits = errors
         .filter(|line| line.contains(" waits since "))
         .find(|line| line.contains("DOWN") || line.ends_with("NodeLimit"));
-    assert!(waits.is_some(), "Slurm has not said within {} s that nodes are down", WITHIN.as_secs());
+    assert!(waits.is_some(), "Slurm has not said within {} s that nodes are down", WAIT_LIMIT.as_secs());
     drop(bound);
     set("RESUME");
     assert!(ends("'up' starts on the nodes once they are there", waiting).status.success());
@@ -118,7 +118,7 @@ fn mistakes_in_the_file_are_found_before_slurm_is_asked() {
         let (begin, rest) = text.split_once("serve = ").unwrap();
         let (_, end) = rest.split_once("\", ").unwrap();
         std::fs::write(&file, format!("{begin}{properties}, {end}")).unwrap();
-        let (code, why) = said(up(&lab, &[]));
+        let (code, why) = status_and_stderr(up(&lab, &[]));
         assert!(code == 1 && why.contains(told) && !why.contains("has accepted the job"), "{why}");
     }
 }
@@ -128,12 +128,12 @@ fn a_job_that_waits_is_used_when_it_starts_or_given_back() {
     let Some(slurm) = Slurm::start() else { return };
     let other = slurm.allocate(&["--nodes=2", "--exclusive"]);
     let lab = lab(&slurm, "waits", "--nodes=1 --time=60");
-    let (code, why) = said(up(&lab, &["--queue-wait", "0.1"]));
+    let (code, why) = status_and_stderr(up(&lab, &["--queue-wait", "0.1"]));
     assert!(code == 1 && why.contains("has not started within 0.1 s: "), "{why}");
     wait_for_jobs(&slurm, 1);
     let mut command = up(&lab, &["--json"]);
     let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let _bound = Bound::of(&waiting);
+    let _bound = ProcessTimeout::of(&waiting);
     let mut errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
     let taken = errors.next().unwrap();
     assert!(taken.contains("run 'gridloom down grid'"), "{taken}");

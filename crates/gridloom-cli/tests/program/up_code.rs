@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::up::{HEAD, Lab, host, pid};
 use super::{up_slurm, up_ssh};
 use crate::support::bounds::output_of;
-use crate::support::{process_ended, said, succeeds};
+use crate::support::{process_ended, status_and_stderr, succeeds};
 
 /// `found` returns whether Python would find that file, `version` which folder the server has.
 const SENT: &str = r#"Module sent;
@@ -228,7 +228,7 @@ fn what_gitignore_leaves_out_is_named_and_no_server_serves_it() {
     let (lines, code) = lab.json(lab.up());
     assert_eq!((code, &code_of(&lines)["ignored"]), (0, &json!(["large.txt"])), "{lines:?}");
     std::fs::write(&ignored, "*.idl\n").unwrap();
-    let (code, why) = said(lab.up());
+    let (code, why) = status_and_stderr(lab.up());
     assert!(code == 1 && why.contains("serve names 'sent.idl'") && why.contains("is not sent"), "{why}");
     std::fs::write(lab.folder.join("program/.gridloomignore"), "!sent.idl\n").unwrap();
     let output = output_of(&mut lab.up());
@@ -252,10 +252,10 @@ fn a_folder_that_was_cut_short_is_not_used() {
 #[test]
 fn a_folder_that_cannot_be_sent_is_refused_before_anything_starts() {
     let lab = Lab::new("code-none", &[host("head", HEAD), host("a", SERVER)].concat());
-    let (code, why) = said(lab.up());
+    let (code, why) = status_and_stderr(lab.up());
     assert!(code == 1 && why.contains("host 'a': code: '") && why.contains("program': No such file"), "{why}");
     std::fs::create_dir(lab.folder.join("program")).unwrap();
-    let (code, why) = said(lab.up());
+    let (code, why) = status_and_stderr(lab.up());
     assert!(code == 1 && why.contains("has no file that could be sent"), "{why}");
     assert!(!lab.folder.join("hosts/head").exists());
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::up::{Lab, let_go, path, pid};
-use crate::support::bounds::{WITHIN, ends, output_of, until, until_so};
-use crate::support::{file, process_ended, said, skipped, succeeds};
+use crate::support::bounds::{WAIT_LIMIT, ends, output_of, until, until_true};
+use crate::support::{file, process_ended, skipped, status_and_stderr, succeeds};
 
 /// Slurm with the nodes `n1` and `n2`.
 pub struct Slurm {
@@ -32,7 +32,7 @@ impl Drop for Slurm {
             let _ = self.command("scancel", &[job]).output();
         }
         // Errors are ignored here: a panic may already be unwinding.
-        let end = Instant::now() + WITHIN;
+        let end = Instant::now() + WAIT_LIMIT;
         while !jobs().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -133,7 +133,7 @@ impl Slurm {
 
     /// Waits until that is true. Returns the logs if a daemon ends before, or if it takes too long.
     fn wait(&mut self, is_so: impl Fn(&Slurm) -> bool) -> Result<(), String> {
-        let end = Instant::now() + WITHIN;
+        let end = Instant::now() + WAIT_LIMIT;
         while !is_so(self) {
             if self.daemons.iter_mut().any(|daemon| daemon.try_wait().unwrap().is_some()) || Instant::now() > end {
                 let logs = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
@@ -222,7 +222,7 @@ fn the_nodes_of_an_allocation_become_a_grid_and_are_free_again() {
     for part in ["agent", "server-n1", "server-n2"] {
         process_ended(pid(&again[part]));
     }
-    until_so("the job has no steps any more", || slurm.steps(&job) == 0);
+    until_true("the job has no steps any more", || slurm.steps(&job) == 0);
     drop(lab);
 }
 
@@ -264,13 +264,13 @@ fn servers_drain_before_their_allocation_ends() {
     let Some(slurm) = Slurm::start() else { return };
     let job = slurm.allocate(&["--nodes=2", "--time=60"]);
     let lab = slurm.lab("slurm-end", "OFFER");
-    let (code, why) = said(up(&lab, &["--job", &job, "--drain-before", "3601"]));
+    let (code, why) = status_and_stderr(up(&lab, &["--job", &job, "--drain-before", "3601"]));
     assert!(code == 1 && why.contains("ends in 3") && why.contains("lower --drain-before"), "{why}");
     succeeds(up(&lab, &["--job", &job, "--drain-before", "3585"]));
     let (parts, _) = lab.status();
     for part in ["server-n1", "server-n2"] {
         let process = Path::new("/proc").join(pid(&parts[part]).to_string());
-        until_so("servers drain and end before their allocation", || !process.exists());
+        until_true("servers drain and end before their allocation", || !process.exists());
     }
     let (after, code) = lab.status();
     assert_eq!((code, &after["server-n2"]["state"], &after["agent"]), (3, &json!("ended"), &parts["agent"]));
@@ -319,7 +319,7 @@ fn a_grid_grows_by_an_allocation_and_outlives_it() {
     succeeds(up(&lab, &["--job", &first, "--name", "mine"]));
     succeeds(slurm.command("scancel", &[&second]));
     // It may run on the other server of that allocation first.
-    until_so("the call runs in the other allocation", || holder(&lab, &agent, &lost) == "n1");
+    until_true("the call runs in the other allocation", || holder(&lab, &agent, &lost) == "n1");
     let why = format!("its allocation {second} has ended: CANCELLED");
     let (parts, code) = until("status says that the allocation has ended", || {
         let (parts, code) = lab.status();
@@ -331,7 +331,7 @@ fn a_grid_grows_by_an_allocation_and_outlives_it() {
     let_go(&pipe);
     let held = String::from_utf8(ends("the call that was held", held).stdout).unwrap();
     assert_eq!(held, format!("{{\"results\":{{\"server\":{}}}}}\n", pid(&parts["server-n1"])));
-    let (code, why) = said(up(&lab, &["--job", &second, "--name", "mine"]));
+    let (code, why) = status_and_stderr(up(&lab, &["--job", &second, "--name", "mine"]));
     assert!(code == 1 && why.contains(&format!("the allocation {second} has ended")), "{why}");
     succeeds(up(&lab, &["--job", &first, "--name", "mine"]));
     let (parts, code) = lab.status();

@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 
 use super::up::{Lab, path, pid};
-use crate::support::bounds::Bound;
-use crate::support::{process_ended, said, skipped, succeeds};
+use crate::support::bounds::ProcessTimeout;
+use crate::support::{process_ended, skipped, status_and_stderr, succeeds};
 
 /// A host: an `sshd` with a home folder of its own.
 struct Sshd {
@@ -75,7 +75,7 @@ impl Sshd {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut seen = String::new();
-        let bound = Bound::of(&child);
+        let bound = ProcessTimeout::of(&child);
         let is_up = log.by_ref().any(|line| {
             seen.push_str(&line);
             line.contains("Server listening")
@@ -169,7 +169,7 @@ fn a_grid_comes_up_by_ssh_also_through_a_jump_host_and_ends_again() {
     std::fs::write(lab.folder.join("known"), "").unwrap();
     let (_, code) = lab.json(lab.command(&["down"]));
     assert_eq!(code, 3);
-    let (_, why) = said(lab.command(&["down"]));
+    let (_, why) = status_and_stderr(lab.command(&["down"]));
     assert!(why.contains("host 'a': its host key is unknown or has changed"), "{why}");
     let known: String = ["head", "a"]
         .iter()

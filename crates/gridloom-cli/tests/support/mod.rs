@@ -52,7 +52,7 @@ pub fn succeeds(mut command: Command) -> String {
 }
 
 /// Runs a command that must print nothing. Returns its status and its standard error.
-pub fn said(mut command: impl std::borrow::BorrowMut<Command>) -> (i32, String) {
+pub fn status_and_stderr(mut command: impl std::borrow::BorrowMut<Command>) -> (i32, String) {
     let output = output_of(command.borrow_mut());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())

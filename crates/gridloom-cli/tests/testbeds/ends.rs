@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{self, file, folder, gridloom, said};
+use crate::support::{self, file, folder, gridloom, status_and_stderr};
 
 const PLATFORM: &str = "[[host]]\nname = \"here\"\nspeed = \"1Gf\"\n[[host]]\nname = \"there\"\nspeed = \"1Gf\"\n\
     [[link]]\nname = \"wire\"\nbandwidth = \"10MBps\"\nlatency = \"1ms\"\n\
@@ -18,14 +18,14 @@ const MARK: &str = "GRIDLOOM_TEST_MARK";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A testbed that is being started, in a folder and a process group of its own.
-struct Tool {
+struct StartingTestbed {
     child: Child,
     mark: String,
     runtime: PathBuf,
 }
 
-impl Tool {
-    fn start(name: &str, arguments: &[&str], program: &[&str]) -> Tool {
+impl StartingTestbed {
+    fn start(name: &str, arguments: &[&str], program: &[&str]) -> StartingTestbed {
         let mark = format!("{name}-{}", std::process::id());
         // Not below the target folder, whose path may be too long for sockets.
         let runtime = std::env::temp_dir().join(format!("gridloom-test-{mark}"));
@@ -34,7 +34,7 @@ impl Tool {
         let mut command = gridloom(&["testbed", "run", "-p", &platform]);
         command.args(arguments).arg("--").args(program).env(MARK, &mark).env("XDG_RUNTIME_DIR", &runtime);
         let child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Tool { child, mark, runtime }
+        StartingTestbed { child, mark, runtime }
     }
 
     fn signal(&self, signal: &str, whom: &str) {
@@ -70,7 +70,7 @@ impl Tool {
     }
 
     /// Waits until that is true. Returns false if it ends before.
-    fn until(&mut self, is_it: impl Fn(&Tool) -> bool) -> bool {
+    fn until(&mut self, is_it: impl Fn(&StartingTestbed) -> bool) -> bool {
         loop {
             if is_it(self) {
                 return true;
@@ -110,7 +110,7 @@ impl Tool {
     }
 }
 
-impl Drop for Tool {
+impl Drop for StartingTestbed {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -127,7 +127,7 @@ fn nothing_is_left_of_a_testbed_that_is_killed_while_it_starts() {
     if !support::has_testbeds(&file("ends-start.toml", PLATFORM)) {
         return;
     }
-    let start = || Tool::start("start", &[], &["sh", "-c", "echo up; exec sleep 1000"]);
+    let start = || StartingTestbed::start("start", &[], &["sh", "-c", "echo up; exec sleep 1000"]);
     let began = Instant::now();
     let mut whole = start();
     whole.await_line("up");
@@ -174,7 +174,7 @@ fn an_interrupt_is_the_programs_and_ends_it_in_the_end() {
     assert_eq!(support::succeeds(blocked), "SigBlk:\t0000000000000000\n", "nothing is held back from a program");
     // A shell's foreground process is interrupted together with the shell.
     let run = |name: &str, script: &str| {
-        let mut tool = Tool::start(name, &["--no-grid"], &["sh", "-c", script]);
+        let mut tool = StartingTestbed::start(name, &["--no-grid"], &["sh", "-c", script]);
         tool.await_line("up");
         tool
     };
@@ -221,7 +221,7 @@ fn processes_of_a_deployment_end_by_an_interrupt() {
     let deployment = file("ends-deployment.toml", deployment);
     let script = "trap '' INT TERM; case $(hostname) in here) echo up ;; esac; while :; do sleep 1; done";
     for whom in ["", "-"] {
-        let mut tool = Tool::start("processes", &["--quiet", "-d", &deployment], &["sh", "-c", script]);
+        let mut tool = StartingTestbed::start("processes", &["--quiet", "-d", &deployment], &["sh", "-c", script]);
         tool.await_line("one@here| up");
         tool.signal("-INT", whom);
         assert_eq!(tool.ends().0.code(), Some(130));
@@ -234,7 +234,7 @@ fn an_interrupt_before_it_is_up_ends_it() {
         return;
     }
     for what in ["lock", "spec.json"] {
-        let mut tool = Tool::start("early", &[], &["sh", "-c", "exec sleep 1000"]);
+        let mut tool = StartingTestbed::start("early", &[], &["sh", "-c", "exec sleep 1000"]);
         assert!(tool.has(what));
         tool.signal("-INT", "");
         assert_eq!(tool.ends().0.code(), Some(130), "{what}");
@@ -253,5 +253,5 @@ fn names_of_platform_files_need_not_be_text() {
     std::fs::write(&platform, PLATFORM).unwrap();
     let mut command = gridloom(&["testbed", "run", "--no-grid", "--quiet", "-p"]);
     command.arg(&platform).args(["--", "true"]);
-    assert_eq!(said(command), (0, String::new()));
+    assert_eq!(status_and_stderr(command), (0, String::new()));
 }

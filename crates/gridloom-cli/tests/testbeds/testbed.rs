@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{self, file, gridloom, library, process_ended, said, skipped, succeeds, workers_of};
+use crate::support::{self, file, gridloom, library, process_ended, skipped, status_and_stderr, succeeds, workers_of};
 use serde_json::Value;
 
 const PLATFORM: &str = "[[host]]\nname = \"here\"\nspeed = \"1Gf\"\n[[host]]\nname = \"there\"\nspeed = \"1Gf\"\n\
@@ -156,11 +156,12 @@ fn links_are_cut_and_restored_while_it_runs() {
     up.packets_until("bytes", up.wire()["bytes"].as_f64().unwrap());
     let call = [env!("CARGO_BIN_EXE_gridloom"), "call", "cli/plus", "1", "2"];
     assert_eq!(succeeds(up.ask(&[&["enter", "here", "--"], &call[..]].concat())), "sum = 3.0\n");
-    let (_, error) = said(up.ask(&["cut", "wier"]));
+    let (_, error) = status_and_stderr(up.ask(&["cut", "wier"]));
     assert_eq!(error, "gridloom: no route crosses a link 'wier'; there are wire\n");
-    let (_, error) = said(up.ask(&["enter", "nowhere", "--", "true"]));
+    let (_, error) = status_and_stderr(up.ask(&["enter", "nowhere", "--", "true"]));
     assert_eq!(error, "gridloom: no host 'nowhere'; there are here, there\n");
-    let (_, error) = said(gridloom(&["testbed", "up", "--no-grid", "--name", &up.name, "-p", &platform()]));
+    let (_, error) =
+        status_and_stderr(gridloom(&["testbed", "up", "--no-grid", "--name", &up.name, "-p", &platform()]));
     assert!(error.contains("is running; choose another --name"), "{error}");
     succeeds(up.ask(&["down"]));
     up.inside.iter().for_each(|pid| process_ended(*pid));
@@ -198,7 +199,8 @@ fn processes_of_a_deployment_run_on_their_hosts() {
     assert_eq!(sorted(out), ["one@here| here here", "two@there| there there"]);
     let addresses = r#"| "addresses":{"here":"10.77.0.1","there":"10.77.0.2"}"#;
     assert_eq!(sorted(error), ["one@here", "two@there"].map(|name| format!("{name}{addresses}")));
-    let (status, error) = said(processes("status", both, &[], "case $(hostname) in there) exit 7 ;; esac"));
+    let (status, error) =
+        status_and_stderr(processes("status", both, &[], "case $(hostname) in there) exit 7 ;; esac"));
     assert_eq!((status, error.as_str()), (7, "gridloom: two@there ended with exit status: 7\n"));
     // Processes named like parts of a grid are such parts, unless the command or an argument specifies otherwise.
     let parts = "[[process]]\nhost = 'here'\nfunction = 'agent'\n[[process]]\nhost = 'there'\nfunction = 'server'\n";
@@ -211,17 +213,18 @@ fn processes_of_a_deployment_run_on_their_hosts() {
     let out = succeeds(processes("told", &format!("{parts}arguments = [5]\n"), &[], "hostname"));
     assert_eq!(sorted(out), ["agent@here| here", "server@there| there"]);
     let client = format!("{mixed}[[process]]\nhost = 'here'\nfunction = 'client'\n");
-    let (_, error) = said(processes("client", &client, &[], "true"));
+    let (_, error) = status_and_stderr(processes("client", &client, &[], "true"));
     assert!(error.contains("'client' together with processes of the program"), "{error}");
     let nowhere = both.replace("'there'", "'nowhere'");
-    let (_, error) = said(processes("nowhere", &nowhere, &[], "true"));
+    let (_, error) = status_and_stderr(processes("nowhere", &nowhere, &[], "true"));
     assert!(error.ends_with("the platform has no host 'nowhere'\n"), "{error}");
     let deployment = file("testbed-up.toml", both);
-    let (_, error) = said(gridloom(&["testbed", "up", "-p", &platform(), "-d", &deployment]));
+    let (_, error) = status_and_stderr(gridloom(&["testbed", "up", "-p", &platform(), "-d", &deployment]));
     assert!(error.contains("'one' is a process of a program; 'gridloom testbed run' starts those"), "{error}");
     let inside = [env!("CARGO_BIN_EXE_gridloom"), "deploy", "-d", &deployment, "--", "true"];
-    let (_, error) =
-        said(gridloom(&[&["testbed", "run", "--no-grid", "--quiet", "-p", &platform(), "--"], &inside[..]].concat()));
+    let (_, error) = status_and_stderr(gridloom(
+        &[&["testbed", "run", "--no-grid", "--quiet", "-p", &platform(), "--"], &inside[..]].concat(),
+    ));
     assert!(error.contains("this is host 'here' of a testbed"), "{error}");
 }
 
@@ -231,7 +234,7 @@ fn a_host_is_slowed_down_by_its_quota() {
         return;
     }
     let up = Up::start("slow");
-    let slow = |arguments: &[&str]| said(up.ask(&[&["slow"], arguments].concat()));
+    let slow = |arguments: &[&str]| status_and_stderr(up.ask(&[&["slow"], arguments].concat()));
     let (_, error) = slow(&["nowhere", "0.5"]);
     assert_eq!(error, "gridloom: no host 'nowhere'; there are here, there\n");
     let (_, error) = slow(&["here", "0.5"]);
@@ -288,7 +291,7 @@ fn profiles_of_links_are_followed_and_others_named() {
     assert_eq!((wire["bandwidth"].as_f64(), wire["latency_s"].as_f64()), (Some(5e6), Some(0.007)));
     let shown: Value = serde_json::from_str(&succeeds(up.ask(&["show", "--json"]))).unwrap();
     assert!(shown["traffic"]["elapsed_s"].as_f64().unwrap() > 0.4, "{shown}");
-    let (_, error) = said(up.ask(&["slow", "here", "0.5"]));
+    let (_, error) = status_and_stderr(up.ask(&["slow", "here", "0.5"]));
     assert!(error.contains("start the testbed with a grid (without --no-grid) and with --speeds quota"), "{error}");
     succeeds(up.ask(&["down"]));
     let mut error = String::new();
@@ -303,7 +306,8 @@ fn a_platform_that_is_much_too_wide_is_refused_unless_it_is_wanted() {
         return;
     }
     let wide = file("testbed-wide.toml", &PLATFORM.replace("10MBps", "1000000Gbps"));
-    let run = |more: &[&str]| said(gridloom(&[&["testbed", "run", "--no-grid", "-p", &wide], more].concat()));
+    let run =
+        |more: &[&str]| status_and_stderr(gridloom(&[&["testbed", "run", "--no-grid", "-p", &wide], more].concat()));
     let (status, error) = run(&["--", "true"]);
     assert!(status == 1 && error.contains("the widest route between two hosts carries 125000000 MB/s"), "{error}");
     let fits = error.split("--slower ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
@@ -373,14 +377,14 @@ fn no_privilege_is_needed() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let (code, error) = said(gridloom(&["testbed", "show", "--name", "nobody-has-this"]));
+    let (code, error) = status_and_stderr(gridloom(&["testbed", "show", "--name", "nobody-has-this"]));
     assert_eq!(code, 1);
     assert!(error.contains("running"), "{error}");
     let platform = platform();
-    let (_, error) = said(gridloom(&["testbed", "up", "--name", "../x", "-p", &platform]));
+    let (_, error) = status_and_stderr(gridloom(&["testbed", "up", "--name", "../x", "-p", &platform]));
     assert!(error.contains("is not a valid testbed name"), "{error}");
     let many: String = (0..65).map(|i| format!("[[host]]\nname = \"h{i}\"\nspeed = \"1Gf\"\n")).collect();
     let many = file("many.toml", &many);
-    let (_, error) = said(gridloom(&["testbed", "run", "--no-grid", "-p", &many, "--", "true"]));
+    let (_, error) = status_and_stderr(gridloom(&["testbed", "run", "--no-grid", "-p", &many, "--", "true"]));
     assert!(error.contains("has 65 hosts; a testbed on one machine has at most 64: simulate it instead"), "{error}");
 }

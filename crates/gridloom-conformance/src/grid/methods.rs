@@ -4,7 +4,7 @@ use gridloom_base::{DatumId, GroupId, Meta, Method};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{NameCommand, World};
 
-use super::stage::Stage;
+use super::test_grid::TestGrid;
 use super::{Case, LARGE_ELEMENTS};
 
 pub(super) const CASES: &[Case] = &[
@@ -17,7 +17,7 @@ pub(super) const CASES: &[Case] = &[
 const SERVERS: u32 = 5;
 
 /// Puts a datum on one server and has all servers fetch it. Also returns the place of the first server.
-fn to_all(stage: &mut Stage<'_>, method: Method) -> ((DatumId, Meta), usize, Vec<GroupId>) {
+fn to_all(stage: &mut TestGrid<'_>, method: Method) -> ((DatumId, Meta), usize, Vec<GroupId>) {
     let array = stage.array_of(LARGE_ELEMENTS);
     let meta = array.1.clone();
     let command = stage.put_command_of(array, "mesh", (false, 1, method));
@@ -35,7 +35,7 @@ fn to_all(stage: &mut Stage<'_>, method: Method) -> ((DatumId, Meta), usize, Vec
 }
 
 /// Each remaining server doubles the datum it received.
-fn doubled(stage: &mut Stage<'_>, (mesh, meta): &(DatumId, Meta), places: impl Iterator<Item = usize>) {
+fn doubled(stage: &mut TestGrid<'_>, (mesh, meta): &(DatumId, Meta), places: impl Iterator<Item = usize>) {
     for place in places {
         let mut task = stage.task("double_all", &[LARGE_ELEMENTS as i32], &[*mesh], 1);
         task.outputs[0].meta = meta.clone();
@@ -47,7 +47,7 @@ fn doubled(stage: &mut Stage<'_>, (mesh, meta): &(DatumId, Meta), places: impl I
 }
 
 fn to_others(world: &mut dyn World, method: Method) {
-    let mut stage = Stage::new(world, SERVERS);
+    let mut stage = TestGrid::new(world, SERVERS);
     let (mesh, _, groups) = to_all(&mut stage, method);
     groups.into_iter().for_each(|group| stage.group_end(group));
     assert!(stage.ended.values().all(|report| report.outcome.is_ok()), "{:?}", stage.ended);
@@ -55,7 +55,7 @@ fn to_others(world: &mut dyn World, method: Method) {
 }
 
 fn one_killed(world: &mut dyn World, method: Method) {
-    let mut stage = Stage::new(world, SERVERS);
+    let mut stage = TestGrid::new(world, SERVERS);
     let (mesh, holder, groups) = to_all(&mut stage, method);
     let killed = (0..SERVERS as usize).find(|place| *place != holder).expect("there are more");
     stage.world.kill(stage.servers[killed]);

@@ -7,7 +7,7 @@ use gridloom_core::graph::{Argument, Output, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand, World};
 
-use super::stage::{Answer, Stage};
+use super::test_grid::{Answer, TestGrid};
 use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
@@ -24,10 +24,10 @@ pub(super) const CASES: &[Case] = &[
     ("data without room are an error", no_room),
 ];
 
-impl Stage<'_> {
+impl TestGrid<'_> {
     fn ask(&mut self, command: NameCommand) -> u64 {
         let ask = self.serial();
-        self.world.command(self.client, Command::Name { ask, command });
+        self.world.command(self.client, Command::Name { request: ask, command });
         ask
     }
 
@@ -36,7 +36,7 @@ impl Stage<'_> {
             return answer;
         }
         self.until("an answer about a name", |event| match event {
-            Event::Named { ask: answered, answer } if *answered == ask => Some(answer.clone()),
+            Event::NameResult { request: answered, answer } if *answered == ask => Some(answer.clone()),
             _ => None,
         })
     }
@@ -89,11 +89,11 @@ impl Stage<'_> {
     fn take_part(&mut self, datum: DatumId, from_byte: u64, output: Output) -> Task {
         Task {
             id: TaskId { client: self.name, serial: self.serial() },
-            kind: TaskKind::TakePart { from_byte },
+            kind: TaskKind::View { from_byte },
             args: vec![Argument::Datum(datum)],
             outputs: vec![output],
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         }
     }
 
@@ -149,7 +149,7 @@ impl Stage<'_> {
 const BYTES: u64 = 8 * ELEMENTS;
 
 fn outlives_its_client(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     let first = stage.become_client("second");
     assert_eq!(stage.find("mesh").map(|datum| datum.is_shared()), Ok(true));
@@ -162,7 +162,7 @@ fn outlives_its_client(world: &mut dyn World) {
 }
 
 fn versions(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     let counted = stage.counted();
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     assert_eq!(stage.put("mesh", false), Err(NameError::Exists { name: "mesh".into() }));
@@ -181,39 +181,39 @@ fn versions(world: &mut dyn World) {
 }
 
 fn waits(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     let find = stage.ask(NameCommand::Find { name: "mesh".into(), waits: true });
     let other = stage.ask(NameCommand::Find { name: "mehs".into(), waits: true });
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     let Ok(CatalogAnswer::Found { named, .. }) = stage.answer(find) else { panic!("the find waited for the put") };
     stage.expect(named.datum, |i| i);
-    stage.world.command(stage.client, Command::Name { ask: other, command: NameCommand::Forget });
+    stage.world.command(stage.client, Command::Name { request: other, command: NameCommand::CancelWait });
     let unknown = NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] };
     assert_eq!(stage.answer(other), Err(unknown.clone()));
     assert_eq!(stage.find("mehs"), Err(unknown));
     // A datum that was found while the program cancelled the request is not reported as unknown. Found by the soak
     // (seeds 22080, 30516).
     let late = stage.ask(NameCommand::Find { name: "mesh".into(), waits: true });
-    stage.world.command(stage.client, Command::Name { ask: late, command: NameCommand::Forget });
+    stage.world.command(stage.client, Command::Name { request: late, command: NameCommand::CancelWait });
     let found = stage.answer(late);
     assert!(matches!(found, Ok(CatalogAnswer::Found { .. })), "{found:?}");
     stage.release(named.datum);
-    assert!(matches!(stage.put("", false), Err(NameError::NotAName { .. })));
+    assert!(matches!(stage.put("", false), Err(NameError::InvalidName { .. })));
     let listed = stage.named(NameCommand::List { prefix: "me".into(), after: String::new() });
     let Ok(CatalogAnswer::Listed { names, has_more: false }) = listed else { panic!("{listed:?}") };
     assert_eq!(names.iter().map(|listed| listed.named.name.as_str()).collect::<Vec<_>>(), ["mesh"]);
 }
 
 fn awaits(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     let counted = stage.counted();
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     stage.become_client("second");
-    let awaits = |name: &str, limit_ns, brings| NameCommand::Await { name: name.into(), limit_ns, brings };
+    let awaits = |name: &str, limit_ns, brings| NameCommand::Await { name: name.into(), limit_ns, gets_data: brings };
     let found = stage.named(awaits("mesh", None, true));
     let Ok(CatalogAnswer::Found { named, .. }) = found else { panic!("{found:?}") };
     stage.until("a datum that was awaited", |event| match event {
-        Event::DatumHere { datum, .. } => (*datum == named.datum).then_some(()),
+        Event::DatumAvailable { datum, .. } => (*datum == named.datum).then_some(()),
         _ => None,
     });
     let unknown = NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] };
@@ -221,14 +221,14 @@ fn awaits(world: &mut dyn World) {
     assert_eq!(stage.named(awaits("mehs", Some(0), true)), Err(unknown));
     let command = stage.put_command("gone", false, 1);
     let ask = stage.ask(command);
-    stage.world.command(stage.client, Command::Name { ask, command: NameCommand::Forget });
+    stage.world.command(stage.client, Command::Name { request: ask, command: NameCommand::CancelWait });
     assert!(matches!(stage.find("gone"), Err(NameError::Unknown { .. })));
     stage.until_store_has(counted);
     stage.expect(named.datum, |i| i);
 }
 
 fn calls_read(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     stage.become_client("second");
     let mesh = stage.find("mesh").unwrap();
@@ -244,7 +244,7 @@ fn calls_read(world: &mut dyn World) {
 }
 
 fn parts(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     let counted = stage.counted();
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     stage.until_store_has(counted);
@@ -280,7 +280,7 @@ fn parts(world: &mut dyn World) {
 }
 
 fn lost_with_its_server(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     let mesh = stage.find("mesh").unwrap();
     let server = stage.servers[0];
@@ -303,7 +303,7 @@ fn lost_with_its_server(world: &mut dyn World) {
 }
 
 fn kept_by_two(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     let counted = stage.counted();
     let too_many = stage.put_command("mesh", false, 3);
     let Err(NameError::NoRoom { why, .. }) = stage.named(too_many) else { panic!("there are two servers") };
@@ -333,7 +333,7 @@ fn kept_by_two(world: &mut dyn World) {
 }
 
 fn durable(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 1);
+    let mut stage = TestGrid::new(world, 1);
     let counted = stage.counted();
     for (name, is_durable) in [("mesh", true), ("other", false), ("deleted", true), ("mesh", true)] {
         let replaces = name == "mesh";
@@ -370,7 +370,7 @@ fn durable(world: &mut dyn World) {
 }
 
 fn leaves_nothing(world: &mut dyn World) {
-    let mut stage = Stage::new(world, 2);
+    let mut stage = TestGrid::new(world, 2);
     let counted = stage.counted();
     let puts: Vec<u64> = ["a", "b", "c"]
         .into_iter()
@@ -393,7 +393,7 @@ fn leaves_nothing(world: &mut dyn World) {
 }
 
 fn no_room(world: &mut dyn World) {
-    let mut stage = Stage::with_memory(world, 1, 4 * BYTES);
+    let mut stage = TestGrid::with_memory(world, 1, 4 * BYTES);
     for name in ["a", "b"] {
         assert_eq!(stage.put(name, false), Ok(CatalogAnswer::Put));
     }

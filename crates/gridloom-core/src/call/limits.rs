@@ -30,7 +30,7 @@ impl From<Option<u64>> for CallLimits {
 
 /// The part of a call that a limit applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limit {
+pub enum LimitKind {
     Whole,
     Arguments,
     Results,
@@ -63,21 +63,21 @@ impl Deadlines {
 
 impl CallLimits {
     /// Returns when a transfer that begins now exceeds its limit.
-    pub(super) fn late_at(&self, now: Time, transfer: Limit) -> Option<Time> {
+    pub(super) fn deadline_of(&self, now: Time, transfer: LimitKind) -> Option<Time> {
         match transfer {
-            Limit::Whole => None,
+            LimitKind::Whole => None,
             // Servers report arrived data with a delay of up to one report interval.
-            Limit::Arguments => self.arguments_ns.map(|limit| now + limit.saturating_add(RATE_REPORT_NS)),
-            Limit::Results => self.results_ns.map(|limit| now + limit),
+            LimitKind::Arguments => self.arguments_ns.map(|limit| now + limit.saturating_add(RATE_REPORT_NS)),
+            LimitKind::Results => self.results_ns.map(|limit| now + limit),
         }
     }
 
     /// Returns that limit in nanoseconds, or 0 if there is none.
-    pub fn of(&self, limit: Limit) -> u64 {
+    pub fn of(&self, limit: LimitKind) -> u64 {
         let limit_ns = match limit {
-            Limit::Whole => self.whole_ns,
-            Limit::Arguments => self.arguments_ns,
-            Limit::Results => self.results_ns,
+            LimitKind::Whole => self.whole_ns,
+            LimitKind::Arguments => self.arguments_ns,
+            LimitKind::Results => self.results_ns,
         };
         limit_ns.unwrap_or(0)
     }

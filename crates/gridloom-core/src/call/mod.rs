@@ -3,9 +3,9 @@
 //! A plain call is mapped by itself when it is made, by minimum completion time (as in GridRPC): to the server where
 //! the sum of the time for the work already sent there, the transfer there, the call and the transfer back is least.
 
-mod back;
+mod callback;
 mod limits;
-mod said;
+mod output;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_perf::{GridView, LinkEstimate, ServerView, Size};
 use limits::Deadlines;
 
-pub use back::{CallBack, CallBackAnswer, Halt};
-pub use limits::{CallLimits, Limit};
-pub use said::{Said, Saying};
+pub use callback::{Callback, CallbackAnswer, WorkerEvent};
+pub use limits::{CallLimits, LimitKind};
+pub use output::{OutputItem, TaskOutput};
 
 /// How a call ended on its server: the descriptions of its results or the error, and the function's run time in
 /// nanoseconds.
@@ -66,15 +66,15 @@ pub struct Call {
     pub ended: Option<Ended>,
     missing: BTreeSet<DatumId>,
     /// Large arguments that have not arrived at its server, as far as the client knows.
-    coming: BTreeSet<DatumId>,
+    pending_arguments: BTreeSet<DatumId>,
     /// The limited transfer in progress and the time at which its limit expires.
-    late: Option<(Time, Limit)>,
-    promised_s: f64,
+    transfer_deadline: Option<(Time, LimitKind)>,
+    reserved_s: f64,
     /// How often each argument failed to arrive.
-    astray: BTreeMap<DatumId, u32>,
+    failed_arguments: BTreeMap<DatumId, u32>,
     /// The error of a result whose transfer to the client was interrupted. The program gets it if the call cannot be
     /// resent.
-    pub broken: Option<TaskError>,
+    pub result_error: Option<TaskError>,
 }
 
 impl Call {
@@ -88,15 +88,15 @@ impl Call {
     }
 
     fn late_at(&self) -> Option<Time> {
-        self.late.map(|(at, _)| at)
+        self.transfer_deadline.map(|(at, _)| at)
     }
 
     /// Returns the limit that has expired.
-    fn expired(&self, now: Time) -> Limit {
-        match (self.request.deadline, self.late) {
-            (Some(deadline), _) if deadline <= now => Limit::Whole,
+    fn expired(&self, now: Time) -> LimitKind {
+        match (self.request.deadline, self.transfer_deadline) {
+            (Some(deadline), _) if deadline <= now => LimitKind::Whole,
             (_, Some((_, limit))) => limit,
-            (_, None) => Limit::Whole,
+            (_, None) => LimitKind::Whole,
         }
     }
 }
@@ -135,7 +135,7 @@ impl Calls {
         links: &BTreeMap<NodeId, LinkEstimate>,
         request: &Request,
     ) -> Option<(NodeId, f64)> {
-        match request.task.terms.only {
+        match request.task.options.bound_to {
             Some(only) => self.choose_among(grid, links, request, |server| server == only),
             None if request.failures.is_empty() && self.unable.is_empty() => {
                 self.choose_among(grid, links, request, |_| true)
@@ -150,7 +150,7 @@ impl Calls {
     }
 
     /// Records that a server could not run a function: its calls go to other servers if there are any.
-    pub fn unable(&mut self, server: NodeId, function: &str) {
+    pub fn record_cannot_run(&mut self, server: NodeId, function: &str) {
         self.unable.entry(server).or_default().insert(function.to_string());
     }
 
@@ -159,7 +159,7 @@ impl Calls {
     }
 
     /// Forgets failed servers, because a new directory lists where functions cannot run.
-    pub fn forget_unable(&mut self) {
+    pub fn clear_cannot_run(&mut self) {
         self.unable.clear();
     }
 
@@ -174,11 +174,11 @@ impl Calls {
         let (size, sent_bytes, back_bytes) = request.size();
         let mut best: Option<(f64, NodeId, f64)> = None;
         // A stateless server keeps no objects.
-        let keeps = |server: &&ServerView| !server.plain || request.task.object().is_none();
+        let keeps = |server: &&ServerView| !server.stateless || request.task.object().is_none();
         for server in grid.servers.iter().filter(|server| may_run(server.node)).filter(keeps) {
             let Some(model) = server.functions.get(request.task.name()) else { continue };
             // Nothing is known about a function that the program sends with the call.
-            let model = (!request.task.runs_any()).then_some(model);
+            let model = (!request.task.is_unpredictable()).then_some(model);
             let predicted = model.and_then(|model| model.predict(size, server.speed_flops)).map(|found| found.seconds);
             let guessed = || model.map_or(0.0, |model| model.seconds(size, server.speed_flops));
             let run_s = predicted.unwrap_or_else(guessed) * server.pace;
@@ -203,7 +203,7 @@ impl Calls {
 
     /// Records a call that was sent to a server and keeps it busy for `promised_s` seconds. Returns true if all
     /// arguments are there or travel with the call.
-    pub fn sent(&mut self, request: Request, server: NodeId, promised_s: f64) -> bool {
+    pub fn record_sent(&mut self, request: Request, server: NodeId, promised_s: f64) -> bool {
         let Request { task, sources, deadline, .. } = &request;
         let load = self.loads.entry(server).or_default();
         load.calls += 1;
@@ -218,30 +218,40 @@ impl Calls {
         let coming: BTreeSet<DatumId> = sources.iter().filter(is_large).map(|(datum, _)| *datum).collect();
         let is_there = coming.is_empty();
         let astray = BTreeMap::new();
-        let call = Call { request, server, ended: None, missing, coming, late: None, promised_s, astray, broken: None };
+        let call = Call {
+            request,
+            server,
+            ended: None,
+            missing,
+            pending_arguments: coming,
+            transfer_deadline: None,
+            reserved_s: promised_s,
+            failed_arguments: astray,
+            result_error: None,
+        };
         self.calls.insert(id, Box::new(call));
         is_there
     }
 
     /// Records that an argument has arrived at that server. Returns the task of its call if that was the last one.
-    pub fn argument_there(&mut self, datum: DatumId, server: NodeId) -> Option<Arc<Task>> {
+    pub fn argument_arrived(&mut self, datum: DatumId, server: NodeId) -> Option<Arc<Task>> {
         let task = *self.of_datum.get(&datum)?;
         let call = self.calls.get_mut(&task).filter(|call| call.server == server)?;
-        let are_there = call.coming.remove(&datum) && call.coming.is_empty();
-        if are_there && matches!(call.late, Some((_, Limit::Arguments))) {
+        let are_there = call.pending_arguments.remove(&datum) && call.pending_arguments.is_empty();
+        if are_there && matches!(call.transfer_deadline, Some((_, LimitKind::Arguments))) {
             self.transfers.remove(call.late_at(), task);
-            call.late = None;
+            call.transfer_deadline = None;
         }
         are_there.then(|| call.request.task.clone())
     }
 
     /// Records that a transfer of the call begins. Returns true if it has a time limit.
-    pub fn transfer_begins(&mut self, now: Time, task: TaskId, transfer: Limit) -> bool {
+    pub fn transfer_begins(&mut self, now: Time, task: TaskId, transfer: LimitKind) -> bool {
         let Some(call) = self.calls.get_mut(&task) else { return false };
         self.transfers.remove(call.late_at(), task);
-        call.late = call.request.limits.late_at(now, transfer).map(|at| (at, transfer));
+        call.transfer_deadline = call.request.limits.deadline_of(now, transfer).map(|at| (at, transfer));
         self.transfers.add(call.late_at(), task);
-        call.late.is_some()
+        call.transfer_deadline.is_some()
     }
 
     /// Returns the call if it is in progress.
@@ -256,10 +266,10 @@ impl Calls {
 
     /// Records that an argument failed to arrive at that server. Returns the call and the number of failures, or
     /// `None` if the call is not there.
-    pub fn astray(&mut self, datum: DatumId, server: NodeId) -> Option<(TaskId, u32)> {
+    pub fn argument_failed(&mut self, datum: DatumId, server: NodeId) -> Option<(TaskId, u32)> {
         let task = *self.of_datum.get(&datum)?;
         let call = self.calls.get_mut(&task).filter(|call| call.server == server)?;
-        let times = call.astray.entry(datum).or_default();
+        let times = call.failed_arguments.entry(datum).or_default();
         *times += 1;
         Some((task, *times))
     }
@@ -268,17 +278,18 @@ impl Calls {
     pub fn result_broken(&mut self, datum: DatumId, server: NodeId, error: TaskError) {
         let call = self.of_datum.get(&datum).and_then(|task| self.calls.get_mut(task));
         if let Some(call) = call.filter(|call| call.server == server && call.missing.contains(&datum)) {
-            call.broken = Some(error);
+            call.result_error = Some(error);
             self.any_broken = true;
         }
     }
 
     /// Removes all calls with a result whose transfer was interrupted.
-    pub fn take_broken(&mut self) -> Vec<Call> {
+    pub fn take_interrupted(&mut self) -> Vec<Call> {
         if !std::mem::take(&mut self.any_broken) {
             return Vec::new();
         }
-        let tasks: Vec<TaskId> = self.calls.iter().filter(|(_, c)| c.broken.is_some()).map(|(task, _)| *task).collect();
+        let tasks: Vec<TaskId> =
+            self.calls.iter().filter(|(_, c)| c.result_error.is_some()).map(|(task, _)| *task).collect();
         tasks.into_iter().filter_map(|task| self.remove(task)).collect()
     }
 
@@ -307,7 +318,7 @@ impl Calls {
         if let Some(load) = self.loads.get_mut(&call.server) {
             load.calls -= 1;
             load.ended -= u32::from(call.ended.is_some());
-            load.promised_s = if load.calls == 0 { 0.0 } else { load.promised_s - call.promised_s };
+            load.promised_s = if load.calls == 0 { 0.0 } else { load.promised_s - call.reserved_s };
         }
         for output in &call.request.task.outputs {
             self.of_datum.remove(&output.datum);
@@ -334,7 +345,7 @@ impl Calls {
     }
 
     /// Removes the calls with an expired limit. Returns each with that limit.
-    pub fn take_expired(&mut self, now: Time) -> Vec<(Call, Limit)> {
+    pub fn take_expired(&mut self, now: Time) -> Vec<(Call, LimitKind)> {
         let past = [self.deadlines.past(now), self.transfers.past(now)].concat();
         let taken = past.into_iter().filter_map(|task| self.remove(task));
         taken.map(|call| (call.expired(now), call)).map(|(limit, call)| (call, limit)).collect()
@@ -373,7 +384,7 @@ mod tests {
             name: name.into(),
             address: String::new(),
             slots: 1,
-            plain: false,
+            stateless: false,
             memory_bytes: 1 << 30,
             speed_flops: Some(flops),
             pace: 1.0,
@@ -391,7 +402,7 @@ mod tests {
             args: vec![],
             outputs: vec![],
             work_flops: Some(1e9),
-            terms: Default::default(),
+            options: Default::default(),
         };
         Request::new(Time(0), task, vec![], limit_ns.into())
     }
@@ -406,7 +417,7 @@ mod tests {
             let request = request(serial, None);
             let (node, run_s) = calls.choose(&grid, &links, &request).unwrap();
             order.push(node.0);
-            calls.sent(request, node, run_s);
+            calls.record_sent(request, node, run_s);
         }
         assert_eq!(order, [3, 3, 3, 2, 3]);
     }
@@ -420,10 +431,10 @@ mod tests {
         let (links, mut calls, mut order) = (BTreeMap::new(), Calls::default(), Vec::new());
         for serial in 0..4 {
             let mut request = request(serial, None);
-            Arc::make_mut(&mut request.task).terms.label = Some("program:f".into());
+            Arc::make_mut(&mut request.task).options.label = Some("program:f".into());
             let (node, run_s) = calls.choose(&grid, &links, &request).unwrap();
             order.push(node.0);
-            calls.sent(request, node, run_s);
+            calls.record_sent(request, node, run_s);
         }
         assert_eq!(order, [2, 3, 2, 3]);
     }
@@ -442,11 +453,11 @@ mod tests {
     #[test]
     fn limits_run_out_in_order() {
         let mut calls = Calls::default();
-        calls.sent(request(1, Some(20)), NodeId(2), 0.0);
-        calls.sent(request(2, Some(10)), NodeId(2), 0.0);
+        calls.record_sent(request(1, Some(20)), NodeId(2), 0.0);
+        calls.record_sent(request(2, Some(10)), NodeId(2), 0.0);
         assert_eq!(calls.next_deadline(), Some(Time(10)));
         let expired = calls.take_expired(Time(15));
-        assert!(matches!(&expired[..], [(call, Limit::Whole)] if call.request.task.id.serial == 2));
+        assert!(matches!(&expired[..], [(call, LimitKind::Whole)] if call.request.task.id.serial == 2));
         assert_eq!(calls.next_deadline(), Some(Time(20)));
     }
 
@@ -459,33 +470,33 @@ mod tests {
         let meta = Meta::Bytes { size_bytes: EAGER_BYTES_MAX + 1 };
         Arc::make_mut(&mut request.task).outputs.push(crate::graph::Output { datum: y, meta: meta.clone() });
         (request.limits, request.sources) = (limits, vec![(x, meta)]);
-        assert!(!calls.sent(request, NodeId(2), 0.0), "its argument is not there");
+        assert!(!calls.record_sent(request, NodeId(2), 0.0), "its argument is not there");
         (calls, id, x)
     }
 
     #[test]
     fn arguments_that_are_late_end_a_call() {
         let (mut calls, id, x) = transferring(CallLimits { arguments_ns: Some(10), ..CallLimits::default() });
-        assert!(calls.transfer_begins(Time(5), id, Limit::Arguments));
+        assert!(calls.transfer_begins(Time(5), id, LimitKind::Arguments));
         let late = Time(15 + gridloom_base::limits::RATE_REPORT_NS);
         assert_eq!(calls.next_deadline(), Some(late));
         let mut other = calls.clone();
-        assert!(matches!(&other.take_expired(late)[..], [(_, Limit::Arguments)]));
-        assert!(calls.argument_there(x, NodeId(3)).is_none(), "it is at another server");
-        assert!(calls.argument_there(x, NodeId(2)).is_some());
+        assert!(matches!(&other.take_expired(late)[..], [(_, LimitKind::Arguments)]));
+        assert!(calls.argument_arrived(x, NodeId(3)).is_none(), "it is at another server");
+        assert!(calls.argument_arrived(x, NodeId(2)).is_some());
         assert_eq!((calls.next_deadline(), calls.take_expired(late).len()), (None, 0));
-        assert!(!calls.transfer_begins(late, id, Limit::Results), "there is no limit");
+        assert!(!calls.transfer_begins(late, id, LimitKind::Results), "there is no limit");
     }
 
     #[test]
     fn results_that_are_late_end_a_call() {
         let (mut calls, id, x) = transferring(CallLimits { results_ns: Some(10), ..CallLimits::default() });
-        assert!(!calls.transfer_begins(Time(5), id, Limit::Arguments), "there is no limit");
+        assert!(!calls.transfer_begins(Time(5), id, LimitKind::Arguments), "there is no limit");
         assert!(calls.ended(id, NodeId(2), (Ok(vec![]), 1)).is_none(), "its result is not here");
-        assert!(calls.transfer_begins(Time(20), id, Limit::Results));
-        assert!(calls.argument_there(x, NodeId(2)).is_some(), "its server reports it late");
+        assert!(calls.transfer_begins(Time(20), id, LimitKind::Results));
+        assert!(calls.argument_arrived(x, NodeId(2)).is_some(), "its server reports it late");
         assert_eq!(calls.take_expired(Time(29)).len(), 0);
-        assert!(matches!(&calls.take_expired(Time(30))[..], [(_, Limit::Results)]));
+        assert!(matches!(&calls.take_expired(Time(30))[..], [(_, LimitKind::Results)]));
         assert!(calls.is_empty() && calls.next_deadline().is_none());
     }
 }

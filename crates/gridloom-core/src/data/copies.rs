@@ -6,18 +6,18 @@ use gridloom_base::NodeId;
 
 /// Locations of a datum's copies besides the one where it was produced.
 #[derive(Clone, Default, Debug)]
-pub struct Copies {
+pub struct PlacedCopies {
     /// In the order in which they were placed.
     servers: Vec<(NodeId, String)>,
     /// True if the client has dropped its own copy.
-    is_away: bool,
+    client_dropped: bool,
 }
 
-impl Copies {
+impl PlacedCopies {
     /// Records a copy on a server. `is_single` means that the client has dropped its own.
     pub fn add(&mut self, server: NodeId, name: String, is_single: bool) {
         self.servers.push((server, name));
-        self.is_away |= is_single;
+        self.client_dropped |= is_single;
     }
 
     /// Records that the copy on that server was dropped.
@@ -36,7 +36,7 @@ impl Copies {
 
     /// Returns the names of all locations, the producing one first. The client's name is [`CLIENT`].
     pub fn places(&self, made_at: Option<String>) -> Vec<String> {
-        let made_at = made_at.filter(|place| !self.is_away || place != CLIENT);
+        let made_at = made_at.filter(|place| !self.client_dropped || place != CLIENT);
         let others = self.servers.iter().map(|(_, name)| name.clone());
         let mut all: Vec<String> = Vec::new();
         made_at.into_iter().chain(others).for_each(|name| {
@@ -53,23 +53,23 @@ pub const CLIENT: &str = "client";
 
 /// The status of a datum.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Status {
+pub enum DatumStatus {
     /// It has no value.
     Undefined,
     /// The call that produces it has not ended.
-    UnderWay,
+    InProgress,
     Ready,
     /// The call that should produce it failed, for this reason.
     Lost(String),
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for DatumStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Status::Undefined => f.write_str("undefined"),
-            Status::UnderWay => f.write_str("under way"),
-            Status::Ready => f.write_str("ready"),
-            Status::Lost(why) => write!(f, "lost: {why}"),
+            DatumStatus::Undefined => f.write_str("undefined"),
+            DatumStatus::InProgress => f.write_str("under way"),
+            DatumStatus::Ready => f.write_str("ready"),
+            DatumStatus::Lost(why) => write!(f, "lost: {why}"),
         }
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn places_are_named_once_and_the_client_while_it_has_a_copy() {
         let server = |name: &str| NodeId(name.bytes().map(u64::from).sum());
-        let mut copies = Copies::default();
+        let mut copies = PlacedCopies::default();
         copies.add(server("a"), "a".into(), false);
         copies.add(server("b"), "b".into(), false);
         assert_eq!(copies.places(Some("b".into())), ["b", "a"]);

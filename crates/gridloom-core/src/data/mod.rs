@@ -22,20 +22,20 @@ mod mode;
 mod transfer;
 mod uri;
 
-pub use catalog::{Catalog, Content, News, Question, Standing, Stored, VersionReport};
-pub use copies::{CLIENT, Copies, Status};
+pub use catalog::{Catalog, CatalogUpdate, Content, RequestId, Stored, VersionReport, VersionState};
+pub use copies::{CLIENT, DatumStatus, PlacedCopies};
 pub use description::{Description, Kind};
 pub use mode::Mode;
-pub use transfer::{Batch, Candidate, Reader, SLICED_BYTES_MIN, Source, Spread, Verdict};
+pub use transfer::{Batch, Candidate, DatumTransfers, Reader, SLICED_BYTES_MIN, Source, Verdict};
 pub use uri::{InvalidData, Uri};
 
 mod dropped;
-mod evicting;
+mod eviction;
 
 use std::collections::BTreeMap;
 
 use dropped::Dropped;
-pub use evicting::Evicted;
+pub use eviction::Evicted;
 use gridloom_base::limits::INLINE_BYTES_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
@@ -55,23 +55,23 @@ struct Replica {
     /// The bytes that it counts as.
     size_bytes: u64,
     /// Its actual size in bytes, once it has arrived.
-    own_bytes: u64,
+    actual_bytes: u64,
     origin: Origin,
     here: bool,
     readers: u32,
     /// True if its owner wants it kept here, even if copies exist elsewhere.
     kept: bool,
     /// True if it is here only for a task that gives it another name.
-    is_passing: bool,
+    is_for_renaming: bool,
     released: bool,
-    fetchers: Vec<Asker>,
+    fetchers: Vec<Requester>,
     /// When it was last read, for eviction.
     last_used: Time,
 }
 
 /// A peer that requests a datum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asker {
+pub struct Requester {
     pub peer: NodeId,
     /// Planned number of sends from where the datum is stored or produced to the peer.
     pub hops: u16,
@@ -79,13 +79,13 @@ pub struct Asker {
 
 /// The response to a peer's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fetch {
+pub enum FetchAnswer {
     /// Send it.
     Now,
     /// Send it when it has arrived.
     Later,
     /// Refuse: it was here and has been dropped.
-    Gone,
+    Dropped,
 }
 
 /// The replicas of one server.
@@ -96,7 +96,7 @@ pub struct Replicas {
     used_bytes: u64,
     replicas: BTreeMap<DatumId, Replica>,
     /// Requests for unknown data: the task that produces them may still be in transfer to this server.
-    unknown: BTreeMap<DatumId, Vec<(Asker, Time)>>,
+    unknown: BTreeMap<DatumId, Vec<(Requester, Time)>>,
     dropped: Dropped,
 }
 
@@ -148,8 +148,8 @@ impl Replicas {
     }
 
     /// Returns the actual size of a stored datum, which may be less than it counts as.
-    pub fn own_bytes(&self, datum: DatumId) -> u64 {
-        self.replicas.get(&datum).map_or(0, |replica| replica.own_bytes)
+    pub fn actual_bytes(&self, datum: DatumId) -> u64 {
+        self.replicas.get(&datum).map_or(0, |replica| replica.actual_bytes)
     }
 
     /// True if it is stored or reserved.
@@ -196,12 +196,12 @@ impl Replicas {
             datum,
             Replica {
                 size_bytes,
-                own_bytes: 0,
+                actual_bytes: 0,
                 origin,
                 here: false,
                 readers: 0,
                 kept: false,
-                is_passing: false,
+                is_for_renaming: false,
                 released: false,
                 fetchers,
                 last_used: now,
@@ -226,7 +226,7 @@ impl Replicas {
         self.reserve(datum, size_bytes, origin, now);
         let replica = self.replicas.get_mut(&datum).expect("reserved above");
         self.used_bytes = self.used_bytes - replica.size_bytes + size_bytes;
-        (replica.size_bytes, replica.own_bytes) = (size_bytes, own_bytes);
+        (replica.size_bytes, replica.actual_bytes) = (size_bytes, own_bytes);
         replica.here = true;
         replica.last_used = now;
         std::mem::take(&mut replica.fetchers).into_iter().map(|asker| asker.peer).collect()
@@ -243,7 +243,7 @@ impl Replicas {
     pub fn add_reader(&mut self, datum: DatumId, names: bool) {
         if let Some(replica) = self.replicas.get_mut(&datum) {
             replica.readers += 1;
-            replica.is_passing &= names;
+            replica.is_for_renaming &= names;
         }
     }
 
@@ -305,20 +305,20 @@ impl Replicas {
     }
 
     /// Handles a peer's request for it.
-    pub fn fetch(&mut self, datum: DatumId, asker: Asker, now: Time) -> Fetch {
+    pub fn fetch(&mut self, datum: DatumId, asker: Requester, now: Time) -> FetchAnswer {
         match self.replicas.get_mut(&datum) {
             Some(replica) if replica.here => {
                 replica.last_used = now;
-                Fetch::Now
+                FetchAnswer::Now
             }
             Some(replica) => {
                 replica.fetchers.push(asker);
-                Fetch::Later
+                FetchAnswer::Later
             }
-            None if self.dropped.contains(datum) => Fetch::Gone,
+            None if self.dropped.contains(datum) => FetchAnswer::Dropped,
             None => {
                 self.unknown.entry(datum).or_default().push((asker, now));
-                Fetch::Later
+                FetchAnswer::Later
             }
         }
     }
@@ -347,11 +347,11 @@ impl Replicas {
     /// requests.
     pub fn refuse(&mut self, datum: DatumId) -> Vec<NodeId> {
         let early = self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(asker, _)| asker.peer);
-        early.chain(self.take_askers(datum, |_| true)).collect()
+        early.chain(self.take_requesters(datum, |_| true)).collect()
     }
 
     /// Removes and returns the peers that wait for a stored or reserved datum and for which `is_one` returns true.
-    pub fn take_askers(&mut self, datum: DatumId, is_one: impl Fn(&Asker) -> bool) -> Vec<NodeId> {
+    pub fn take_requesters(&mut self, datum: DatumId, is_one: impl Fn(&Requester) -> bool) -> Vec<NodeId> {
         let Some(replica) = self.replicas.get_mut(&datum) else { return Vec::new() };
         replica.fetchers.extract_if(.., |asker| is_one(asker)).map(|asker| asker.peer).collect()
     }
@@ -412,7 +412,7 @@ impl Replicas {
     }
 
     /// Returns the reserved data that have not arrived and that no admitted task reads.
-    pub fn idle_places(&self) -> impl Iterator<Item = DatumId> {
+    pub fn idle_reservations(&self) -> impl Iterator<Item = DatumId> {
         self.replicas.iter().filter(|(_, replica)| !replica.here && replica.readers == 0).map(|(datum, _)| *datum)
     }
 
@@ -425,15 +425,15 @@ impl Replicas {
     }
 
     /// Marks a datum as needed only for a task that gives it another name.
-    pub fn set_passing(&mut self, datum: DatumId) {
+    pub fn set_for_renaming(&mut self, datum: DatumId) {
         if let Some(replica) = self.replicas.get_mut(&datum) {
-            replica.is_passing = true;
+            replica.is_for_renaming = true;
         }
     }
 
     /// True if it is here only for a task that gives it another name.
-    pub fn is_passing(&self, datum: DatumId) -> bool {
-        self.replicas.get(&datum).is_some_and(|replica| replica.is_passing)
+    pub fn is_for_renaming(&self, datum: DatumId) -> bool {
+        self.replicas.get(&datum).is_some_and(|replica| replica.is_for_renaming)
     }
 
     /// True if it is a copy that only one task reads, that no peer waits for and that need not be kept.
@@ -452,14 +452,14 @@ impl Replicas {
     }
 
     /// Records that it exists elsewhere too.
-    pub fn copied(&mut self, datum: DatumId) {
+    pub fn mark_copied(&mut self, datum: DatumId) {
         if let Some(replica) = self.replicas.get_mut(&datum).filter(|replica| replica.here) {
             replica.origin = Origin::Copied;
         }
     }
 
     /// True if it needs no room here once no task here reads it.
-    pub fn may_go(&self, datum: DatumId) -> bool {
+    pub fn is_droppable(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.released || replica.origin != Origin::Made)
     }
 

@@ -6,8 +6,8 @@ fn datum(serial: u64) -> DatumId {
     DatumId { client: NodeId(9), serial }
 }
 
-fn asker(peer: u64) -> Asker {
-    Asker { peer: NodeId(peer), hops: 1 }
+fn asker(peer: u64) -> Requester {
+    Requester { peer: NodeId(peer), hops: 1 }
 }
 
 #[test]
@@ -15,18 +15,18 @@ fn a_released_datum_stays_for_its_readers_and_fetchers() {
     let mut replicas = Replicas::new(100, u64::MAX);
     replicas.reserve(datum(1), 10, Origin::Made, Time(0));
     replicas.add_reader(datum(1), false);
-    assert_eq!(replicas.fetch(datum(1), asker(2), Time(0)), Fetch::Later);
+    assert_eq!(replicas.fetch(datum(1), asker(2), Time(0)), FetchAnswer::Later);
     assert!(!replicas.release(datum(1)));
     assert_eq!(replicas.arrived(datum(1), 10, Origin::Made, Time(1)), [NodeId(2)]);
     assert!(replicas.remove_reader(datum(1), Time(2)));
     assert_eq!(replicas.used_bytes(), 0);
-    assert_eq!(replicas.fetch(datum(1), asker(3), Time(3)), Fetch::Gone);
+    assert_eq!(replicas.fetch(datum(1), asker(3), Time(3)), FetchAnswer::Dropped);
 }
 
 #[test]
 fn a_request_may_come_before_the_datum_is_known() {
     let mut replicas = Replicas::new(100, u64::MAX);
-    assert_eq!(replicas.fetch(datum(1), asker(2), Time(0)), Fetch::Later);
+    assert_eq!(replicas.fetch(datum(1), asker(2), Time(0)), FetchAnswer::Later);
     replicas.reserve(datum(1), 10, Origin::Made, Time(1));
     assert_eq!(replicas.arrived(datum(1), 10, Origin::Made, Time(2)), [NodeId(2)]);
     assert!(replicas.expire(Time(100), 1, |_| false).is_empty());

@@ -27,7 +27,7 @@ pub enum Uri {
 
 impl Uri {
     /// True for memory or a file of the client.
-    pub fn is_here(&self) -> bool {
+    pub fn is_at_client(&self) -> bool {
         matches!(self, Uri::Key(_) | Uri::Address(_) | Uri::File(_))
     }
 

@@ -16,15 +16,15 @@ pub enum State {
     /// It runs, or is queued inside a worker.
     Running,
     /// It has begun and waits for its program's answer to a callback.
-    Asking,
+    AwaitingCallback,
     /// It has begun and waits for calls that it made itself.
-    Calling,
+    AwaitingCalls,
 }
 
 impl State {
     /// True if a worker has the task.
     pub fn has_begun(self) -> bool {
-        matches!(self, State::Running | State::Asking | State::Calling)
+        matches!(self, State::Running | State::AwaitingCallback | State::AwaitingCalls)
     }
 }
 
@@ -42,16 +42,16 @@ pub struct Entry {
 
 impl Entry {
     /// True if others may use its slot while it waits.
-    pub(super) fn leaves_slot(&self) -> bool {
-        self.state == State::Running && self.task.terms.gang == 0
+    pub(super) fn may_leave_slot(&self) -> bool {
+        self.state == State::Running && self.task.options.gang == 0
     }
 
     pub(super) fn is_running_gang(&self) -> bool {
-        self.state == State::Running && self.task.terms.gang > 0
+        self.state == State::Running && self.task.options.gang > 0
     }
 
     /// Returns the slots that it occupies as a gang in addition to the first one.
-    pub(super) fn ganged(&self) -> u32 {
-        if self.state == State::Running { self.task.terms.gang.saturating_sub(1) } else { 0 }
+    pub(super) fn extra_gang_slots(&self) -> u32 {
+        if self.state == State::Running { self.task.options.gang.saturating_sub(1) } else { 0 }
     }
 }

@@ -18,12 +18,12 @@
 //! ([`Task::is_replicate`]) ends when they have arrived, whatever else runs.
 
 mod entry;
-mod lines;
+mod method_queues;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lines::Lines;
+use method_queues::MethodQueues;
 
 pub use entry::{Entry, State};
 
@@ -39,7 +39,7 @@ pub struct Executor {
     held: BTreeMap<u64, TaskId>,
     ready: BTreeMap<u64, TaskId>,
     /// Ready tasks that run no function and need no slot.
-    placed: BTreeMap<u64, TaskId>,
+    copy_tasks: BTreeMap<u64, TaskId>,
     /// Number of tasks that compute.
     running: u32,
     /// Number of running gangs.
@@ -51,8 +51,8 @@ pub struct Executor {
     /// Number of tasks that wait for calls that they made themselves.
     calling: u32,
     waiters: BTreeMap<DatumId, Vec<TaskId>>,
-    makers: BTreeMap<DatumId, TaskId>,
-    lines: Lines,
+    producers: BTreeMap<DatumId, TaskId>,
+    lines: MethodQueues,
     /// Number of tasks here, in any state, that read a datum.
     readers: BTreeMap<DatumId, u32>,
     /// Number of tasks of each client here.
@@ -68,15 +68,15 @@ impl Executor {
             tasks: BTreeMap::new(),
             held: BTreeMap::new(),
             ready: BTreeMap::new(),
-            placed: BTreeMap::new(),
+            copy_tasks: BTreeMap::new(),
             running: 0,
             gangs: 0,
             ganged: 0,
             asking: 0,
             calling: 0,
             waiters: BTreeMap::new(),
-            makers: BTreeMap::new(),
-            lines: Lines::default(),
+            producers: BTreeMap::new(),
+            lines: MethodQueues::default(),
             readers: BTreeMap::new(),
             clients: BTreeMap::new(),
         }
@@ -88,10 +88,10 @@ impl Executor {
             return false;
         }
         // Nested calls first, the deepest before the others.
-        let number = u64::from(u16::MAX - task.terms.depth) << 48 | self.next_number;
+        let number = u64::from(u16::MAX - task.options.depth) << 48 | self.next_number;
         self.next_number += 1;
         for output in &task.outputs {
-            self.makers.insert(output.datum, task.id);
+            self.producers.insert(output.datum, task.id);
         }
         for datum in task.inputs() {
             *self.readers.entry(datum).or_default() += 1;
@@ -150,7 +150,7 @@ impl Executor {
     ///
     /// # Panics
     /// If the task is not waiting.
-    pub fn hold_back(&mut self, id: TaskId) {
+    pub fn put_back(&mut self, id: TaskId) {
         let entry = self.tasks.get_mut(&id).expect("the caller named a waiting task");
         assert_eq!(entry.state, State::Waiting, "only waiting tasks are held back");
         entry.state = State::Held;
@@ -171,7 +171,7 @@ impl Executor {
     /// behind a held method of their object.
     pub fn waiting(&self, for_held: bool) -> Vec<TaskId> {
         let is_held = |task: &TaskId| self.tasks.get(task).is_some_and(|entry| entry.state == State::Held);
-        let is_made_by_held = |datum: &DatumId| self.makers.get(datum).is_some_and(is_held);
+        let is_made_by_held = |datum: &DatumId| self.producers.get(datum).is_some_and(is_held);
         let stuck = self.waiters.iter().filter(|(datum, _)| !for_held || is_made_by_held(datum));
         let mut tasks: BTreeSet<TaskId> = stuck.flat_map(|(_, tasks)| tasks.iter().copied()).collect();
         let behind_held = |task: &TaskId| {
@@ -205,7 +205,7 @@ impl Executor {
     }
 
     /// Records that a datum is in the store.
-    pub fn datum_here(&mut self, datum: DatumId) {
+    pub fn datum_arrived(&mut self, datum: DatumId) {
         for id in self.waiters.remove(&datum).unwrap_or_default() {
             self.count_down(id);
         }
@@ -224,12 +224,12 @@ impl Executor {
     fn make_ready(&mut self, number: u64, id: TaskId) {
         let entry = self.tasks.get_mut(&id).expect("the caller has seen it");
         entry.state = State::Ready;
-        if entry.task.is_replicate() { &mut self.placed } else { &mut self.ready }.insert(number, id);
+        if entry.task.is_replicate() { &mut self.copy_tasks } else { &mut self.ready }.insert(number, id);
     }
 
     /// Removes a task that runs no function and has all its inputs.
     pub fn take_placed(&mut self) -> Option<Arc<Task>> {
-        let (_, id) = self.placed.pop_first()?;
+        let (_, id) = self.copy_tasks.pop_first()?;
         self.remove(id).map(|entry| entry.task)
     }
 
@@ -243,7 +243,7 @@ impl Executor {
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
         let (number, id) = self.ready.first_key_value().map(|(number, id)| (*number, *id))?;
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
-        let gang = entry.task.terms.gang;
+        let gang = entry.task.options.gang;
         // A method queued behind others in a worker must not count as begun, because stopping it would end its object.
         // Workers do not know which slots belong to a gang.
         let is_alone = entry.task.object().is_some() || gang > 0 || self.gangs > 0;
@@ -265,17 +265,17 @@ impl Executor {
     }
 
     /// Records that a running task has called back its program. A gang keeps its slots.
-    pub fn begin_asking(&mut self, id: TaskId) {
-        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.leaves_slot()) {
-            entry.state = State::Asking;
+    pub fn begin_callback_wait(&mut self, id: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.may_leave_slot()) {
+            entry.state = State::AwaitingCallback;
             self.running -= 1;
             self.asking += 1;
         }
     }
 
     /// Records that the answer has arrived and the task continues.
-    pub fn end_asking(&mut self, id: TaskId) {
-        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Asking) {
+    pub fn end_callback_wait(&mut self, id: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::AwaitingCallback) {
             entry.state = State::Running;
             self.asking -= 1;
             self.running += 1;
@@ -285,8 +285,8 @@ impl Executor {
     /// Records that a running task waits for calls that it made itself. Any number of tasks may, because the calls
     /// need slots.
     pub fn begin_calling(&mut self, id: TaskId) {
-        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.leaves_slot()) {
-            entry.state = State::Calling;
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.may_leave_slot()) {
+            entry.state = State::AwaitingCalls;
             self.running -= 1;
             self.calling += 1;
         }
@@ -294,7 +294,7 @@ impl Executor {
 
     /// Records that the calls it waited for have ended and the task continues.
     pub fn end_calling(&mut self, id: TaskId) {
-        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Calling) {
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::AwaitingCalls) {
             entry.state = State::Running;
             self.calling -= 1;
             self.running += 1;
@@ -320,17 +320,17 @@ impl Executor {
     pub fn remove(&mut self, id: TaskId) -> Option<Entry> {
         let entry = self.tasks.remove(&id)?;
         self.gangs -= u32::from(entry.is_running_gang());
-        self.ganged -= entry.ganged();
+        self.ganged -= entry.extra_gang_slots();
         match entry.state {
             State::Held => drop(self.held.remove(&entry.number)),
             State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
                 self.ready.remove(&entry.number);
-                self.placed.remove(&entry.number);
+                self.copy_tasks.remove(&entry.number);
             }
             State::Running => self.running -= 1,
-            State::Asking => self.asking -= 1,
-            State::Calling => self.calling -= 1,
+            State::AwaitingCallback => self.asking -= 1,
+            State::AwaitingCalls => self.calling -= 1,
         }
         if let Some(next) = entry.task.object().and_then(|object| self.lines.leave(object, id)) {
             self.count_down(next);
@@ -342,7 +342,7 @@ impl Executor {
             }
         }
         for output in &entry.task.outputs {
-            self.makers.remove(&output.datum);
+            self.producers.remove(&output.datum);
         }
         for datum in entry.task.inputs() {
             if let Some(readers) = self.readers.get_mut(&datum) {
@@ -362,7 +362,7 @@ impl Executor {
 
     /// True if a task that is here will produce the datum.
     pub fn makes(&self, datum: DatumId) -> bool {
-        self.makers.contains_key(&datum)
+        self.producers.contains_key(&datum)
     }
 
     /// True if a task that is here reads the datum.
@@ -393,12 +393,12 @@ impl Executor {
     }
 
     /// True if tasks may be waiting while those of other clients run.
-    pub fn may_keep_waiting(&self) -> bool {
+    pub fn may_have_waiting(&self) -> bool {
         !self.ready.is_empty() && self.clients.len() > 1
     }
 
     /// Returns the clients with tasks that are ready and wait.
-    pub fn kept_waiting(&self) -> BTreeSet<NodeId> {
+    pub fn waiting_clients(&self) -> BTreeSet<NodeId> {
         self.ready.values().map(|task| task.client).collect()
     }
 
@@ -443,12 +443,12 @@ impl Executor {
         }
         let counts = [
             (State::Held, self.held.len()),
-            (State::Ready, self.ready.len() + self.placed.len()),
+            (State::Ready, self.ready.len() + self.copy_tasks.len()),
             (State::Running, self.running as usize),
-            (State::Asking, self.asking as usize),
-            (State::Calling, self.calling as usize),
+            (State::AwaitingCallback, self.asking as usize),
+            (State::AwaitingCalls, self.calling as usize),
         ];
-        let ganged: u32 = self.tasks.values().map(Entry::ganged).sum();
+        let ganged: u32 = self.tasks.values().map(Entry::extra_gang_slots).sum();
         if ganged != self.ganged {
             return Err(format!("gangs have {ganged} slots beside their first ones, and {} are counted", self.ganged));
         }

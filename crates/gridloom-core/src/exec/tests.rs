@@ -1,7 +1,7 @@
 //! Tests of how tasks wait, become ready, run and end.
 
 use super::*;
-use crate::graph::{Argument, Output, TaskKind, Terms};
+use crate::graph::{Argument, CallOptions, Output, TaskKind};
 use gridloom_base::Meta;
 
 fn datum(serial: u64) -> DatumId {
@@ -15,7 +15,7 @@ fn task(serial: u64, inputs: &[u64], output: u64) -> Arc<Task> {
         args: inputs.iter().map(|i| Argument::Datum(datum(*i))).collect(),
         outputs: vec![Output { datum: datum(output), meta: Meta::Bytes { size_bytes: 0 } }],
         work_flops: None,
-        terms: Default::default(),
+        options: Default::default(),
     })
 }
 
@@ -40,7 +40,7 @@ fn methods_of_an_object_run_one_at_a_time_in_order() {
     }
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
     assert!(executor.next_start(|_| 1).is_none());
-    executor.datum_here(datum(10));
+    executor.datum_arrived(datum(10));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
     assert!(executor.next_start(|_| 1).is_none());
     // Removing a method from the middle does not affect those behind it.
@@ -54,13 +54,19 @@ fn methods_of_an_object_run_one_at_a_time_in_order() {
 }
 
 fn gang(serial: u64, gang: u32) -> Arc<Task> {
-    Arc::new(Task { terms: Terms { gang, ..Terms::default() }, ..(*task(serial, &[], 20 + serial)).clone() })
+    Arc::new(Task {
+        options: CallOptions { gang, ..CallOptions::default() },
+        ..(*task(serial, &[], 20 + serial)).clone()
+    })
 }
 
 #[test]
 fn a_gang_takes_all_its_slots_or_none_and_keeps_them_while_it_asks() {
     let id = |serial| TaskId { client: NodeId(1), serial };
-    assert!(gang(2, 3).runs_any() && !task(1, &[], 21).runs_any(), "its time has the wait for other servers");
+    assert!(
+        gang(2, 3).is_unpredictable() && !task(1, &[], 21).is_unpredictable(),
+        "its time has the wait for other servers"
+    );
     let mut executor = Executor::new(3);
     for task in [task(1, &[], 21), gang(2, 3), gang(3, 2), task(4, &[], 24), task(5, &[], 25)] {
         executor.add(task, true);
@@ -71,9 +77,9 @@ fn a_gang_takes_all_its_slots_or_none_and_keeps_them_while_it_asks() {
     assert!(executor.next_start(|_| 9).is_none());
     executor.remove(id(1));
     assert_eq!(executor.next_start(|_| 9).unwrap().id, id(2));
-    executor.begin_asking(id(2));
+    executor.begin_callback_wait(id(2));
     assert!(executor.next_start(|_| 9).is_none(), "it keeps its slots");
-    executor.end_asking(id(2));
+    executor.end_callback_wait(id(2));
     executor.check().unwrap();
     executor.remove(id(2));
     assert_eq!(executor.next_start(|_| 9).unwrap().id, id(3));
@@ -95,7 +101,7 @@ fn a_gang_does_not_wait_for_those_that_ask() {
         executor.add(task(serial, &[], 20 + serial), true);
         admit_first(&mut executor, |_| true);
         assert_eq!(executor.next_start(|_| 1).unwrap().id, id(serial));
-        executor.begin_asking(id(serial));
+        executor.begin_callback_wait(id(serial));
     }
     // The fourth task is needed for an answer.
     for task in [gang(4, 2), task(5, &[], 25)] {
@@ -134,20 +140,20 @@ fn who_waits_for_its_program_keeps_no_slot_from_others() {
         executor.add(task, true);
         admit_first(&mut executor, |_| true);
     }
-    executor.begin_asking(id(1)); // Ignored: the task is not running yet.
+    executor.begin_callback_wait(id(1)); // Ignored: the task is not running yet.
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
     assert!(executor.next_start(|_| 1).is_none());
-    executor.begin_asking(id(1));
+    executor.begin_callback_wait(id(1));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(2));
     assert!(executor.next_start(|_| 1).is_none());
-    executor.end_asking(id(1));
+    executor.end_callback_wait(id(1));
     executor.remove(id(2));
     assert!(executor.next_start(|_| 1).is_none(), "the first runs again");
-    executor.begin_asking(id(1));
+    executor.begin_callback_wait(id(1));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
     executor.add(task(4, &[], 23), true);
     admit_first(&mut executor, |_| true);
-    executor.begin_asking(id(3));
+    executor.begin_callback_wait(id(3));
     assert!(executor.next_start(|_| 1).is_none(), "as many as there are slots leave theirs");
     executor.remove(id(1));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4));
@@ -161,7 +167,10 @@ fn tasks_that_wait_for_their_own_calls_all_leave_their_slots_and_nested_calls_go
     let mut executor = Executor::new(1);
     let add = |executor: &mut Executor, serial: u64, depth: u16| {
         executor.add(
-            Arc::new(Task { terms: Terms { depth, ..Terms::default() }, ..(*task(serial, &[], 20 + serial)).clone() }),
+            Arc::new(Task {
+                options: CallOptions { depth, ..CallOptions::default() },
+                ..(*task(serial, &[], 20 + serial)).clone()
+            }),
             true,
         );
         admit_first(executor, |_| true);
@@ -212,9 +221,9 @@ fn methods_make_way_for_those_that_they_wait_for() {
         admit_first(&mut executor, |_| false);
     }
     assert_eq!(executor.waiting(true), []);
-    executor.hold_back(id(1));
+    executor.put_back(id(1));
     assert_eq!(executor.waiting(true), [id(2)]);
-    executor.hold_back(id(2));
+    executor.put_back(id(2));
     admit_first(&mut executor, |_| true);
     admit_first(&mut executor, |_| true);
     assert_eq!(executor.next_start(|_| 2).unwrap().id, id(1));
@@ -229,8 +238,8 @@ fn a_task_runs_when_its_last_input_is_here_and_a_slot_is_free() {
     admit_first(&mut executor, |_| false);
     admit_first(&mut executor, |_| false);
     assert_eq!(executor.next_start(|_| 1).unwrap().id.serial, 2);
-    executor.datum_here(datum(10));
-    executor.datum_here(datum(11));
+    executor.datum_arrived(datum(10));
+    executor.datum_arrived(datum(11));
     assert!(executor.next_start(|_| 1).is_none());
     executor.remove(TaskId { client: NodeId(1), serial: 2 });
     assert_eq!(executor.next_start(|_| 1).unwrap().id.serial, 1);
@@ -256,6 +265,6 @@ fn a_cancelled_waiter_is_forgotten() {
     assert!(executor.waits_for(datum(10)));
     executor.remove(TaskId { client: NodeId(1), serial: 1 });
     assert!(!executor.waits_for(datum(10)));
-    executor.datum_here(datum(10));
+    executor.datum_arrived(datum(10));
     assert!(executor.is_empty());
 }

@@ -3,19 +3,19 @@
 //! A [`Group`] is recorded by a client and executed by servers. It has full task descriptions under their identifiers.
 //! A mapper sees the group's [`Outline`].
 
-mod terms;
+mod options;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::{DatumId, GroupId, Meta, Method, Named, NodeId, ObjectId, TaskId};
-use gridloom_idl::{Does, MethodName, UsedName};
+use gridloom_base::{DatumId, GroupId, Meta, Method, NamedDatum, NodeId, ObjectId, TaskId};
+use gridloom_idl::{MethodName, UseKind, UsedName};
 use gridloom_map::{Outline, OutlineDatum, OutlineTask};
 use gridloom_perf::Size;
 
-pub use terms::{Failures, Retry, Terms};
+pub use options::{CallOptions, Failures, Retry};
 
 /// An argument of a task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -46,11 +46,11 @@ pub enum TaskKind {
         signature_hash: u64,
     },
     /// Copies its inputs to its server and runs no function.
-    Replicate(Copies),
+    Replicate(CopyLifetime),
     /// Copies its one input to its server, where the copy becomes this shared datum.
-    Publish(Box<Named>),
+    Publish(Box<NamedDatum>),
     /// Produces its one output from the bytes of its one input, starting at `from_byte`. No byte is copied.
-    TakePart { from_byte: u64 },
+    View { from_byte: u64 },
     /// Calls a method of an object.
     Method {
         /// `module/class.method`.
@@ -63,7 +63,7 @@ pub enum TaskKind {
 
 /// How long the copies of a [`TaskKind::Replicate`] are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Copies {
+pub enum CopyLifetime {
     /// As long as the server has room for them.
     Cached,
     /// Until their owner releases them.
@@ -96,7 +96,7 @@ pub struct Task {
     pub outputs: Vec<Output>,
     /// Work in floating-point operations, from the complexity expression. `None` if the signature has none.
     pub work_flops: Option<f64>,
-    pub terms: Terms,
+    pub options: CallOptions,
 }
 
 impl Task {
@@ -105,40 +105,40 @@ impl Task {
         match &self.kind {
             TaskKind::Call { function, .. } => function,
             TaskKind::Method { method, .. } => method.as_str(),
-            TaskKind::Replicate(Copies::Cached) => "take a copy",
-            TaskKind::Replicate(Copies::Kept) => "keep a copy",
+            TaskKind::Replicate(CopyLifetime::Cached) => "take a copy",
+            TaskKind::Replicate(CopyLifetime::Kept) => "keep a copy",
             TaskKind::Publish(_) => "keep a shared copy",
-            TaskKind::TakePart { .. } => "take a part",
+            TaskKind::View { .. } => "take a part",
         }
     }
 
     /// Returns its display name: its label if it has one, else its name.
     pub fn label(&self) -> &str {
-        self.terms.label.as_deref().unwrap_or_else(|| self.name())
+        self.options.label.as_deref().unwrap_or_else(|| self.name())
     }
 
     /// Returns the call that counts as the maker of the data that its function puts: itself, or the first call if this
     /// one is a retry by its program.
-    pub fn puts_as(&self) -> TaskId {
-        TaskId { serial: self.terms.repeats.map_or(self.id.serial, NonZeroU64::get), ..self.id }
+    pub fn put_origin(&self) -> TaskId {
+        TaskId { serial: self.options.retry_of.map_or(self.id.serial, NonZeroU64::get), ..self.id }
     }
 
     /// True if its function runs a function that the program sends along, or any program as a gang, which also waits
     /// for other servers. Models of its own function cannot predict its time then.
-    pub fn runs_any(&self) -> bool {
-        self.terms.label.is_some() || self.terms.gang > 0
+    pub fn is_unpredictable(&self) -> bool {
+        self.options.label.is_some() || self.options.gang > 0
     }
 
     /// True if it runs no function, but copies data to its server or takes a part of a datum there.
     pub fn is_replicate(&self) -> bool {
-        matches!(self.kind, TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. })
+        matches!(self.kind, TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::View { .. })
     }
 
     /// Returns the method that it calls and the object.
     pub fn method(&self) -> Option<(&MethodName, ObjectId)> {
         match &self.kind {
             TaskKind::Method { method, object, .. } => Some((method, *object)),
-            TaskKind::Call { .. } | TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => None,
+            TaskKind::Call { .. } | TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::View { .. } => None,
         }
     }
 
@@ -150,7 +150,7 @@ impl Task {
     /// True if the caller bound it to one server. Methods always run where their object is, so the caller's choice
     /// does not count.
     pub fn is_bound(&self) -> bool {
-        self.terms.only.is_some() && self.object().is_none()
+        self.options.bound_to.is_some() && self.object().is_none()
     }
 
     /// Returns the data that it reads in argument order, repeated if read twice.
@@ -215,23 +215,23 @@ fn outlined_share(used: &UsedName, producer: Option<u32>) -> OutlineDatum {
         at: Vec::new(),
         wanted: false,
         name,
-        method: used.kept.method,
+        method: used.retention.method,
     }
 }
 
 /// Returns a placeholder identifier for a shared datum, whose real identifier only the catalog knows.
-fn stand_in(index: u32) -> DatumId {
+fn placeholder_id(index: u32) -> DatumId {
     DatumId { client: NodeId::CATALOG, serial: u64::MAX - u64::from(index) }
 }
 
 impl Group {
     /// Returns the shared data that tasks get and that no earlier task puts.
-    fn got_from_outside(&self) -> Vec<&UsedName> {
+    fn external_names(&self) -> Vec<&UsedName> {
         let mut put = BTreeSet::new();
         let mut got = Vec::new();
         for task in &self.tasks {
-            got.extend(task.terms.uses_that(Does::gets).filter(|used| !put.contains(used.name.as_str())));
-            put.extend(task.terms.uses_that(Does::puts).map(|used| used.name.as_str()));
+            got.extend(task.options.uses_matching(UseKind::gets).filter(|used| !put.contains(used.name.as_str())));
+            put.extend(task.options.uses_matching(UseKind::puts).map(|used| used.name.as_str()));
         }
         got
     }
@@ -254,10 +254,10 @@ impl Group {
             data.push(OutlineDatum { size_bytes, producer: None, at, wanted: false, name: None, method });
         }
         let mut named: BTreeMap<&str, u32> = BTreeMap::new();
-        for used in self.got_from_outside() {
+        for used in self.external_names() {
             named.entry(&used.name).or_insert_with(|| {
                 let at = ids.len() as u32;
-                ids.push(stand_in(at));
+                ids.push(placeholder_id(at));
                 data.push(outlined_share(used, None));
                 at
             });
@@ -272,7 +272,7 @@ impl Group {
                 .inputs()
                 .map(|datum| *index.get(&datum).expect("a task reads only sources and results of earlier tasks"))
                 .collect();
-            inputs.extend(task.terms.uses_that(Does::gets).map(|used| named[used.name.as_str()]));
+            inputs.extend(task.options.uses_matching(UseKind::gets).map(|used| named[used.name.as_str()]));
             inputs.sort_unstable();
             inputs.dedup();
             let mut outputs = Vec::with_capacity(task.outputs.len());
@@ -290,14 +290,20 @@ impl Group {
                     method: Method::Auto,
                 });
             }
-            for used in task.terms.uses_that(Does::puts) {
+            for used in task.options.uses_matching(UseKind::puts) {
                 let at = ids.len() as u32;
                 named.insert(&used.name, at);
-                ids.push(stand_in(at));
+                ids.push(placeholder_id(at));
                 outputs.push(at);
                 data.push(outlined_share(used, Some(number as u32)));
             }
-            tasks.push(OutlineTask { function, work_flops: task.work_flops, only: task.terms.only, inputs, outputs });
+            tasks.push(OutlineTask {
+                function,
+                work_flops: task.work_flops,
+                bound_to: task.options.bound_to,
+                inputs,
+                outputs,
+            });
         }
         for wanted in &self.wanted {
             if let Some(at) = index.get(wanted) {
@@ -312,12 +318,12 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn task(serial: u64, uses: &[(Does, &str)]) -> Task {
-        let used = |(does, name): &(Does, &str)| UsedName {
-            does: *does,
+    fn task(serial: u64, uses: &[(UseKind, &str)]) -> Task {
+        let used = |(does, name): &(UseKind, &str)| UsedName {
+            kind: *does,
             name: (*name).into(),
             size_bytes: 100 + serial,
-            kept: Default::default(),
+            retention: Default::default(),
         };
         Task {
             id: TaskId { client: NodeId(9), serial },
@@ -325,13 +331,13 @@ mod tests {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: None,
-            terms: Terms { uses: uses.iter().map(used).collect(), ..Terms::default() },
+            options: CallOptions { uses: uses.iter().map(used).collect(), ..CallOptions::default() },
         }
     }
 
     #[test]
     fn a_mapper_sees_the_shared_data_that_tasks_get_and_put() {
-        let (get, put, replace) = (Does::Get, Does::Put, Does::Replace);
+        let (get, put, replace) = (UseKind::Get, UseKind::Put, UseKind::Replace);
         let tasks = vec![
             task(1, &[(get, "mesh"), (put, "x")]),
             task(2, &[(get, "x"), (get, "mesh"), (replace, "x")]),

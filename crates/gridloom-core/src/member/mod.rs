@@ -12,9 +12,9 @@ use gridloom_base::{NodeId, Time};
 #[derive(Clone, Debug)]
 pub struct Peer<R> {
     /// The owner's data about the peer.
-    pub about: R,
+    pub data: R,
     /// When something was last received from it.
-    pub last_heard: Time,
+    pub last_received: Time,
     /// Shortest round trip measured.
     pub rtt_ns: Option<u64>,
     ping: Option<(u64, Time)>,
@@ -49,14 +49,14 @@ impl<R> Default for Members<R> {
 
 impl<R> Members<R> {
     /// Adds a connected peer.
-    pub fn up(&mut self, now: Time, node: NodeId, about: R) {
+    pub fn add(&mut self, now: Time, node: NodeId, about: R) {
         // The first heartbeat may be late too.
         self.last_beat.get_or_insert(now);
-        self.peers.insert(node, Peer { about, last_heard: now, rtt_ns: None, ping: None });
+        self.peers.insert(node, Peer { data: about, last_received: now, rtt_ns: None, ping: None });
     }
 
     /// Removes a peer whose connection is lost. Returns its entry.
-    pub fn lost(&mut self, node: NodeId) -> Option<Peer<R>> {
+    pub fn remove(&mut self, node: NodeId) -> Option<Peer<R>> {
         self.peers.remove(&node)
     }
 
@@ -83,14 +83,14 @@ impl<R> Members<R> {
     /// Records that something was received from a peer. Returns false if it is not connected: messages that were in
     /// flight when the connection ended do not count.
     #[must_use]
-    pub fn heard(&mut self, now: Time, node: NodeId) -> bool {
+    pub fn record_received(&mut self, now: Time, node: NodeId) -> bool {
         let peer = self.peers.get_mut(&node);
-        peer.map(|peer| peer.last_heard = now).is_some()
+        peer.map(|peer| peer.last_received = now).is_some()
     }
 
     /// Returns for how long a connected peer has been silent, in nanoseconds.
     pub fn silence_ns(&self, now: Time, node: NodeId) -> Option<u64> {
-        self.peers.get(&node).map(|peer| now.since(peer.last_heard))
+        self.peers.get(&node).map(|peer| now.since(peer.last_received))
     }
 
     /// Returns the token of a ping to send now, outside the heartbeat.
@@ -124,7 +124,7 @@ impl<R> Members<R> {
         let mut beat = Beat::default();
         let last = self.last_beat.replace(now);
         if last.is_some_and(|last| now.since(last) > LATE_NS) {
-            self.peers.values_mut().for_each(|peer| peer.last_heard = now);
+            self.peers.values_mut().for_each(|peer| peer.last_received = now);
             beat.pings = self
                 .peers
                 .keys()
@@ -135,10 +135,14 @@ impl<R> Members<R> {
                 .collect();
             return beat;
         }
-        let quiet: Vec<NodeId> =
-            self.peers.iter().filter(|(_, p)| now.since(p.last_heard) >= HEARTBEAT_NS / 2).map(|(n, _)| *n).collect();
+        let quiet: Vec<NodeId> = self
+            .peers
+            .iter()
+            .filter(|(_, p)| now.since(p.last_received) >= HEARTBEAT_NS / 2)
+            .map(|(n, _)| *n)
+            .collect();
         for node in quiet {
-            let silence = now.since(self.peers[&node].last_heard);
+            let silence = now.since(self.peers[&node].last_received);
             if silence > SILENCE_NS_MAX {
                 beat.silent.push((node, silence));
             } else if let Some(token) = self.ping(now, node) {
@@ -157,13 +161,13 @@ mod tests {
     #[test]
     fn a_silent_peer_is_noticed_and_a_slow_one_is_not() {
         let mut members = Members::default();
-        members.up(Time(0), NodeId(1), ());
-        members.up(Time(0), NodeId(2), ());
+        members.add(Time(0), NodeId(1), ());
+        members.add(Time(0), NodeId(2), ());
         let mut silent = Vec::new();
         for second in 1..=11 {
             let now = Time(second * SECOND_NS);
             if second % 5 == 0 {
-                assert!(members.heard(now, NodeId(2)));
+                assert!(members.record_received(now, NodeId(2)));
             }
             silent.extend(members.beat(now).silent);
         }
@@ -173,7 +177,7 @@ mod tests {
     #[test]
     fn who_slept_does_not_take_others_for_silent() {
         let mut members = Members::default();
-        members.up(Time(0), NodeId(1), ());
+        members.add(Time(0), NodeId(1), ());
         members.beat(Time(SECOND_NS));
         let beat = members.beat(Time(60 * SECOND_NS));
         assert!(beat.silent.is_empty());
@@ -185,23 +189,23 @@ mod tests {
     #[test]
     fn who_slept_before_the_first_heartbeat_does_not_either() {
         let mut members = Members::default();
-        members.up(Time(0), NodeId(1), ());
+        members.add(Time(0), NodeId(1), ());
         assert!(members.beat(Time(60 * SECOND_NS)).silent.is_empty());
     }
 
     #[test]
     fn what_comes_behind_the_end_of_a_connection_is_not_heard() {
         let mut members = Members::default();
-        members.up(Time(0), NodeId(1), ());
-        assert!(members.heard(Time(1), NodeId(1)));
-        members.lost(NodeId(1));
-        assert!(!members.heard(Time(2), NodeId(1)));
+        members.add(Time(0), NodeId(1), ());
+        assert!(members.record_received(Time(1), NodeId(1)));
+        members.remove(NodeId(1));
+        assert!(!members.record_received(Time(2), NodeId(1)));
     }
 
     #[test]
     fn the_round_trip_is_that_of_the_last_ping() {
         let mut members = Members::default();
-        members.up(Time(0), NodeId(1), ());
+        members.add(Time(0), NodeId(1), ());
         let token = members.ping(Time(10), NodeId(1)).unwrap();
         assert_eq!(members.pong(Time(14), NodeId(1), token + 1), None);
         assert_eq!(members.pong(Time(15), NodeId(1), token), Some(5));

@@ -32,7 +32,7 @@ use gridloom_base::{Level, Machine, NodeId, Time};
 /// Address of the client's agent. It cannot be dialled.
 const OWN_AGENT: &str = "this client's own";
 /// Distinguishes the agent's pings from the client's.
-const AGENTS: u64 = 1 << 62;
+const AGENT_TOKEN_BIT: u64 = 1 << 62;
 
 /// Configuration of such a client.
 #[derive(Clone, Debug)]
@@ -58,14 +58,14 @@ pub struct ClientWithAgent {
     refused: BTreeMap<NodeId, Refusal>,
     /// True if refused servers are asked again at the next dial, because a server was lost: it may have been the
     /// conflicting one.
-    asks_again: bool,
+    retries_refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct AddressState {
     is_dialled: bool,
     /// True if an event has reported that it cannot be reached.
-    is_said: bool,
+    is_reported: bool,
     /// The server that last answered there.
     server: Option<NodeId>,
 }
@@ -79,7 +79,7 @@ struct Refusal {
 
 /// One of the two machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Half {
+enum MachinePart {
     Client,
     Agent,
 }
@@ -96,7 +96,7 @@ impl ClientWithAgent {
             known: BTreeSet::new(),
             up: BTreeSet::new(),
             refused: BTreeMap::new(),
-            asks_again: false,
+            retries_refused: false,
         }
     }
 
@@ -109,7 +109,7 @@ impl ClientWithAgent {
         let way = self.servers.get_mut(address);
         if let Some(way) = way {
             let server = (role == Role::Server).then_some(peer);
-            *way = AddressState { is_dialled: false, is_said: server.is_none(), server };
+            *way = AddressState { is_dialled: false, is_reported: server.is_none(), server };
             if role != Role::Server {
                 let what = if role == Role::Agent { "an agent: connect to it alone" } else { "a client" };
                 let why = format!("it is not a server: '{name}' answers there, which is {what}");
@@ -124,7 +124,7 @@ impl ClientWithAgent {
         }
         self.known.insert(peer);
         self.up.insert(peer);
-        self.servers.values_mut().filter(|way| way.server == Some(peer)).for_each(|way| way.is_said = false);
+        self.servers.values_mut().filter(|way| way.server == Some(peer)).for_each(|way| way.is_reported = false);
         self.reached(peer, out);
         out.push(Effect::Send { to: peer, message: DirectoryToServer::Subscribe.into() });
         true
@@ -135,12 +135,12 @@ impl ClientWithAgent {
         way.is_dialled = false;
         if let Some(server) = connected.filter(|server| self.up.contains(server)) {
             // This is the server's second address.
-            *way = AddressState { is_dialled: false, is_said: false, server: Some(server) };
+            *way = AddressState { is_dialled: false, is_reported: false, server: Some(server) };
             out.push(match self.refused.get(&server) {
                 Some(refusal) => not_reached(address, refusal.why.clone()),
                 None => reached(address, server),
             });
-        } else if !std::mem::replace(&mut way.is_said, true) {
+        } else if !std::mem::replace(&mut way.is_reported, true) {
             out.push(log("cannot reach the server; trying again", address, why));
             out.push(not_reached(address, why.to_string()));
         }
@@ -155,7 +155,7 @@ impl ClientWithAgent {
                 out.push(Effect::Dial { address: address.clone() });
             }
         }
-        if std::mem::take(&mut self.asks_again) {
+        if std::mem::take(&mut self.retries_refused) {
             for (server, _) in self.refused.iter().filter(|(_, refusal)| refusal.may_pass) {
                 out.push(Effect::Send { to: *server, message: DirectoryToServer::Subscribe.into() });
             }
@@ -175,7 +175,7 @@ impl ClientWithAgent {
     fn on_answer(&mut self, server: NodeId, answer: &Message, out: &mut Vec<Effect>) {
         let Message::Directory(DirectoryMessage::ToServer(answer)) = answer else { return };
         match answer {
-            DirectoryToServer::RegistrationRefused { why, may_pass } => {
+            DirectoryToServer::RegistrationRefused { why, is_temporary: may_pass } => {
                 self.refused.insert(server, Refusal { why: why.clone(), may_pass: *may_pass });
                 out.extend(self.addresses(server).map(|address| not_reached(address, why.clone())));
             }
@@ -188,47 +188,51 @@ impl ClientWithAgent {
     fn lost(&mut self, server: NodeId) -> bool {
         let was_up = self.up.remove(&server);
         self.refused.remove(&server);
-        self.asks_again |= was_up;
+        self.retries_refused |= was_up;
         was_up
     }
 
     /// Passes inputs to the two machines, and their messages to each other, until only effects for the world are left.
-    fn run(&mut self, now: Time, inputs: Vec<(Half, Input)>, out: &mut Vec<Effect>) {
+    fn run(&mut self, now: Time, inputs: Vec<(MachinePart, Input)>, out: &mut Vec<Effect>) {
         let mut queue = VecDeque::from(inputs);
         let mut effects = Vec::new();
         let (client, agent) = (self.client.id(), self.agent.id());
         while let Some((half, input)) = queue.pop_front() {
             match half {
-                Half::Client => self.client.handle(now, input, &mut effects),
-                Half::Agent => self.agent.handle(now, input, &mut effects),
+                MachinePart::Client => self.client.handle(now, input, &mut effects),
+                MachinePart::Agent => self.agent.handle(now, input, &mut effects),
             }
             for effect in effects.drain(..) {
                 match (half, effect) {
-                    (Half::Client, Effect::Send { to, message }) if to == agent => {
-                        queue.push_back((Half::Agent, Input::Received { from: client, message }));
+                    (MachinePart::Client, Effect::Send { to, message }) if to == agent => {
+                        queue.push_back((MachinePart::Agent, Input::Received { from: client, message }));
                     }
-                    (Half::Agent, Effect::Send { to, message }) if to == client => {
-                        queue.push_back((Half::Client, Input::Received { from: agent, message }));
+                    (MachinePart::Agent, Effect::Send { to, message }) if to == client => {
+                        queue.push_back((MachinePart::Client, Input::Received { from: agent, message }));
                     }
-                    (Half::Client, Effect::Dial { address }) if address == OWN_AGENT => {
+                    (MachinePart::Client, Effect::Dial { address }) if address == OWN_AGENT => {
                         let up = |peer, role| {
                             let (name, address) = (String::new(), OWN_AGENT.to_string());
                             Input::PeerUp { peer, role, name, address, version: VERSIONS.1 }
                         };
-                        queue.push_back((Half::Agent, up(client, Role::Client)));
-                        queue.push_back((Half::Client, up(agent, Role::Agent)));
+                        queue.push_back((MachinePart::Agent, up(client, Role::Client)));
+                        queue.push_back((MachinePart::Client, up(agent, Role::Agent)));
                     }
-                    (Half::Agent, Effect::Send { to, message: Message::Link(LinkMessage::Ping { token }) }) => {
-                        out.push(Effect::Send { to, message: LinkMessage::Ping { token: token | AGENTS }.into() });
+                    (MachinePart::Agent, Effect::Send { to, message: Message::Link(LinkMessage::Ping { token }) }) => {
+                        out.push(Effect::Send {
+                            to,
+                            message: LinkMessage::Ping { token: token | AGENT_TOKEN_BIT }.into(),
+                        });
                     }
-                    (Half::Agent, Effect::Send { to, message }) => {
+                    (MachinePart::Agent, Effect::Send { to, message }) => {
                         self.on_answer(to, &message, out);
                         out.push(Effect::Send { to, message });
                     }
-                    (_, Effect::HangUp { peer }) => {
-                        out.push(Effect::HangUp { peer });
+                    (_, Effect::Disconnect { peer }) => {
+                        out.push(Effect::Disconnect { peer });
                         if self.lost(peer) {
-                            let other = if half == Half::Client { Half::Agent } else { Half::Client };
+                            let other =
+                                if half == MachinePart::Client { MachinePart::Agent } else { MachinePart::Client };
                             let why = "its connection was closed".to_string();
                             queue.push_back((other, Input::PeerLost { peer, why }));
                         }
@@ -249,9 +253,9 @@ impl Machine for ClientWithAgent {
         {
             // Its sender is alive, whichever machine it is for.
             self.client.heard(now, from);
-            self.agent.heard(now, from);
+            self.agent.mark_alive(now, from);
         }
-        let both = |input: Input| vec![(Half::Agent, input.clone()), (Half::Client, input)];
+        let both = |input: Input| vec![(MachinePart::Agent, input.clone()), (MachinePart::Client, input)];
         let inputs = match input {
             Input::Timer(Timer::Dial) => {
                 self.dial(now, out);
@@ -262,23 +266,29 @@ impl Machine for ClientWithAgent {
                 both(Input::Start)
             }
             Input::PeerUp { peer, role, ref name, ref address, .. } => {
-                if self.on_peer_up(peer, role, name, address, out) { both(input) } else { vec![(Half::Client, input)] }
+                if self.on_peer_up(peer, role, name, address, out) {
+                    both(input)
+                } else {
+                    vec![(MachinePart::Client, input)]
+                }
             }
             Input::PeerLost { peer, .. } => {
                 if self.lost(peer) {
                     both(input)
                 } else {
-                    vec![(Half::Client, input)]
+                    vec![(MachinePart::Client, input)]
                 }
             }
             Input::DialFailed { ref address, ref why, connected } => {
                 self.on_dial_failed(address, why, connected, out);
-                vec![(Half::Client, input)]
+                vec![(MachinePart::Client, input)]
             }
-            Input::Timer(Timer::Agent(_)) | Input::Mapped { .. } => vec![(Half::Agent, input)],
-            Input::Received { from, message: Message::Link(LinkMessage::Pong { token }) } if token & AGENTS != 0 => {
-                let message = LinkMessage::Pong { token: token & !AGENTS }.into();
-                vec![(Half::Agent, Input::Received { from, message })]
+            Input::Timer(Timer::Agent(_)) | Input::Mapped { .. } => vec![(MachinePart::Agent, input)],
+            Input::Received { from, message: Message::Link(LinkMessage::Pong { token }) }
+                if token & AGENT_TOKEN_BIT != 0 =>
+            {
+                let message = LinkMessage::Pong { token: token & !AGENT_TOKEN_BIT }.into();
+                vec![(MachinePart::Agent, Input::Received { from, message })]
             }
             Input::Received {
                 message:
@@ -289,23 +299,23 @@ impl Machine for ClientWithAgent {
                         | DirectoryToAgent::Model { .. }
                         | DirectoryToAgent::Pace { .. }
                         | DirectoryToAgent::CannotRun { .. }
-                        | DirectoryToAgent::Drains
-                        | DirectoryToAgent::ModelsTold { .. },
+                        | DirectoryToAgent::Draining
+                        | DirectoryToAgent::ModelsReported { .. },
                     )),
                 ..
-            } => vec![(Half::Agent, input)],
-            input => vec![(Half::Client, input)],
+            } => vec![(MachinePart::Agent, input)],
+            input => vec![(MachinePart::Client, input)],
         };
         self.run(now, inputs, out);
     }
 }
 
 fn not_reached(address: &str, why: String) -> Effect {
-    Effect::Emit(Event::NotReached { address: address.to_string(), why })
+    Effect::Emit(Event::ServerNotReached { address: address.to_string(), why })
 }
 
 fn reached(address: &str, server: NodeId) -> Effect {
-    Effect::Emit(Event::Reached { address: address.to_string(), server })
+    Effect::Emit(Event::ServerReached { address: address.to_string(), server })
 }
 
 fn log(text: &'static str, address: &str, why: &str) -> Effect {
@@ -325,10 +335,12 @@ mod tests {
         let mut told = Vec::new();
         for effect in out {
             match effect {
-                Effect::Emit(Event::Reached { address, server }) if *server == SERVER => {
+                Effect::Emit(Event::ServerReached { address, server }) if *server == SERVER => {
                     told.push((address.as_str(), None));
                 }
-                Effect::Emit(Event::NotReached { address, why }) => told.push((address.as_str(), Some(why.as_str()))),
+                Effect::Emit(Event::ServerNotReached { address, why }) => {
+                    told.push((address.as_str(), Some(why.as_str())))
+                }
                 _ => {}
             }
         }
@@ -390,13 +402,13 @@ mod tests {
             name: "s".into(),
             address: "host:1".into(),
             slots: 0,
-            plain: false,
+            is_stateless: false,
             memory_bytes: 0,
             is_durable: false,
             storage: None,
             slowdown: 1.0,
             functions: Vec::new(),
-            codes: BTreeMap::new(),
+            code_hashes: BTreeMap::new(),
             release: String::new(),
         };
         let refused =

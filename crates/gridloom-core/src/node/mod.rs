@@ -3,14 +3,14 @@
 pub mod agent;
 pub mod client;
 mod client_with_agent;
+mod link_measurement;
 mod log;
-mod measuring;
 pub mod message;
 mod probing;
 pub mod protocol;
-mod seen;
 pub mod server;
 mod timer;
+mod unreported;
 pub mod version;
 pub mod world;
 

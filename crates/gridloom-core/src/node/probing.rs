@@ -53,7 +53,7 @@ struct Probe {
 
 impl Probe {
     /// Returns the size of the next probes, or `None` if this size was the last.
-    fn larger(&self) -> Option<u64> {
+    fn next_size(&self) -> Option<u64> {
         let starting_ns = if self.is_alone && self.is_starting { PROBED_ROUND_TRIPS * self.rtt_ns } else { 0 };
         let in_time = self.best_bandwidth * ns_to_seconds(PROBE_NS_MAX.max(starting_ns));
         let larger = PROBE_BYTES.into_iter().find(|larger| *larger > self.size_bytes)?;
@@ -94,7 +94,7 @@ impl Probing {
     }
 
     /// Handles the arrival of a probe at the peer. Returns the next step, or `None` if this probe was not expected.
-    pub fn arrived(&mut self, now: Time, peer: NodeId, size_bytes: u64) -> Option<Step> {
+    pub fn probe_arrived(&mut self, now: Time, peer: NodeId, size_bytes: u64) -> Option<Step> {
         let probe = self.probes.get_mut(&peer)?;
         if probe.size_bytes != size_bytes {
             return None;
@@ -109,7 +109,7 @@ impl Probing {
         let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
         probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
         probe.left -= 1;
-        if let Some(larger) = probe.larger().filter(|_| probe.left == 0) {
+        if let Some(larger) = probe.next_size().filter(|_| probe.left == 0) {
             probe.size_bytes = larger;
             probe.left = ROUNDS;
             probe.best_bandwidth = 0.0;
@@ -156,7 +156,7 @@ mod tests {
                 Step::Send(bytes) => {
                     sent += bytes;
                     now = now + 2 * latency_ns + start_ns + (bytes as f64 / bytes_per_ns) as u64;
-                    step = probing.arrived(now, NodeId(1), bytes).unwrap();
+                    step = probing.probe_arrived(now, NodeId(1), bytes).unwrap();
                 }
                 Step::Done(link) => return (link, sent),
             }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_under_way_bounds_the_bandwidth() {
+    fn a_probe_in_progress_limits_the_bandwidth() {
         let mut probing = Probing::default();
         probing.begin(Time(0), NodeId(1), 2_000_000, false);
         let link = probing.estimate(Time(2_000_000_000), NodeId(1)).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_is_spared() {
+    fn a_slow_link_gets_only_small_probes() {
         let (link, sent) = measure(20_000_000, 0.001);
         assert!((link.bandwidth / 1e6 - 1.0).abs() < 0.01);
         assert_eq!(sent, 2 * PROBE_BYTES[0]);

@@ -32,17 +32,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{CallBack, CallBackAnswer, CallLimits, Said};
+use crate::call::{CallLimits, Callback, CallbackAnswer, TaskOutput};
 use crate::graph::{Group, Task};
 use crate::node::message::{
-    CatalogAnswer, MapRequest, Message, Output, OutputQuery, ServerStatus, TaskReport, TransferReport,
+    CatalogAnswer, MapRequest, Message, OutputPage, OutputQuery, ServerStatus, TaskReport, TransferReport,
 };
 use crate::node::{LogLine, Timer};
 use gridloom_base::{
-    DatumId, GroupId, Maker, Meta, Method, NameError, Named, NodeId, ObjectId, TaskError, TaskId, Time,
+    DatumId, GroupId, Meta, Method, NameError, NamedDatum, NodeId, ObjectId, PutOrigin, TaskError, TaskId, Time,
 };
 use gridloom_idl::Signature;
-use gridloom_map::{MapBy, MapError, Plan, Seen, Stop};
+use gridloom_map::{MapError, MapperInput, MappingMethod, Plan, Stop};
 use gridloom_perf::{FunctionModel, GridView, LinkReport};
 
 /// The role of a node.
@@ -125,7 +125,7 @@ pub enum Input {
         datum: DatumId,
         meta: Meta,
         /// Nanoseconds from its first byte to its last; 0 if it arrived in one piece.
-        took_ns: u64,
+        duration_ns: u64,
     },
     /// The transfer of a datum to this node broke off, or there was no memory for the datum.
     DatumBroken {
@@ -150,11 +150,11 @@ pub enum Input {
         run_ns: u64,
     },
     /// A started task calls its program back.
-    CallsBack(CallBack),
+    CallsBack(Callback),
     /// Output of a started task.
-    Said(Said),
+    CallOutput(TaskOutput),
     /// A started task waits for calls that it made itself, or resumes.
-    Calling { task: TaskId, waits: bool },
+    Paused { task: TaskId, waits: bool },
     /// A mapping ended.
     Mapped { number: u64, outcome: Result<Plan, MapError> },
     /// The measured speed of one slot, in floating-point operations per second.
@@ -169,29 +169,29 @@ pub enum Effect {
     /// Connect to an address.
     Dial { address: String },
     /// Close the connection to a peer (`PeerLost` does not follow).
-    HangUp { peer: NodeId },
+    Disconnect { peer: NodeId },
     /// Send a message.
     Send { to: NodeId, message: Message },
     /// Send a datum of the store, a slice of one, or a datum that is still being received.
     SendDatum { to: NodeId, datum: DatumId },
     /// Send a datum of the store through the storage that both servers share: it is written to a file once for all
     /// receivers. A datum that cannot be written is sent as by `SendDatum`.
-    StoreDatum { to: NodeId, datum: DatumId },
+    SendByStorage { to: NodeId, datum: DatumId },
     /// Send a probe of this size over the same path as data, to measure the path.
     SendProbe { to: NodeId, size_bytes: u64 },
     /// Remove a datum from the store.
     DropDatum { datum: DatumId },
     /// Make a datum of the store available under a second identifier. The bytes are the same and are not copied.
-    NameDatum { datum: DatumId, named: DatumId },
+    AliasDatum { datum: DatumId, named: DatumId },
     /// Make a range of bytes of a stored datum, beginning at `from_byte`, available as a datum with this description.
     /// Large ranges are not copied.
-    TakePart { datum: DatumId, from_byte: u64, part: DatumId, meta: Meta },
+    MakePart { datum: DatumId, from_byte: u64, part: DatumId, meta: Meta },
     /// Join the slices of a datum with this description, all of which are in the store: from now on the complete datum
     /// is in the store, too. The bytes are not copied if the slices are contiguous in memory.
     JoinSlices { datum: DatumId, meta: Meta },
     /// Write a shared datum of the store to disk, where it outlives the node. Ends in exactly one `MadeDurable`. The
     /// memory of its bytes may be replaced.
-    MakeDurable { named: Box<Named> },
+    MakeDurable { named: Box<NamedDatum> },
     /// A datum on disk no longer needs to outlive the node. `DropDatum` implies this.
     MakeTransient { datum: DatumId },
     /// Run a task: its inputs are in the store.
@@ -202,7 +202,7 @@ pub enum Effect {
     /// Otherwise no effect.
     WithdrawTask { task: TaskId },
     /// Send a started task that called its program back the program's answer.
-    AnswerTask { task: TaskId, answer: CallBackAnswer },
+    AnswerTask { task: TaskId, answer: CallbackAnswer },
     /// End an object's process and drop its state. No effect if there is no such object. The caller ensures that a
     /// running method of the object has ended or is being stopped.
     EndObject { object: ObjectId },
@@ -243,27 +243,27 @@ pub enum Command {
         /// The server that called back.
         server: NodeId,
         task: TaskId,
-        answer: CallBackAnswer,
+        answer: CallbackAnswer,
     },
     /// Map a group and run it.
     Run {
         group: Group,
         /// The heuristic to use.
-        heuristic: MapBy,
+        heuristic: MappingMethod,
     },
     /// Only map a group. Ends in `GroupPlanned` or `GroupNotMapped`. If the group is followed, its remaining tasks may
     /// be mapped again.
     Plan {
         group: Group,
         /// The heuristic to use.
-        heuristic: MapBy,
+        heuristic: MappingMethod,
         /// The tasks of the group are submitted one by one with `Follow`. Their servers are reserved for the group
         /// until `EndPlan`.
-        is_followed: bool,
+        is_incremental: bool,
     },
     /// Run tasks at the server that an earlier plan assigned, without a new mapping unless that fails. Tasks that only
     /// bring data to a server ([`Task::is_replicate`]) run there or fail.
-    Follow {
+    RunPlanned {
         /// The tasks, as a group of their own.
         group: Group,
         /// The server that runs them.
@@ -271,7 +271,7 @@ pub enum Command {
         /// Sources of the tasks' inputs, for those inputs for which the plan names one.
         from: BTreeMap<DatumId, NodeId>,
         /// The heuristic to use if they cannot run there.
-        heuristic: MapBy,
+        heuristic: MappingMethod,
         /// The planned group, if these tasks are part of its plan.
         plan: Option<GroupId>,
     },
@@ -285,7 +285,7 @@ pub enum Command {
     /// whose results are lost later fails.
     Erase { datum: DatumId },
     /// The copy of a datum at this node is not needed if there are other copies.
-    GiveUp {
+    DropCopy {
         datum: DatumId,
         /// A server, or the client itself.
         at: NodeId,
@@ -296,7 +296,7 @@ pub enum Command {
     Links,
     /// Have a server report everything that it has learned to the agent. Ends in a `Directory` that contains it,
     /// followed by `ModelsKnown`.
-    Models { server: NodeId },
+    CollectModels { server: NodeId },
     /// Request the status of a server. Ends in `Status`, unless the server is lost.
     Status { server: NodeId },
     /// Request the lines that functions have printed at a server. Ends in `Output`, unless the server is lost.
@@ -307,9 +307,9 @@ pub enum Command {
     Drain,
     /// The program is a function that this server runs. Data that it puts are stored at that server, and data that it
     /// gets are fetched from there if possible.
-    Near { server: NodeId },
+    RunsAt { server: NodeId },
     /// A command about shared names. Ends in `Named` with the same number, unless it is `Forget`.
-    Name { ask: u64, command: NameCommand },
+    Name { request: u64, command: NameCommand },
 }
 
 /// A command of a program to its client machine about shared names.
@@ -329,7 +329,7 @@ pub enum NameCommand {
         /// How the datum is sent to servers that read it.
         method: Method,
         /// The call that puts the datum, if a function does.
-        made_by: Option<Maker>,
+        made_by: Option<PutOrigin>,
         /// Identifiers of the task that brings the datum to the server, and of its group.
         task: TaskId,
         group: GroupId,
@@ -339,9 +339,9 @@ pub enum NameCommand {
     Find { name: String, waits: bool },
     /// Wait until a name has a current version, for at most `limit_ns`. With `brings`, the datum is sent here at once,
     /// as by `Get`.
-    Await { name: String, limit_ns: Option<u64>, brings: bool },
+    Await { name: String, limit_ns: Option<u64>, gets_data: bool },
     /// Stop waiting for a name, or cancel a put. A put may already be too far to be cancelled.
-    Forget,
+    CancelWait,
     /// Delete a name. Its datum is dropped when nobody reads it any more.
     Delete { name: String },
     /// List the names that begin with `prefix` and follow `after` in order.
@@ -363,7 +363,7 @@ pub enum Event {
     /// The status of a server.
     Status { server: NodeId, status: ServerStatus },
     /// Lines that functions have printed at a server.
-    Output { server: NodeId, output: Output },
+    Output { server: NodeId, output: OutputPage },
     /// The agent is gone, or never answered.
     AgentLost {
         /// The agent's address.
@@ -372,9 +372,9 @@ pub enum Event {
         why: String,
     },
     /// A client without an agent has reached one of its configured servers.
-    Reached { address: String, server: NodeId },
+    ServerReached { address: String, server: NodeId },
     /// A client without an agent cannot use one of its configured servers for now.
-    NotReached { address: String, why: String },
+    ServerNotReached { address: String, why: String },
     /// The agent's link measurements; empty if there is no agent.
     Links {
         /// An entry for each ordered pair.
@@ -383,7 +383,7 @@ pub enum Event {
     /// The directory contains everything that the server had learned at the time of the request.
     ModelsKnown { server: NodeId },
     /// A server has updated its model of one of its functions.
-    Learned {
+    ModelLearned {
         function: String,
         /// The updated model.
         model: FunctionModel,
@@ -402,7 +402,7 @@ pub enum Event {
         /// Nanoseconds from the request for the plan until its arrival.
         map_ns: u64,
         /// The inputs of the mapping, if the group was only to be planned.
-        seen: Option<Arc<Seen>>,
+        seen: Option<Arc<MapperInput>>,
     },
     /// The assumptions behind the plan of a static graph have changed: its remaining tasks may be mapped again.
     PlanStale { group: GroupId, why: String },
@@ -422,14 +422,14 @@ pub enum Event {
         /// The server that runs the call.
         server: NodeId,
         /// The called function and its arguments.
-        call: CallBack,
+        call: Callback,
     },
     /// Output of a running call.
-    Said {
+    CallOutput {
         /// The name of its server.
         server: String,
         function: String,
-        said: Said,
+        said: TaskOutput,
     },
     /// A started call waits for results of other calls and occupies no slot, or it resumes.
     Paused { task: TaskId, waits: bool },
@@ -443,11 +443,11 @@ pub enum Event {
     /// All tasks of a group have ended.
     GroupEnded { at: Time, group: GroupId },
     /// A datum that the program requested is in the client's store.
-    DatumHere { datum: DatumId, meta: Meta },
+    DatumAvailable { datum: DatumId, meta: Meta },
     /// A datum that the program requested, or still holds, is lost.
     DatumLost { datum: DatumId, error: TaskError },
     /// The result of a command about shared names.
-    Named { ask: u64, answer: Result<CatalogAnswer, NameError> },
+    NameResult { request: u64, answer: Result<CatalogAnswer, NameError> },
     /// A server that ran part of a group is lost. Its unfinished tasks and lost results are assigned to other servers.
     ServerLost {
         server: NodeId,
@@ -455,7 +455,7 @@ pub enum Event {
         /// How the loss was detected.
         why: String,
         /// Tasks that have to run (again) elsewhere.
-        again: Vec<TaskId>,
+        rerun: Vec<TaskId>,
     },
     /// A line for the log.
     Log(LogLine),

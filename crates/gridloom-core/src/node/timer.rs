@@ -18,11 +18,11 @@ pub enum Timer {
 pub enum AgentTimer {
     Heartbeat,
     /// Requests for plans stop waiting for links that are being measured.
-    Measured,
+    MeasureTimeout,
     /// Changes of the directory are sent to clients.
-    Directory,
+    DirectoryPush,
     /// All transfers that overlapped are reported by now, so link models are updated from them.
-    Settled,
+    TransfersSettled,
     /// Servers that want the same datum at about the same time have all requested it by now.
     Batches,
     /// A turn to measure a link has exceeded its time.
@@ -39,7 +39,7 @@ pub enum ServerTimer {
     /// Measured transfers are reported.
     Transfers,
     /// Clients are notified of other clients' tasks that keep their own tasks waiting.
-    Waits,
+    OthersRunning,
     /// Clients are notified of their started tasks that wait.
     Pauses,
 }
@@ -52,7 +52,7 @@ pub enum ClientTimer {
     /// Groups stop waiting for links that are being measured.
     Links,
     /// All transfers that overlapped are known by now, so link models are updated from them.
-    Settled,
+    TransfersSettled,
     /// A task may have run longer than expected: the client checks the tasks queued behind it again.
     Steal,
 }

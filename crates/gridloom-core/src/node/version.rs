@@ -19,6 +19,6 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 pub type Fields = &'static [(&'static str, &'static str)];
 
 /// The fields that a peer of this version does not know.
-pub fn unknown_to(_version: u16) -> Fields {
+pub fn fields_unknown_to(_version: u16) -> Fields {
     &[]
 }

@@ -11,7 +11,7 @@ pub struct ServerSpec {
     /// Number of tasks that it runs at a time.
     pub slots: u32,
     /// A stateless server: it communicates with clients only, and keeps nothing between calls.
-    pub plain: bool,
+    pub is_stateless: bool,
     /// Size limit of its store, bytes.
     pub memory_bytes: u64,
     /// The functions that it offers.

@@ -17,8 +17,8 @@
 //! Source: see [`super`]. The sorted lists are an addition; they give the same values by the same operations.
 
 use super::levels::Levels;
-use super::users::Terms;
-use super::{Constraint, NOBODY, PRECISION, Policy, Reach, Solver, Variable, VariableIndex};
+use super::users::Demand;
+use super::{Constraint, NO_BOTTLENECK, PRECISION, Policy, Reach, Solver, Variable, VariableIndex};
 
 /// Buffers kept between solutions so that solving does not allocate.
 #[derive(Clone, Debug, Default)]
@@ -31,10 +31,10 @@ pub(super) struct Scratch {
     /// Constraints whose level may have changed.
     pub(super) releveled: Vec<u32>,
     /// Variables whose limiting constraint may have changed.
-    pub(super) moved: Vec<u32>,
+    pub(super) rebottlenecked: Vec<u32>,
     pub(super) levels: Levels,
     /// Constraints that may have to be queued because they were notified of a level.
-    pub(super) roused: Vec<u32>,
+    pub(super) notified: Vec<u32>,
     saturated: Vec<u32>,
     /// Runs of variables sorted by bound or by quota, for the constraints that needed one.
     sorted: Vec<(f64, u32)>,
@@ -43,7 +43,7 @@ pub(super) struct Scratch {
 impl Solver {
     /// Updates all values.
     pub fn solve(&mut self) {
-        self.scratch.moved.clear();
+        self.scratch.rebottlenecked.clear();
         self.scratch.releveled.clear();
         match self.reach {
             Reach::AsReference => {
@@ -57,13 +57,13 @@ impl Solver {
                 if self.filled {
                     self.open();
                     self.fill();
-                    self.adopt();
+                    self.adopt_filling();
                 }
-                self.note_holders();
+                self.note_bottlenecks();
             }
         }
         self.dirty.clear();
-        self.followed = 0;
+        self.touched_followed = 0;
     }
 
     /// Collects the variables whose value has changed.
@@ -101,7 +101,7 @@ impl Solver {
         before.clear();
         levels.clear();
         sorted.clear();
-        component.append(&mut self.touched);
+        component.append(&mut self.touched_constraints);
         for constraint in component.iter() {
             let state = &mut constraints[*constraint as usize];
             (state.solution, state.touched) = (*solution, false);
@@ -112,7 +112,7 @@ impl Solver {
             let mut usage = 0.0;
             let shared = constraints[index as usize].policy == Policy::Shared;
             for at in 0..constraints[index as usize].users.len() {
-                let (user, Terms { quota, .. }) = constraints[index as usize].users.get(at);
+                let (user, Demand { quota, .. }) = constraints[index as usize].users.get(at);
                 usage = if shared { usage + quota } else { f64::max(usage, quota) };
                 let variable = &mut variables[user.variable as usize];
                 if variable.solution == *solution {
@@ -169,7 +169,7 @@ impl Solver {
     fn level_now(&mut self, constraint: u32) -> Option<f64> {
         let state = &self.constraints[constraint as usize];
         if state.live && state.usage_is_old {
-            self.renew_usage(constraint);
+            self.recompute_usage(constraint);
         }
         let state = &self.constraints[constraint as usize];
         state.live.then(|| state.remaining / state.usage)
@@ -222,7 +222,7 @@ impl Solver {
                     break;
                 }
                 if !self.variables[variable as usize].fixed {
-                    self.fix(variable, self.variables[variable as usize].bound, NOBODY);
+                    self.fix(variable, self.variables[variable as usize].bound, NO_BOTTLENECK);
                 }
             }
         }
@@ -233,7 +233,7 @@ impl Solver {
         for at in 0..self.scratch.saturated.len() {
             let holder = self.scratch.saturated[at];
             let index = holder as usize;
-            self.constraints[index].held_at = Some(level);
+            self.constraints[index].limiting_level = Some(level);
             for place in 0..self.constraints[index].users.len() {
                 let variable = self.constraints[index].users.get(place).0.variable;
                 let state = &self.variables[variable as usize];
@@ -247,7 +247,7 @@ impl Solver {
     /// Sets a variable's value and subtracts it from its constraints.
     fn fix(&mut self, index: u32, value: f64, held_by: u32) {
         let variable = &mut self.variables[index as usize];
-        (variable.value, variable.held_by, variable.fixed) = (value, held_by, true);
+        (variable.value, variable.bottleneck, variable.fixed) = (value, held_by, true);
         for element in &self.pool[variable.elements()] {
             let constraint = &mut self.constraints[element.constraint as usize];
             let quota = element.weight / variable.penalty;
@@ -266,7 +266,7 @@ impl Solver {
     }
 
     /// Recomputes a fat pipe's usage: that of its greediest user that is not yet fixed.
-    fn renew_usage(&mut self, index: u32) {
+    fn recompute_usage(&mut self, index: u32) {
         let Solver { constraints, variables, scratch, .. } = self;
         let constraint = &mut constraints[index as usize];
         let sorted = &mut scratch.sorted;
@@ -290,7 +290,7 @@ impl Constraint {
     /// Initializes the constraint for a filling.
     fn open(&mut self, usage: f64) {
         (self.remaining, self.usage) = (self.capacity, usage);
-        (self.by_bound, self.by_quota, self.held_at, self.usage_is_old) = (None, None, None, false);
+        (self.by_bound, self.by_quota, self.limiting_level, self.usage_is_old) = (None, None, None, false);
         self.live = usage > 0.0;
     }
 }
@@ -298,6 +298,6 @@ impl Constraint {
 impl Variable {
     /// Initializes the variable for a filling. It stays at 0 if none of its constraints has capacity left.
     fn empty(&mut self) {
-        (self.value, self.held_by, self.fixed) = (0.0, NOBODY, false);
+        (self.value, self.bottleneck, self.fixed) = (0.0, NO_BOTTLENECK, false);
     }
 }

@@ -3,7 +3,7 @@
 //! **Invariant:** an entry's key is at most the constraint's level, apart from rounding. Filling only raises levels,
 //! so an entry is updated only when it reaches the top.
 
-use super::users::Terms;
+use super::users::Demand;
 
 /// The heap. The order among equal keys does not matter.
 #[derive(Clone, Debug, Default)]
@@ -73,18 +73,18 @@ impl Levels {
 
 /// The level at which each constraint is full; infinite if it is not full.
 #[derive(Clone, Debug)]
-pub(super) struct FullAt {
+pub(super) struct FullLevels {
     /// Levels at the constraint's index plus one, so that [`super::NOBODY`] (0 - 1) maps to the first entry: no limit.
     levels: Vec<f64>,
 }
 
-impl Default for FullAt {
-    fn default() -> FullAt {
-        FullAt { levels: vec![f64::INFINITY] }
+impl Default for FullLevels {
+    fn default() -> FullLevels {
+        FullLevels { levels: vec![f64::INFINITY] }
     }
 }
 
-impl FullAt {
+impl FullLevels {
     /// Adds a constraint that is not full.
     pub(super) fn add(&mut self) {
         self.levels.push(f64::INFINITY);
@@ -99,7 +99,7 @@ impl FullAt {
     }
 
     /// Returns the level that a user has by its limiting constraint and its bound.
-    pub(super) fn elsewhere(&self, terms: &Terms) -> f64 {
+    pub(super) fn elsewhere(&self, terms: &Demand) -> f64 {
         let level = self.of(terms.holder);
         if level < terms.ceiling { level } else { terms.ceiling }
     }

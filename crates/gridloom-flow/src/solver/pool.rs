@@ -56,7 +56,7 @@ impl Pool {
     }
 
     /// Frees a block.
-    pub(super) fn give_back(&mut self, start: u32, length: u32) {
+    pub(super) fn free_block(&mut self, start: u32, length: u32) {
         let length = length as usize;
         if self.free.len() <= length {
             self.free.resize(length + 1, Vec::new());

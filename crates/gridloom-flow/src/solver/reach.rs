@@ -24,7 +24,7 @@ pub enum Reach {
 impl Solver {
     /// Marks a constraint as changed.
     pub(super) fn touch(&mut self, constraint: u32) {
-        mark(&mut self.constraints, &mut self.touched, constraint);
+        mark(&mut self.constraints, &mut self.touched_constraints, constraint);
         if self.reach == Reach::AsReference {
             self.follow();
         }
@@ -49,13 +49,13 @@ impl Solver {
 
     /// Marks the constraints that the marked ones reach.
     fn follow(&mut self) {
-        while self.followed < self.touched.len() {
-            let constraint = self.touched[self.followed] as usize;
-            self.followed += 1;
+        while self.touched_followed < self.touched_constraints.len() {
+            let constraint = self.touched_constraints[self.touched_followed] as usize;
+            self.touched_followed += 1;
             for at in 0..self.constraints[constraint].users.len() {
                 let variable = self.constraints[constraint].users.get(at).0.variable;
                 for element in self.variables[variable as usize].elements() {
-                    mark(&mut self.constraints, &mut self.touched, self.pool[element].constraint);
+                    mark(&mut self.constraints, &mut self.touched_constraints, self.pool[element].constraint);
                 }
             }
         }

@@ -6,13 +6,13 @@ use super::{Variable, VariableIndex};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Users {
-    terms: Vec<Terms>,
+    terms: Vec<Demand>,
     users: Vec<User>,
 }
 
 /// The values of one user that determine the level of its constraint.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct Demand {
     /// w/p.
     pub(super) quota: f64,
     /// The level at which it reaches its bound.
@@ -29,9 +29,9 @@ pub(super) struct User {
     length: u32,
 }
 
-impl Terms {
-    pub(super) fn new(variable: &Variable, weight: f64) -> Terms {
-        Terms { quota: weight / variable.penalty, ceiling: variable.ceiling(), holder: variable.held_by }
+impl Demand {
+    pub(super) fn new(variable: &Variable, weight: f64) -> Demand {
+        Demand { quota: weight / variable.penalty, ceiling: variable.ceiling(), holder: variable.bottleneck }
     }
 }
 
@@ -51,16 +51,16 @@ impl Users {
         self.users.len()
     }
 
-    pub(super) fn terms(&self) -> impl Iterator<Item = &Terms> {
+    pub(super) fn terms(&self) -> impl Iterator<Item = &Demand> {
         self.terms.iter()
     }
 
     /// Iterates over all users with their terms.
-    pub(super) fn with_terms(&self) -> impl Iterator<Item = (&User, &Terms)> + Clone {
+    pub(super) fn with_terms(&self) -> impl Iterator<Item = (&User, &Demand)> + Clone {
         self.users.iter().zip(&self.terms)
     }
 
-    pub(super) fn get(&self, place: usize) -> (User, Terms) {
+    pub(super) fn get(&self, place: usize) -> (User, Demand) {
         (self.users[place], self.terms[place])
     }
 
@@ -68,14 +68,14 @@ impl Users {
         self.terms[place].holder
     }
 
-    pub(super) fn push(&mut self, user: User, terms: Terms) {
+    pub(super) fn push(&mut self, user: User, terms: Demand) {
         self.users.push(user);
         self.terms.push(terms);
     }
 
     /// Replaces a user's terms, except for its limiting constraint.
-    pub(super) fn set_terms(&mut self, place: usize, terms: Terms) {
-        self.terms[place] = Terms { holder: self.terms[place].holder, ..terms };
+    pub(super) fn set_terms(&mut self, place: usize, terms: Demand) {
+        self.terms[place] = Demand { holder: self.terms[place].holder, ..terms };
     }
 
     /// Removes a user. Returns the user that now has its position.

@@ -51,7 +51,7 @@ pub enum BindError {
     },
     /// One argument is given twice.
     #[error("{function}: argument '{name}' is given twice")]
-    Twice { function: String, name: String },
+    GivenTwice { function: String, name: String },
     /// A value has the wrong kind or element type.
     #[error("{function}: argument '{param}' is {got}, expected {expected}{remedy}")]
     Type {

@@ -10,9 +10,9 @@
 //! is a number of 8 bits, as in C. A remote scalar must have the parameter's type already. Arrays are never converted here:
 //! type, number of dimensions and extents must fit. Their memory order and byte order are free: the receiver converts them.
 
+pub mod check_call;
 pub mod error;
 mod extents;
-pub mod fit;
 mod shared;
 pub mod slices;
 #[cfg(test)]
@@ -30,7 +30,7 @@ use gridloom_base::{ByteOrder, Dtype, Meta, Order, list};
 
 /// The caller's argument for one parameter.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Actual {
+pub struct ActualArgument {
     /// Its description.
     pub meta: Meta,
     /// Bytes of a scalar or text that is known now; `None` for an array or a remote value.
@@ -39,7 +39,7 @@ pub struct Actual {
 
 /// A call that fits its signature.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Bound {
+pub struct BoundCall {
     /// Description and bytes of each parameter, in this machine's byte order, if it is a scalar or text input with a
     /// known value, inferred ones included; else `None`.
     pub scalars: Vec<Option<(Meta, Vec<u8>)>>,
@@ -59,7 +59,11 @@ impl Signature {
     ///
     /// # Errors
     /// The first mismatch.
-    pub fn bind(&self, positional: &[Actual], named: &[(String, Actual)]) -> Result<Bound, BindError> {
+    pub fn bind(
+        &self,
+        positional: &[ActualArgument],
+        named: &[(String, ActualArgument)],
+    ) -> Result<BoundCall, BindError> {
         let given = self.assign(positional.len(), named)?;
         let actual =
             |index: usize| given[index].map(|at| positional.get(at).unwrap_or_else(|| &named[at - positional.len()].1));
@@ -98,11 +102,11 @@ impl Signature {
             self.work.as_ref().map(|work| binding.estimate(work, &given_bytes, "work (CalcOrder)")).transpose()?;
         let actual_of = self.inputs().map(|index| given[index]).collect();
         let uses = binding.0.uses()?;
-        Ok(Bound { scalars: binding.0.scalars, outputs, work_flops, uses, actual_of })
+        Ok(BoundCall { scalars: binding.0.scalars, outputs, work_flops, uses, actual_of })
     }
 
     /// Assigns arguments to parameters.
-    fn assign(&self, count: usize, named: &[(String, Actual)]) -> Result<Vec<Option<usize>>, BindError> {
+    fn assign(&self, count: usize, named: &[(String, ActualArgument)]) -> Result<Vec<Option<usize>>, BindError> {
         let function = || self.name.clone();
         let short = self.positional();
         let full: Vec<usize> = self.inputs().filter(|index| !self.params[*index].hidden).collect();
@@ -127,7 +131,7 @@ impl Signature {
                 return Err(BindError::UnknownName { function: function(), name, near, signature });
             };
             if given[index].is_some() {
-                return Err(BindError::Twice { function: function(), name: name.clone() });
+                return Err(BindError::GivenTwice { function: function(), name: name.clone() });
             }
             given[index] = Some(count + at);
         }
@@ -150,7 +154,7 @@ struct Binding<'a>(Sizes<'a>);
 
 impl Binding<'_> {
     /// Checks extents, now that the sizes are known.
-    fn check_shape(&self, index: usize, actual: &Actual) -> Result<(), BindError> {
+    fn check_shape(&self, index: usize, actual: &ActualArgument) -> Result<(), BindError> {
         let param = &self.0.signature.params[index];
         match (&actual.meta, &actual.inline) {
             (Meta::Array { shape, .. }, _) if param.is_array => self.0.check_shape(index, shape),
@@ -160,7 +164,7 @@ impl Binding<'_> {
     }
 
     /// Checks kind, element type and number of dimensions; stores the value of a scalar.
-    fn check_kind(&mut self, index: usize, actual: &Actual) -> Result<(), BindError> {
+    fn check_kind(&mut self, index: usize, actual: &ActualArgument) -> Result<(), BindError> {
         let param = &self.0.signature.params[index];
         let wrong = |remedy: String| {
             let expected = wanted(param);
@@ -201,7 +205,7 @@ impl Binding<'_> {
     }
 
     /// Stores a text, a string, bytes or a file.
-    fn take_bytes(&mut self, index: usize, actual: &Actual) -> Result<(), BindError> {
+    fn take_bytes(&mut self, index: usize, actual: &ActualArgument) -> Result<(), BindError> {
         let Some(bytes) = &actual.inline else { return Ok(()) };
         let param = &self.0.signature.params[index];
         if bytes.len() as u64 != actual.meta.size_bytes() {
@@ -271,7 +275,7 @@ impl Binding<'_> {
     }
 
     /// Infers sizes that the caller left out from an array's extents.
-    fn infer_from(&mut self, index: usize, actual: &Actual, given: &[Option<usize>]) -> Result<(), BindError> {
+    fn infer_from(&mut self, index: usize, actual: &ActualArgument, given: &[Option<usize>]) -> Result<(), BindError> {
         let signature = self.0.signature;
         let param = &signature.params[index];
         let shape = match (&actual.meta, &actual.inline) {
@@ -310,7 +314,7 @@ impl Binding<'_> {
         }
     }
 
-    fn output(&self, index: usize, actual: Option<&Actual>, likely_bytes: u64) -> Result<Meta, BindError> {
+    fn output(&self, index: usize, actual: Option<&ActualArgument>, likely_bytes: u64) -> Result<Meta, BindError> {
         let param = &self.0.signature.params[index];
         let dtype = match (param.unknown_result(likely_bytes), param.base) {
             (Some(unknown), _) => return Ok(unknown),

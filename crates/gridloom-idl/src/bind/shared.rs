@@ -30,7 +30,7 @@ impl Sizes<'_> {
         if !needed.iter().all(known) {
             return Ok(None);
         }
-        let what = || format!("shared data {:?} ({})", self.signature.pattern(used), used.does.word());
+        let what = || format!("shared data {:?} ({})", self.signature.pattern(used), used.kind.word());
         let value = |index: usize| scalar_value(&self.scalars, index).and_then(Scalar::integer);
         let mut name = String::new();
         for part in &used.name {
@@ -51,7 +51,7 @@ impl Sizes<'_> {
         check_name(&name).map_err(|error| wrong(error.to_string()))?;
         let size_bytes =
             used.size_bytes.evaluate_extent(params, &value).map_err(|error| self.eval_error(error, what()))?;
-        Ok(Some(UsedName { does: used.does, name, size_bytes, kept: used.kept }))
+        Ok(Some(UsedName { kind: used.kind, name, size_bytes, retention: used.retention }))
     }
 }
 
@@ -60,22 +60,22 @@ mod tests {
     use gridloom_base::{Dtype, Meta, Method};
 
     use crate::parse::parse;
-    use crate::uses::{Does, Kept, UsedName};
-    use crate::{Actual, ArrayOrder, BaseType, Signature, SignatureBuilder};
+    use crate::uses::{Retention, UseKind, UsedName};
+    use crate::{ActualArgument, ArrayOrder, BaseType, Signature, SignatureBuilder};
 
     const TEXT: &str = "Module m; Define f(IN int i, IN int n, IN string name, OUT int *r) \"d\" CalcOrder 1 \
                         Gets(\"part/{i}/{i+1}\", 8 * n) Puts(name, n) Replaces(\"{{last}}\", 4) Calls \"C\" f(i, n, r);";
 
-    fn number(value: i32) -> Actual {
-        Actual { meta: Meta::scalar(Dtype::Int32), inline: Some(value.to_ne_bytes().to_vec()) }
+    fn number(value: i32) -> ActualArgument {
+        ActualArgument { meta: Meta::scalar(Dtype::Int32), inline: Some(value.to_ne_bytes().to_vec()) }
     }
 
-    fn text(text: &str) -> Actual {
-        Actual { meta: Meta::Text { size_bytes: text.len() as u64 }, inline: Some(text.into()) }
+    fn text(text: &str) -> ActualArgument {
+        ActualArgument { meta: Meta::Text { size_bytes: text.len() as u64 }, inline: Some(text.into()) }
     }
 
-    fn used(does: Does, name: &str, size_bytes: u64) -> UsedName {
-        UsedName { does, name: name.into(), size_bytes, kept: Kept::default() }
+    fn used(does: UseKind, name: &str, size_bytes: u64) -> UsedName {
+        UsedName { kind: does, name: name.into(), size_bytes, retention: Retention::default() }
     }
 
     #[test]
@@ -83,10 +83,11 @@ mod tests {
         let definition = parse(TEXT, "m.idl").unwrap().remove(0);
         let signature = definition.signature.clone();
         let bound = signature.bind(&[number(3), number(10), text("mesh")], &[]).unwrap();
-        let all = [used(Does::Get, "part/3/4", 80), used(Does::Put, "mesh", 10), used(Does::Replace, "{last}", 4)];
+        let all =
+            [used(UseKind::Get, "part/3/4", 80), used(UseKind::Put, "mesh", 10), used(UseKind::Replace, "{last}", 4)];
         assert_eq!(bound.uses, all);
         // Unknown values are omitted.
-        let remote = Actual { meta: Meta::scalar(Dtype::Int32), inline: None };
+        let remote = ActualArgument { meta: Meta::scalar(Dtype::Int32), inline: None };
         assert_eq!(signature.bind(&[remote, number(10), text("mesh")], &[]).unwrap().uses, all[1..]);
         assert!(
             signature.bind(&[number(3), number(-1), text("mesh")], &[]).unwrap_err().to_string().contains("part/{i}")
@@ -105,22 +106,22 @@ mod tests {
         let text = "Module m; Define f(IN int n) CalcOrder 1 Puts(\"a\", n, durable, replicas 2) Replaces(\"b\", n, method swarm, replicas 3) \
                     Puts(\"c\", n) Calls \"C\" f(n);";
         let definition = parse(text, "m.idl").unwrap().remove(0);
-        let kept: Vec<Kept> =
-            definition.signature.bind(&[number(5)], &[]).unwrap().uses.iter().map(|used| used.kept).collect();
-        let twice = Kept { replicas: 2, is_durable: true, ..Kept::default() };
-        let three = Kept { replicas: 3, method: Method::Swarm, ..Kept::default() };
-        assert_eq!(kept, [twice, three, Kept::default()]);
+        let kept: Vec<Retention> =
+            definition.signature.bind(&[number(5)], &[]).unwrap().uses.iter().map(|used| used.retention).collect();
+        let twice = Retention { replicas: 2, is_durable: true, ..Retention::default() };
+        let three = Retention { replicas: 3, method: Method::Swarm, ..Retention::default() };
+        assert_eq!(kept, [twice, three, Retention::default()]);
         assert_eq!(parse(&definition.to_string(), "m.idl").unwrap().remove(0).signature, definition.signature);
-        let built = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", twice).build().unwrap();
-        assert_eq!(built.uses[0].kept, twice);
+        let built = SignatureBuilder::new("m/f").uses_kept(UseKind::Put, "a", "8", twice).build().unwrap();
+        assert_eq!(built.uses[0].retention, twice);
         // Nodes of version 46 do not know the method, but find the same function.
         let mut older = definition.signature.clone();
-        older.uses[1].kept.method = Method::Auto;
+        older.uses[1].retention.method = Method::Auto;
         assert!(older != definition.signature && older.hash() == definition.signature.hash());
-        let many = Kept { replicas: 17, ..Kept::default() };
-        let wrong = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", many).build().unwrap_err();
+        let many = Retention { replicas: 17, ..Retention::default() };
+        let wrong = SignatureBuilder::new("m/f").uses_kept(UseKind::Put, "a", "8", many).build().unwrap_err();
         assert!(wrong.message.contains("1 to 16"), "{}", wrong.message);
-        assert!(SignatureBuilder::new("m/f").uses_kept(Does::Get, "a", "8", twice).build().is_err());
+        assert!(SignatureBuilder::new("m/f").uses_kept(UseKind::Get, "a", "8", twice).build().is_err());
     }
 
     #[test]
@@ -128,11 +129,11 @@ mod tests {
         let array = |builder: SignatureBuilder| {
             builder.input("x", BaseType::Number(Dtype::Float64), Some(&["n"]), ArrayOrder::Any)
         };
-        let signature = array(SignatureBuilder::new("m/f")).uses(Does::Get, "part/{n}", "n * 8").build().unwrap();
-        let x = Actual { meta: Meta::array(Dtype::Float64, &[5]), inline: None };
-        assert_eq!(signature.bind(&[x], &[]).unwrap().uses, [used(Does::Get, "part/5", 40)]);
+        let signature = array(SignatureBuilder::new("m/f")).uses(UseKind::Get, "part/{n}", "n * 8").build().unwrap();
+        let x = ActualArgument { meta: Meta::array(Dtype::Float64, &[5]), inline: None };
+        assert_eq!(signature.bind(&[x], &[]).unwrap().uses, [used(UseKind::Get, "part/5", 40)]);
         let wrong = |name: &str, size: &str| {
-            let built = array(SignatureBuilder::new("m/f")).uses(Does::Put, name, size).build();
+            let built = array(SignatureBuilder::new("m/f")).uses(UseKind::Put, name, size).build();
             built.unwrap_err().message
         };
         assert!(wrong("part/{n", "n").contains("has no '}'"));

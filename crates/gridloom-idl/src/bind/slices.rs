@@ -23,7 +23,7 @@ pub struct Strided {
 
 /// The whole array of which a part is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Whole {
+pub struct WholeArray {
     /// Outermost first.
     pub dims: Vec<Strided>,
     /// Memory order of the whole and of the part.
@@ -38,14 +38,14 @@ impl Signature {
     ///
     /// # Errors
     /// If the part is not inside the whole array, or the whole array is larger than memory can be.
-    pub fn whole(&self, index: usize, scalars: Vec<Option<(Meta, Vec<u8>)>>) -> Result<Option<Whole>, BindError> {
+    pub fn whole(&self, index: usize, scalars: Vec<Option<(Meta, Vec<u8>)>>) -> Result<Option<WholeArray>, BindError> {
         let sizes = Sizes { signature: self, scalars, source: vec![None; self.params.len()] };
         let param = &self.params[index];
         let (Some(dims), BaseType::Number(dtype)) = (sizes.strides(index)?, param.base) else { return Ok(None) };
         let element_bytes = dtype.size_bytes();
         let size_bytes = dims.iter().try_fold(element_bytes, |bytes, dim| bytes.checked_mul(dim.size));
         match size_bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) {
-            Some(size_bytes) => Ok(Some(Whole { dims, order: param.memory_order(), element_bytes, size_bytes })),
+            Some(size_bytes) => Ok(Some(WholeArray { dims, order: param.memory_order(), element_bytes, size_bytes })),
             None => Err(sizes.malformed(param, "its whole is past 2^63 bytes".to_string())),
         }
     }
@@ -74,7 +74,7 @@ impl Sizes<'_> {
     }
 }
 
-impl Whole {
+impl WholeArray {
     /// Calls `each` for every run of bytes that is contiguous in both the whole and the part, with its offset in each and its
     /// length.
     pub fn runs(&self, mut each: impl FnMut(usize, usize, usize)) {
@@ -222,7 +222,7 @@ mod tests {
             let order = if is_columns { Order::F } else { Order::C };
             let total: u64 = dims.iter().map(|dim| dim.size).product();
             let count: u64 = dims.iter().map(|dim| dim.count).product();
-            let whole = Whole { dims: dims.clone(), order, element_bytes: 2, size_bytes: 2 * total };
+            let whole = WholeArray { dims: dims.clone(), order, element_bytes: 2, size_bytes: 2 * total };
             let memory: Vec<u8> = (0..total as u16).flat_map(u16::to_ne_bytes).collect();
             let mut part = vec![0; 2 * count as usize];
             whole.gather(&memory, &mut part);

@@ -1,6 +1,6 @@
 //! Tests of binding: accepted calls, inferred values, and the text of every error.
 
-use crate::bind::{Actual, Bound};
+use crate::bind::{ActualArgument, BoundCall};
 use crate::parse::parse;
 use crate::scalar::{Scalar, scalar_value};
 use crate::signature::{ArrayOrder, BaseType, Signature};
@@ -22,36 +22,36 @@ fn axpy() -> Signature {
     signature("Define axpy(IN int n, IN float s, IN double x[n], INOUT double y[n]) Calls f(n, s, x, y);")
 }
 
-fn array(shape: &[u64]) -> Actual {
-    Actual { meta: Meta::array(Dtype::Float64, shape), inline: None }
+fn array(shape: &[u64]) -> ActualArgument {
+    ActualArgument { meta: Meta::array(Dtype::Float64, shape), inline: None }
 }
 
-fn fortran(shape: &[u64]) -> Actual {
+fn fortran(shape: &[u64]) -> ActualArgument {
     let (dtype, byte_order, order, shape) = (Dtype::Float64, ByteOrder::NATIVE, Order::F, shape.to_vec());
-    Actual { meta: Meta::Array { dtype, byte_order, order, shape }, inline: None }
+    ActualArgument { meta: Meta::Array { dtype, byte_order, order, shape }, inline: None }
 }
 
-fn number(value: Scalar, dtype: Dtype) -> Actual {
-    Actual { meta: Meta::scalar(dtype), inline: Some(value.write(dtype).unwrap()) }
+fn number(value: Scalar, dtype: Dtype) -> ActualArgument {
+    ActualArgument { meta: Meta::scalar(dtype), inline: Some(value.write(dtype).unwrap()) }
 }
 
-fn int(value: i128) -> Actual {
+fn int(value: i128) -> ActualArgument {
     number(Scalar::Integer(value), Dtype::Int64)
 }
 
-fn real(value: f64) -> Actual {
+fn real(value: f64) -> ActualArgument {
     number(Scalar::Real(value), Dtype::Float64)
 }
 
-fn remote(dtype: Dtype) -> Actual {
-    Actual { meta: Meta::scalar(dtype), inline: None }
+fn remote(dtype: Dtype) -> ActualArgument {
+    ActualArgument { meta: Meta::scalar(dtype), inline: None }
 }
 
-fn named(name: &str, actual: Actual) -> (String, Actual) {
+fn named(name: &str, actual: ActualArgument) -> (String, ActualArgument) {
     (name.to_string(), actual)
 }
 
-fn refusal(result: Result<Bound, BindError>) -> String {
+fn refusal(result: Result<BoundCall, BindError>) -> String {
     result.unwrap_err().to_string()
 }
 
@@ -75,8 +75,8 @@ fn sizes_may_be_given_as_gridrpc_does() {
     );
 }
 
-fn letter(text: &str) -> Actual {
-    Actual { meta: Meta::Text { size_bytes: text.len() as u64 }, inline: Some(text.as_bytes().to_vec()) }
+fn letter(text: &str) -> ActualArgument {
+    ActualArgument { meta: Meta::Text { size_bytes: text.len() as u64 }, inline: Some(text.as_bytes().to_vec()) }
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn sizes_follow_through_conditionals_that_letters_decide() {
         "Define gemv(IN char trans, IN int m, IN int n, IN double a[trans == 78 ? m : n][trans == 78 ? n : m], \
          IN double x[n]) Calls f(trans, m, n, a, x);",
     );
-    let size = |bound: &Bound, index| scalar_value(&bound.scalars, index);
+    let size = |bound: &BoundCall, index| scalar_value(&bound.scalars, index);
     let plain = gemv.bind(&[letter("N"), array(&[2, 3]), array(&[3])], &[]).unwrap();
     assert_eq!(size(&plain, 0), Some(Scalar::Integer(78)));
     assert_eq!((size(&plain, 1), size(&plain, 2)), (Some(Scalar::Integer(2)), Some(Scalar::Integer(3))));
@@ -162,7 +162,7 @@ fn kinds_and_element_types_must_fit() {
         refusal(axpy().bind(&[array(&[3]), array(&[3]), array(&[3])], &[])),
         "linalg/axpy: argument 's' is an array of float64, expected a float32 number"
     );
-    let text = Actual { meta: Meta::Text { size_bytes: 1 }, inline: Some(b"x".to_vec()) };
+    let text = ActualArgument { meta: Meta::Text { size_bytes: 1 }, inline: Some(b"x".to_vec()) };
     assert_eq!(
         refusal(axpy().bind(&[text, array(&[3]), array(&[3])], &[])),
         "linalg/axpy: argument 's' is a string, expected a float32 number"
@@ -197,14 +197,15 @@ fn inline_scalars_become_native() {
     let other = if ByteOrder::NATIVE == ByteOrder::Little { ByteOrder::Big } else { ByteOrder::Little };
     let mut bytes = 2f32.to_ne_bytes().to_vec();
     bytes.reverse();
-    let swapped = Actual { meta: Meta::Scalar { dtype: Dtype::Float32, byte_order: other }, inline: Some(bytes) };
+    let swapped =
+        ActualArgument { meta: Meta::Scalar { dtype: Dtype::Float32, byte_order: other }, inline: Some(bytes) };
     let bound = axpy().bind(&[swapped, array(&[1]), array(&[1])], &[]).unwrap();
     assert_eq!(bound.scalars[1], Some((Meta::scalar(Dtype::Float32), 2f32.to_ne_bytes().to_vec())));
 }
 
 #[test]
 fn memory_order_is_free_and_results_have_the_functions() {
-    let order = |bound: Bound| match bound.outputs[0].1 {
+    let order = |bound: BoundCall| match bound.outputs[0].1 {
         Meta::Array { order, .. } => order,
         _ => panic!("{:?}", bound.outputs),
     };
@@ -247,7 +248,7 @@ fn extents_and_work_without_a_value_are_named() {
 
 #[test]
 fn wrong_descriptions_are_refused() {
-    let short = Actual { meta: Meta::scalar(Dtype::Float32), inline: Some(vec![0]) };
+    let short = ActualArgument { meta: Meta::scalar(Dtype::Float32), inline: Some(vec![0]) };
     assert_eq!(
         refusal(axpy().bind(&[short, array(&[3]), array(&[3])], &[])),
         "linalg/axpy: argument 's' is described wrongly: 1 bytes given for float32, which has 4"
@@ -299,10 +300,15 @@ fn arrays_of_no_dimension_are_built() {
 #[test]
 fn strings_and_files_are_text_or_bytes() {
     let function = signature("Define f(IN string s, IN filename f, OUT filename g, OUT string t) Calls f(s, f, g, t);");
-    let text = |text: &[u8]| Actual { meta: Meta::Text { size_bytes: text.len() as u64 }, inline: Some(text.to_vec()) };
-    let bytes =
-        |bytes: &[u8]| Actual { meta: Meta::Bytes { size_bytes: bytes.len() as u64 }, inline: Some(bytes.to_vec()) };
-    let bind = |s: Actual, f: Actual| function.bind(&[s, f], &[]);
+    let text = |text: &[u8]| ActualArgument {
+        meta: Meta::Text { size_bytes: text.len() as u64 },
+        inline: Some(text.to_vec()),
+    };
+    let bytes = |bytes: &[u8]| ActualArgument {
+        meta: Meta::Bytes { size_bytes: bytes.len() as u64 },
+        inline: Some(bytes.to_vec()),
+    };
+    let bind = |s: ActualArgument, f: ActualArgument| function.bind(&[s, f], &[]);
     let bound = bind(bytes(b"\xff"), bytes(b"a\0b")).unwrap();
     let (none, empty) = (Meta::Bytes { size_bytes: 0 }, Meta::Text { size_bytes: 0 });
     assert_eq!(bound.outputs, [(2, none), (3, empty)]);
@@ -324,7 +330,7 @@ fn a_result_of_unknown_size_has_a_likely_one() {
             .likely("out", size)
             .build()
     };
-    let query = |size_bytes| Actual { meta: Meta::Bytes { size_bytes }, inline: None };
+    let query = |size_bytes| ActualArgument { meta: Meta::Bytes { size_bytes }, inline: None };
     let bound = built("query*times/2").unwrap().bind(&[query(1024), int(3)], &[]).unwrap();
     assert_eq!(bound.outputs, [(2, Meta::Bytes { size_bytes: 1536 })]);
     assert_eq!(bound.work_flops, Some(10_240.0));

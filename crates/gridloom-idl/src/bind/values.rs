@@ -1,13 +1,13 @@
 //! Checks the values of a call's arguments against those that its signature lists: scalars once they are known, elements of
 //! arrays where the function runs.
 
+use super::check_call::KnownArgument;
 use super::error::BindError;
 use super::extents::Sizes;
-use super::fit::KnownArgument;
 use crate::expr::Expr;
 use crate::scalar::{Scalar, scalar_value};
 use crate::signature::{BaseType, Param, Signature};
-use crate::values::Values;
+use crate::values::AllowedValues;
 use gridloom_base::{Dtype, Meta};
 
 impl Signature {
@@ -58,7 +58,7 @@ impl Sizes<'_> {
     }
 
     /// `which` describes the element for the error.
-    fn check_value(&self, param: &Param, values: &Values, value: i128, which: String) -> Result<(), BindError> {
+    fn check_value(&self, param: &Param, values: &AllowedValues, value: i128, which: String) -> Result<(), BindError> {
         let refused = |got: String, expected: String| {
             Err(BindError::Value {
                 function: self.function(),
@@ -67,7 +67,7 @@ impl Sizes<'_> {
             })
         };
         match values {
-            Values::Letters(letters) => {
+            AllowedValues::Characters(letters) => {
                 let is_one = letters.bytes().any(|letter| i128::from(letter) == value);
                 let got = || match u8::try_from(value) {
                     Ok(code) if code.is_ascii_graphic() => format!("'{}'", char::from(code)),
@@ -76,7 +76,7 @@ impl Sizes<'_> {
                 let listed = || letters.chars().map(|letter| format!("'{letter}'")).collect::<Vec<_>>().join(", ");
                 if is_one { Ok(()) } else { refused(got(), format!("one of {}", listed())) }
             }
-            Values::Range(first, last) => {
+            AllowedValues::Range(first, last) => {
                 let (first, last) = (self.bound(param, first)?, self.bound(param, last)?);
                 match (first..=last).contains(&value) {
                     true => Ok(()),
@@ -100,7 +100,7 @@ fn integer(dtype: Dtype, element: &[u8]) -> Option<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bind::Actual;
+    use crate::bind::ActualArgument;
     use crate::parse;
 
     const FUNCTION: &str = "Module m; Define f(IN char trans values in \"NTnt\", IN int n, IN int k values in 0..n-1, \
@@ -111,12 +111,15 @@ mod tests {
     }
 
     fn bound(trans: u8, n: i32, k: i32) -> Result<(), String> {
-        let int = |value: i32| Actual { meta: Meta::scalar(Dtype::Int32), inline: Some(value.to_ne_bytes().to_vec()) };
+        let int = |value: i32| ActualArgument {
+            meta: Meta::scalar(Dtype::Int32),
+            inline: Some(value.to_ne_bytes().to_vec()),
+        };
         let actuals = [
-            Actual { meta: Meta::scalar(Dtype::Int8), inline: Some(vec![trans]) },
+            ActualArgument { meta: Meta::scalar(Dtype::Int8), inline: Some(vec![trans]) },
             int(n),
             int(k),
-            Actual { meta: Meta::array(Dtype::Int32, &[n as u64]), inline: None },
+            ActualArgument { meta: Meta::array(Dtype::Int32, &[n as u64]), inline: None },
         ];
         signature().bind(&actuals, &[]).map(drop).map_err(|error| error.reason("m/f"))
     }

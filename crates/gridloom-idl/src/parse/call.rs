@@ -5,9 +5,9 @@
 //! `char`, a string a `char *`. Fortran receives all of them by pointer. Calls of C++ functions are compiled, like inline
 //! bodies.
 
-use super::cursor::{Parser, Spoken};
+use super::cursor::{Parser, SourceLanguage};
 use super::lexer::{IdlError, Position, Token};
-use crate::c_text::{CText, StubCode, is_ours};
+use crate::c_text::{CText, StubCode, is_not_c};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
 use crate::scalar::can_be_returned;
@@ -17,7 +17,7 @@ use gridloom_base::Dtype;
 use gridloom_base::limits::PARAMETERS_MAX;
 
 /// How a definition is run.
-pub(crate) enum Runs {
+pub(crate) enum BodyKind {
     /// By a symbol of a library.
     Symbol(Body),
     /// By a function that is compiled for it.
@@ -27,29 +27,34 @@ pub(crate) enum Runs {
 impl Parser<'_> {
     pub(crate) fn body(
         &mut self,
-        default: Option<Spoken>,
+        default: Option<SourceLanguage>,
         params: &[Param],
         names: &[String],
-    ) -> Result<Runs, IdlError> {
+    ) -> Result<BodyKind, IdlError> {
         let (token, place) = self.next()?;
         match &token {
             Token::Name(word) if word == "Calls" => self.calls(default, params, names),
-            Token::Mark("{") if default == Some(Spoken::Fortran) => {
+            Token::Mark("{") if default == Some(SourceLanguage::Fortran) => {
                 let message = "an inline body is C or C++; write `Calls \"FORTRAN\" fn(n, a);` for a Fortran function, or \
                                leave Language out";
                 Err(self.error(place, message.to_string()))
             }
             Token::Mark("{") => {
                 let code = StubCode::Body(self.c_text(place)?);
-                Ok(Runs::Stub { is_cpp: default == Some(Spoken::Cpp), code })
+                Ok(BodyKind::Stub { is_cpp: default == Some(SourceLanguage::Cpp), code })
             }
             other => Err(self.expected("an option (such as 'CalcOrder'), 'Calls' or a body in braces", other, place)),
         }
     }
 
-    fn calls(&mut self, default: Option<Spoken>, params: &[Param], names: &[String]) -> Result<Runs, IdlError> {
+    fn calls(
+        &mut self,
+        default: Option<SourceLanguage>,
+        params: &[Param],
+        names: &[String],
+    ) -> Result<BodyKind, IdlError> {
         let has_language = matches!(self.peek()?.0, Token::Text(_));
-        let language = if has_language { self.language()? } else { default.unwrap_or(Spoken::C) };
+        let language = if has_language { self.language()? } else { default.unwrap_or(SourceLanguage::C) };
         let (mut symbol, mut symbol_place) = self.name("the name of the function to call")?;
         let mut result = None;
         if self.take_mark("=")? {
@@ -72,17 +77,17 @@ impl Parser<'_> {
             let message = format!("callback '{name}' is not passed to {symbol}; add it to the arguments");
             return Err(self.error(symbol_place, message));
         }
-        self.check_fresh(language == Spoken::Fortran, params, symbol_place)?;
+        self.check_fresh(language == SourceLanguage::Fortran, params, symbol_place)?;
         let language = match language {
-            Spoken::C => Language::C,
-            Spoken::Fortran => Language::Fortran,
-            Spoken::Cpp => {
+            SourceLanguage::C => Language::C,
+            SourceLanguage::Fortran => Language::Fortran,
+            SourceLanguage::Cpp => {
                 let result = result.map(|(_, index)| index);
                 return self.calls_cpp(symbol, symbol_place, args, result);
             }
         };
         let symbol = if language == Language::Fortran { self.fortran_symbol(&symbol) } else { symbol };
-        Ok(Runs::Symbol(Body::Native { language, symbol, args, result }))
+        Ok(BodyKind::Symbol(Body::Native { language, symbol, args, result }))
     }
 
     /// Rejects parameters allocated by the function in Fortran: they are set through a pointer, which Fortran does not have.
@@ -106,14 +111,14 @@ impl Parser<'_> {
         place: Position,
         args: Vec<CallArgument>,
         result: Option<usize>,
-    ) -> Result<Runs, IdlError> {
-        if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if is_ours(expr))) {
+    ) -> Result<BodyKind, IdlError> {
+        if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if is_not_c(expr))) {
             let message =
                 "C++ is called without powers and functions: write a product, or an inline body, `{ fn(pow(n, 2)); }`";
             return Err(self.error(place, message.to_string()));
         }
         let function = CText { line: place.line, column: place.column, text: name };
-        Ok(Runs::Stub { is_cpp: true, code: StubCode::Call { function, args, result } })
+        Ok(BodyKind::Stub { is_cpp: true, code: StubCode::Call { function, args, result } })
     }
 
     /// Returns the `OUT` scalar that receives the returned value.

@@ -1,9 +1,9 @@
 //! Classes: `DefClass name { DefState { C } DefMethod name(…) … }`.
 
-use super::cursor::{Parser, Spoken};
+use super::cursor::{Parser, SourceLanguage};
 use super::lexer::{IdlError, Position, Token};
 use crate::c_text::{CText, Class, Stub, StubCode, stub_symbol};
-use crate::method::{FINALIZE, INITIALIZE, class_of, runs_by_itself};
+use crate::method::{FINALIZE, INITIALIZE, class_of, is_automatic};
 use crate::signature::{Body, Definition, Language, Signature};
 
 impl Parser<'_> {
@@ -49,11 +49,11 @@ impl Parser<'_> {
         }
     }
 
-    fn method(&mut self, class: &mut Class, short: &str, language: Option<Spoken>) -> Result<(), IdlError> {
+    fn method(&mut self, class: &mut Class, short: &str, language: Option<SourceLanguage>) -> Result<(), IdlError> {
         let (method, place) = self.name("the method's name")?;
         let name = self.full_name(&format!("{short}.{method}"), place)?;
         let (definition, stub) = self.described(name, place, language, class.methods.len())?;
-        if runs_by_itself(&method) && !definition.signature.params.is_empty() {
+        if is_automatic(&method) && !definition.signature.params.is_empty() {
             let message =
                 format!("'{method}' runs automatically, so it has no parameters; use another name for the method");
             return Err(self.error(place, message));
@@ -90,5 +90,5 @@ impl Parser<'_> {
 }
 
 fn is_run(name: &str) -> bool {
-    class_of(name).is_some_and(|(_, method)| runs_by_itself(method))
+    class_of(name).is_some_and(|(_, method)| is_automatic(method))
 }

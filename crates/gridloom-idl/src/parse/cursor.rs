@@ -69,7 +69,7 @@ pub(crate) struct Parser<'a> {
 
 /// The language of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Spoken {
+pub(crate) enum SourceLanguage {
     C,
     Cpp,
     Fortran,
@@ -122,12 +122,12 @@ impl<'a> Parser<'a> {
     }
 
     /// "C", "C++" or "FORTRAN".
-    pub(crate) fn language(&mut self) -> Result<Spoken, IdlError> {
+    pub(crate) fn language(&mut self) -> Result<SourceLanguage, IdlError> {
         let (text, place) = self.text("\"C\", \"C++\" or \"FORTRAN\"")?;
         match text.to_uppercase().as_str() {
-            "C" => Ok(Spoken::C),
-            "C++" => Ok(Spoken::Cpp),
-            "FORTRAN" => Ok(Spoken::Fortran),
+            "C" => Ok(SourceLanguage::C),
+            "C++" => Ok(SourceLanguage::Cpp),
+            "FORTRAN" => Ok(SourceLanguage::Fortran),
             _ => Err(self.error(place, format!("expected \"C\", \"C++\" or \"FORTRAN\", got {text:?}"))),
         }
     }

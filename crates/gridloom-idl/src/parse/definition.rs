@@ -2,11 +2,11 @@
 
 use gridloom_base::limits::{CALLBACKS_MAX, PARAMETERS_MAX};
 
-use super::call::Runs;
-use super::cursor::{Parser, Spoken};
+use super::call::BodyKind;
+use super::cursor::{Parser, SourceLanguage};
 use super::lexer::{IdlError, Position, Token};
 use super::parsed::{ParsedExpr, ParsedParam, ParsedUse};
-use crate::c_text::{CText, Stub, StubCode, is_ours, stub_symbol};
+use crate::c_text::{CText, Stub, StubCode, is_not_c, stub_symbol};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
 use crate::ranks;
@@ -15,7 +15,7 @@ use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Par
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) work: Option<ParsedExpr>,
-    pub(crate) language: Option<Spoken>,
+    pub(crate) language: Option<SourceLanguage>,
     /// Shared data, with their names as written.
     uses: Vec<ParsedUse>,
     is_shrunk: bool,
@@ -35,7 +35,7 @@ impl Parser<'_> {
         &mut self,
         name: String,
         place: Position,
-        language: Option<Spoken>,
+        language: Option<SourceLanguage>,
         index: usize,
     ) -> Result<(Definition, Option<Stub>), IdlError> {
         self.uses.clear();
@@ -49,7 +49,7 @@ impl Parser<'_> {
         let work = self.work(options.work.as_ref(), &params, &names)?;
         let runs = self.body(options.language.or(language), &params, &names)?;
         let order = match &runs {
-            Runs::Symbol(Body::Native { language: Language::Fortran, .. }) => ArrayOrder::F,
+            BodyKind::Symbol(Body::Native { language: Language::Fortran, .. }) => ArrayOrder::F,
             _ => ArrayOrder::C,
         };
         params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
@@ -59,8 +59,8 @@ impl Parser<'_> {
         let on_ranks = options.is_on_ranks.then(|| parsed.iter().map(|param| param.on_ranks).collect());
         signature.check().map_err(|message| self.error(place, message))?;
         let (body, stub) = match runs {
-            Runs::Symbol(body) => (body, None),
-            Runs::Stub { is_cpp, code } => {
+            BodyKind::Symbol(body) => (body, None),
+            BodyKind::Stub { is_cpp, code } => {
                 let callbacks = (0..signature.callbacks.len()).map(CallArgument::Callback);
                 let args = (0..signature.params.len()).map(CallArgument::Param).chain(callbacks).collect();
                 let symbol = stub_symbol(&signature);
@@ -72,23 +72,23 @@ impl Parser<'_> {
     }
 
     /// Checks a function on several ranks, which must be compiled.
-    fn on_ranks(&self, runs: Runs, signature: &Signature, place: Position) -> Result<Runs, IdlError> {
-        if let Some(message) = ranks::refused(signature, is_ours) {
+    fn on_ranks(&self, runs: BodyKind, signature: &Signature, place: Position) -> Result<BodyKind, IdlError> {
+        if let Some(message) = ranks::refused(signature, is_not_c) {
             return Err(self.error(place, message));
         }
         match runs {
-            Runs::Stub { .. } => Ok(runs),
-            Runs::Symbol(Body::Native { language: Language::C, symbol, args, result }) => {
-                if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if is_ours(expr))) {
+            BodyKind::Stub { .. } => Ok(runs),
+            BodyKind::Symbol(Body::Native { language: Language::C, symbol, args, result }) => {
+                if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if is_not_c(expr))) {
                     let message = "on several ranks a function is called without powers and functions: write a product, or \
                                    an inline body, `{ fn(pow(n, 2)); }`";
                     return Err(self.error(place, message.to_string()));
                 }
                 let function = CText { line: place.line, column: place.column, text: symbol };
                 let result = result.map(|(_, index)| index);
-                Ok(Runs::Stub { is_cpp: false, code: StubCode::Call { function, args, result } })
+                Ok(BodyKind::Stub { is_cpp: false, code: StubCode::Call { function, args, result } })
             }
-            Runs::Symbol(_) => {
+            BodyKind::Symbol(_) => {
                 let message = "on several ranks Fortran is called from an inline body: `{ fn_(&n, a); }`";
                 Err(self.error(place, message.to_string()))
             }

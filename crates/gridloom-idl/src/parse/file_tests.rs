@@ -123,8 +123,8 @@ fn symbols_that_are_no_names_read_back() {
 fn major_says_how_arrays_lie_whatever_the_language() {
     for (settings, order) in [
         ("", ArrayOrder::C),
-        ("MAJOR = \"column\"", ArrayOrder::Turned),
-        ("LANGUAGE = \"FORTRAN\"", ArrayOrder::Turned),
+        ("MAJOR = \"column\"", ArrayOrder::Transposed),
+        ("LANGUAGE = \"FORTRAN\"", ArrayOrder::Transposed),
         ("LANGUAGE = \"FORTRAN\" MAJOR = \"ROW\"", ArrayOrder::C),
     ] {
         let text = format!("FUNCTION int f(IN int n, INOUT float a[n][n]) \"d\" {settings} COMPLEXITY = \"n\"");

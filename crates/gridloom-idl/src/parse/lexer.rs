@@ -6,7 +6,7 @@
 //! is a separate item between statements ([`Lexer::directive`]). Names that the file `#define`s are replaced ([`Macros`]); the
 //! replacement has the position of the name.
 
-use gridloom_base::Shown;
+use gridloom_base::Escaped;
 use thiserror::Error;
 
 use super::macros::Macros;
@@ -16,7 +16,7 @@ use crate::names::{is_name_character, is_name_start};
 
 /// An error in an IDL text, with its position and the remedy.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{}:{line}:{column}: {}", Shown(file), Shown(message))]
+#[error("{}:{line}:{column}: {}", Escaped(file), Escaped(message))]
 pub struct IdlError {
     /// Name of the file, as given by the caller.
     pub file: String,

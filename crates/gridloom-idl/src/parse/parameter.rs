@@ -6,11 +6,11 @@ use super::lexer::{IdlError, Position, Token};
 use super::parsed::{ParsedCallback, ParsedExpr, ParsedParam, ParsedSlice, ParsedValues};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
-use crate::ranks::OnRanks;
+use crate::ranks::RankShare;
 use crate::signature::{ArrayOrder, BaseType, Callback, Mode, Param};
 use crate::slice::Slice;
 use crate::type_words::{TYPES, is_type_word, type_from_words};
-use crate::values::Values;
+use crate::values::AllowedValues;
 use gridloom_base::limits::{DIMENSIONS_MAX, PARAMETERS_MAX};
 
 impl Parser<'_> {
@@ -21,7 +21,7 @@ impl Parser<'_> {
     /// Parses a parameter of a function, or of a callback, whose parameters are all arrays.
     fn parameter_of(&mut self, is_of_callback: bool) -> Result<ParsedParam, IdlError> {
         let mut mode = None;
-        let mut on_ranks = OnRanks::Nothing;
+        let mut on_ranks = RankShare::Nothing;
         let mut words: Vec<(String, Position)> = Vec::new();
         loop {
             let (token, place) = self.peek()?;
@@ -259,8 +259,8 @@ impl Parser<'_> {
             }
             params[index].values = match &declared.values {
                 None => None,
-                Some(ParsedValues::Letters(letters)) => Some(Values::Letters(letters.clone())),
-                Some(ParsedValues::Range(first, last)) => Some(Values::Range(known(first)?, known(last)?)),
+                Some(ParsedValues::Letters(letters)) => Some(AllowedValues::Characters(letters.clone())),
+                Some(ParsedValues::Range(first, last)) => Some(AllowedValues::Range(known(first)?, known(last)?)),
             };
             params[index].dims.extend(slices.iter().map(Slice::extent));
             if !slices.iter().all(Slice::is_whole) {
@@ -334,10 +334,10 @@ fn one_element(place: Position) -> ParsedExpr {
 }
 
 /// The share of an argument that ranks other than the first receive, for that word: all of it, or memory for it.
-fn on_ranks_by(word: &str) -> Option<OnRanks> {
+fn on_ranks_by(word: &str) -> Option<RankShare> {
     match word {
-        "broadcast" => Some(OnRanks::Content),
-        "allocate" => Some(OnRanks::Memory),
+        "broadcast" => Some(RankShare::Content),
+        "allocate" => Some(RankShare::Memory),
         _ => None,
     }
 }

@@ -2,9 +2,9 @@
 
 use super::lexer::Position;
 use crate::expr::Expr;
-use crate::ranks::OnRanks;
+use crate::ranks::RankShare;
 use crate::signature::Param;
-use crate::uses::{Does, Kept};
+use crate::uses::{Retention, UseKind};
 
 /// An expression in which [`Expr::Param`] are still indices into [`Parser::uses`](super::cursor::Parser).
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub(crate) struct ParsedParam {
     /// Its listed values.
     pub(crate) values: Option<ParsedValues>,
     /// The share of it that ranks other than the first receive.
-    pub(crate) on_ranks: OnRanks,
+    pub(crate) on_ranks: RankShare,
     pub(crate) place: Position,
 }
 
@@ -40,12 +40,12 @@ pub(crate) enum ParsedValues {
 
 /// Shared data that a function gets or puts.
 pub(crate) struct ParsedUse {
-    pub(crate) does: Does,
+    pub(crate) does: UseKind,
     /// With expressions in braces.
     pub(crate) name: String,
     pub(crate) place: Position,
     pub(crate) size_bytes: ParsedExpr,
-    pub(crate) kept: Kept,
+    pub(crate) kept: Retention,
 }
 
 /// A callback whose extents are resolved when all names are known.

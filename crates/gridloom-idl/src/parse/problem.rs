@@ -29,7 +29,7 @@ impl Parser<'_> {
         let has_value = matches!(self.peek()?.0, Token::Name(word) if is_type_word(&word) || word == "void");
         let value = if has_value { self.value_type()? } else { None };
         let symbol = self.name("the routine's name")?.0;
-        self.by_rules_of_routines(Head { function, place, symbol, value, problem_in: Some(language) })
+        self.routine_definition(Head { function, place, symbol, value, problem_in: Some(language) })
     }
 
     /// `C` or `FORTRAN` without quotes, in any case.

@@ -4,11 +4,11 @@
 //! result, which has the function's name. Arrays are stored as `MAJOR` says, and callers in C have them row-major.
 //! Extents are (rows, columns) either way, so `a[lda][n]` by columns is declared in Fortran as `A(LDA, N)`.
 
-use super::cursor::{Parser, Spoken};
+use super::cursor::{Parser, SourceLanguage};
 use super::lexer::{IdlError, Position, Token};
 use super::parsed::ParsedExpr;
 use super::parsed::ParsedParam;
-use crate::ranks::OnRanks;
+use crate::ranks::RankShare;
 use crate::scalar::can_be_returned;
 use crate::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
 use crate::type_words::{is_type_word, type_from_words};
@@ -42,11 +42,11 @@ impl Parser<'_> {
     pub(crate) fn routine(&mut self, is_function: bool) -> Result<Definition, IdlError> {
         let value = if is_function { self.value_type()? } else { None };
         let (function, place) = self.name("the routine's name")?;
-        self.by_rules_of_routines(Head { symbol: function.clone(), function, place, value, problem_in: None })
+        self.routine_definition(Head { symbol: function.clone(), function, place, value, problem_in: None })
     }
 
     /// Parses the text after the name of a routine.
-    pub(crate) fn by_rules_of_routines(&mut self, head: Head) -> Result<Definition, IdlError> {
+    pub(crate) fn routine_definition(&mut self, head: Head) -> Result<Definition, IdlError> {
         self.uses.clear();
         self.callbacks.clear();
         self.nodes = 0;
@@ -136,7 +136,7 @@ impl Parser<'_> {
             dims: Vec::new(),
             slices: Vec::new(),
             values: None,
-            on_ranks: OnRanks::default(),
+            on_ranks: RankShare::default(),
             place,
         })
     }
@@ -147,7 +147,7 @@ impl Parser<'_> {
         loop {
             let (token, place) = self.peek()?;
             let Token::Name(word) = &token else { return Ok(settings) };
-            if problem_in.is_some() && is_mark(word) {
+            if problem_in.is_some() && is_movability_mark(word) {
                 self.next()?;
                 continue;
             }
@@ -185,9 +185,9 @@ impl Parser<'_> {
     fn routine_language(&mut self) -> Result<Language, IdlError> {
         let place = self.peek()?.1;
         match self.language()? {
-            Spoken::C => Ok(Language::C),
-            Spoken::Fortran => Ok(Language::Fortran),
-            Spoken::Cpp => {
+            SourceLanguage::C => Ok(Language::C),
+            SourceLanguage::Fortran => Ok(Language::Fortran),
+            SourceLanguage::Cpp => {
                 let message = "routines are \"C\" or \"FORTRAN\"; a C++ function is called by `Define … Calls \"C++\"`, or as \
                                \"C\" if it is extern \"C\"";
                 Err(self.error(place, message.to_string()))
@@ -199,7 +199,7 @@ impl Parser<'_> {
         let (text, place) = self.text("\"ROW\" or \"COLUMN\"")?;
         match text.to_uppercase().as_str() {
             "ROW" => Ok(ArrayOrder::C),
-            "COLUMN" | "COL" => Ok(ArrayOrder::Turned),
+            "COLUMN" | "COL" => Ok(ArrayOrder::Transposed),
             _ => Err(self.error(place, format!("expected \"ROW\" or \"COLUMN\", got {text:?}"))),
         }
     }
@@ -233,6 +233,6 @@ impl Parser<'_> {
 const WORDS: [&str; 5] = ["LANGUAGE", "MAJOR", "LIBS", "COMPLEXITY", "SYMBOL"];
 
 /// True if the word states whether a routine may be moved.
-fn is_mark(word: &str) -> bool {
+fn is_movability_mark(word: &str) -> bool {
     word.eq_ignore_ascii_case("MOVEABLE") || word.eq_ignore_ascii_case("NONMOVEABLE")
 }

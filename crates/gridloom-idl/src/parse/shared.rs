@@ -8,12 +8,12 @@ use super::parse_expression;
 use super::parsed::ParsedUse;
 use crate::expr::eval::Use;
 use crate::signature::{BaseType, Param};
-use crate::uses::{Does, Kept, NamePart, SharedUse, split};
+use crate::uses::{NamePart, Retention, SharedUse, UseKind, split};
 
 impl Parser<'_> {
     /// Parses the text after `Gets`, `Puts` or `Replaces`.
     pub(super) fn parsed_use(&mut self, word: &str, place: Position) -> Result<ParsedUse, IdlError> {
-        let does = Does::of_word(word).expect("the caller has seen one of these");
+        let does = UseKind::of_word(word).expect("the caller has seen one of these");
         self.mark("(")?;
         let name = match self.next()? {
             (Token::Text(text), _) => text,
@@ -26,16 +26,16 @@ impl Parser<'_> {
         };
         self.mark(",")?;
         let size_bytes = self.expression()?;
-        let mut kept = Kept::default();
+        let mut kept = Retention::default();
         while self.take_mark(",")? {
-            self.how_kept(does, &mut kept)?;
+            self.parse_retention(does, &mut kept)?;
         }
         self.mark(")")?;
         Ok(ParsedUse { does, name, place, size_bytes, kept })
     }
 
     /// Parses `durable`, `replicas 2` or `method swarm` of data that are put.
-    fn how_kept(&mut self, does: Does, kept: &mut Kept) -> Result<(), IdlError> {
+    fn parse_retention(&mut self, does: UseKind, kept: &mut Retention) -> Result<(), IdlError> {
         let (token, place) = self.next()?;
         match &token {
             Token::Name(word) if does.puts() && word == "durable" => kept.is_durable = true,
@@ -72,7 +72,7 @@ impl Parser<'_> {
         let size_bytes = self.indexed(parsed.size_bytes.expr.clone(), names)?;
         self.check_expression(&size_bytes, &parsed.size_bytes, params, names, Use::Size)?;
         let name = parse_name(&parsed.name, params).map_err(|message| self.error(parsed.place, message))?;
-        Ok(SharedUse { does: parsed.does, name, size_bytes, kept: parsed.kept })
+        Ok(SharedUse { kind: parsed.does, name, size_bytes, retention: parsed.kept })
     }
 }
 

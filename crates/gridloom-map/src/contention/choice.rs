@@ -18,7 +18,7 @@ pub struct Choice {
 
 /// A copy of a datum.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Copied {
+pub struct CopyRecord {
     pub datum: u32,
     /// The sending place.
     pub from: u32,
@@ -38,7 +38,7 @@ pub struct Outcome {
     pub start_s: Vec<f64>,
     pub end_s: Vec<f64>,
     /// All copies, in order of their ends.
-    pub copies: Vec<Copied>,
+    pub copies: Vec<CopyRecord>,
 }
 
 /// Why a choice cannot be run.
@@ -47,7 +47,7 @@ pub struct Outcome {
 pub enum ChoiceError {
     /// The sources of a datum wait for one another, or none of them ever receives it.
     #[error("datum {datum} never reaches place {place}: its sources wait for one another, or none of them gets it")]
-    NeverThere {
+    NeverArrives {
         datum: u32,
         /// A place that waits for it.
         place: u32,

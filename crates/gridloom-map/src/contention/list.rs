@@ -13,14 +13,14 @@ use gridloom_base::limits::EAGER_BYTES_MAX;
 
 /// Makes choices for one problem. Buffers are reused.
 #[derive(Debug)]
-pub struct Lister<'p> {
+pub struct ListScheduler<'p> {
     problem: &'p Problem,
     places: usize,
     /// Time since which a place has a datum, indexed by datum × place; infinite if it does not have it.
-    have_s: Vec<f64>,
+    held_since_s: Vec<f64>,
     /// The places that have each datum, with the time since which each can forward it.
     holders: Vec<Vec<(u32, f64)>>,
-    cards: Cards,
+    cards: BusyTimes,
     /// Bandwidth of each place, bytes per second: outgoing for all places, then incoming.
     widths: Vec<f64>,
     /// Bottlenecks that a link crosses. Links without any have no entry.
@@ -33,9 +33,9 @@ pub struct Lister<'p> {
 
 /// Times until which NICs and links are busy.
 #[derive(Clone, Debug)]
-struct Cards {
+struct BusyTimes {
     /// Outgoing NIC of each place, then incoming NIC of each place.
-    cards_s: Vec<f64>,
+    nics_s: Vec<f64>,
     links_s: Vec<f64>,
     /// Links with an entry other than 0. They are few: a thousand places have a million links.
     used_links: Vec<usize>,
@@ -52,8 +52,8 @@ struct Arrival {
     is_relayed: bool,
 }
 
-impl<'p> Lister<'p> {
-    pub fn new(problem: &'p Problem) -> Lister<'p> {
+impl<'p> ListScheduler<'p> {
+    pub fn new(problem: &'p Problem) -> ListScheduler<'p> {
         let places = problem.client() + 1;
         let mut widths = vec![0.0f64; 2 * places];
         for from in 0..places {
@@ -68,13 +68,13 @@ impl<'p> Lister<'p> {
         for (number, one) in problem.bottlenecks().iter().enumerate() {
             one.pairs.iter().for_each(|(from, to)| crossed.entry(from * places + to).or_default().push(number));
         }
-        Lister {
+        ListScheduler {
             problem,
             places,
-            have_s: vec![f64::INFINITY; problem.data().len() * places],
+            held_since_s: vec![f64::INFINITY; problem.data().len() * places],
             holders: vec![Vec::new(); problem.data().len()],
-            cards: Cards {
-                cards_s: vec![0.0; 2 * places],
+            cards: BusyTimes {
+                nics_s: vec![0.0; 2 * places],
                 links_s: vec![0.0; places * places],
                 used_links: Vec::new(),
                 bottlenecks_s: vec![0.0; problem.bottlenecks().len()],
@@ -88,7 +88,7 @@ impl<'p> Lister<'p> {
     }
 
     /// Sets the data that the client sends to only one place, which forwards them to the places that it can talk to.
-    pub fn send_once(&mut self, is_sent_once: &[bool]) {
+    pub fn set_sent_once(&mut self, is_sent_once: &[bool]) {
         self.is_sent_once.copy_from_slice(is_sent_once);
     }
 
@@ -138,14 +138,14 @@ impl<'p> Lister<'p> {
         let problem = self.problem;
         for datum in 0..self.holders.len() {
             for (place, _) in self.holders[datum].drain(..) {
-                self.have_s[datum * self.places + place as usize] = f64::INFINITY;
+                self.held_since_s[datum * self.places + place as usize] = f64::INFINITY;
             }
             for place in problem.holders(datum) {
-                self.have_s[datum * self.places + *place as usize] = 0.0;
+                self.held_since_s[datum * self.places + *place as usize] = 0.0;
                 self.holders[datum].push((*place, problem.write_s(datum, *place as usize)));
             }
         }
-        self.cards.cards_s.fill(0.0);
+        self.cards.nics_s.fill(0.0);
         self.cards.bottlenecks_s.fill(0.0);
         for link in self.cards.used_links.drain(..) {
             self.cards.links_s[link] = 0.0;
@@ -162,21 +162,21 @@ impl<'p> Lister<'p> {
         let mut ready_s = 0.0f64;
         // Inputs share the server's NIC: each input sees the load that the ones before it add.
         let card = self.places + server as usize;
-        let before_s = self.cards.cards_s[card];
+        let before_s = self.cards.nics_s[card];
         for datum in problem.inputs(task as usize) {
-            let way = self.way(*datum, server);
+            let way = self.route(*datum, server);
             ready_s = ready_s.max(way.end_s);
             if way.from != server {
                 let bytes = problem.data()[*datum as usize].size_bytes as f64;
-                self.cards.cards_s[card] = self.cards.cards_s[card].max(0.0) + bytes / self.widths[card];
+                self.cards.nics_s[card] = self.cards.nics_s[card].max(0.0) + bytes / self.widths[card];
             }
         }
-        ready_s = ready_s.max(if self.cards.cards_s[card] > before_s { self.cards.cards_s[card] } else { 0.0 });
-        self.cards.cards_s[card] = before_s;
+        ready_s = ready_s.max(if self.cards.nics_s[card] > before_s { self.cards.nics_s[card] } else { 0.0 });
+        self.cards.nics_s[card] = before_s;
         let slot_s = self.slots[server as usize].iter().copied().fold(f64::INFINITY, f64::min);
         let end_s = slot_s.max(ready_s) + seconds;
         let client = problem.client();
-        let is_plain = problem.is_plain(server as usize);
+        let is_plain = problem.is_stateless(server as usize);
         let outputs = problem.outputs(task as usize).iter();
         let home = outputs.filter(|datum| is_plain || problem.data()[**datum as usize].wanted);
         let bytes: u64 = home.map(|datum| problem.data()[*datum as usize].size_bytes).sum();
@@ -189,17 +189,17 @@ impl<'p> Lister<'p> {
         let seconds = problem.seconds(task as usize, server as usize).expect("it can run there");
         let mut ready_s = 0.0f64;
         for datum in problem.inputs(task as usize) {
-            ready_s = ready_s.max(self.bring(*datum, server, sources));
+            ready_s = ready_s.max(self.transfer_to(*datum, server, sources));
         }
         let slots = &mut self.slots[server as usize];
         let slot = (0..slots.len()).min_by(|a, b| slots[*a].total_cmp(&slots[*b])).expect("a server has slots");
         let end_s = slots[slot].max(ready_s) + seconds;
         slots[slot] = end_s;
-        let is_plain = problem.is_plain(server as usize);
+        let is_plain = problem.is_stateless(server as usize);
         for datum in problem.outputs(task as usize) {
             self.add(*datum, server, (end_s, end_s + problem.write_s(*datum as usize, server as usize)));
             if is_plain || problem.data()[*datum as usize].wanted {
-                self.bring(*datum, problem.client() as u32, sources);
+                self.transfer_to(*datum, problem.client() as u32, sources);
             }
             if is_plain {
                 self.remove(*datum, server);
@@ -209,32 +209,32 @@ impl<'p> Lister<'p> {
 
     /// Records the times from which a datum is at a place and can be forwarded from there.
     fn add(&mut self, datum: u32, place: u32, (since_s, passed_s): (f64, f64)) {
-        self.have_s[datum as usize * self.places + place as usize] = since_s;
+        self.held_since_s[datum as usize * self.places + place as usize] = since_s;
         self.holders[datum as usize].push((place, passed_s));
     }
 
     /// Removes a datum from a place that does not keep it.
     fn remove(&mut self, datum: u32, place: u32) {
-        self.have_s[datum as usize * self.places + place as usize] = f64::INFINITY;
+        self.held_since_s[datum as usize * self.places + place as usize] = f64::INFINITY;
         self.holders[datum as usize].retain(|(holder, _)| *holder != place);
     }
 
     /// Has a datum brought to a place; returns the time from which it is there.
-    fn bring(&mut self, datum: u32, to: u32, sources: &mut BTreeMap<(u32, u32), u32>) -> f64 {
-        let there_s = self.have_s[datum as usize * self.places + to as usize];
+    fn transfer_to(&mut self, datum: u32, to: u32, sources: &mut BTreeMap<(u32, u32), u32>) -> f64 {
+        let there_s = self.held_since_s[datum as usize * self.places + to as usize];
         if there_s < f64::INFINITY {
             return there_s;
         }
-        let way = self.way(datum, to);
+        let way = self.route(datum, to);
         let client = self.problem.client() as u32;
         let from = if way.is_relayed {
-            self.bring(datum, client, sources);
+            self.transfer_to(datum, client, sources);
             client
         } else {
             way.from
         };
         let bytes = self.problem.data()[datum as usize].size_bytes as f64;
-        let since_s = self.have_s[datum as usize * self.places + from as usize];
+        let since_s = self.held_since_s[datum as usize * self.places + from as usize];
         let passed = self.holders[datum as usize].iter().find(|(place, _)| *place == from);
         let start_s = passed.map_or(since_s, |(_, passed_s)| *passed_s);
         let end_s = self.end_of((since_s, start_s), datum, (from, to));
@@ -243,7 +243,7 @@ impl<'p> Lister<'p> {
         // Small data of real groups travel beside large ones: a result that goes to the client later keeps no NIC busy until then.
         if self.problem.has_exact_figures() || bytes > EAGER_BYTES_MAX as f64 {
             for card in [out, into] {
-                self.cards.cards_s[card] = self.cards.cards_s[card].max(start_s) + bytes / self.widths[card];
+                self.cards.nics_s[card] = self.cards.nics_s[card].max(start_s) + bytes / self.widths[card];
             }
             let link = from as usize * self.places + to as usize;
             self.cards.used_links.push(link);
@@ -253,22 +253,22 @@ impl<'p> Lister<'p> {
                 *busy_s = busy_s.max(start_s) + bytes / self.problem.bottlenecks()[*one].bandwidth;
             }
         }
-        if self.problem.is_plain(to as usize) {
+        if self.problem.is_stateless(to as usize) {
             return end_s;
         }
         sources.insert((datum, to), from);
         // The copy runs at full rate up to its end, so its first part may have arrived earlier.
         let part_bytes = self.problem.part_bytes(datum as usize) as f64;
         let behind_s = (bytes - part_bytes) / bandwidth;
-        let passes_on = self.problem.passes_on(datum as usize, to as usize);
+        let passes_on = self.problem.forwards_while_receiving(datum as usize, to as usize);
         self.add(datum, to, (end_s, if passes_on { end_s - behind_s } else { end_s }));
         end_s
     }
 
     /// Returns the route by which a datum would be at a place first.
-    fn way(&mut self, datum: u32, to: u32) -> Arrival {
+    fn route(&mut self, datum: u32, to: u32) -> Arrival {
         let row = datum as usize * self.places;
-        let there_s = self.have_s[row + to as usize];
+        let there_s = self.held_since_s[row + to as usize];
         if there_s < f64::INFINITY {
             return Arrival { end_s: there_s, from: to, is_relayed: false };
         }
@@ -283,14 +283,14 @@ impl<'p> Lister<'p> {
             if is_passed_on && *from == client {
                 continue;
             }
-            let since_s = self.have_s[row + *from as usize];
+            let since_s = self.held_since_s[row + *from as usize];
             let end_s = self.end_of((since_s, *start_s), datum, (*from, to));
             if end_s < best.end_s {
                 best = Arrival { end_s, from: *from, is_relayed: false };
             }
         }
         if best.end_s == f64::INFINITY {
-            let up = self.way(datum, client);
+            let up = self.route(datum, client);
             let end_s = self.end_of((up.end_s, up.end_s), datum, (client, to));
             best = Arrival { end_s, from: up.from, is_relayed: true };
         }
@@ -313,7 +313,7 @@ impl<'p> Lister<'p> {
                 end_s.max(since_s + link.latency_s + self.problem.part_bytes(datum as usize) as f64 / link.bandwidth);
         }
         for card in [out, into] {
-            end_s = end_s.max(self.cards.cards_s[card].max(start_s) + bytes / self.widths[card]);
+            end_s = end_s.max(self.cards.nics_s[card].max(start_s) + bytes / self.widths[card]);
         }
         for one in self.crossed.get(&(from as usize * self.places + to as usize)).into_iter().flatten() {
             let busy_s = self.cards.bottlenecks_s[*one].max(start_s);

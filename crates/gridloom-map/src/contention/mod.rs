@@ -29,29 +29,29 @@
 //! that has a datum is sent no copy of it.
 
 mod choice;
+pub(crate) mod concurrent_tasks;
 mod copies;
 mod list;
 mod rings;
 mod search;
 mod sharing;
-pub(crate) mod side_by_side;
 mod times;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::problem::Problem;
-pub use choice::{Choice, ChoiceError, Copied, Outcome};
-pub use list::Lister;
+pub use choice::{Choice, ChoiceError, CopyRecord, Outcome};
+use concurrent_tasks::ConcurrentTasks;
+pub use list::ListScheduler;
 pub use rings::in_rings;
 pub use search::search;
 use sharing::Sharing;
-use side_by_side::SideBySide;
-pub use times::{PlanTimes, can_judge};
+pub use times::{PlanTimes, can_evaluate};
 
 /// Runs choices for one problem. Buffers are reused from run to run.
 #[derive(Debug)]
-pub struct Judge<'p> {
+pub struct ContentionEvaluator<'p> {
     problem: &'p Problem,
     places: usize,
     sharing: Sharing,
@@ -66,18 +66,18 @@ pub struct Judge<'p> {
     heads: Vec<usize>,
     free_slots: Vec<u32>,
     /// Running tasks of each server; `None` if tasks take as long side by side as alone.
-    beside: Vec<Option<SideBySide>>,
+    concurrent: Vec<Option<ConcurrentTasks>>,
     /// Number of other programs' tasks on slots that the group does not need, for each server.
-    others: Vec<u32>,
+    foreign_tasks: Vec<u32>,
     servers: Vec<u32>,
     timed: BinaryHeap<Reverse<Timed>>,
-    copies: Vec<Copied>,
+    copies: Vec<CopyRecord>,
     /// The only task that each copy is for, on a server that keeps nothing.
     copied_for: Vec<u32>,
     /// Copies that are forwarded while their source still receives the datum, with the copy that it receives.
-    passed_on: BTreeMap<u32, u32>,
+    forwarded: BTreeMap<u32, u32>,
     /// Those of `passed_on` that wait for the end of the incoming copy.
-    late: Vec<u32>,
+    waiting_for_source: Vec<u32>,
     is_plain: bool,
     now_s: f64,
     steps: u64,
@@ -96,11 +96,11 @@ enum State {
     /// Nothing requested it.
     Unknown,
     /// It was requested and will arrive.
-    Asked,
+    Requested,
     /// It is being copied.
-    Coming,
+    InFlight,
     /// It is there.
-    There,
+    Present,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,11 +115,11 @@ enum Waiter {
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Timed {
     at_s: f64,
-    what: What,
+    what: Event,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum What {
+enum Event {
     TaskEnds(u32),
     /// End of the next task on a server where tasks disturb one another, valid in that turn.
     NextEnds(u32, u32),
@@ -134,10 +134,10 @@ enum What {
 const NOBODY: u32 = u32::MAX;
 const ABSENT: Presence = Presence { state: State::Unknown, waiters: NOBODY };
 
-impl<'p> Judge<'p> {
-    pub fn new(problem: &'p Problem) -> Judge<'p> {
+impl<'p> ContentionEvaluator<'p> {
+    pub fn new(problem: &'p Problem) -> ContentionEvaluator<'p> {
         let (servers, places) = (problem.servers().len(), problem.client() + 1);
-        Judge {
+        ContentionEvaluator {
             problem,
             places,
             sharing: Sharing::new(problem),
@@ -148,14 +148,16 @@ impl<'p> Judge<'p> {
             queues: vec![Vec::new(); servers],
             heads: vec![0; servers],
             free_slots: vec![0; servers],
-            beside: (0..servers).map(|server| problem.is_perturbed(server).then(SideBySide::default)).collect(),
-            others: vec![0; servers],
+            concurrent: (0..servers)
+                .map(|server| problem.is_perturbed(server).then(ConcurrentTasks::default))
+                .collect(),
+            foreign_tasks: vec![0; servers],
             servers: Vec::new(),
             timed: BinaryHeap::new(),
             copies: Vec::new(),
             copied_for: Vec::new(),
-            passed_on: BTreeMap::new(),
-            late: Vec::new(),
+            forwarded: BTreeMap::new(),
+            waiting_for_source: Vec::new(),
             is_plain: false,
             now_s: 0.0,
             steps: 0,
@@ -186,7 +188,7 @@ impl<'p> Judge<'p> {
     /// [`ChoiceError`] if a task or copy can never complete.
     pub fn run(&mut self, choice: &Choice, limit_s: f64) -> Result<Option<&Outcome>, ChoiceError> {
         self.reset(choice)?;
-        self.ask_for_all(choice);
+        self.request_inputs(choice);
         (0..self.queues.len()).for_each(|server| self.start_tasks(server));
         while let Some(at_s) = self.next_s() {
             if at_s > limit_s {
@@ -215,13 +217,13 @@ impl<'p> Judge<'p> {
         self.timed.clear();
         self.copies.clear();
         self.copied_for.clear();
-        self.passed_on.clear();
-        self.late.clear();
+        self.forwarded.clear();
+        self.waiting_for_source.clear();
         self.sharing.clear();
         self.now_s = 0.0;
         self.queues.iter_mut().for_each(Vec::clear);
         self.heads.fill(0);
-        self.beside.iter_mut().flatten().for_each(SideBySide::clear);
+        self.concurrent.iter_mut().flatten().for_each(ConcurrentTasks::clear);
         self.servers.clone_from(&choice.servers);
         let Outcome { start_s, end_s, .. } = &mut self.outcome;
         start_s.clear();
@@ -239,29 +241,29 @@ impl<'p> Judge<'p> {
             self.free_slots[number] = 0;
             for busy_s in &server.busy_s {
                 if *busy_s > 0.0 {
-                    self.timed.push(Reverse(Timed { at_s: *busy_s, what: What::SlotFree(number as u32) }));
+                    self.timed.push(Reverse(Timed { at_s: *busy_s, what: Event::SlotFree(number as u32) }));
                 } else {
                     self.free_slots[number] += 1;
                 }
             }
-            self.others[number] = 0;
-            if self.beside[number].is_some() {
+            self.foreign_tasks[number] = 0;
+            if self.concurrent[number].is_some() {
                 let ends =
-                    server.beside_s.iter().map(|at_s| Timed { at_s: *at_s, what: What::OtherEnds(number as u32) });
+                    server.other_busy_s.iter().map(|at_s| Timed { at_s: *at_s, what: Event::OtherEnds(number as u32) });
                 self.timed.extend(ends.map(Reverse));
-                self.others[number] = server.beside_s.len() as u32;
+                self.foreign_tasks[number] = server.other_busy_s.len() as u32;
             }
         }
         Ok(())
     }
 
     /// Registers every task as a waiter for its inputs, and serves the tasks whose inputs are there.
-    fn ask_for_all(&mut self, choice: &Choice) {
+    fn request_inputs(&mut self, choice: &Choice) {
         let problem = self.problem;
         self.steps += (problem.data().len() + problem.task_count()) as u64 / 2;
         for datum in 0..problem.data().len() {
             for place in problem.holders(datum) {
-                self.touch(datum as u32, *place).state = State::There;
+                self.presence_mut(datum as u32, *place).state = State::Present;
             }
         }
         // In task order, as servers request the data that they read.
@@ -269,22 +271,22 @@ impl<'p> Judge<'p> {
             let server = choice.servers[*task as usize];
             self.missing[*task as usize] = problem.inputs(*task as usize).len() as u32;
             for datum in problem.inputs(*task as usize) {
-                if self.is_plain || problem.is_plain(server as usize) {
-                    self.ask(choice, *datum, problem.client() as u32, Waiter::CopyFor(*task));
+                if self.is_plain || problem.is_stateless(server as usize) {
+                    self.request(choice, *datum, problem.client() as u32, Waiter::CopyFor(*task));
                 } else {
-                    self.ask(choice, *datum, server, Waiter::Task(*task));
+                    self.request(choice, *datum, server, Waiter::Task(*task));
                 }
             }
         }
         for (datum, facts) in problem.data().iter().enumerate() {
-            let goes_back = |maker: u32| self.is_plain || problem.is_plain(choice.servers[maker as usize] as usize);
+            let goes_back = |maker: u32| self.is_plain || problem.is_stateless(choice.servers[maker as usize] as usize);
             if facts.wanted || facts.producer.is_some_and(goes_back) {
-                self.demand(choice, datum as u32, problem.client() as u32);
+                self.arrange_arrival(choice, datum as u32, problem.client() as u32);
             }
         }
     }
 
-    fn touch(&mut self, datum: u32, place: u32) -> &mut Presence {
+    fn presence_mut(&mut self, datum: u32, place: u32) -> &mut Presence {
         let at = datum as usize * self.places + place as usize;
         let presence = &mut self.presence[at];
         if presence.state == State::Unknown {
@@ -294,11 +296,11 @@ impl<'p> Judge<'p> {
     }
 
     /// Has a task or copy at a place request a datum.
-    fn ask(&mut self, choice: &Choice, datum: u32, place: u32, waiter: Waiter) {
-        self.demand(choice, datum, place);
+    fn request(&mut self, choice: &Choice, datum: u32, place: u32, waiter: Waiter) {
+        self.arrange_arrival(choice, datum, place);
         let number = self.waiters.len() as u32;
-        let presence = self.touch(datum, place);
-        if presence.state == State::There {
+        let presence = self.presence_mut(datum, place);
+        if presence.state == State::Present {
             return self.serve(datum, place, waiter);
         }
         let next = std::mem::replace(&mut presence.waiters, number);
@@ -306,13 +308,13 @@ impl<'p> Judge<'p> {
     }
 
     /// Arranges for a place to receive a datum.
-    fn demand(&mut self, choice: &Choice, datum: u32, place: u32) {
+    fn arrange_arrival(&mut self, choice: &Choice, datum: u32, place: u32) {
         let problem = self.problem;
-        let presence = self.touch(datum, place);
+        let presence = self.presence_mut(datum, place);
         if presence.state != State::Unknown {
             return;
         }
-        presence.state = State::Asked;
+        presence.state = State::Requested;
         let maker = problem.data()[datum as usize].producer.map(|task| choice.servers[task as usize]);
         if maker == Some(place) {
             return;
@@ -321,16 +323,16 @@ impl<'p> Judge<'p> {
         let usual = || maker.unwrap_or_else(|| problem.holders(datum as usize)[0]);
         let source = choice.sources.get(&(datum, place)).copied().unwrap_or_else(usual);
         if problem.link_seconds(source as usize, place as usize, 0).is_finite() {
-            return self.ask(choice, datum, source, Waiter::CopyTo(place));
+            return self.request(choice, datum, source, Waiter::CopyTo(place));
         }
         // Through the client, which receives it for the first copy forwarded this way, unless its own source is chosen.
         if choice.sources.contains_key(&(datum, client)) {
-            self.demand(choice, datum, client);
-        } else if self.touch(datum, client).state != State::There {
-            self.touch(datum, client).state = State::Asked;
-            self.ask(choice, datum, source, Waiter::CopyTo(client));
+            self.arrange_arrival(choice, datum, client);
+        } else if self.presence_mut(datum, client).state != State::Present {
+            self.presence_mut(datum, client).state = State::Requested;
+            self.request(choice, datum, source, Waiter::CopyTo(client));
         }
-        self.ask(choice, datum, client, Waiter::CopyTo(place));
+        self.request(choice, datum, client, Waiter::CopyTo(place));
     }
 
     fn fill_slots(&mut self, server: usize) {
@@ -344,9 +346,9 @@ impl<'p> Judge<'p> {
             let seconds = self.problem.alone_seconds(task as usize, server).expect("checked before the run");
             self.outcome.start_s[task as usize] = self.now_s;
             self.outcome.end_s[task as usize] = self.now_s + seconds;
-            match &mut self.beside[server] {
+            match &mut self.concurrent[server] {
                 Some(beside) => beside.start(self.now_s, task, seconds),
-                None => self.timed.push(Reverse(Timed { at_s: self.now_s + seconds, what: What::TaskEnds(task) })),
+                None => self.timed.push(Reverse(Timed { at_s: self.now_s + seconds, what: Event::TaskEnds(task) })),
             }
         }
     }
@@ -354,11 +356,11 @@ impl<'p> Judge<'p> {
     /// Starts all tasks that can start on a server, and schedules the next task end there.
     fn start_tasks(&mut self, server: usize) {
         self.fill_slots(server);
-        let Some(beside) = &mut self.beside[server] else { return };
-        let busy = self.problem.servers()[server].slots - self.free_slots[server] + self.others[server];
+        let Some(beside) = &mut self.concurrent[server] else { return };
+        let busy = self.problem.servers()[server].slots - self.free_slots[server] + self.foreign_tasks[server];
         let factor = |task: u32, tasks: u32| self.problem.perturbation(task as usize, server, tasks);
         if let Some((at_s, turn)) = beside.next(self.now_s, busy, factor) {
-            self.timed.push(Reverse(Timed { at_s, what: What::NextEnds(server as u32, turn) }));
+            self.timed.push(Reverse(Timed { at_s, what: Event::NextEnds(server as u32, turn) }));
         }
     }
 
@@ -374,9 +376,9 @@ impl<'p> Judge<'p> {
     /// True if only the work that occupied slots before the group is still running.
     fn waits_for_slots_only(&mut self) -> bool {
         let is_slot = |Reverse(timed): &Reverse<Timed>| match timed.what {
-            What::SlotFree(_) | What::OtherEnds(_) => true,
-            What::NextEnds(server, turn) => !self.is_now(server, turn),
-            What::TaskEnds(_) | What::CopyFlows(_) | What::CopyEnds(_) => false,
+            Event::SlotFree(_) | Event::OtherEnds(_) => true,
+            Event::NextEnds(server, turn) => !self.is_now(server, turn),
+            Event::TaskEnds(_) | Event::CopyFlows(_) | Event::CopyEnds(_) => false,
         };
         self.timed.iter().all(is_slot) && self.sharing.next_s().is_none()
     }
@@ -385,16 +387,16 @@ impl<'p> Judge<'p> {
         while self.timed.peek().is_some_and(|Reverse(timed)| timed.at_s <= self.now_s) {
             let Reverse(Timed { what, .. }) = self.timed.pop().expect("one is there");
             match what {
-                What::SlotFree(server) => {
+                Event::SlotFree(server) => {
                     self.free_slots[server as usize] += 1;
                     self.start_tasks(server as usize);
                 }
-                What::OtherEnds(server) => {
-                    self.others[server as usize] -= 1;
+                Event::OtherEnds(server) => {
+                    self.foreign_tasks[server as usize] -= 1;
                     self.start_tasks(server as usize);
                 }
-                What::CopyFlows(number) => {
-                    let Copied { datum, from, to, .. } = self.copies[number as usize];
+                Event::CopyFlows(number) => {
+                    let CopyRecord { datum, from, to, .. } = self.copies[number as usize];
                     let size_bytes = self.problem.data()[datum as usize].size_bytes;
                     if size_bytes == 0 {
                         self.end_copy(number);
@@ -403,21 +405,21 @@ impl<'p> Judge<'p> {
                         self.sharing.start(number, (from as usize, to as usize), size_bytes as f64, first_bytes);
                     }
                 }
-                What::CopyEnds(number) => self.end_copy(number),
-                What::TaskEnds(task) => self.end_task(task),
-                What::NextEnds(server, turn) if self.is_now(server, turn) => {
-                    let beside = self.beside[server as usize].as_mut().expect("it has turns");
+                Event::CopyEnds(number) => self.end_copy(number),
+                Event::TaskEnds(task) => self.end_task(task),
+                Event::NextEnds(server, turn) if self.is_now(server, turn) => {
+                    let beside = self.concurrent[server as usize].as_mut().expect("it has turns");
                     let task = beside.end_first();
                     self.outcome.end_s[task as usize] = self.now_s;
                     self.end_task(task);
                 }
-                What::NextEnds(..) => {}
+                Event::NextEnds(..) => {}
             }
         }
     }
 
     fn is_now(&self, server: u32, turn: u32) -> bool {
-        self.beside[server as usize].as_ref().is_some_and(|beside| beside.turn() == turn)
+        self.concurrent[server as usize].as_ref().is_some_and(|beside| beside.generation() == turn)
     }
 
     fn end_task(&mut self, task: u32) {
@@ -433,11 +435,11 @@ impl<'p> Judge<'p> {
     fn check_complete(&self) -> Result<(), ChoiceError> {
         let waiting = self.touched.iter().find(|at| {
             let presence = self.presence[**at as usize];
-            presence.state != State::There && !self.is_made_here(**at as usize)
+            presence.state != State::Present && !self.is_made_here(**at as usize)
         });
         if let Some(at) = waiting {
             let (datum, place) = (*at as usize / self.places, *at as usize % self.places);
-            return Err(ChoiceError::NeverThere { datum: datum as u32, place: place as u32 });
+            return Err(ChoiceError::NeverArrives { datum: datum as u32, place: place as u32 });
         }
         match self.outcome.end_s.iter().position(|end_s| end_s.is_nan()) {
             Some(task) => Err(ChoiceError::NeverRun { task: task as u32 }),

@@ -19,19 +19,19 @@ struct Rings<'p> {
     /// First server of each server's site.
     site_of: Vec<u32>,
     /// Number of rings that use a stride, by the first server of the site and the stride.
-    taken: BTreeMap<(u32, usize), u32>,
+    use_counts: BTreeMap<(u32, usize), u32>,
     /// Number of rings that end at each place.
     ends: Vec<u32>,
     /// Bytes that each place receives from other sites, and bytes that it sends to them.
-    enters: Vec<u64>,
-    leaves: Vec<u64>,
+    bytes_in: Vec<u64>,
+    bytes_out: Vec<u64>,
 }
 
 /// Returns the same choice with data sent in rings; `None` if no datum has several readers that forward it.
 pub fn in_rings(problem: &Problem, choice: &Choice) -> Option<Choice> {
     let mut readers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (datum, to) in choice.sources.keys() {
-        if problem.may_pass_on(*datum as usize, *to as usize) {
+        if problem.may_forward(*datum as usize, *to as usize) {
             readers.entry(*datum).or_default().push(*to);
         }
     }
@@ -43,15 +43,15 @@ pub fn in_rings(problem: &Problem, choice: &Choice) -> Option<Choice> {
     let mut rings = Rings {
         problem,
         site_of: sites(problem),
-        taken: BTreeMap::new(),
+        use_counts: BTreeMap::new(),
         ends: vec![0; places],
-        enters: vec![0; places],
-        leaves: vec![0; places],
+        bytes_in: vec![0; places],
+        bytes_out: vec![0; places],
     };
     let mut ringed = choice.clone();
     for (datum, places) in readers {
         let maker = problem.data()[datum as usize].producer.map(|task| choice.servers[task as usize]);
-        if maker.is_some_and(|maker| problem.is_plain(maker as usize)) {
+        if maker.is_some_and(|maker| problem.is_stateless(maker as usize)) {
             continue;
         }
         let holders: Vec<u32> = problem.holders(datum as usize).iter().copied().chain(maker).collect();
@@ -75,7 +75,7 @@ impl Rings<'_> {
             let mut entered = None;
             let mut first: Vec<u32> = holders.iter().filter(is_here).copied().collect();
             if first.is_empty() {
-                let Some((from, entry)) = self.enter(datum, holders, &readers) else { continue };
+                let Some((from, entry)) = self.entry_link(datum, holders, &readers) else { continue };
                 entered = Some((entry, from));
                 first.push(entry);
             }
@@ -87,7 +87,7 @@ impl Rings<'_> {
             let ways: Vec<(u32, u32)> =
                 others.map(|(at, to)| (*to, ring[(at + ring.len() - stride) % ring.len()])).collect();
             // If two of a site cannot talk, all of the site keep their sources: mixed sources could wait for one another.
-            if ways.iter().all(|(to, from)| self.is_way(*from, *to)) {
+            if ways.iter().all(|(to, from)| self.is_link(*from, *to)) {
                 found.extend(entered);
                 found.extend(ways);
             }
@@ -100,26 +100,26 @@ impl Rings<'_> {
     fn stride(&mut self, site: u32, ring: &[u32], first: u32) -> usize {
         let at = ring.iter().position(|place| *place == first).unwrap_or(0);
         let last = |stride: usize| ring[(at + ring.len() - stride) % ring.len()];
-        let taken = |stride: usize| self.taken.get(&(site, stride)).copied().unwrap_or(0);
+        let taken = |stride: usize| self.use_counts.get(&(site, stride)).copied().unwrap_or(0);
         let strides = (1..ring.len()).filter(|stride| is_coprime(*stride, ring.len()));
         let stride = strides.min_by_key(|stride| (self.ends[last(*stride) as usize], taken(*stride))).unwrap_or(1);
         self.ends[last(stride) as usize] += 1;
-        *self.taken.entry((site, stride)).or_default() += 1;
+        *self.use_counts.entry((site, stride)).or_default() += 1;
         stride
     }
 
     /// Returns the link into another site that carries the least so far.
-    fn enter(&mut self, datum: u32, holders: &[u32], readers: &[u32]) -> Option<(u32, u32)> {
-        let entry = *readers.iter().min_by_key(|place| self.enters[**place as usize])?;
-        let ways = holders.iter().filter(|from| self.is_way(**from, entry));
-        let from = *ways.min_by_key(|from| self.leaves[**from as usize])?;
+    fn entry_link(&mut self, datum: u32, holders: &[u32], readers: &[u32]) -> Option<(u32, u32)> {
+        let entry = *readers.iter().min_by_key(|place| self.bytes_in[**place as usize])?;
+        let ways = holders.iter().filter(|from| self.is_link(**from, entry));
+        let from = *ways.min_by_key(|from| self.bytes_out[**from as usize])?;
         let size_bytes = self.problem.data()[datum as usize].size_bytes;
-        self.enters[entry as usize] += size_bytes;
-        self.leaves[from as usize] += size_bytes;
+        self.bytes_in[entry as usize] += size_bytes;
+        self.bytes_out[from as usize] += size_bytes;
         Some((from, entry))
     }
 
-    fn is_way(&self, from: u32, to: u32) -> bool {
+    fn is_link(&self, from: u32, to: u32) -> bool {
         self.problem.links_from(from as usize)[to as usize].latency_s.is_finite()
     }
 }

@@ -13,9 +13,9 @@
 //!
 //! The budget is in steps, not seconds: the same problem gives the same choice.
 
-use super::list::Lister;
+use super::list::ListScheduler;
 use super::rings::in_rings;
-use super::{Choice, Judge};
+use super::{Choice, ContentionEvaluator};
 use crate::bounds::lower_bound;
 use crate::heft::upward_ranks;
 use crate::problem::Problem;
@@ -42,8 +42,8 @@ const PART_OVER_BOUND: f64 = 1e-9;
 pub fn search(problem: &Problem, start: &[Choice], budget: u64, seed: u64) -> (Choice, f64) {
     let mut search = Search {
         problem,
-        judge: Judge::new(problem),
-        lister: Lister::new(problem),
+        judge: ContentionEvaluator::new(problem),
+        lister: ListScheduler::new(problem),
         budget,
         random: SplitMix64::new(seed),
         draws: 0,
@@ -65,8 +65,8 @@ pub fn search(problem: &Problem, start: &[Choice], budget: u64, seed: u64) -> (C
 
 struct Search<'p> {
     problem: &'p Problem,
-    judge: Judge<'p>,
-    lister: Lister<'p>,
+    judge: ContentionEvaluator<'p>,
+    lister: ListScheduler<'p>,
     budget: u64,
     random: SplitMix64,
     /// Changes drawn. Limits the search where few changes are possible and other counts stay at zero.
@@ -150,7 +150,7 @@ impl Search<'_> {
                 for is_once in ways.iter().copied() {
                     let mut once = vec![false; problem.data().len()];
                     self.shared.iter().for_each(|datum| once[*datum as usize] = is_once);
-                    self.lister.send_once(&once);
+                    self.lister.set_sent_once(&once);
                     let choice = self.lister.choose(order, |_, server| is_in[server as usize]);
                     let before_s = self.best.as_ref().map_or(f64::INFINITY, |(_, best_s)| *best_s);
                     if self.offer(&choice) < before_s {
@@ -182,7 +182,7 @@ impl Search<'_> {
         let called: Vec<u32> = (0..best.len() as u32).collect();
         let once = [self.once.clone(), vec![false; self.once.len()]];
         for (order, once) in [&best, &called].into_iter().flat_map(|order| once.iter().map(move |once| (order, once))) {
-            self.lister.send_once(once);
+            self.lister.set_sent_once(once);
             for code in 0..assignments {
                 if self.is_spent(self.budget) || self.is_best_possible() {
                     return;
@@ -224,7 +224,7 @@ impl Search<'_> {
             if let Some(datum) = flipped {
                 self.once[datum] = !self.once[datum];
             }
-            self.lister.send_once(&self.once);
+            self.lister.set_sent_once(&self.once);
             let changed = self.lister.complete(&changed.order, &changed.servers);
             let limit_s = current_s - temperature * self.random.unit().max(1e-300).ln();
             let changed_s = self.makespan(&changed, limit_s);

@@ -40,7 +40,7 @@ pub(super) struct Sharing {
     active: Vec<u32>,
     at_s: f64,
     is_stale: bool,
-    ended: Vec<(u32, Mark)>,
+    ended: Vec<(u32, Milestone)>,
     steps: u64,
     /// Scratch buffers of progressive filling.
     left: Vec<f64>,
@@ -58,16 +58,16 @@ struct Class {
     /// If in turn: bytes that have to be served until the last large copy ends.
     last: f64,
     /// Bytes that have to be served until a copy reaches the mark, with the copy and the mark.
-    copies: BinaryHeap<Reverse<(u64, u32, Mark)>>,
+    copies: BinaryHeap<Reverse<(u64, u32, Milestone)>>,
 }
 
 /// The progress of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Mark {
+pub(super) enum Milestone {
     /// Its first part has arrived.
-    Begun,
+    FirstPart,
     /// Its last byte has arrived.
-    Ended,
+    Complete,
 }
 
 impl Sharing {
@@ -151,9 +151,9 @@ impl Sharing {
             class.last = end;
         }
         // Bits of positive floats are ordered like their values.
-        class.copies.push(Reverse((end.to_bits(), copy, Mark::Ended)));
+        class.copies.push(Reverse((end.to_bits(), copy, Milestone::Complete)));
         if let Some(first_bytes) = first_bytes {
-            class.copies.push(Reverse(((end - bytes + first_bytes).to_bits(), copy, Mark::Begun)));
+            class.copies.push(Reverse(((end - bytes + first_bytes).to_bits(), copy, Milestone::FirstPart)));
         }
         self.is_stale = true;
     }
@@ -199,7 +199,7 @@ impl Sharing {
     }
 
     /// Takes a copy that has reached a mark.
-    pub(super) fn take_ended(&mut self) -> Option<(u32, Mark)> {
+    pub(super) fn take_ended(&mut self) -> Option<(u32, Milestone)> {
         self.ended.pop()
     }
 

@@ -1,21 +1,22 @@
 //! Times of tasks on given servers in a given order. The sources of copies are chosen here; the judge runs the result.
 
-use super::{Choice, Judge, Lister, Outcome};
+use super::{Choice, ContentionEvaluator, ListScheduler, Outcome};
 use crate::problem::Problem;
-use gridloom_base::limits::JUDGE_ENTRIES_MAX;
+use gridloom_base::limits::CONTENTION_ENTRIES_MAX;
 
 /// Evaluates plans for one problem; buffers are reused from run to run.
 #[derive(Debug)]
 pub struct PlanTimes<'p> {
-    lister: Lister<'p>,
-    judge: Judge<'p>,
+    lister: ListScheduler<'p>,
+    judge: ContentionEvaluator<'p>,
 }
 
 impl<'p> PlanTimes<'p> {
     /// Returns `None` if plans of that problem are not evaluated with contention: copies do not share links, or there are too many
     /// data for the judge's tables.
     pub fn new(problem: &'p Problem) -> Option<PlanTimes<'p>> {
-        can_judge(problem).then(|| PlanTimes { lister: Lister::new(problem), judge: Judge::new(problem) })
+        can_evaluate(problem)
+            .then(|| PlanTimes { lister: ListScheduler::new(problem), judge: ContentionEvaluator::new(problem) })
     }
 
     /// Runs the tasks in that order on those servers. The order must have each task after those it depends on, and the servers
@@ -31,7 +32,7 @@ impl<'p> PlanTimes<'p> {
 }
 
 /// True if plans of a problem are evaluated with contention.
-pub fn can_judge(problem: &Problem) -> bool {
+pub fn can_evaluate(problem: &Problem) -> bool {
     let entries = problem.data().len().saturating_mul(problem.client() + 1);
-    problem.has_contention() && entries <= JUDGE_ENTRIES_MAX
+    problem.has_contention() && entries <= CONTENTION_ENTRIES_MAX
 }

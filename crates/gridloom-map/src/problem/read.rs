@@ -36,9 +36,9 @@ impl Problem {
                 name: server.name.clone(),
                 slots,
                 busy_s,
-                beside_s,
+                other_busy_s: beside_s,
                 memory_bytes: server.memory_bytes,
-                is_plain: server.plain,
+                is_stateless: server.stateless,
             });
         }
         Ok(())
@@ -54,7 +54,7 @@ impl Problem {
         }
         for (from, sender) in grid.servers.iter().enumerate() {
             for (to, receiver) in grid.servers.iter().enumerate() {
-                let link = if sender.plain || receiver.plain {
+                let link = if sender.stateless || receiver.stateless {
                     NO_LINK
                 } else if from == to {
                     SELF_LINK
@@ -114,7 +114,7 @@ impl Problem {
         let first = self.holders.len();
         if datum.producer.is_none() {
             // Results of a stateless server are on their way to the client.
-            let kept_at = |place: usize| if self.is_plain(place) { self.client() } else { place };
+            let kept_at = |place: usize| if self.is_stateless(place) { self.client() } else { place };
             let known = datum.at.iter().filter_map(|node| self.places.get(node));
             let mut holders: Vec<u32> = known.map(|place| kept_at(*place) as u32).collect();
             holders.sort_unstable();
@@ -173,7 +173,7 @@ impl Problem {
         }
         self.arguments.extend_from_slice(&task.outputs);
         let place = |node| self.place(node).filter(|place| *place < self.client()).map(|place| place as u32);
-        let only = match task.only.map(|node| (node, place(node))) {
+        let only = match task.bound_to.map(|node| (node, place(node))) {
             Some((server, None)) => {
                 return Err(MapError::NoSuchServer {
                     task: number,
@@ -186,7 +186,7 @@ impl Problem {
         self.tasks.push(Task {
             function: task.function,
             work_flops: task.work_flops,
-            only,
+            bound_server: only,
             size_bytes,
             inputs: first as u32..middle as u32,
             outputs: middle as u32..self.arguments.len() as u32,
@@ -219,7 +219,7 @@ impl Problem {
         let depth = levels.into_iter().max().map_or(1, |last| last + 1);
         let slots: f64 = self.servers.iter().map(|server| f64::from(server.slots)).sum();
         let part = (self.tasks.len() as f64 / f64::from(depth) / slots).min(1.0);
-        let load = |server: &Server| (part * f64::from(server.slots)).max(1.0) + server.beside_s.len() as f64;
+        let load = |server: &Server| (part * f64::from(server.slots)).max(1.0) + server.other_busy_s.len() as f64;
         let loads: Vec<f64> = self.servers.iter().map(load).collect();
         for (index, cost) in self.costs.iter_mut().enumerate() {
             cost.iter_mut().for_each(|cost| cost.tasks = loads[index % loads.len()]);
@@ -231,7 +231,7 @@ impl Problem {
         let mut most_work = vec![None; self.functions.len()];
         for (number, task) in self.tasks.iter().enumerate() {
             let function = || self.function(number).to_owned();
-            if let Some(server) = self.only(number).filter(|server| self.seconds(number, *server).is_none()) {
+            if let Some(server) = self.bound_server(number).filter(|server| self.seconds(number, *server).is_none()) {
                 let why = cannot_run(number, server, self);
                 return Err(MapError::Unfit { subject: "the group has a task that is bound to a server".into(), why });
             }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::plan::RecordedPlan;
 use super::{CLIENT, Case, Model, plain};
-use crate::contention::{Choice, ChoiceError, Copied, Judge, Outcome};
+use crate::contention::{Choice, ChoiceError, ContentionEvaluator, CopyRecord, Outcome};
 use crate::error::MapError;
 use crate::problem::Problem;
 use crate::spec::Spec;
@@ -25,7 +25,7 @@ pub struct Evaluated {
     pub end_s: Vec<f64>,
     /// With contention: all copies in order of their starts. Data are files. Places are servers; the client has the number after
     /// theirs.
-    pub copies: Vec<Copied>,
+    pub copies: Vec<CopyRecord>,
 }
 
 /// Why a plan cannot be evaluated.
@@ -54,7 +54,7 @@ pub enum EvaluateError {
     },
     /// Copies or tasks wait for one another.
     #[error("{0}")]
-    Stuck(String),
+    Deadlock(String),
     /// A plan of plain GridRPC was evaluated by a model without contention, which cannot represent its transfers.
     #[error("a plan of plain GridRPC, in which the client sends each input for each task, needs model m2")]
     PlainWithoutContention,
@@ -104,7 +104,7 @@ impl Case<'_> {
     pub fn evaluate(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
         match self.model {
             Model::M0 | Model::M1 => self.check_times(plan),
-            Model::M2 => self.judge(plan),
+            Model::M2 => self.evaluate_with_contention(plan),
         }
     }
 
@@ -119,7 +119,7 @@ impl Case<'_> {
             return plan;
         }
         let order = plan.order(self.workflow);
-        self.timed(RecordedPlan { is_plain: false, ..plan }, &order)
+        self.timed(RecordedPlan { is_stateless: false, ..plan }, &order)
     }
 
     /// Returns the plan with starts in that order. Without contention each task starts as early as it can; tasks that take no time
@@ -132,7 +132,7 @@ impl Case<'_> {
             plan.start_s[task] = ready_s.max(free_s[server]);
             free_s[server] = self.end_s(&plan, task);
         }
-        plan.part(order, self.workflow);
+        plan.separate_starts(order, self.workflow);
         plan
     }
 
@@ -165,7 +165,7 @@ impl Case<'_> {
 
     /// Without contention: the times that the plan states, if they are possible.
     fn check_times(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
-        if plan.is_plain {
+        if plan.is_stateless {
             return Err(EvaluateError::PlainWithoutContention);
         }
         let (workflow, servers) = (self.workflow, self.servers);
@@ -196,18 +196,18 @@ impl Case<'_> {
         Ok(Evaluated { plan, makespan_s, end_s, copies: Vec::new() })
     }
 
-    fn judge(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
-        let problem = self.problem().map_err(|error| EvaluateError::Stuck(error.to_string()))?;
+    fn evaluate_with_contention(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
+        let problem = self.problem().map_err(|error| EvaluateError::Deadlock(error.to_string()))?;
         let choice = plan.choice(self.workflow);
-        let mut judge = Judge::new(&problem);
-        let run = if plan.is_plain { judge.run_plain(&choice) } else { judge.run(&choice, f64::INFINITY) };
+        let mut judge = ContentionEvaluator::new(&problem);
+        let run = if plan.is_stateless { judge.run_plain(&choice) } else { judge.run(&choice, f64::INFINITY) };
         let outcome: Result<Outcome, ChoiceError> = run.map(|outcome| outcome.expect("there is no limit").clone());
         let outcome = outcome.map_err(|error| {
             // With the default sources, only the order can be wrong.
             let usual = Choice { sources: BTreeMap::new(), ..choice.clone() };
-            let is_order = plan.is_plain || judge.run(&usual, f64::INFINITY).is_err();
+            let is_order = plan.is_stateless || judge.run(&usual, f64::INFINITY).is_err();
             let before = self.read_before_made(&choice).filter(|_| is_order);
-            before.map_or_else(|| self.stuck(&error), EvaluateError::Stuck)
+            before.map_or_else(|| self.deadlock_error(&error), EvaluateError::Deadlock)
         })?;
         let client = problem.client() as u32;
         let plan = plan.with_outcome(&outcome, self.workflow, client);
@@ -235,9 +235,9 @@ impl Case<'_> {
     }
 
     /// Converts the judge's error to one with the names of tasks and files.
-    fn stuck(&self, error: &ChoiceError) -> EvaluateError {
-        EvaluateError::Stuck(match error {
-            ChoiceError::NeverThere { datum, place } => {
+    fn deadlock_error(&self, error: &ChoiceError) -> EvaluateError {
+        EvaluateError::Deadlock(match error {
+            ChoiceError::NeverArrives { datum, place } => {
                 let file = &self.workflow.files[*datum as usize].name;
                 let to =
                     if *place as usize == self.servers.len() { "the client".into() } else { format!("server {place}") };

@@ -43,7 +43,7 @@ const FUNCTION: &str = "recorded/task";
 /// Units of work per second, if programs take time to start: models count no work below 1.
 const STEPS: f64 = 1e9;
 /// Bandwidth of a client's link that the file does not state because nothing crosses it.
-const BANDWIDTH_UNUSED: f64 = 1e12;
+const DEFAULT_BANDWIDTH: f64 = 1e12;
 
 /// The model of transfers; see the module's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +115,7 @@ impl Case<'_> {
             name: format!("{server:06}"),
             address: String::new(),
             slots: 1,
-            plain: false,
+            stateless: false,
             memory_bytes: u64::MAX,
             speed_flops: Some(servers.speed(server) * self.steps()),
             pace: 1.0,
@@ -131,7 +131,7 @@ impl Case<'_> {
             (Model::M0 | Model::M1, None) => Some(link(servers.relayed(from, to))),
         };
         let client = |server: usize| match self.model {
-            Model::M0 => link(BANDWIDTH_UNUSED),
+            Model::M0 => link(DEFAULT_BANDWIDTH),
             Model::M1 | Model::M2 => link(servers.client(server)),
         };
         GridView {
@@ -251,7 +251,7 @@ fn outline_task(task: &WorkflowTask, steps: f64) -> OutlineTask {
     OutlineTask {
         function: 0,
         work_flops: Some(task.work_s * steps),
-        only: None,
+        bound_to: None,
         inputs: Vec::new(),
         outputs: Vec::new(),
     }

@@ -23,7 +23,7 @@ pub(super) fn plan(case: &Case<'_>) -> (RecordedPlan, f64) {
         servers: vec![0; tasks.len()],
         start_s: vec![0.0; tasks.len()],
         sources: BTreeMap::new(),
-        is_plain: true,
+        is_stateless: true,
     };
     // Bits of times that are not negative are ordered like their values.
     let entry = |task: usize, ready_s: f64| Reverse((ready_s.to_bits(), tasks[task].place, task));
@@ -52,6 +52,6 @@ pub(super) fn plan(case: &Case<'_>) -> (RecordedPlan, f64) {
             }
         }
     }
-    plan.part(&order, workflow);
+    plan.separate_starts(&order, workflow);
     (plan, makespan_s)
 }

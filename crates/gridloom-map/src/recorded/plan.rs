@@ -32,7 +32,7 @@ pub struct RecordedPlan {
     /// The place to copy a file from, by file and destination; the index of the client is the number of servers.
     pub sources: BTreeMap<(u32, u32), u32>,
     /// True if servers keep nothing.
-    pub is_plain: bool,
+    pub is_stateless: bool,
 }
 
 #[derive(Deserialize)]
@@ -57,14 +57,14 @@ pub struct PlanText<'w> {
 }
 
 /// Description of the expected top level of a file, for errors.
-const SHAPE: &str = "a plan of a workflow, as 'gridloom map --json' prints it: {\"assignment\": {TASK: SERVER}, \
+const EXPECTED_FORMAT: &str = "a plan of a workflow, as 'gridloom map --json' prints it: {\"assignment\": {TASK: SERVER}, \
                      \"start_seconds\": {TASK: SECONDS}}";
 
 /// Describes a file that is not such a plan, if its kind can be recognized.
 fn kind(text: &str) -> String {
-    match json::text_of(text, "format") {
+    match json::string_at(text, "format") {
         Some(format) => format!("its format is '{format}', "),
-        None if json::has(text, "tasks") && json::has(text, "files") => "it is a workflow, ".into(),
+        None if json::has_name(text, "tasks") && json::has_name(text, "files") => "it is a workflow, ".into(),
         None => String::new(),
     }
 }
@@ -80,7 +80,8 @@ impl RecordedPlan {
     pub fn parse(text: &str, name: &str, workflow: &Workflow, servers: &Servers) -> Result<RecordedPlan, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
         let given = kind(text);
-        let text: Text = json::read(text).map_err(|error| wrong(format!("{error}; {given}expected {SHAPE}")))?;
+        let text: Text =
+            json::read(text).map_err(|error| wrong(format!("{error}; {given}expected {EXPECTED_FORMAT}")))?;
         let last = servers.len() - 1;
         let server = |number: i64| {
             let known = u32::try_from(number).ok().filter(|number| *number as usize <= last);
@@ -120,7 +121,7 @@ impl RecordedPlan {
                 sources.insert((*datum as u32, to), from);
             }
         }
-        Ok(RecordedPlan { servers: chosen, start_s, sources, is_plain: text.plain })
+        Ok(RecordedPlan { servers: chosen, start_s, sources, is_stateless: text.plain })
     }
 
     /// Converts a mapper's plan. With `with_sources`, the sources of copies to servers are those of its transfers.
@@ -134,7 +135,7 @@ impl RecordedPlan {
                 .map(|moved| ((moved.datum, place(moved.to)), place(moved.from)))
                 .filter(|((_, to), _)| *to as usize != problem.client())
                 .collect(),
-            is_plain: false,
+            is_stateless: false,
         }
     }
 
@@ -171,8 +172,8 @@ impl RecordedPlan {
     pub(super) fn with_outcome(mut self, outcome: &Outcome, workflow: &Workflow, client: u32) -> RecordedPlan {
         let order = self.order(workflow);
         self.start_s.clone_from(&outcome.start_s);
-        self.part(&order, workflow);
-        if !self.is_plain {
+        self.separate_starts(&order, workflow);
+        if !self.is_stateless {
             let usual = |file: u32| match workflow.files[file as usize].producer {
                 Some(task) => self.servers[task as usize],
                 None => client,
@@ -190,7 +191,7 @@ impl RecordedPlan {
     /// Separates tasks of a server that start at the same time because some take no time. If ties would not give their
     /// order, their
     /// starts are moved apart by the smallest representable step.
-    pub(super) fn part(&mut self, order: &[u32], workflow: &Workflow) {
+    pub(super) fn separate_starts(&mut self, order: &[u32], workflow: &Workflow) {
         let mut before: BTreeMap<u32, u32> = BTreeMap::new();
         for task in order {
             if let Some(other) = before.insert(self.servers[*task as usize], *task) {

@@ -36,14 +36,14 @@ struct Wrapped {
 /// Reads the servers, either at the top level, where a `platform` field may be their name, or in a `platform` object next to
 /// other figures.
 fn read(text: &str) -> Result<Text, JsonError> {
-    if json::has(text, "platform") && !json::has(text, "speed") {
+    if json::has_name(text, "platform") && !json::has_name(text, "speed") {
         return json::read(text).map(|Wrapped { platform }| platform);
     }
     json::read(text)
 }
 
 /// Description of the expected top level of a file, for errors.
-const SHAPE: &str = "a platform: \
+const EXPECTED_FORMAT: &str = "a platform: \
     {\"speed\": [...], \"client_bytes_per_s\": [...], \"direct_bytes_per_s\": {\"0-1\": BYTES}}, \
     perhaps with \"program_start_seconds\": [...]";
 
@@ -55,7 +55,7 @@ impl Servers {
     /// The reason, with the `name` of the file and, if it is not JSON, line and column.
     pub fn parse(text: &str, name: &str) -> Result<Servers, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
-        let text = read(text).map_err(|error| wrong(format!("{error}; expected {SHAPE}")))?;
+        let text = read(text).map_err(|error| wrong(format!("{error}; expected {EXPECTED_FORMAT}")))?;
         let count = text.speeds.len();
         if count == 0 {
             return Err(wrong("it has no servers: 'speed' is empty".into()));

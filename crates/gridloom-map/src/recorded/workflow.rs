@@ -66,7 +66,7 @@ struct TaskText {
 }
 
 /// Description of the expected top level of a file, for errors.
-const SHAPE: &str =
+const EXPECTED_FORMAT: &str =
     "a workflow: {\"tasks\": [{\"id\", \"work_seconds\", \"inputs\", \"outputs\"}], \"files\": {NAME: BYTES}}";
 /// Largest size that is exact as a float.
 const BYTES_MAX: f64 = 9_007_199_254_740_992.0;
@@ -79,7 +79,7 @@ impl Workflow {
     /// The reason, with the `name` of the file and, if it is not JSON, line and column.
     pub fn parse(text: &str, name: &str) -> Result<Workflow, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
-        let text: Text = json::read(text).map_err(|error| wrong(format!("{error}; expected {SHAPE}")))?;
+        let text: Text = json::read(text).map_err(|error| wrong(format!("{error}; expected {EXPECTED_FORMAT}")))?;
         let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
         let mut files: Vec<File> = Vec::with_capacity(text.files.len());
         for (file, size) in &text.files {

@@ -40,7 +40,8 @@ fn tiny_graphs_are_near_their_best_with_contention() {
         let (tasks, grid) = (1 + rng.below(5) as usize, random_grid(&mut rng, 3));
         let outline = random_graph(&mut rng, tasks, 4);
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
-        let (mut judge, mut lister) = (contention::Judge::new(&problem), contention::Lister::new(&problem));
+        let (mut judge, mut lister) =
+            (contention::ContentionEvaluator::new(&problem), contention::ListScheduler::new(&problem));
         let order: Vec<u32> = (0..tasks as u32).collect();
         let mut best_s = f64::INFINITY;
         for code in 0..3u32.pow(tasks as u32) {

@@ -42,7 +42,7 @@ fn graph_of_pairs(rng: &mut SplitMix64, tasks: usize) -> Outline {
         outline.tasks.push(gridloom_map::OutlineTask {
             function: rng.below(4) as u32,
             work_flops: Some(rng.below(20) as f64 * 1e8),
-            only: None,
+            bound_to: None,
             inputs,
             outputs: vec![output],
         });

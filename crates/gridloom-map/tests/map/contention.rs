@@ -27,7 +27,7 @@ fn copies_of_a_real_group_go_the_same_way_in_turn_and_in_the_order_of_tasks() {
     let problem = Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap();
     let starts = |order: [u32; 3]| {
         let choice = Choice { servers: vec![0; 3], order: order.to_vec(), sources: BTreeMap::new() };
-        Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().start_s.clone()
+        ContentionEvaluator::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().start_s.clone()
     };
     // 400 s for x, then 100 s for y; z is small and travels beside them.
     assert_eq!(starts([0, 1, 2]), [400.0, 500.0, 501.0]);
@@ -35,7 +35,10 @@ fn copies_of_a_real_group_go_the_same_way_in_turn_and_in_the_order_of_tasks() {
     let exact = problem.clone().with_exact_figures();
     let choice = Choice { servers: vec![0; 3], order: vec![2, 1, 0], sources: BTreeMap::new() };
     // As in recorded workflows, where all copies share.
-    assert_eq!(Judge::new(&exact).run(&choice, f64::INFINITY).unwrap().unwrap().start_s, [501.0, 201.0, 3.0]);
+    assert_eq!(
+        ContentionEvaluator::new(&exact).run(&choice, f64::INFINITY).unwrap().unwrap().start_s,
+        [501.0, 201.0, 3.0]
+    );
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn two_copies_share_the_clients_card_and_a_relay_passes_through_it() {
     let workflow = workflow.unwrap();
     let servers = Servers::parse(r#"{"speed": [1, 1], "client_bytes_per_s": [1000, 500]}"#, "s").unwrap();
     let problem = problem(&workflow, &servers, Model::M2);
-    let mut judge = Judge::new(&problem);
+    let mut judge = ContentionEvaluator::new(&problem);
     let choice = Choice { servers: vec![0, 1, 1], order: vec![0, 1, 2], sources: BTreeMap::new() };
     let outcome = judge.run(&choice, f64::INFINITY).unwrap().unwrap().clone();
     // The NIC of 1,000 bytes/s serves two at 500 each until both have 10,000; x is sent at 1,000 to the client, at 500
@@ -78,7 +81,7 @@ fn what_several_links_share_is_crossed_once() {
     }
     let crossings = |grid: &GridView| {
         let problem = Problem::new(&build.0, grid, CLIENT).unwrap();
-        let choice = Lister::new(&problem).complete(&[0, 1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]);
+        let choice = ListScheduler::new(&problem).complete(&[0, 1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]);
         let sources = choice.sources.iter().filter(|((datum, _), _)| *datum == shared);
         sources.filter(|((_, to), from)| is_between(&(**from as usize, *to as usize))).count()
     };
@@ -123,7 +126,7 @@ fn an_exchange_between_sites_crosses_the_slow_way_once() {
         for server in &grid.servers {
             for datum in &shared {
                 build.task(0, 1e6, &[*datum], 8);
-                build.0.tasks.last_mut().unwrap().only = Some(server.node);
+                build.0.tasks.last_mut().unwrap().bound_to = Some(server.node);
             }
         }
         let problem = Problem::new(&build.done(), &grid, CLIENT).unwrap();
@@ -151,11 +154,11 @@ fn one_upload_serves_all_servers_that_can_talk() {
     let problem = problem(&workflow, &servers, Model::M2);
     let order: Vec<u32> = (0..8).collect();
     let halves = Choice { servers: vec![0, 1, 0, 1, 0, 1, 0, 1], order, sources: BTreeMap::new() };
-    let mut judge = Judge::new(&problem);
+    let mut judge = ContentionEvaluator::new(&problem);
     // Two uploads over the client's NIC.
     assert_eq!(judge.run(&halves, f64::INFINITY).unwrap().unwrap().makespan_s, 360.0);
     let circle = Choice { sources: BTreeMap::from([((0, 0), 1), ((0, 1), 0)]), ..halves.clone() };
-    assert_eq!(judge.run(&circle, f64::INFINITY), Err(ChoiceError::NeverThere { datum: 0, place: 0 }));
+    assert_eq!(judge.run(&circle, f64::INFINITY), Err(ChoiceError::NeverArrives { datum: 0, place: 0 }));
     let (choice, makespan_s) = search(&problem, &[halves], 200_000, 1);
     assert_eq!(makespan_s, 261.0);
     assert_eq!(judge.run(&choice, f64::INFINITY).unwrap().unwrap().makespan_s, makespan_s);
@@ -170,7 +173,7 @@ fn tasks_beside_others_go_on_as_slowly_as_those_make_them() {
     model.perturbation = perturbation(&[(2, 2.0), (3, 3.0)]);
     let problem = Problem::new(&outline, &grid, crate::testing::CLIENT).unwrap();
     let choice = Choice { servers: vec![0; 4], order: vec![0, 1, 2, 3], sources: BTreeMap::new() };
-    let outcome = Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
+    let outcome = ContentionEvaluator::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
     // Another group's task runs until 4. Until then each task has a third, so that 4/3 of each are done. From then on
     // three of this
     // group's tasks run; the first two have 2/3 left, the third 2: 2 s more at a third, then two at a half, and the last alone.
@@ -192,7 +195,7 @@ fn what_runs_on_slots_that_are_not_needed_disturbs_too() {
         let problem = Problem::new(&independent(tasks, 1e9), &grid, crate::testing::CLIENT).unwrap();
         let order: Vec<u32> = (0..tasks as u32).collect();
         let choice = Choice { servers: vec![0; tasks], order, sources: BTreeMap::new() };
-        let outcome = Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
+        let outcome = ContentionEvaluator::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
         outcome.end_s
     };
     // A quarter of its processors for three seconds, then a third.
@@ -202,7 +205,7 @@ fn what_runs_on_slots_that_are_not_needed_disturbs_too() {
     assert!((both[0] - 4.0).abs() < 1e-9 && both[1] > both[0], "{both:?}");
 }
 
-const SIZE_BYTES: u64 = 2 * PARTS.passed_on_bytes_min();
+const SIZE_BYTES: u64 = 2 * PARTS.forwarded_bytes_min();
 
 /// Three tasks that read one large datum of the client, on three servers with links of 1 MB/s between them.
 fn one_datum_for_three(client_bytes_per_s: u64) -> (Workflow, Servers) {
@@ -228,9 +231,10 @@ fn servers_pass_on_what_still_comes_to_them() {
             order: vec![0, 1, 2],
             sources: BTreeMap::from([((0, 0), 3), ((0, 1), 0), ((0, 2), 1)]),
         };
-        let mut judge = Judge::new(&problem);
+        let mut judge = ContentionEvaluator::new(&problem);
         let outcome = judge.run(&chain, f64::INFINITY).unwrap().unwrap().clone();
-        let (first_s, part_s) = (SIZE_BYTES as f64 / client_bytes_per_s as f64, PARTS.of(SIZE_BYTES) as f64 / 1e6);
+        let (first_s, part_s) =
+            (SIZE_BYTES as f64 / client_bytes_per_s as f64, PARTS.part_bytes(SIZE_BYTES) as f64 / 1e6);
         for (number, start_s) in outcome.start_s.iter().enumerate() {
             let expected_s = first_s + number as f64 * part_s;
             assert!((start_s - expected_s).abs() < 1e-6, "{start_s} for {expected_s}");
@@ -244,7 +248,7 @@ fn servers_pass_on_what_still_comes_to_them() {
         assert!(path.len() >= 3 && path[0].start_s == 0.0, "{path:?}");
         // In recorded workflows only a complete copy is forwarded.
         let exact = problem.with_exact_figures();
-        let outcome = Judge::new(&exact).run(&chain, f64::INFINITY).unwrap().unwrap().clone();
+        let outcome = ContentionEvaluator::new(&exact).run(&chain, f64::INFINITY).unwrap().unwrap().clone();
         assert!((outcome.start_s[2] - first_s - 2.0 * SIZE_BYTES as f64 / 1e6).abs() < 1e-6);
     }
 }

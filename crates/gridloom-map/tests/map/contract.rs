@@ -55,7 +55,7 @@ fn disconnected(mut grid: GridView) -> GridView {
 #[test]
 fn all_keep_the_contract_on_regular_graphs() {
     let mut some_plain = grid(&[1e9, 2e9, 3e9, 2e9]);
-    some_plain.servers[1].plain = true;
+    some_plain.servers[1].stateless = true;
     let mut many_slots = grid(&[1e9, 2e9]);
     many_slots.servers[0].slots = 5;
     let grids = [grid(&[1e9]), grid(&[1e9; 4]), disconnected(grid(&[1e9, 2e9, 4e9])), some_plain, many_slots];
@@ -104,7 +104,7 @@ fn bound(rng: &mut SplitMix64, mut outline: Outline, grid: &GridView) -> Outline
         let able: Vec<usize> =
             (0..problem.servers().len()).filter(|server| problem.seconds(number, *server).is_some()).collect();
         let server = able[rng.below(able.len() as u64) as usize];
-        task.only = (rng.below(5) < 2).then(|| problem.node(server));
+        task.bound_to = (rng.below(5) < 2).then(|| problem.node(server));
     }
     outline
 }
@@ -122,7 +122,7 @@ fn all_keep_bound_tasks_on_their_servers() {
             let plan = keeps_contract(name, &outline, &grid);
             let chosen = map_group(name, &free, &grid, CLIENT).unwrap();
             for (number, task) in outline.tasks.iter().enumerate() {
-                let Some(only) = task.only else { continue };
+                let Some(only) = task.bound_to else { continue };
                 assert_eq!(plan.tasks[number].server, only, "seed {seed}, {name}: task {number}\n{plan}");
                 elsewhere += u32::from(chosen.tasks[number].server != only);
             }
@@ -312,8 +312,9 @@ fn what_cannot_be_mapped_says_why() {
         says(fails(&|outline, _| outline.tasks[2].work_flops = Some(work)), "task 2 ('m/f0') states a work of");
     }
     says(fails(&|outline, _| outline.data[0].at.clear()), "datum 0 is neither made");
-    let on =
-        |node| move |outline: &mut Outline, _: &mut GridView| outline.tasks[2].only = Some(gridloom_base::NodeId(node));
+    let on = |node| {
+        move |outline: &mut Outline, _: &mut GridView| outline.tasks[2].bound_to = Some(gridloom_base::NodeId(node))
+    };
     says(fails(&on(77)), "task 2 ('m/f0') is bound to server");
     says(fails(&on(CLIENT.0)), "which is not in the grid: it runs on no other");
     let with = |change: &dyn Fn(&mut GridView)| {
@@ -354,7 +355,7 @@ fn stop_after(questions: u32) -> Stop {
 #[test]
 fn all_end_when_they_are_stopped() {
     let (outline, grid) = (fork_join(60), grid(&[1e9, 2e9, 3e9, 2e9]));
-    let map = |spec: &str, stop| MapBy::from(spec).map(&outline, &grid, CLIENT, stop);
+    let map = |spec: &str, stop| MappingMethod::from(spec).map(&outline, &grid, CLIENT, stop);
     for entry in HEURISTICS {
         assert_eq!(map(entry.name, stop_after(0)), Err(MapError::Stopped), "{}", entry.name);
         assert_eq!(map(entry.name, stop_after(1)), Err(MapError::Stopped), "{}", entry.name);

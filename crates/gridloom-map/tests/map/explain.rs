@@ -32,7 +32,7 @@ fn what_decides_is_said() {
     let explained = explain(&ImposedPlan::of_plan(&plan, &problem), &problem, 0).unwrap();
     assert_eq!(explained.server, 0);
     let decides = |at: usize| explained.alternatives[at].outcome.as_ref().map(|outcome| outcome.decides);
-    assert_eq!((decides(0), decides(1)), (Ok(Decides::Run), Ok(Decides::Inputs)));
+    assert_eq!((decides(0), decides(1)), (Ok(DecidingFactor::Run), Ok(DecidingFactor::Inputs)));
     assert!(explained.alternatives[2].outcome.as_ref().unwrap_err().contains("does not offer"));
 }
 
@@ -48,7 +48,7 @@ fn what_is_behind_a_task_is_the_reason_where_it_is() {
     let explained = explain(&given, &problem, 0).unwrap();
     let [here, there] = [0, 1].map(|at| explained.alternatives[at].outcome.as_ref().unwrap());
     assert!(there.end_s < here.end_s && there.makespan_s > here.makespan_s, "{here:?} {there:?}");
-    assert_eq!(there.decides, Decides::Behind);
+    assert_eq!(there.decides, DecidingFactor::Successors);
 }
 
 #[test]

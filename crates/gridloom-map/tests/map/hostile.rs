@@ -69,7 +69,7 @@ fn spoil_outline(rng: &mut SplitMix64, outline: &mut Outline) {
         method: Default::default(),
     };
     let loops =
-        OutlineTask { function: index, work_flops: None, only: None, inputs: vec![index], outputs: vec![index] };
+        OutlineTask { function: index, work_flops: None, bound_to: None, inputs: vec![index], outputs: vec![index] };
     let (Some(task), Some(datum)) = (outline.tasks.get_mut(task), outline.data.get_mut(datum)) else {
         return outline.tasks.push(loops);
     };
@@ -86,7 +86,7 @@ fn spoil_outline(rng: &mut SplitMix64, outline: &mut Outline) {
         10 => datum.at = vec![NodeId(100), CLIENT, NodeId(100), NodeId(u64::MAX)],
         11 | 12 => datum.size_bytes = size,
         13 => outline.data.push(nobody),
-        14 => task.only = Some(NodeId([0, 99, 100, 101, u64::MAX][index as usize % 5])),
+        14 => task.bound_to = Some(NodeId([0, 99, 100, 101, u64::MAX][index as usize % 5])),
         _ => outline.functions.truncate(1),
     }
 }

@@ -43,7 +43,7 @@ fn what_does_not_fit_says_why() {
     refused(&|given| given.order[1] = 0, "task 0 twice");
     refused(&|given| given.order.truncate(6), "lacks task 6");
     refused(&|given| given.order.reverse(), "task 6 ('m/f0') before task");
-    refused(&|given| given.again = "best".into(), "unknown heuristic 'best'");
+    refused(&|given| given.fallback = "best".into(), "unknown heuristic 'best'");
     refused(
         &|given| {
             given.heuristic = "mine".into();
@@ -72,7 +72,7 @@ fn servers_without_function_or_memory_are_refused() {
 #[test]
 fn a_bound_task_is_refused_elsewhere() {
     let mut outline = matrix_chain(512);
-    outline.tasks[3].only = Some(gridloom_base::NodeId(101));
+    outline.tasks[3].bound_to = Some(gridloom_base::NodeId(101));
     let problem = Problem::new(&outline, &grid(&[1e9, 1e9, 2e9]), CLIENT).unwrap();
     let refused = ImposedPlan::of_places(&[0; 7], &problem).plan(&problem).unwrap_err().to_string();
     assert!(refused.ends_with("task 3 ('m/f0') is on server 's0', and is bound to 's1'"), "{refused}");
@@ -81,8 +81,8 @@ fn a_bound_task_is_refused_elsewhere() {
 
 #[test]
 fn what_is_left_is_mapped_by_a_heuristic() {
-    let mut by = MapBy::Imposed(Box::new(ImposedPlan::of_places(&[0; 7], &problem())));
-    assert!(matches!(by.take(), MapBy::Imposed(_)));
-    assert_eq!(by.take(), MapBy::from("heft"));
-    assert_eq!(by, MapBy::from("heft"));
+    let mut by = MappingMethod::Imposed(Box::new(ImposedPlan::of_places(&[0; 7], &problem())));
+    assert!(matches!(by.take(), MappingMethod::Imposed(_)));
+    assert_eq!(by.take(), MappingMethod::from("heft"));
+    assert_eq!(by, MappingMethod::from("heft"));
 }

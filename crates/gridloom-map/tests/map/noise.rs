@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::testing::*;
 use gridloom_base::SplitMix64;
-use gridloom_map::contention::{Judge, Lister};
+use gridloom_map::contention::{ContentionEvaluator, ListScheduler};
 use gridloom_map::*;
 use gridloom_perf::GridView;
 use gridloom_perf::LinkEstimate;
@@ -64,7 +64,7 @@ fn best_tidy_s(problem: &Problem) -> f64 {
 
 /// The same with contention.
 fn best_tidy_judged_s(problem: &Problem) -> f64 {
-    let (mut judge, mut lister) = (Judge::new(problem), Lister::new(problem));
+    let (mut judge, mut lister) = (ContentionEvaluator::new(problem), ListScheduler::new(problem));
     let makespan_s = |at: &[usize; 7]| {
         let choice = lister.complete(&[0, 1, 2, 3, 4, 5, 6], &at.map(|server| server as u32));
         judge.run(&choice, f64::INFINITY).unwrap().unwrap().makespan_s

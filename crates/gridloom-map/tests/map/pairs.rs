@@ -14,7 +14,7 @@ fn a_pass_has_the_times_of_the_model_and_annealing_finds_what_is_better() {
     let servers = Servers::parse(r#"{"speed": [2, 1], "client_bytes_per_s": [1000, 1000]}"#, "s").unwrap();
     let case = Case { workflow: &workflow, servers: &servers, model: Model::M1 };
     let problem = Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap();
-    let mut pass = Pass::new(&problem).unwrap();
+    let mut pass = PairsEvaluator::new(&problem).unwrap();
     let slow = Line { servers: vec![1, 1, 1], order: vec![0, 1, 2] };
     // 1 s for the input, then 10 s of work, then 0.1 s to the client.
     assert_eq!(pass.makespan(&slow, f64::INFINITY), 11.1);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::testing::{Build, CLIENT, grid};
 use gridloom_map::Problem;
-use gridloom_map::contention::{Choice, Judge, Lister, in_rings};
+use gridloom_map::contention::{Choice, ContentionEvaluator, ListScheduler, in_rings};
 use gridloom_perf::{Bottleneck, LinkEstimate};
 
 fn is_coprime(a: usize, b: usize) -> bool {
@@ -36,7 +36,7 @@ fn exchange(each: usize, size_bytes: u64) -> Problem {
     }
     for (server, datum) in grid.servers.iter().flat_map(|server| (0..count as u32).map(move |datum| (server, datum))) {
         build.task(0, 1e6, &[datum], 8);
-        build.0.tasks.last_mut().unwrap().only = Some(server.node);
+        build.0.tasks.last_mut().unwrap().bound_to = Some(server.node);
     }
     Problem::new(&build.0, &grid, CLIENT).unwrap()
 }
@@ -49,7 +49,7 @@ fn each_datum_crosses_once_and_all_servers_send_as_much() {
         let (problem, count) = (exchange(each, size_bytes), 2 * each);
         let tasks: Vec<u32> = (0..(count * count) as u32).collect();
         let servers: Vec<u32> = tasks.iter().map(|task| task / count as u32).collect();
-        let listed = Lister::new(&problem).complete(&tasks, &servers);
+        let listed = ListScheduler::new(&problem).complete(&tasks, &servers);
         let ringed = in_rings(&problem, &listed).unwrap();
         assert_eq!(ringed.sources.len(), count * (count - 1), "as many copies as there have to be");
         let site = |place: u32| place as usize / each;
@@ -67,7 +67,8 @@ fn each_datum_crosses_once_and_all_servers_send_as_much() {
         let most = beside.values().max().unwrap();
         assert!(*most <= count.div_ceil(strides) + 1, "{each}: {most} between two servers, {strides} strides");
         let bound_s = (each as u64 * size_bytes) as f64 / 5e7;
-        let judge_s = |choice| Judge::new(&problem).run(choice, f64::INFINITY).unwrap().unwrap().makespan_s;
+        let judge_s =
+            |choice| ContentionEvaluator::new(&problem).run(choice, f64::INFINITY).unwrap().unwrap().makespan_s;
         let (listed_s, judged_s) = (judge_s(&listed), judge_s(&ringed));
         assert!(judged_s <= listed_s, "{each}: {judged_s} s in rings, {listed_s} s as listed");
         assert!(judged_s < times * bound_s, "{each}: {judged_s} s, at least {bound_s} s");

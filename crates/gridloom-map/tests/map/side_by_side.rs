@@ -1,12 +1,12 @@
 //! Tasks side by side on a processor in equal shares.
 
-use gridloom_map::parts::SideBySide;
+use gridloom_map::parts::ConcurrentTasks;
 
 /// Starts and ends of tasks whose slowdown is the number of running tasks: a processor in equal shares.
 #[test]
 fn a_processor_in_equal_shares() {
     let equal = |_: u32, tasks: u32| f64::from(tasks);
-    let mut beside = SideBySide::default();
+    let mut beside = ConcurrentTasks::default();
     beside.start(0.0, 7, 2.0);
     assert_eq!(beside.next(0.0, 1, equal), Some((2.0, 1)));
     beside.start(1.0, 8, 3.0);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gridloom_base::{NodeId, SplitMix64};
 use gridloom_map::Plan;
 use gridloom_map::{Outline, OutlineDatum, OutlineTask};
-use gridloom_perf::{Beside, FunctionModel, GridView, LinkEstimate, Perturbation, ServerView};
+use gridloom_perf::{ConcurrencyPoint, FunctionModel, GridView, LinkEstimate, Perturbation, ServerView};
 
 /// The client of all test grids.
 pub const CLIENT: NodeId = NodeId(0);
@@ -51,7 +51,13 @@ impl Build {
             name: None,
             method: Default::default(),
         });
-        self.0.tasks.push(OutlineTask { function, work_flops: Some(work), only: None, inputs, outputs: vec![datum] });
+        self.0.tasks.push(OutlineTask {
+            function,
+            work_flops: Some(work),
+            bound_to: None,
+            inputs,
+            outputs: vec![datum],
+        });
         datum
     }
 
@@ -94,7 +100,7 @@ pub fn independent(tasks: usize, work: f64) -> Outline {
         build.0.tasks.push(OutlineTask {
             function: 0,
             work_flops: Some(work),
-            only: None,
+            bound_to: None,
             inputs: vec![],
             outputs: vec![],
         })
@@ -129,7 +135,7 @@ pub fn grid(speeds: &[f64]) -> GridView {
         name: format!("s{number}"),
         address: String::new(),
         slots: 1,
-        plain: false,
+        stateless: false,
         memory_bytes: 1 << 40,
         speed_flops: Some(*speed),
         pace: 1.0,
@@ -153,7 +159,7 @@ pub fn random_grid(rng: &mut SplitMix64, servers: usize) -> GridView {
     let speeds: Vec<f64> = (0..servers).map(|_| 1e9 * (1.0 + 3.0 * rng.unit())).collect();
     let mut grid = grid(&speeds);
     for (number, server) in grid.servers.iter_mut().enumerate() {
-        server.plain = rng.below(5) == 0;
+        server.stateless = rng.below(5) == 0;
         server.slots = 1 + rng.below(3) as u32;
         server.busy_s = (0..server.slots).map(|slot| f64::from(slot) * rng.below(2) as f64 * rng.unit()).collect();
         if number + 1 < servers {
@@ -192,7 +198,7 @@ pub fn perturbed(rng: &mut SplitMix64, mut grid: GridView) -> GridView {
 
 /// Slowdown factors by the number of tasks side by side.
 pub fn perturbation(points: &[(u32, f64)]) -> Perturbation {
-    let point = |(tasks, factor): &(u32, f64)| Beside { tasks: *tasks, factor: *factor, calls: 9 };
+    let point = |(tasks, factor): &(u32, f64)| ConcurrencyPoint { tasks: *tasks, factor: *factor, calls: 9 };
     Perturbation::new(points.iter().map(point).collect())
 }
 

@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match gridloom_net::worker::native_main(fd.unwrap_or(0), &[], None) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            gridloom_base::say!("gridloom-worker: {error}");
+            gridloom_base::stderr_line!("gridloom-worker: {error}");
             ExitCode::FAILURE
         }
     }

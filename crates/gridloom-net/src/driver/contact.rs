@@ -7,14 +7,14 @@ use gridloom_base::{NodeId, Time};
 use gridloom_channel::{Buffers, Channel, Key, Kind};
 use mio::{Interest, Registry, Token};
 
+use crate::transport::delayed::DelayedStream;
 use crate::transport::handshake::Handshake;
-use crate::transport::held::Held;
 use crate::transport::stream::Stream;
-use crate::transport::{Aside, REFUSAL_CHARS_MAX};
+use crate::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 
 /// A connection and its stage.
-pub(super) struct Contact {
-    pub(super) channel: Channel<Held<Stream>>,
+pub(super) struct Connection {
+    pub(super) channel: Channel<DelayedStream<Stream>>,
     pub(super) stage: Stage,
     /// Present during the handshake, except while a frame is being handled.
     pub(super) handshake: Option<Box<Handshake>>,
@@ -32,12 +32,12 @@ pub(super) enum Stage {
     /// The socket is not connected yet.
     Connecting,
     /// The handshake is running.
-    Shaking,
+    Handshaking,
     /// Control connection to this peer.
     Up(NodeId),
 }
 
-impl Contact {
+impl Connection {
     /// Watches for writability only while data wait for it: otherwise each read by the peer would wake this node.
     pub(super) fn watch(&mut self, registry: &Registry, token: usize) -> io::Result<()> {
         let blocked = self.channel.outbound.is_blocked() || self.channel.stream().is_blocked();
@@ -51,9 +51,9 @@ impl Contact {
 
     /// Writes the due part of the data that a connection to another site delays. Returns the time of the next call, or
     /// `None` if nothing is delayed or the socket accepts no more.
-    pub(super) fn let_go(&mut self, now: Instant, buffers: &mut Buffers) -> io::Result<Option<Instant>> {
+    pub(super) fn write_due(&mut self, now: Instant, buffers: &mut Buffers) -> io::Result<Option<Instant>> {
         loop {
-            let due = self.channel.stream_mut().let_go(now)?;
+            let due = self.channel.stream_mut().write_due(now)?;
             // The bytes written have made room for those that wait behind them.
             let before = self.channel.outbound.waiting_bytes();
             self.channel.flush(buffers)?;
@@ -66,19 +66,19 @@ impl Contact {
     /// Sends the reason why the connection ends, as the last frame.
     pub(super) fn refuse(&mut self, why: &str, buffers: &mut Buffers) {
         let why = why.chars().take(REFUSAL_CHARS_MAX).collect();
-        let queued = self.channel.outbound.message(Kind::Hello, &Aside::Refused { why });
+        let queued = self.channel.outbound.message(Kind::Hello, &WorldMessage::Refused { why });
         queued.expect("so few characters fit into a frame");
-        self.say_all(buffers);
+        self.flush_all(buffers);
     }
 
     /// Writes all queued frames as far as the socket accepts them: the connection ends either way.
-    pub(super) fn say_all(&mut self, buffers: &mut Buffers) {
+    pub(super) fn flush_all(&mut self, buffers: &mut Buffers) {
         let _ = self.channel.flush(buffers);
-        self.channel.stream_mut().let_all_go();
+        self.channel.stream_mut().write_all_now();
     }
 
     /// Queues a frame of the handshake.
-    pub(super) fn shake(&mut self, body: &[u8]) {
+    pub(super) fn queue_handshake_frame(&mut self, body: &[u8]) {
         self.channel.outbound.frame(Kind::Hello, body).expect("a handshake's frames are short");
     }
 

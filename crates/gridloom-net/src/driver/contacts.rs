@@ -14,23 +14,25 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_base::dial::NO_NODE;
+use gridloom_base::dial::NOT_A_NODE;
 use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::FrameError;
-use gridloom_channel::{Body, Buffers, Channel, Dialect, Filled, Inbound, Key, Keys, Kind, Limits, Outbound};
+use gridloom_channel::{
+    Body, Buffers, Channel, FrameLimits, Inbound, Key, Keys, Kind, Outbound, ReadOutcome, WireVersion,
+};
 use gridloom_core::node::{Input, LogLine};
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
 
-use super::contact::{Contact, Stage};
-use super::dials::{Dials, cannot_connect, no_answer};
+use super::contact::{Connection, Stage};
+use super::dials::{DialTable, cannot_connect, no_answer};
 use super::refusals::Refusals;
 use crate::identity::Credentials;
 use crate::log::warning;
-use crate::transport::apart::Apart;
-use crate::transport::handshake::{HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, dialect};
-use crate::transport::held::Held;
+use crate::transport::delayed::DelayedStream;
+use crate::transport::emulated_sites::EmulatedLinks;
+use crate::transport::handshake::{HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, wire_version};
 use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link};
 use crate::transport::stream::{Listener, Stream};
@@ -46,7 +48,7 @@ pub(super) const READS_PER_TURN: u32 = 64;
 pub(super) const READS_PER_LONG: u32 = 16;
 
 /// Updates from the connections to the core.
-pub(super) enum News {
+pub(super) enum ConnectionUpdate {
     /// An input for the state machine.
     Input(Input),
     Log(LogLine),
@@ -59,30 +61,30 @@ pub(super) enum News {
 }
 
 /// The connections of a node.
-pub(super) struct Contacts {
+pub(super) struct Connections {
     own: Hello,
     credentials: Credentials,
     registry: Registry,
     inbox: Arc<Inbox>,
     listener: Option<Listener>,
     /// Sockets on which nodes of this host meet, and the filters between this node and other sites.
-    around: (Option<HostSockets>, Arc<Apart>),
-    connections: BTreeMap<usize, Contact>,
+    sites: (Option<HostSockets>, Arc<EmulatedLinks>),
+    connections: BTreeMap<usize, Connection>,
     next_token: usize,
     buffers: Buffers,
     peers: BTreeMap<NodeId, Peer>,
-    dials: Dials,
+    dials: DialTable,
     refusals: Refusals,
     /// Time of the next check for handshakes and dials that take too long, and for a listener that was full.
     check_at: Time,
     accept_again: bool,
-    open: Open,
-    news: VecDeque<News>,
+    open: Pending,
+    news: VecDeque<ConnectionUpdate>,
 }
 
 /// Connections that need work, by token.
 #[derive(Default)]
-struct Open {
+struct Pending {
     /// Connections of strangers, in the handshake. A smaller token is an older connection.
     half_open: BTreeSet<usize>,
     /// Connections with frames to write.
@@ -90,7 +92,7 @@ struct Open {
     /// Connections with more to read.
     unread: BTreeSet<usize>,
     /// Connections that delay frames which are not due.
-    holding: BTreeSet<usize>,
+    delaying: BTreeSet<usize>,
     /// Time at which the first delayed frame of `holding` is due.
     due: Option<Instant>,
 }
@@ -105,7 +107,7 @@ struct Peer {
     version: u16,
 }
 
-impl Contacts {
+impl Connections {
     /// Creates an empty set of connections. Their tokens begin at `first_token`.
     pub(super) fn new(
         own: Hello,
@@ -113,31 +115,31 @@ impl Contacts {
         registry: Registry,
         inbox: Arc<Inbox>,
         listener: Option<Listener>,
-        around: (Option<HostSockets>, Arc<Apart>),
+        sites: (Option<HostSockets>, Arc<EmulatedLinks>),
         first_token: usize,
-    ) -> Contacts {
-        Contacts {
+    ) -> Connections {
+        Connections {
             own,
             credentials,
             registry,
             inbox,
             listener,
-            around,
+            sites,
             connections: BTreeMap::new(),
             next_token: first_token,
             buffers: Buffers::default(),
             peers: BTreeMap::new(),
-            dials: Dials::default(),
+            dials: DialTable::default(),
             refusals: Refusals::default(),
             check_at: Time::NEVER,
             accept_again: false,
-            open: Open::default(),
+            open: Pending::default(),
             news: VecDeque::new(),
         }
     }
 
     /// Returns the next update for the core.
-    pub(super) fn take_news(&mut self) -> Option<News> {
+    pub(super) fn take_update(&mut self) -> Option<ConnectionUpdate> {
         self.news.pop_front()
     }
 
@@ -147,8 +149,8 @@ impl Contacts {
     }
 
     /// Returns the wire version in which messages of this peer are encoded.
-    pub(super) fn dialect(&self, peer: NodeId) -> Dialect {
-        self.peers.get(&peer).map_or(Dialect::OWN, |peer| dialect(peer.version))
+    pub(super) fn wire_version_of(&self, peer: NodeId) -> WireVersion {
+        self.peers.get(&peer).map_or(WireVersion::CURRENT, |peer| wire_version(peer.version))
     }
 
     /// Returns the time by which this must be called even if nothing arrives.
@@ -167,21 +169,21 @@ impl Contacts {
             let contact = self.connections.get(&token_of(*link));
             assert!(contact.is_some_and(|contact| contact.stage == Stage::Up(*peer)), "{peer} has no connection");
         }
-        assert!(self.open.half_open.iter().all(|token| self.stage(*token) == Some(Stage::Shaking)));
-        let open = self.open.dirty.iter().chain(&self.open.unread).chain(&self.open.holding);
+        assert!(self.open.half_open.iter().all(|token| self.stage(*token) == Some(Stage::Handshaking)));
+        let open = self.open.dirty.iter().chain(&self.open.unread).chain(&self.open.delaying);
         assert!(open.into_iter().all(|token| self.connections.contains_key(token)));
     }
 
     /// Closes all connections.
     pub(super) fn shut_down(&mut self) {
-        self.connections.values_mut().for_each(|contact| contact.channel.stream_mut().let_all_go());
+        self.connections.values_mut().for_each(|contact| contact.channel.stream_mut().write_all_now());
         (self.peers, self.connections, self.open) = Default::default();
-        self.dials = Dials::default();
+        self.dials = DialTable::default();
         self.listener = None;
     }
 
     fn log(&mut self, line: LogLine) {
-        self.news.push_back(News::Log(line));
+        self.news.push_back(ConnectionUpdate::Log(line));
     }
 
     // ---- accepting
@@ -196,7 +198,7 @@ impl Contacts {
                 Ok(Some(stream)) => {
                     Handshake::accept(self.credentials.clone(), self.own.clone()).and_then(|handshake| {
                         let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
-                        self.add(stream, Stage::Shaking, handshake, None, deadline)?;
+                        self.add(stream, Stage::Handshaking, handshake, None, deadline)?;
                         self.open.half_open.insert(token);
                         Ok(())
                     })
@@ -206,13 +208,13 @@ impl Contacts {
             };
             if let Err(error) = done {
                 // Usually the process is out of descriptors. Closing the oldest stranger frees one for the new connection.
-                if !self.put_out_oldest(now) {
+                if !self.close_oldest_stranger(now) {
                     self.log(warning("a connection could not be accepted").why(error));
                 }
                 return self.accept_later(now + ACCEPT_PAUSE_NS);
             }
             if self.open.half_open.len() > HANDSHAKES_MAX {
-                self.put_out_oldest(now);
+                self.close_oldest_stranger(now);
             }
         }
         self.accept_later(now);
@@ -224,7 +226,7 @@ impl Contacts {
     }
 
     /// Closes the oldest handshake of a stranger. Returns false if there was none.
-    fn put_out_oldest(&mut self, now: Time) -> bool {
+    fn close_oldest_stranger(&mut self, now: Time) -> bool {
         let Some(oldest) = self.open.half_open.pop_first() else { return false };
         self.forget(oldest);
         if let Some(more) = self.refusals.admit(now) {
@@ -244,15 +246,15 @@ impl Contacts {
         handshake: Handshake,
         dial: Option<u64>,
         deadline: Time,
-    ) -> io::Result<&mut Contact> {
+    ) -> io::Result<&mut Connection> {
         let token = self.next_token;
         self.registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         self.next_token += 1;
         self.check_at = self.check_at.min(deadline);
-        let channel = Channel::new(Held::new(stream), CONTROL_BACKLOG_BYTES_MAX);
+        let channel = Channel::new(DelayedStream::new(stream), CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
         let (receives_with, watches_writing) = (None, true);
-        let contact = Contact { channel, stage, handshake, receives_with, dial, deadline, watches_writing };
+        let contact = Connection { channel, stage, handshake, receives_with, dial, deadline, watches_writing };
         Ok(self.connections.entry(token).or_insert(contact))
     }
 
@@ -269,7 +271,7 @@ impl Contacts {
                     return false;
                 }
                 Ok(false) => return false,
-                Ok(true) => contact.stage = Stage::Shaking,
+                Ok(true) => contact.stage = Stage::Handshaking,
             }
         }
         if event.is_writable() {
@@ -279,7 +281,7 @@ impl Contacts {
     }
 
     /// Reads once and hands out the received bytes; the caller returns them with [`Contacts::put_back`].
-    pub(super) fn read(&mut self, token: usize) -> Option<(io::Result<Filled>, Inbound)> {
+    pub(super) fn read(&mut self, token: usize) -> Option<(io::Result<ReadOutcome>, Inbound)> {
         let channel = &mut self.connections.get_mut(&token)?.channel;
         Some((channel.fill(&mut self.buffers), std::mem::take(&mut channel.inbound)))
     }
@@ -295,7 +297,7 @@ impl Contacts {
         inbound: &'a mut Inbound,
         stage: Stage,
     ) -> Result<Option<(Kind, Body<'a>)>, FrameError> {
-        let limits = if matches!(stage, Stage::Up(_)) { Limits::CONTROL } else { HANDSHAKE_LIMITS };
+        let limits = if matches!(stage, Stage::Up(_)) { FrameLimits::CONTROL } else { HANDSHAKE_LIMITS };
         inbound.next(limits, &mut self.buffers)
     }
 
@@ -310,17 +312,17 @@ impl Contacts {
         &mut self,
         token: usize,
         mut inbound: Inbound,
-        filled: io::Result<Filled>,
+        filled: io::Result<ReadOutcome>,
         closing: bool,
     ) -> bool {
         inbound.release(&mut self.buffers);
         let Some(contact) = self.connections.get_mut(&token) else { return false };
         contact.channel.inbound = inbound;
         match filled {
-            Ok(Filled::More) => return true,
-            Ok(Filled::Drained) => return closing,
-            Ok(Filled::Nothing) => {}
-            Ok(Filled::Closed) => self.lose(token, "the connection was closed"),
+            Ok(ReadOutcome::More) => return true,
+            Ok(ReadOutcome::Drained) => return closing,
+            Ok(ReadOutcome::Nothing) => {}
+            Ok(ReadOutcome::Closed) => self.lose(token, "the connection was closed"),
             Err(error) => self.lose(token, &error.to_string()),
         }
         false
@@ -359,32 +361,32 @@ impl Contacts {
                 continue;
             }
             let flushed = contact.channel.flush(&mut self.buffers).and_then(|()| contact.watch(&self.registry, token));
-            if contact.channel.stream().is_holding() {
-                self.open.holding.insert(token);
+            if contact.channel.stream().has_delayed() {
+                self.open.delaying.insert(token);
             }
             if let Err(error) = flushed {
                 self.lose(token, &error.to_string());
             }
         }
-        if self.open.holding.is_empty() {
+        if self.open.delaying.is_empty() {
             // No connection is delaying frames any more.
             self.open.due = None;
         } else {
-            self.let_go();
+            self.write_due();
         }
     }
 
     /// Writes the due part of what connections to other sites delay.
-    fn let_go(&mut self) {
+    fn write_due(&mut self) {
         let now = Instant::now();
         self.open.due = None;
-        for token in std::mem::take(&mut self.open.holding) {
+        for token in std::mem::take(&mut self.open.delaying) {
             let contact = self.connections.get_mut(&token).expect("one that is forgotten holds nothing");
-            let due = contact.let_go(now, &mut self.buffers);
+            let due = contact.write_due(now, &mut self.buffers);
             match due.and_then(|due| contact.watch(&self.registry, token).map(|()| due)) {
                 Ok(due) => {
-                    if contact.channel.stream().is_holding() {
-                        self.open.holding.insert(token);
+                    if contact.channel.stream().has_delayed() {
+                        self.open.delaying.insert(token);
                     }
                     self.open.due = self.open.due.into_iter().chain(due).min();
                 }
@@ -395,10 +397,10 @@ impl Contacts {
 
     // ---- loss
 
-    pub(super) fn hang_up(&mut self, peer: NodeId) {
+    pub(super) fn disconnect(&mut self, peer: NodeId) {
         if let Some(token) = self.peers.get(&peer).map(|peer| token_of(peer.link)) {
             let contact = self.connections.get_mut(&token).expect("a peer's connection is kept while it is up");
-            contact.say_all(&mut self.buffers);
+            contact.flush_all(&mut self.buffers);
             self.forget(token);
         }
     }
@@ -407,7 +409,8 @@ impl Contacts {
     /// waiting for it there can report it.
     pub(super) fn refuse(&mut self, token: usize, why: &str) {
         // A peer with the previous wire version does not know this message.
-        let is_told = matches!(self.stage(token), Some(Stage::Up(peer)) if self.dialect(peer) == Dialect::OWN);
+        let is_told =
+            matches!(self.stage(token), Some(Stage::Up(peer)) if self.wire_version_of(peer) == WireVersion::CURRENT);
         if let Some(contact) = self.connections.get_mut(&token).filter(|_| is_told) {
             contact.refuse(why, &mut self.buffers);
         }
@@ -425,19 +428,21 @@ impl Contacts {
     pub(super) fn lose(&mut self, token: usize, why: &str) {
         let Some(contact) = self.forget(token) else { return };
         match (contact.stage, contact.dial) {
-            (Stage::Up(peer), _) => self.news.push_back(News::Input(Input::PeerLost { peer, why: why.into() })),
+            (Stage::Up(peer), _) => {
+                self.news.push_back(ConnectionUpdate::Input(Input::PeerLost { peer, why: why.into() }))
+            }
             (Stage::Connecting, Some(dial)) => self.dial_next(dial, why.into()),
-            (Stage::Shaking, Some(dial)) => self.dial_next(dial, format!("{NO_NODE} ({why})")),
-            (Stage::Connecting | Stage::Shaking, None) => {}
+            (Stage::Handshaking, Some(dial)) => self.dial_next(dial, format!("{NOT_A_NODE} ({why})")),
+            (Stage::Connecting | Stage::Handshaking, None) => {}
         }
     }
 
     /// Removes a connection and closes it.
-    fn forget(&mut self, token: usize) -> Option<Contact> {
+    fn forget(&mut self, token: usize) -> Option<Connection> {
         let mut contact = self.connections.remove(&token)?;
         self.open.dirty.remove(&token);
         self.open.unread.remove(&token);
-        self.open.holding.remove(&token);
+        self.open.delaying.remove(&token);
         self.open.half_open.remove(&token);
         // If deregistering fails, closing the socket deregisters it.
         let _ = self.registry.deregister(contact.channel.stream_mut());
@@ -446,7 +451,7 @@ impl Contacts {
         {
             let link = peer.link;
             self.peers.remove(&link.peer);
-            self.news.push_back(News::Down(link));
+            self.news.push_back(ConnectionUpdate::Down(link));
         }
         Some(contact)
     }
@@ -455,7 +460,7 @@ impl Contacts {
     pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose, keys: Keys) {
         match self.forget(token).map(|contact| contact.channel.into_stream().into_inner()) {
             Some(Stream::Tcp(stream)) => {
-                self.news.push_back(News::Bulk((stream.into(), keys), Box::new(hello), purpose))
+                self.news.push_back(ConnectionUpdate::Bulk((stream.into(), keys), Box::new(hello), purpose))
             }
             Some(Stream::Unix(_)) => {
                 self.log(
@@ -480,7 +485,7 @@ impl Contacts {
         for (token, stage) in late {
             match stage {
                 Stage::Connecting => self.lose(token, &no_answer()),
-                Stage::Shaking | Stage::Up(_) => self.lose(token, "it sent nothing within the time limit"),
+                Stage::Handshaking | Stage::Up(_) => self.lose(token, "it sent nothing within the time limit"),
             }
         }
         for number in self.dials.late(now) {
@@ -488,7 +493,7 @@ impl Contacts {
         }
         for address in self.dials.take_late_shadowed(now) {
             let why = "the other connection between the two nodes was lost".into();
-            self.news.push_back(News::Input(Input::DialFailed { address, why, connected: None }));
+            self.news.push_back(ConnectionUpdate::Input(Input::DialFailed { address, why, connected: None }));
         }
         let contacts = self.connections.values().filter(|c| !matches!(c.stage, Stage::Up(_))).map(|c| c.deadline);
         self.check_at = contacts.chain(self.dials.deadlines()).fold(self.check_at, Time::min);

@@ -26,18 +26,18 @@ use mio::event::Event as Readiness;
 use mio::{Events, Token};
 
 use super::contact::Stage;
-use super::contacts::{self, Contacts, READS_PER_LONG, READS_PER_TURN};
+use super::contacts::{self, Connections, READS_PER_LONG, READS_PER_TURN};
 use super::mappings::Mappings;
 use super::streams::{self, Streams};
 use super::timers::{Clock, Timers};
 use super::workers::Workers;
 use crate::durable::Writer;
-use crate::log::{said_of, warning};
+use crate::log::{warning, world_line_for};
 use crate::payload::Payload;
 use crate::storage::{Files, Stored};
 use crate::store::Store;
 use crate::transport::notice::{Inbox, Link, Notice};
-use crate::transport::{Aside, REFUSAL_CHARS_MAX};
+use crate::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 
 pub(crate) const WAKER: Token = Token(0);
 pub(crate) const LISTENER: Token = Token(1);
@@ -56,7 +56,7 @@ pub(crate) struct Core {
     pub(super) clock: Clock,
     pub(super) inbox: Arc<Inbox>,
     pub(super) store: Arc<Store>,
-    pub(super) contacts: Contacts,
+    pub(super) contacts: Connections,
     pub(super) streams: Streams,
     pub(super) workers: Workers,
     pub(super) mappings: Mappings,
@@ -76,24 +76,24 @@ impl Core {
     /// Passes one input to the state machine and performs all its consequences.
     pub(crate) fn input(&mut self, input: Input) {
         self.pending.push_back(input);
-        self.settle();
+        self.process_pending();
     }
 
     /// Passes all pending inputs to the state machine.
-    fn settle(&mut self) {
-        self.lift();
+    fn process_pending(&mut self) {
+        self.forward_updates();
         while let Some(input) = self.pending.pop_front() {
             if self.exit.is_some() {
                 return self.pending.clear();
             }
-            if let Some(line) = said_of(&input) {
+            if let Some(line) = world_line_for(&input) {
                 self.log(line);
             }
             let mut effects = std::mem::take(&mut self.effects);
             self.machine.handle(self.clock.now(), input, &mut effects);
             for effect in effects.drain(..) {
                 self.perform(effect);
-                self.lift();
+                self.forward_updates();
             }
             self.effects = effects;
         }
@@ -102,18 +102,18 @@ impl Core {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Dial { address } => self.contacts.dial(address, self.clock.now()),
-            Effect::HangUp { peer } => self.contacts.hang_up(peer),
+            Effect::Disconnect { peer } => self.contacts.disconnect(peer),
             Effect::Send { to, message: Message::Data(message @ DataMessage::Fetch { datum, .. }) } => {
                 if let Some(bytes) = self.store.partials().bytes_of(datum) {
-                    self.aside(to, &Aside::Has { datum, bytes });
+                    self.send_to_world(to, &WorldMessage::PartiallyHeld { datum, bytes });
                 }
                 self.contacts.queue(to, |out| out.message(Kind::Message, &Message::Data(message)));
             }
             Effect::Send { to, message } => self.contacts.queue(to, |out| out.message(Kind::Message, &message)),
             Effect::SendDatum { to, datum } => self.send_datum(to, datum),
-            Effect::StoreDatum { to, datum } => self.store_datum(to, datum),
+            Effect::SendByStorage { to, datum } => self.store_datum(to, datum),
             Effect::SendProbe { to, size_bytes } if size_bytes <= EAGER_BYTES_MAX => {
-                self.aside(to, &Aside::Probe { bytes: vec![0; size_bytes as usize] });
+                self.send_to_world(to, &WorldMessage::Probe { bytes: vec![0; size_bytes as usize] });
             }
             Effect::SendProbe { to, size_bytes } => self.streams.probe(to, size_bytes),
             Effect::DropDatum { datum } => {
@@ -134,12 +134,12 @@ impl Core {
                 }
             }
             Effect::MakeTransient { datum } => self.durable.remove(datum),
-            Effect::NameDatum { datum, named } => {
+            Effect::AliasDatum { datum, named } => {
                 if let Some((meta, payload)) = self.store.get(&datum) {
                     self.store.put(named, meta, payload);
                 }
             }
-            Effect::TakePart { datum, from_byte, part, meta } => {
+            Effect::MakePart { datum, from_byte, part, meta } => {
                 if let Some((_, whole)) = self.store.get(&datum)
                     && let Some(payload) = whole.part(from_byte, meta.size_bytes())
                 {
@@ -171,22 +171,26 @@ impl Core {
     }
 
     /// Forwards the updates of all parts.
-    fn lift(&mut self) {
+    fn forward_updates(&mut self) {
         loop {
-            if let Some(news) = self.contacts.take_news() {
+            if let Some(news) = self.contacts.take_update() {
                 match news {
-                    contacts::News::Input(input) => self.pending.push_back(input),
-                    contacts::News::Log(line) => self.log(line),
-                    contacts::News::Up(link, hello, pass, version) => self.streams.peer_up(link, *hello, pass, version),
-                    contacts::News::Down(link) => self.streams.peer_down(link),
-                    contacts::News::Bulk(socket, hello, purpose) => self.streams.take_bulk(socket, *hello, purpose),
+                    contacts::ConnectionUpdate::Input(input) => self.pending.push_back(input),
+                    contacts::ConnectionUpdate::Log(line) => self.log(line),
+                    contacts::ConnectionUpdate::Up(link, hello, pass, version) => {
+                        self.streams.peer_up(link, *hello, pass, version)
+                    }
+                    contacts::ConnectionUpdate::Down(link) => self.streams.peer_down(link),
+                    contacts::ConnectionUpdate::Bulk(socket, hello, purpose) => {
+                        self.streams.take_bulk(socket, *hello, purpose)
+                    }
                 }
-            } else if let Some(news) = self.streams.take_news() {
+            } else if let Some(news) = self.streams.take_update() {
                 match news {
-                    streams::News::Input(input) => self.pending.push_back(input),
-                    streams::News::Log(line) => self.log(line),
-                    streams::News::Aside(to, aside) => self.aside(to, &aside),
-                    streams::News::Lose(link, why) => self.contacts.lose_link(link, &why),
+                    streams::StreamUpdate::Input(input) => self.pending.push_back(input),
+                    streams::StreamUpdate::Log(line) => self.log(line),
+                    streams::StreamUpdate::Aside(to, aside) => self.send_to_world(to, &aside),
+                    streams::StreamUpdate::Lose(link, why) => self.contacts.lose_link(link, &why),
                 }
             } else {
                 return;
@@ -199,7 +203,7 @@ impl Core {
     }
 
     /// Sends a message to the peer's world.
-    fn aside(&mut self, to: NodeId, aside: &Aside) {
+    fn send_to_world(&mut self, to: NodeId, aside: &WorldMessage) {
         self.contacts.queue(to, |out| out.message(Kind::Hello, aside));
     }
 
@@ -220,7 +224,9 @@ impl Core {
             return;
         }
         match (outcome, self.store.get(&datum)) {
-            (Ok(digest), Some((meta, _))) => self.aside(link.peer, &Aside::Stored { datum, meta, digest }),
+            (Ok(digest), Some((meta, _))) => {
+                self.send_to_world(link.peer, &WorldMessage::Stored { datum, meta, digest })
+            }
             (Ok(_), None) => self.send_datum(link.peer, datum),
             (Err(why), _) => {
                 self.log(
@@ -248,11 +254,11 @@ impl Core {
             return;
         }
         match self.store.to_send(&datum) {
-            None => match self.store.coming(&datum) {
-                Some((meta, coming)) => self.streams.pass_on(to, datum, meta, coming),
+            None => match self.store.incoming(&datum) {
+                Some((meta, coming)) => self.streams.forward(to, datum, meta, coming),
                 None => {
                     let why = format!("{} no longer has it", self.name);
-                    self.aside(to, &Aside::Broken { datum, why });
+                    self.send_to_world(to, &WorldMessage::Broken { datum, why });
                 }
             },
             Some((meta, payload)) if payload.size_bytes() <= EAGER_BYTES_MAX => {
@@ -275,11 +281,11 @@ impl Core {
                 token if token.0 >= WORKERS => self.workers.on_ready(token.0, &self.store),
                 _ => self.connection_ready(event),
             }
-            self.settle();
+            self.process_pending();
         }
         for token in self.contacts.take_unread() {
             self.read(token, true);
-            self.settle();
+            self.process_pending();
         }
         self.fire_timers();
         if cfg!(debug_assertions) {
@@ -311,7 +317,7 @@ impl Core {
                         Ok(payload) => {
                             self.store.put(datum, meta.clone(), payload);
                             // The transfer time of a storage file does not measure the link between the two nodes.
-                            Input::DatumArrived { from, datum, meta, took_ns: 0 }
+                            Input::DatumArrived { from, datum, meta, duration_ns: 0 }
                         }
                         Err((no_memory, why)) => Input::DatumBroken { from, datum, no_memory, why },
                     });
@@ -320,7 +326,7 @@ impl Core {
                 Notice::Speed { flops } => self.pending.push_back(Input::SpeedMeasured { flops }),
                 notice => self.streams.on_notice(notice),
             }
-            self.settle();
+            self.process_pending();
         }
         for ((link, retired), serials) in released {
             self.streams.released(link, retired, serials);
@@ -354,7 +360,7 @@ impl Core {
                 Ok(None) => return,
                 Ok(Some((kind, body))) => match stage {
                     Stage::Up(peer) => self.on_frame(token, peer, kind, body.bytes()).map(|()| None),
-                    Stage::Connecting | Stage::Shaking => {
+                    Stage::Connecting | Stage::Handshaking => {
                         let (contacts, streams, now) = (&mut self.contacts, &self.streams, self.clock.now());
                         contacts.on_handshake(token, kind, body.bytes(), now, |hello| streams.admits(hello))
                     }
@@ -372,7 +378,7 @@ impl Core {
                 Ok(Some((hello, purpose, keys))) => self.contacts.hand_over(token, hello, purpose, keys),
                 Err(why) => self.contacts.refuse(token, &why),
             }
-            self.settle();
+            self.process_pending();
             if self.exit.is_some() {
                 return;
             }
@@ -380,7 +386,7 @@ impl Core {
     }
 
     fn on_frame(&mut self, token: usize, from: NodeId, kind: Kind, body: &[u8]) -> Result<(), String> {
-        let dialect = self.contacts.dialect(from);
+        let dialect = self.contacts.wire_version_of(from);
         match kind {
             Kind::Message => {
                 let message = frame::parse(body, dialect).map_err(|error| error.to_string())?;
@@ -394,17 +400,17 @@ impl Core {
                 self.streams.check_sender(from, header.datum)?;
                 self.store.put(header.datum, header.meta.clone(), Payload::copied(payload));
                 let DataHeader { datum, meta } = header;
-                self.pending.push_back(Input::DatumArrived { from, datum, meta, took_ns: 0 });
+                self.pending.push_back(Input::DatumArrived { from, datum, meta, duration_ns: 0 });
             }
             Kind::Hello => match frame::parse(body, dialect).map_err(|error| error.to_string())? {
-                Aside::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
-                Aside::Refused { why } => {
+                WorldMessage::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
+                WorldMessage::Refused { why } => {
                     let why: String = why.chars().take(REFUSAL_CHARS_MAX).collect();
                     self.contacts.lose(token, &format!("it rejected a message: {why}"));
                 }
-                aside => self.streams.on_aside(from, aside)?,
+                aside => self.streams.on_world_message(from, aside)?,
             },
-            Kind::Letter => unreachable!("the limits of a control connection have no letters"),
+            Kind::ProcessMessage => unreachable!("the limits of a control connection have no letters"),
         }
         Ok(())
     }
@@ -418,11 +424,11 @@ impl Core {
                 self.log(LogLine::new(Level::Error, Category::Worker, "a worker cannot be watched").why(error));
             }
             self.contacts.flush();
-            self.lift();
+            self.forward_updates();
             if self.pending.is_empty() || self.exit.is_some() {
                 return;
             }
-            self.settle();
+            self.process_pending();
         }
     }
 
@@ -440,7 +446,7 @@ impl Core {
         }
         self.contacts.check(now);
         self.store.partials().forget_old();
-        self.settle();
+        self.process_pending();
     }
 
     /// Ends everything. Queued frames are written as far as the sockets accept them.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 
-use gridloom_base::dial::{NO_ANSWER, NOBODY_LISTENS};
+use gridloom_base::dial::{NO_ANSWER, NOT_LISTENING};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 
@@ -22,35 +22,35 @@ pub(super) struct Dial {
 
 /// The dials of a node.
 #[derive(Default)]
-pub(super) struct Dials {
-    under_way: BTreeMap<u64, Dial>,
+pub(super) struct DialTable {
+    in_progress: BTreeMap<u64, Dial>,
     next: u64,
     /// Deadlines of shadowed dials, by node and address.
     shadowed: BTreeMap<(NodeId, String), Time>,
 }
 
-impl Dials {
+impl DialTable {
     /// Registers a new dial and returns its number.
     pub(super) fn begin(&mut self, dial: Dial) -> u64 {
         self.next += 1;
-        self.under_way.insert(self.next, dial);
+        self.in_progress.insert(self.next, dial);
         self.next
     }
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Dial> {
-        self.under_way.get_mut(&number)
+        self.in_progress.get_mut(&number)
     }
 
     /// Stores the resolved addresses of a dial.
     pub(super) fn resolved(&mut self, number: u64, addresses: Vec<SocketAddr>) {
-        if let Some(dial) = self.under_way.get_mut(&number) {
+        if let Some(dial) = self.in_progress.get_mut(&number) {
             dial.left = addresses.into();
         }
     }
 
     /// Removes a dial, whether it succeeded or failed.
     pub(super) fn end(&mut self, number: u64) -> Option<Dial> {
-        self.under_way.remove(&number)
+        self.in_progress.remove(&number)
     }
 
     /// Registers a dial that ended as a duplicate while the other connection is not up yet.
@@ -65,7 +65,7 @@ impl Dials {
 
     /// Returns the dials past their deadline.
     pub(super) fn late(&self, now: Time) -> Vec<u64> {
-        self.under_way.iter().filter(|(_, dial)| dial.deadline <= now).map(|(number, _)| *number).collect()
+        self.in_progress.iter().filter(|(_, dial)| dial.deadline <= now).map(|(number, _)| *number).collect()
     }
 
     /// Takes the addresses of shadowed dials past their deadline.
@@ -87,14 +87,14 @@ impl Dials {
 
     /// Returns all deadlines.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Time> {
-        self.under_way.values().map(|dial| dial.deadline).chain(self.shadowed.values().copied())
+        self.in_progress.values().map(|dial| dial.deadline).chain(self.shadowed.values().copied())
     }
 }
 
 /// Describes why a connection failed.
 pub(super) fn cannot_connect(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => format!("{NOBODY_LISTENS} (connection refused)"),
+        io::ErrorKind::ConnectionRefused => format!("{NOT_LISTENING} (connection refused)"),
         io::ErrorKind::TimedOut => no_answer(),
         _ => format!("{NO_ANSWER} ({error})"),
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_shadowed_dial_ends_with_its_peer_or_at_its_deadline() {
-        let mut dials = Dials::default();
+        let mut dials = DialTable::default();
         let dial = Dial { address: "a:1".into(), left: VecDeque::new(), began: Time(0), deadline: Time(9) };
         let number = dials.begin(dial);
         assert_eq!((dials.late(Time(8)), dials.late(Time(9))), (vec![], vec![number]));

@@ -34,7 +34,7 @@ const TAKE_OVER: Duration = Duration::from_millis(2);
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// After this many polls in which a waiter led, the background thread stops polling and asks to be woken. It steps
 /// aside when other threads polled this often during one of its turns.
-const LOOKS_MAX: u32 = 50;
+const POLLS_MAX: u32 = 50;
 
 /// State shared by the threads of a node.
 pub(super) struct Shared {
@@ -62,7 +62,7 @@ pub(super) struct State {
     /// Number of times that a waiter led, so that the background thread sees whether one did recently.
     pub(super) led: u64,
     /// Number of times that a thread polled without waiting since the background thread's turn began.
-    pub(super) looks: u32,
+    pub(super) polls: u32,
     pub(super) background_asleep: bool,
     /// Latest time at which the leader in epoll turns; `None` if no thread is in epoll.
     pub(super) polling_until: Option<Time>,
@@ -128,13 +128,13 @@ impl Shared {
                 state.spin_until = Instant::now() + SPIN;
             }
             state.core.on_ready(events);
-            self.finish(&mut state);
+            self.flush_and_wake(&mut state);
         }
         state
     }
 
     /// Writes and wakes sleeping threads. Must be called after each change of the state.
-    pub(super) fn finish(&self, state: &mut State) {
+    pub(super) fn flush_and_wake(&self, state: &mut State) {
         if state.closed {
             return;
         }
@@ -152,7 +152,7 @@ impl Shared {
     /// Handles what has arrived, without waiting. A thread that polls in a loop must not depend on the background
     /// thread getting a processor at the same time, so it leads for one turn. If another thread leads, it leaves the
     /// work to that one.
-    pub(super) fn look<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn poll_once<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if state.leader == Leader::None {
             state.led += 1;
             state.leader = Leader::Waiter;
@@ -160,7 +160,7 @@ impl Shared {
             self.stop_leading(&mut state);
             return state;
         }
-        state.looks += 1;
+        state.polls += 1;
         drop(state);
         thread::yield_now();
         self.lock()
@@ -205,16 +205,16 @@ impl Shared {
         while !state.closed {
             if state.leader == Leader::None && state.followers == 0 && state.led == led {
                 state.leader = Leader::Background;
-                while !state.closed && state.followers == 0 && state.looks < LOOKS_MAX {
-                    state.looks = 0;
+                while !state.closed && state.followers == 0 && state.polls < POLLS_MAX {
+                    state.polls = 0;
                     state = self.turn(state, Time::NEVER);
                 }
-                state.looks = 0;
+                state.polls = 0;
                 self.stop_leading(&mut state);
             }
             looks = if state.led == led { looks + 1 } else { 0 };
             led = state.led;
-            if looks > LOOKS_MAX && state.leader == Leader::Waiter {
+            if looks > POLLS_MAX && state.leader == Leader::Waiter {
                 looks = 0;
                 state.background_asleep = true;
                 while state.background_asleep && !state.closed {

@@ -16,8 +16,8 @@ use std::{io, net, thread};
 
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, Meta, NodeId};
-use gridloom_channel::tags::CHANGED;
-use gridloom_channel::{Dialect, Keys};
+use gridloom_channel::tags::TAG_MISMATCH_TEXT;
+use gridloom_channel::{Keys, WireVersion};
 use gridloom_core::node::{Input, LogLine, Role};
 
 use peer::{Incoming, Peer, STREAMS_MAX};
@@ -25,30 +25,30 @@ use peer::{Incoming, Peer, STREAMS_MAX};
 use crate::identity::Credentials;
 use crate::log::warning;
 use crate::payload::Payload;
-use crate::segment::Filling;
+use crate::segment::PartialFill;
 use crate::store::Store;
-use crate::transport::apart::Apart;
 use crate::transport::bulk::Receiver;
-use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose, dialect};
+use crate::transport::emulated_sites::EmulatedLinks;
+use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose, wire_version};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::lanes::Lanes;
-use crate::transport::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
-use crate::transport::outgoing::{Outgoing, STACK_BYTES};
+use crate::transport::notice::{CorruptedPart, Inbox, Link, Notice, StreamEnd};
+use crate::transport::outgoing::{OutgoingLane, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
 use crate::transport::shared::{Closer, Route, prepare_blocking};
 use crate::transport::stripes::Stripes;
-use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, HAS_MAX, TAKEN_EVERY};
+use crate::transport::{ACKNOWLEDGE_EVERY, CORRUPTED_IN_A_ROW_MAX, Cargo, PARTIALLY_HELD_MAX, WorldMessage};
 
 /// Selects a lane and starts it if needed.
-type Lane = for<'a> fn(&'a mut Lanes, &dyn Fn(u64) -> io::Result<Outgoing>) -> io::Result<&'a Outgoing>;
+type Lane = for<'a> fn(&'a mut Lanes, &dyn Fn(u64) -> io::Result<OutgoingLane>) -> io::Result<&'a OutgoingLane>;
 
 /// Updates from the streams to the core.
-pub(super) enum News {
+pub(super) enum StreamUpdate {
     /// An input for the state machine.
     Input(Input),
     Log(LogLine),
     /// A message to a peer's world.
-    Aside(NodeId, Aside),
+    Aside(NodeId, WorldMessage),
     /// A peer broke the protocol: its connection is closed.
     Lose(Link, String),
 }
@@ -62,14 +62,14 @@ pub(super) struct Streams {
     datum_bytes_max: u64,
     /// Number of connections per stream that this node opens; derived from the round-trip time if `None`.
     stripes: Option<u8>,
-    apart: Arc<Apart>,
+    sites: Arc<EmulatedLinks>,
     /// Sockets on which nodes of this host meet and pass memory to this node.
     sockets: Option<HostSockets>,
     listener: Option<(UnixListener, SocketFile)>,
     /// Number of handshakes in progress on local sockets, each on a thread.
-    shaking: usize,
+    handshakes: usize,
     peers: BTreeMap<NodeId, Peer>,
-    news: VecDeque<News>,
+    news: VecDeque<StreamUpdate>,
 }
 
 impl Streams {
@@ -80,9 +80,9 @@ impl Streams {
         inbox: Arc<Inbox>,
         store: Arc<Store>,
         (datum_bytes_max, stripes): (u64, Option<u8>),
-        apart: Arc<Apart>,
+        sites: Arc<EmulatedLinks>,
     ) -> Streams {
-        let (sockets, listener, shaking, peers, news) = Default::default();
+        let (sockets, listener, handshakes, peers, news) = Default::default();
         Streams {
             own,
             credentials,
@@ -90,10 +90,10 @@ impl Streams {
             store,
             datum_bytes_max,
             stripes,
-            apart,
+            sites,
             sockets,
             listener,
-            shaking,
+            handshakes,
             peers,
             news,
         }
@@ -105,7 +105,7 @@ impl Streams {
     }
 
     /// Returns the next update for the core.
-    pub(super) fn take_news(&mut self) -> Option<News> {
+    pub(super) fn take_update(&mut self) -> Option<StreamUpdate> {
         self.news.pop_front()
     }
 
@@ -117,12 +117,12 @@ impl Streams {
                 link,
                 hello,
                 pass,
-                dialect: dialect(version),
+                wire_version: wire_version(version),
                 outgoing: Lanes::default(),
                 incoming: BTreeMap::new(),
                 gathering: BTreeMap::new(),
                 changed_in_a_row: 0,
-                has: BTreeMap::new(),
+                bytes_held: BTreeMap::new(),
             },
         );
     }
@@ -160,8 +160,8 @@ impl Streams {
     pub(super) fn admits(&self, hello: &Hello) -> Result<(), String> {
         let peer = self.peers.get(&hello.node);
         let is_due = peer.is_some_and(|peer| match hello.purpose {
-            Purpose::BulkReceive => peer.was_asked_for(hello.stream),
-            _ => peer.may_open_one(hello.stream, hello.stripe),
+            Purpose::BulkReceive => peer.was_requested(hello.stream),
+            _ => peer.may_open_stripe(hello.stream, hello.stripe),
         });
         match (peer, hello.purpose) {
             _ if is_due => Ok(()),
@@ -174,32 +174,32 @@ impl Streams {
 
     /// Sends a large datum.
     pub(super) fn send(&mut self, to: NodeId, datum: DatumId, meta: Meta, payload: Payload) {
-        let had_bytes = self.take_had(to, datum);
+        let had_bytes = self.take_bytes_held(to, datum);
         self.send_by(to, datum, Lanes::whole, |outgoing| {
             outgoing.send(Cargo::Datum { datum, meta }, payload, had_bytes)
         });
     }
 
     /// Forwards a large datum while it is still being received.
-    pub(super) fn pass_on(&mut self, to: NodeId, datum: DatumId, meta: Meta, coming: Arc<Filling>) {
-        let had_bytes = self.take_had(to, datum);
+    pub(super) fn forward(&mut self, to: NodeId, datum: DatumId, meta: Meta, coming: Arc<PartialFill>) {
+        let had_bytes = self.take_bytes_held(to, datum);
         self.send_by(to, datum, Lanes::passing_on, |outgoing| {
-            outgoing.pass_on(Cargo::Datum { datum, meta }, coming, had_bytes)
+            outgoing.forward(Cargo::Datum { datum, meta }, coming, had_bytes)
         });
     }
 
     /// Takes the number of bytes of a datum that the peer reported to have already, since it last received the datum.
-    fn take_had(&mut self, peer: NodeId, datum: DatumId) -> u64 {
-        self.peers.get_mut(&peer).and_then(|peer| peer.has.remove(&datum)).unwrap_or(0)
+    fn take_bytes_held(&mut self, peer: NodeId, datum: DatumId) -> u64 {
+        self.peers.get_mut(&peer).and_then(|peer| peer.bytes_held.remove(&datum)).unwrap_or(0)
     }
 
-    fn send_by(&mut self, to: NodeId, datum: DatumId, lane: Lane, send: impl FnOnce(&Outgoing)) {
+    fn send_by(&mut self, to: NodeId, datum: DatumId, lane: Lane, send: impl FnOnce(&OutgoingLane)) {
         match self.outgoing(to, lane) {
             None => {}
             Some(Ok(outgoing)) => send(outgoing),
             Some(Err(error)) => {
                 let why = format!("cannot start a thread to send it: {error}");
-                self.aside(to, Aside::Broken { datum, why });
+                self.aside(to, WorldMessage::Broken { datum, why });
             }
         }
     }
@@ -213,9 +213,9 @@ impl Streams {
         }
     }
 
-    fn outgoing(&mut self, to: NodeId, lane: Lane) -> Option<io::Result<&Outgoing>> {
+    fn outgoing(&mut self, to: NodeId, lane: Lane) -> Option<io::Result<&OutgoingLane>> {
         let peer = self.peers.get_mut(&to)?;
-        let (own, credentials, apart) = (&self.own, &self.credentials, &self.apart);
+        let (own, credentials, apart) = (&self.own, &self.credentials, &self.sites);
         let (inbox, store, sockets, stripes) = (&self.inbox, &self.store, &self.sockets, self.stripes);
         let start = |lane| {
             let route = Route {
@@ -225,10 +225,10 @@ impl Streams {
                 peer: peer.hello.clone(),
                 sockets: sockets.clone(),
                 stripes,
-                way: apart.way_to(&peer.hello.host),
-                dialect: peer.dialect,
+                emulated_link: apart.link_to(&peer.hello.host),
+                wire_version: peer.wire_version,
             };
-            Outgoing::start(lane, route, peer.link, inbox.clone(), store.clone())
+            OutgoingLane::start(lane, route, peer.link, inbox.clone(), store.clone())
         };
         Some(lane(&mut peer.outgoing, &start))
     }
@@ -237,7 +237,7 @@ impl Streams {
 
     /// Reports data that peers passed and that are no longer used here.
     pub(super) fn released(&mut self, link: Link, retired: bool, serials: Vec<u64>) {
-        self.aside_on(link, Aside::Released { retired, serials });
+        self.aside_on(link, WorldMessage::Released { retired, serials });
     }
 
     pub(super) fn on_notice(&mut self, notice: Notice) {
@@ -246,11 +246,11 @@ impl Streams {
                 // If the thread no longer waits, it has given up its stream.
                 let _ = reply.send(self.admit_local(&hello, stream));
             }
-            Notice::LocalShaken => self.shaking -= 1,
+            Notice::LocalHandshakeEnded => self.handshakes -= 1,
             Notice::Opened { link, stream, socket: (socket, keys) } => {
                 self.receive_tcp(link, stream, (socket.into(), keys));
             }
-            Notice::Begun { link, datum } => {
+            Notice::Started { link, datum } => {
                 // A datum that the peer must not send ends its connection once it has arrived.
                 if self.is_up(link) && self.check_sender(link.peer, datum).is_ok() {
                     self.input(Input::DatumBegun { from: link.peer, datum });
@@ -260,15 +260,15 @@ impl Streams {
                 self.arrived(link, cargo, payload, took_ns);
                 self.taken(link, stream, serial);
             }
-            Notice::NotTaken { link, stream, serial, cargo, no_memory, why } => {
+            Notice::Discarded { link, stream, serial, cargo, no_memory, why } => {
                 if let (true, Cargo::Datum { datum, .. }) = (self.is_up(link), cargo) {
                     self.input(Input::DatumBroken { from: link.peer, datum, no_memory, why });
                 }
                 self.taken(link, stream, serial);
             }
             Notice::StreamEnded { link, stream, serial, end } => self.stream_ended(link, stream, serial, end),
-            Notice::SendFailed { link, datum, why } => self.aside_on(link, Aside::Broken { datum, why }),
-            Notice::AskToOpen { link, stream } => self.aside_on(link, Aside::OpenBulk { stream }),
+            Notice::SendFailed { link, datum, why } => self.aside_on(link, WorldMessage::Broken { datum, why }),
+            Notice::RequestStream { link, stream } => self.aside_on(link, WorldMessage::OpenBulk { stream }),
             Notice::Released { .. }
             | Notice::Resolved { .. }
             | Notice::Speed { .. }
@@ -282,40 +282,44 @@ impl Streams {
     }
 
     /// Handles a message of a peer's world.
-    pub(super) fn on_aside(&mut self, from: NodeId, aside: Aside) -> Result<(), String> {
+    pub(super) fn on_world_message(&mut self, from: NodeId, aside: WorldMessage) -> Result<(), String> {
         let Some(peer) = self.peers.get_mut(&from) else { return Ok(()) };
         match aside {
-            Aside::OpenBulk { stream } if !peer.may_open(stream) => {
+            WorldMessage::OpenBulk { stream } if !peer.may_open(stream) => {
                 return Err(format!("it requested bulk stream {stream}, but at most {STREAMS_MAX} may be open"));
             }
-            Aside::OpenBulk { stream } => {
-                peer.incoming.insert(stream, Incoming { closer: None, told: 0 });
+            WorldMessage::OpenBulk { stream } => {
+                peer.incoming.insert(stream, Incoming { closer: None, acknowledged: 0 });
                 let (link, address, pass) = (peer.link, peer.hello.address.clone(), peer.pass.clone());
                 self.open_bulk(link, address, pass, stream);
             }
-            Aside::Has { datum, bytes } => {
-                if peer.has.len() < HAS_MAX || peer.has.contains_key(&datum) {
-                    peer.has.insert(datum, bytes);
+            WorldMessage::PartiallyHeld { datum, bytes } => {
+                if peer.bytes_held.len() < PARTIALLY_HELD_MAX || peer.bytes_held.contains_key(&datum) {
+                    peer.bytes_held.insert(datum, bytes);
                 }
             }
-            Aside::Taken { stream, serial } => {
+            WorldMessage::Acknowledged { stream, serial } => {
                 if let Some(outgoing) = peer.outgoing.of(stream) {
-                    outgoing.taken(stream, serial);
+                    outgoing.acknowledged(stream, serial);
                 }
             }
-            Aside::StreamEnded { stream, serial } => {
+            WorldMessage::StreamEnded { stream, serial } => {
                 let lost =
                     peer.outgoing.of(stream).map_or(Vec::new(), |outgoing| outgoing.stream_ended(stream, serial));
                 for datum in lost {
-                    self.aside(from, Aside::Broken { datum, why: "the bulk connection broke".into() });
+                    self.aside(from, WorldMessage::Broken { datum, why: "the bulk connection broke".into() });
                 }
             }
-            Aside::Released { retired, serials } => {
+            WorldMessage::Released { retired, serials } => {
                 peer.outgoing.all().for_each(|outgoing| outgoing.released(&serials, retired));
             }
-            Aside::Broken { datum, why } => self.input(Input::DatumBroken { from, datum, no_memory: false, why }),
-            Aside::Stored { .. } | Aside::Refused { .. } => unreachable!("the node's core takes it itself"),
-            Aside::Probe { bytes } => self.input(Input::ProbeArrived { from, size_bytes: bytes.len() as u64 }),
+            WorldMessage::Broken { datum, why } => {
+                self.input(Input::DatumBroken { from, datum, no_memory: false, why })
+            }
+            WorldMessage::Stored { .. } | WorldMessage::Refused { .. } => {
+                unreachable!("the node's core takes it itself")
+            }
+            WorldMessage::Probe { bytes } => self.input(Input::ProbeArrived { from, size_bytes: bytes.len() as u64 }),
         }
         Ok(())
     }
@@ -335,7 +339,7 @@ impl Streams {
             return;
         }
         let link = peer.link;
-        if let Some((stripes, keys)) = peer.take_in(hello.stream, hello.stripe, (socket, keys)) {
+        if let Some((stripes, keys)) = peer.add_stripe(hello.stream, hello.stripe, (socket, keys)) {
             self.receive_tcp(link, hello.stream, (stripes, keys));
         }
     }
@@ -382,8 +386,16 @@ impl Streams {
         let (inbox, store) = (self.inbox.clone(), self.store.clone());
         let peer = self.peers.get(&link.peer);
         let passes_on_from = peer.map(|peer| peer.hello.role).filter(|_| self.own.role == Role::Server);
-        let dialect = peer.map_or(Dialect::OWN, |peer| peer.dialect);
-        Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max, passes_on_from, dialect }
+        let dialect = peer.map_or(WireVersion::CURRENT, |peer| peer.wire_version);
+        Receiver {
+            link,
+            stream,
+            inbox,
+            store,
+            datum_bytes_max: self.datum_bytes_max,
+            forwards_from: passes_on_from,
+            wire_version: dialect,
+        }
     }
 
     /// Checks whether a peer may send this datum.
@@ -400,17 +412,17 @@ impl Streams {
     // ---- updates from streams
 
     fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload, took_ns: u64) {
-        cargo.datum().iter().for_each(|datum| self.store.end_coming(datum, |coming| coming.is_of(&payload)));
+        cargo.datum().iter().for_each(|datum| self.store.end_incoming(datum, |coming| coming.is_of(&payload)));
         if !self.is_up(link) {
             return;
         }
         match cargo {
             Cargo::Datum { datum, meta } => {
                 if let Err(why) = self.check_sender(link.peer, datum) {
-                    return self.news.push_back(News::Lose(link, why));
+                    return self.news.push_back(StreamUpdate::Lose(link, why));
                 }
                 self.store.put(datum, meta.clone(), payload);
-                self.input(Input::DatumArrived { from: link.peer, datum, meta, took_ns });
+                self.input(Input::DatumArrived { from: link.peer, datum, meta, duration_ns: took_ns });
             }
             Cargo::Probe => self.input(Input::ProbeArrived { from: link.peer, size_bytes: payload.size_bytes() }),
         }
@@ -425,9 +437,9 @@ impl Streams {
             peer.changed_in_a_row = 0;
             peer.incoming.get_mut(&stream)
         });
-        if let Some(incoming) = incoming.filter(|incoming| serial - incoming.told >= TAKEN_EVERY) {
-            incoming.told = serial;
-            self.aside(link.peer, Aside::Taken { stream, serial });
+        if let Some(incoming) = incoming.filter(|incoming| serial - incoming.acknowledged >= ACKNOWLEDGE_EVERY) {
+            incoming.acknowledged = serial;
+            self.aside(link.peer, WorldMessage::Acknowledged { stream, serial });
         }
     }
 
@@ -437,32 +449,32 @@ impl Streams {
         }
         self.peers.get_mut(&link.peer).expect("it is up").incoming.remove(&stream);
         match end {
-            StreamEnd::Fault(fault) => return self.news.push_back(News::Lose(link, fault)),
-            StreamEnd::Changed(part) => self.changed(link, part),
+            StreamEnd::Fault(fault) => return self.news.push_back(StreamUpdate::Lose(link, fault)),
+            StreamEnd::Corrupted(part) => self.on_corrupted(link, part),
             StreamEnd::Ended => {}
         }
-        self.aside(link.peer, Aside::StreamEnded { stream, serial });
+        self.aside(link.peer, WorldMessage::StreamEnded { stream, serial });
     }
 
     /// Handles received bytes that differ from what the peer sent: its stream ends here.
-    fn changed(&mut self, link: Link, part: Option<ChangedPart>) {
+    fn on_corrupted(&mut self, link: Link, part: Option<CorruptedPart>) {
         let peer = self.peers.get_mut(&link.peer).expect("its stream has ended");
         peer.changed_in_a_row += 1;
         let (name, times) = (peer.hello.name.clone(), peer.changed_in_a_row);
-        let Some(ChangedPart { datum, from_byte, .. }) = part else {
-            return self.changed_again(link, times, warning(CHANGED).peer(name));
+        let Some(CorruptedPart { datum, from_byte, .. }) = part else {
+            return self.on_corrupted_again(link, times, warning(TAG_MISMATCH_TEXT).peer(name));
         };
         let why =
             format!("{datum} was corrupted in transit: its bytes from {from_byte} on are not those that '{name}' sent");
         let from = link.peer;
         self.input(Input::DatumBroken { from, datum, no_memory: false, why: why.clone() });
-        self.changed_again(link, times, warning(CHANGED).peer(name).why(why));
+        self.on_corrupted_again(link, times, warning(TAG_MISMATCH_TEXT).peer(name).why(why));
     }
 
-    fn changed_again(&mut self, link: Link, times: u32, line: LogLine) {
+    fn on_corrupted_again(&mut self, link: Link, times: u32, line: LogLine) {
         self.log(line);
-        if times >= CHANGED_IN_A_ROW_MAX {
-            self.news.push_back(News::Lose(link, format!("{CHANGED} ({times} times in a row)")));
+        if times >= CORRUPTED_IN_A_ROW_MAX {
+            self.news.push_back(StreamUpdate::Lose(link, format!("{TAG_MISMATCH_TEXT} ({times} times in a row)")));
         }
     }
 
@@ -471,21 +483,21 @@ impl Streams {
         self.peers.get(&link.peer).is_some_and(|peer| peer.link == link)
     }
 
-    fn aside_on(&mut self, link: Link, aside: Aside) {
+    fn aside_on(&mut self, link: Link, aside: WorldMessage) {
         if self.is_up(link) {
             self.aside(link.peer, aside);
         }
     }
 
-    fn aside(&mut self, to: NodeId, aside: Aside) {
-        self.news.push_back(News::Aside(to, aside));
+    fn aside(&mut self, to: NodeId, aside: WorldMessage) {
+        self.news.push_back(StreamUpdate::Aside(to, aside));
     }
 
     fn input(&mut self, input: Input) {
-        self.news.push_back(News::Input(input));
+        self.news.push_back(StreamUpdate::Input(input));
     }
 
     fn log(&mut self, line: LogLine) {
-        self.news.push_back(News::Log(line));
+        self.news.push_back(StreamUpdate::Log(line));
     }
 }

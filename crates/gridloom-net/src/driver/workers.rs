@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gridloom_base::{ObjectId, TaskError, TaskId};
-use gridloom_core::call::CallBackAnswer;
+use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::Task;
 use gridloom_core::node::Input;
 use mio::Registry;
@@ -66,9 +66,9 @@ impl Workers {
         }
     }
 
-    pub(super) fn answer(&mut self, task: TaskId, answer: CallBackAnswer) {
+    pub(super) fn answer(&mut self, task: TaskId, answer: CallbackAnswer) {
         if let Some(jobs) = &mut self.jobs {
-            jobs.answer(task, answer);
+            jobs.reply(task, answer);
         }
     }
 
@@ -81,7 +81,7 @@ impl Workers {
     /// Handles a worker's ready descriptor.
     pub(super) fn on_ready(&mut self, token: usize, store: &Store) {
         if let Some(jobs) = &mut self.jobs {
-            jobs.ready(WorkerToken((token - self.first_token) as u64), store);
+            jobs.on_ready(WorkerToken((token - self.first_token) as u64), store);
         }
     }
 
@@ -99,8 +99,8 @@ impl Workers {
         inputs.extend(jobs.take_events().into_iter().map(|event| match event {
             JobEvent::Ended { task, outcome, run_ns } => Input::TaskEnded { task, outcome, run_ns },
             JobEvent::CallsBack(call) => Input::CallsBack(call),
-            JobEvent::Said(said) => Input::Said(said),
-            JobEvent::Calling { task, waits } => Input::Calling { task, waits },
+            JobEvent::Output(said) => Input::CallOutput(said),
+            JobEvent::Calling { task, waits } => Input::Paused { task, waits },
         }));
         watched
     }

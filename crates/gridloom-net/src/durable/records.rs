@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gridloom_base::Named;
+use gridloom_base::NamedDatum;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableHandle, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Record {
-    pub(super) named: Named,
+    pub(super) named: NamedDatum,
     pub(super) digest: [u8; 32],
 }
 
@@ -182,7 +182,7 @@ mod tests {
         let (datum, meta) = (DatumId { client: NodeId::CATALOG, serial }, Meta::Bytes { size_bytes: 1 });
         let (name, version, replicas, is_durable, made_by) = (format!("n{serial}"), 1, 1, true, None);
         Record {
-            named: Named {
+            named: NamedDatum {
                 datum,
                 name,
                 version,
@@ -190,7 +190,7 @@ mod tests {
                 replicas,
                 is_durable,
                 method: gridloom_base::Method::Auto,
-                made_by,
+                put_by: made_by,
             },
             digest: [0; 32],
         }

@@ -37,7 +37,7 @@ pub struct Secret {
     key: [u8; 32],
     /// Number of the ticket, if this is a ticket and not the secret of a grid.
     ticket: Option<Ticket>,
-    source: Arc<Source>,
+    source: Arc<SecretSource>,
 }
 
 /// The number of a ticket.
@@ -45,7 +45,7 @@ pub(crate) type Ticket = [u8; 16];
 
 /// The source of a secret, for error messages.
 #[derive(Debug)]
-enum Source {
+enum SecretSource {
     /// Passed by the program.
     Given,
     /// `GRIDLOOM_SECRET`.
@@ -69,10 +69,10 @@ impl Eq for Secret {}
 impl Secret {
     /// Derives a secret from these bytes.
     pub fn from_bytes(bytes: &[u8]) -> Secret {
-        Secret::new(bytes, Source::Given)
+        Secret::new(bytes, SecretSource::Given)
     }
 
-    fn new(bytes: &[u8], source: Source) -> Secret {
+    fn new(bytes: &[u8], source: SecretSource) -> Secret {
         let key = blake3::derive_key("gridloom 2026 grid secret v1", bytes);
         Secret { key, ticket: None, source: Arc::new(source) }
     }
@@ -100,7 +100,7 @@ impl Secret {
             [] => Err(say(
                 "the file is blank; 'gridloom secret --replace' writes a random secret to the usual file".into()
             )),
-            bytes => Ok(Secret::new(bytes, Source::File(path.to_path_buf()))),
+            bytes => Ok(Secret::new(bytes, SecretSource::File(path.to_path_buf()))),
         }
     }
 
@@ -113,7 +113,7 @@ impl Secret {
         if let Some(secret) = Secret::from_environment()? {
             return Ok(secret);
         }
-        let missing = |file| Ok(Secret::new(&random::<32>()?, Source::Missing(file)));
+        let missing = |file| Ok(Secret::new(&random::<32>()?, SecretSource::Missing(file)));
         let Some(file) = secret_file() else { return missing(None) };
         match Secret::from_file(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => missing(Some(file)),
@@ -141,8 +141,8 @@ impl Secret {
     pub fn find_or_make() -> io::Result<Secret> {
         let secret = Secret::find()?;
         let file = match &*secret.source {
-            Source::Missing(Some(file)) => file,
-            Source::Missing(None) => return Err(io::Error::new(ErrorKind::NotFound, secret.remedy())),
+            SecretSource::Missing(Some(file)) => file,
+            SecretSource::Missing(None) => return Err(io::Error::new(ErrorKind::NotFound, secret.remedy())),
             _ => return Ok(secret),
         };
         match write_new(file, false) {
@@ -161,9 +161,9 @@ impl Secret {
     pub fn find_text_or_make() -> io::Result<String> {
         let secret = Secret::find_or_make()?;
         let bytes = match &*secret.source {
-            Source::Variable => env::var_os(SECRET_VARIABLE).unwrap_or_default().into_encoded_bytes(),
-            Source::File(file) => fs::read(file)?,
-            Source::Given | Source::Ticket | Source::Missing(_) => {
+            SecretSource::Variable => env::var_os(SECRET_VARIABLE).unwrap_or_default().into_encoded_bytes(),
+            SecretSource::File(file) => fs::read(file)?,
+            SecretSource::Given | SecretSource::Ticket | SecretSource::Missing(_) => {
                 let why = format!("a grid needs its secret, but {TICKET_VARIABLE} contains a ticket; unset it");
                 return Err(io::Error::new(ErrorKind::InvalidInput, why));
             }
@@ -194,7 +194,7 @@ impl Secret {
                     ErrorKind::InvalidInput,
                     format!("{SECRET_VARIABLE} is set and blank; give it a value, or unset it"),
                 )),
-                bytes => Ok(Some(Secret::new(bytes, Source::Variable))),
+                bytes => Ok(Some(Secret::new(bytes, SecretSource::Variable))),
             };
         }
         if let Some(text) = env::var_os(TICKET_VARIABLE) {
@@ -227,7 +227,7 @@ impl Secret {
         let bytes: Vec<u8> = (0..48).map(byte).collect::<Option<_>>()?;
         let (number, key) = bytes.split_first_chunk::<16>()?;
         let key = key.try_into().ok().filter(|_| text.len() == 96)?;
-        Some(Secret { key, ticket: Some(*number), source: Arc::new(Source::Ticket) })
+        Some(Secret { key, ticket: Some(*number), source: Arc::new(SecretSource::Ticket) })
     }
 
     fn ticket(&self, number: Ticket) -> Secret {
@@ -256,14 +256,14 @@ impl Secret {
 
     /// Reports whether this is a random secret that replaces a missing one.
     pub fn is_missing(&self) -> bool {
-        matches!(*self.source, Source::Missing(_))
+        matches!(*self.source, SecretSource::Missing(_))
     }
 
     /// Returns the file that the secret was read from, or that is missing.
     pub fn file(&self) -> Option<&Path> {
         match &*self.source {
-            Source::File(file) | Source::Missing(Some(file)) => Some(file),
-            Source::Given | Source::Variable | Source::Ticket | Source::Missing(None) => None,
+            SecretSource::File(file) | SecretSource::Missing(Some(file)) => Some(file),
+            SecretSource::Given | SecretSource::Variable | SecretSource::Ticket | SecretSource::Missing(None) => None,
         }
     }
 
@@ -271,18 +271,18 @@ impl Secret {
     pub fn remedy(&self) -> String {
         let carry = "'gridloom secret' on the agent's machine prints how to copy its secret here";
         match &*self.source {
-            Source::Given => "this side's secret was passed by its program".into(),
-            Source::Variable => {
+            SecretSource::Given => "this side's secret was passed by its program".into(),
+            SecretSource::Variable => {
                 format!("this side's secret is from {SECRET_VARIABLE}; set it to the same value on both sides")
             }
-            Source::File(file) => format!("this side's secret is from '{}'; {carry}", file.display()),
-            Source::Ticket => {
+            SecretSource::File(file) => format!("this side's secret is from '{}'; {carry}", file.display()),
+            SecretSource::Ticket => {
                 "this side has a ticket that a server passed to its functions; its grid may have ended".into()
             }
-            Source::Missing(Some(file)) => {
+            SecretSource::Missing(Some(file)) => {
                 format!("this side has no secret, since there is no file '{}'; {carry}", file.display())
             }
-            Source::Missing(None) => format!("this side has no secret: {NO_FOLDER}"),
+            SecretSource::Missing(None) => format!("this side has no secret: {NO_FOLDER}"),
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
-use gridloom_core::call::{self, CallBackAnswer};
+use gridloom_core::call::{self, CallbackAnswer};
 use gridloom_core::graph::Task;
 use rustix::event::epoll;
 
@@ -18,7 +18,7 @@ use crate::store::Store;
 type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
 
 /// The point at which a task stops or ends; at its end its results are in the store.
-pub type Halt = call::Halt<Vec<(DatumId, Meta)>>;
+pub type Halt = call::WorkerEvent<Vec<(DatumId, Meta)>>;
 
 /// Slots driven by their caller.
 pub struct BlockingJobs {
@@ -47,8 +47,8 @@ impl BlockingJobs {
     }
 
     /// Passes the program's reply to a task that has called it back, and waits again.
-    pub fn answer(&mut self, task: &Task, answer: CallBackAnswer, store: &Store) -> Halt {
-        self.jobs.answer(task.id, answer);
+    pub fn answer(&mut self, task: &Task, answer: CallbackAnswer, store: &Store) -> Halt {
+        self.jobs.reply(task.id, answer);
         self.wait(task, store)
     }
 
@@ -81,14 +81,14 @@ impl BlockingJobs {
             for event in self.jobs.take_events() {
                 match event {
                     JobEvent::Ended { task: ended, outcome, .. } if ended == task.id => return Halt::Ended(outcome),
-                    JobEvent::CallsBack(call) if call.task == task.id => return Halt::CallsBack(call),
+                    JobEvent::CallsBack(call) if call.task == task.id => return Halt::Callback(call),
                     JobEvent::Ended { task: other, outcome, .. } => {
                         if !self.stopped.remove(&other) {
                             self.ended.insert(other, outcome);
                         }
                     }
                     // Events of a stopped task. Functions make no calls in a simulation, and their output is ignored.
-                    JobEvent::CallsBack(_) | JobEvent::Calling { .. } | JobEvent::Said(_) => {}
+                    JobEvent::CallsBack(_) | JobEvent::Calling { .. } | JobEvent::Output(_) => {}
                 }
             }
             events.clear();
@@ -97,7 +97,7 @@ impl BlockingJobs {
                 Err(error) => return cannot(error.to_string()),
             }
             for event in &events {
-                self.jobs.ready(WorkerToken(event.data.u64()), store);
+                self.jobs.on_ready(WorkerToken(event.data.u64()), store);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use gridloom_base::{DatumId, Meta, TaskError, TaskId};
-use gridloom_core::call::{CallBack, Said};
+use gridloom_core::call::{Callback, TaskOutput};
 use gridloom_idl::Definition;
 
 /// The configuration of the slots.
@@ -73,9 +73,9 @@ pub enum JobEvent {
         run_ns: u64,
     },
     /// A started task calls its program back and waits for [`super::Jobs::answer`].
-    CallsBack(CallBack),
+    CallsBack(Callback),
     /// Output of a started task.
-    Said(Said),
+    Output(TaskOutput),
     /// A started task begins or stops waiting for calls that it made itself.
     Calling {
         /// The task.

@@ -16,13 +16,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::kind::Kind;
+use super::orphans::MarkedChild;
 use super::scratch::Scratch;
-use super::strays::MarkedChild;
 use super::{JobsConfig, RunAs, environment};
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
 use crate::worker::channel::{Inbox, Outbox};
-use crate::worker::protocol::{Board, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
+use crate::worker::protocol::{Location, ProgressBoard, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use crate::worker::{SERVER_PROTOCOL_VARIABLE, Setup};
 
 /// Maximum number of segments that a worker keeps mapped. Each costs it a descriptor and a mapping; the usual limit is
@@ -31,7 +31,7 @@ const KNOWN_SEGMENTS_MAX: usize = 512;
 /// Allocator settings of workers. glibc's malloc keeps up to 256 MiB of free memory between calls, and serves blocks
 /// of up to 32 MiB from it. Otherwise each call of a function that creates arrays would return the memory and fault it
 /// in again, page by page. Values set in the server's environment take precedence.
-const KEPT_MEMORY: [(&str, &str); 2] =
+const ALLOCATOR_ENV: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "268435456"), ("MALLOC_MMAP_THRESHOLD_", "33554432")];
 
 /// A task with everything needed to run it.
@@ -66,7 +66,7 @@ pub(super) struct Sent {
 
 /// How far a worker is in ending.
 #[derive(Default)]
-pub(super) struct End {
+pub(super) struct Termination {
     /// True once the worker is killed or its socket is closed: no more messages are sent to it.
     pub(super) dying: bool,
     /// Why the worker was given up: the error that it reported, or its invalid message.
@@ -81,7 +81,7 @@ pub(super) struct End {
 
 /// What a started task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Pause {
+pub(super) enum WaitReason {
     /// The task runs.
     #[default]
     None,
@@ -145,7 +145,7 @@ impl KnownMemory {
 }
 
 /// A worker process.
-pub(super) struct Link {
+pub(super) struct Worker {
     pub(super) socket: OwnedFd,
     pub(super) process: OwnedFd,
     pub(super) inbox: Inbox,
@@ -153,12 +153,12 @@ pub(super) struct Link {
     pub(super) kind: Kind,
     pub(super) tasks: VecDeque<Sent>,
     /// What the first task waits for.
-    pub(super) pause: Pause,
+    pub(super) pause: WaitReason,
     pub(super) ready: bool,
-    pub(super) end: End,
+    pub(super) end: Termination,
     pub(super) watched_for_writing: bool,
     child: MarkedChild,
-    words: SharedWords,
+    progress_words: SharedWords,
     known: KnownMemory,
     loaded: BTreeSet<u32>,
     serials: Serials,
@@ -166,11 +166,11 @@ pub(super) struct Link {
     _scratch: Scratch,
 }
 
-impl Link {
+impl Worker {
     /// Starts a worker. Its socket is its descriptor 0, so that no other process inherits it accidentally; its
     /// standard output goes to our standard error. It leads a process group that includes the processes that its
     /// functions start.
-    pub(super) fn start(kind: Kind, config: &JobsConfig) -> io::Result<Link> {
+    pub(super) fn start(kind: Kind, config: &JobsConfig) -> io::Result<Worker> {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let mut command = kind.command(config);
@@ -178,7 +178,7 @@ impl Link {
         if let Some(RunAs { name, user, group, home }) = &config.run_as {
             command.uid(*user).gid(*group).env("HOME", home).env("USER", name).env("LOGNAME", name);
         }
-        let kept = KEPT_MEMORY.iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        let kept = ALLOCATOR_ENV.iter().filter(|(name, _)| std::env::var_os(name).is_none());
         command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
         command.env(SERVER_PROTOCOL_VARIABLE, VERSIONS.1.to_string());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
@@ -215,19 +215,19 @@ impl Link {
             slowdown: config.slowdown,
             scratch: scratch.path().to_path_buf(),
         };
-        let mut link = Link {
+        let mut link = Worker {
             socket,
             process,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             kind,
             tasks: VecDeque::new(),
-            pause: Pause::default(),
+            pause: WaitReason::default(),
             ready: false,
-            end: End::default(),
+            end: Termination::default(),
             watched_for_writing: false,
             child,
-            words,
+            progress_words: words,
             known: KnownMemory { segments: BTreeMap::new(), destroyed_seen: destroyed_count() },
             loaded: BTreeSet::new(),
             serials: Serials { next: 1, ended: 0 },
@@ -262,7 +262,7 @@ impl Link {
     ) -> Result<(), (Pending, io::Error)> {
         let serial = self.serials.next;
         self.serials.next += 1;
-        Board(self.words.words()).queue(serial);
+        ProgressBoard(self.progress_words.words()).queue(serial);
         let own = (pending.function, definition);
         let loaded =
             first.into_iter().chain([own]).try_for_each(|(function, definition)| self.load(function, definition));
@@ -290,18 +290,20 @@ impl Link {
             args.push(match (arg, input) {
                 (Argument::Inline { meta, bytes }, _) => {
                     inline.push(bytes);
-                    Value { meta: meta.clone(), place: Place::Inline { size_bytes: bytes.len() as u32 } }
+                    Value { meta: meta.clone(), place: Location::Inline { size_bytes: bytes.len() as u32 } }
                 }
                 (Argument::Datum(datum), Some((meta, Payload::Segment { segment, offset, size_bytes }))) => {
                     let (key, len) = (segment.key(), segment.mapped_len());
-                    let new = self.know(serial, key, || (segment.memory_weak(), segment.fd().try_clone_to_owned()))?;
+                    let new = self.note_use_or_announce(serial, key, || {
+                        (segment.memory_weak(), segment.fd().try_clone_to_owned())
+                    })?;
                     let (datum, offset, size_bytes) = (Some(*datum), *offset, *size_bytes);
-                    let place = Place::Shared { datum, key, new, len, offset, size_bytes };
+                    let place = Location::Shared { datum, key, new, len, offset, size_bytes };
                     Value { meta: meta.clone(), place }
                 }
                 (Argument::Datum(_), Some((meta, payload))) => {
                     inline.push(payload.bytes());
-                    Value { meta: meta.clone(), place: Place::Inline { size_bytes: payload.size_bytes() as u32 } }
+                    Value { meta: meta.clone(), place: Location::Inline { size_bytes: payload.size_bytes() as u32 } }
                 }
                 (Argument::Datum(_), None) => unreachable!("every datum was fetched when the task came"),
             });
@@ -309,15 +311,17 @@ impl Link {
         let mut outs = Vec::with_capacity(pending.outputs.len());
         for output in &mut pending.outputs {
             let place = match &mut output.memory {
-                None => Place::Inline { size_bytes: 0 },
+                None => Location::Inline { size_bytes: 0 },
                 Some(memory) => {
                     // A worker that dies may have written to the result memory, so it must be marked as not zeroed for
                     // the next worker.
                     let zeroed = memory.take_zeroed();
                     let segment = memory.segment();
                     let (key, len) = (segment.key(), segment.mapped_len());
-                    let new = self.know(serial, key, || (segment.memory_weak(), segment.fd().try_clone_to_owned()))?;
-                    Place::Room { key, new, len, size_bytes: segment.len(), zeroed }
+                    let new = self.note_use_or_announce(serial, key, || {
+                        (segment.memory_weak(), segment.fd().try_clone_to_owned())
+                    })?;
+                    Location::Room { key, new, len, size_bytes: segment.len(), zeroed }
                 }
             };
             outs.push(Value { meta: output.meta.clone(), place });
@@ -325,11 +329,11 @@ impl Link {
         let run = Run {
             serial,
             function: pending.function,
-            puts_as: pending.task.puts_as(),
-            depth: pending.task.terms.depth,
-            tells: pending.task.terms.tells,
-            ranks: pending.task.terms.ranks,
-            gang: pending.task.terms.gang,
+            puts_as: pending.task.put_origin(),
+            depth: pending.task.options.depth,
+            wants_output: pending.task.options.wants_output,
+            ranks: pending.task.options.ranks,
+            gang: pending.task.options.gang,
             args,
             outs,
         };
@@ -340,7 +344,7 @@ impl Link {
     }
 
     /// Records the use of a segment. If the worker does not have it mapped, appends its descriptor and returns true.
-    fn know(
+    fn note_use_or_announce(
         &mut self,
         serial: u64,
         key: u64,
@@ -370,8 +374,8 @@ impl Link {
     }
 
     /// Returns the progress board of its tasks.
-    pub(super) fn board(&self) -> Board<'_> {
-        Board(self.words.words())
+    pub(super) fn board(&self) -> ProgressBoard<'_> {
+        ProgressBoard(self.progress_words.words())
     }
 
     /// Removes the task with this serial, which the worker reported as ended.
@@ -394,8 +398,8 @@ impl Link {
             // Fails only if the group is empty, which is the goal.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
-        if self.tasks.iter().any(|sent| sent.pending.task.terms.gang > 0) {
-            self.child.end_all();
+        if self.tasks.iter().any(|sent| sent.pending.task.options.gang > 0) {
+            self.child.kill_all();
         }
     }
 
@@ -415,7 +419,7 @@ impl Link {
     }
 
     /// Asks an idle worker to end: it reads the end of the stream.
-    pub(super) fn hang_up(&self) {
+    pub(super) fn close_if_idle(&self) {
         if self.tasks.is_empty() {
             // Fails only if the worker has closed the socket first.
             let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
@@ -460,7 +464,7 @@ pub(super) struct Death {
 }
 
 /// Describes how a process ended.
-pub(super) fn describe(status: ExitStatus, end: &End) -> Death {
+pub(super) fn describe(status: ExitStatus, end: &Termination) -> Death {
     let is_ours = end.cut_off || end.fault.is_some() || end.since.is_some();
     let was_killed = matches!(status.signal(), Some(1 | 9 | 15)) && !is_ours;
     let how = match (status.signal(), status.code()) {

@@ -21,34 +21,34 @@
 //! with the thread that started them. The `pool` manages the processes; the contract of a worker is documented at
 //! [`gridloom_core::call::Halt`].
 
-mod answer;
-mod asking;
+mod after_death;
 pub mod blocking;
 mod config;
 mod environment;
-mod fate;
 mod fetch;
 mod kind;
 mod link;
 mod objects;
+mod orphans;
 mod pool;
+mod reply;
 mod scratch;
 pub mod speed;
-mod strays;
+mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
-use gridloom_core::call::CallBackAnswer;
+use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::Task;
 use gridloom_idl::Definition;
 use rustix::process::Pid;
 
-use self::fate::Fate;
+use self::after_death::TaskDisposition;
 use self::kind::Kind;
-use self::link::{Pause, Pending};
+use self::link::{Pending, WaitReason};
 use self::pool::Pool;
 use crate::segment::raise_descriptor_limit;
 use crate::store::Store;
@@ -73,7 +73,7 @@ pub struct Jobs {
     pool: Pool,
     slots: Vec<Slot>,
     /// Workers without a slot that may take one: their tasks called their programs back and have ended.
-    spares: Vec<WorkerToken>,
+    spare_workers: Vec<WorkerToken>,
     objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
     events: Vec<JobEvent>,
@@ -96,7 +96,7 @@ impl Jobs {
             functions,
             initialisers,
             pool: Pool::new(config.clone()),
-            spares: Vec::new(),
+            spare_workers: Vec::new(),
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
             events: Vec::new(),
@@ -147,7 +147,7 @@ impl Jobs {
         let Some((token, serial)) = found else { return };
         let link = self.pool.get_mut(token).expect("found above");
         if link.board().cancel(serial) {
-            self.pool.end_if_it_lasts(token, serial);
+            self.pool.kill_after_grace(token, serial);
         } else if link.board().progress(serial) == Progress::Running {
             link.kill();
         }
@@ -175,11 +175,11 @@ impl Jobs {
     }
 
     /// Passes the program's reply to a task that has called it back. Does nothing if the task has ended.
-    pub fn answer(&mut self, task: TaskId, answer: CallBackAnswer) {
+    pub fn reply(&mut self, task: TaskId, answer: CallbackAnswer) {
         for link in self.pool.links_mut() {
             let Some(sent) = link.tasks.iter().find(|sent| sent.pending.task.id == task) else { continue };
             let answer = ToWorker::CalledBack { serial: sent.serial, answer };
-            link.pause = Pause::None;
+            link.pause = WaitReason::None;
             if let Err(error) = link.outbox.push(&answer, std::iter::empty()) {
                 // The task would otherwise wait forever.
                 link.end.fault = Some(format!("its program's reply cannot be sent: {error}"));
@@ -205,19 +205,19 @@ impl Jobs {
     }
 
     /// Handles a readable or writable descriptor of a worker. Does nothing if the worker no longer exists.
-    pub fn ready(&mut self, token: WorkerToken, store: &Store) {
+    pub fn on_ready(&mut self, token: WorkerToken, store: &Store) {
         let Some(link) = self.pool.get_mut(token) else { return };
-        match answer::read(link, store, &self.config.server_name, &mut self.events) {
+        match reply::read(link, store, &self.config.server_name, &mut self.events) {
             Ok(Received::Some) => {}
-            Ok(Received::Nothing) => self.look_after(token, false),
-            Ok(Received::Closed) => self.look_after(token, true),
+            Ok(Received::Nothing) => self.handle_worker_end(token, false),
+            Ok(Received::Closed) => self.handle_worker_end(token, true),
             Err(error) => {
                 link.end.fault = Some(format!("its worker failed: {error}"));
-                self.look_after(token, true);
+                self.handle_worker_end(token, true);
             }
         }
         self.pool.write(token);
-        self.look_after_slot(token);
+        self.update_slot(token);
         self.dispatch();
         self.balance();
     }
@@ -332,12 +332,12 @@ impl Jobs {
         if let Some(token) = self.slots[slot][kind as usize] {
             return Ok(token);
         }
-        let spare = self.spares.iter().position(|token| {
+        let spare = self.spare_workers.iter().position(|token| {
             let link = self.pool.link(*token);
             link.kind == kind && link.is_idle() && link.end.since.is_none()
         });
         let token = match spare {
-            Some(at) => self.spares.swap_remove(at),
+            Some(at) => self.spare_workers.swap_remove(at),
             None => self.pool.spawn(kind)?,
         };
         self.slots[slot][kind as usize] = Some(token);
@@ -345,14 +345,14 @@ impl Jobs {
     }
 
     /// Checks whether a worker has ended. [`fate`] decides what happens to its tasks.
-    fn look_after(&mut self, token: WorkerToken, closed: bool) {
+    fn handle_worker_end(&mut self, token: WorkerToken, closed: bool) {
         let Some((mut link, death)) = self.pool.reap(token, closed) else { return };
         self.slots.iter_mut().flatten().filter(|slot| **slot == Some(token)).for_each(|slot| *slot = None);
         self.objects.retain(|_, worker| *worker != token);
-        self.spares.retain(|worker| *worker != token);
+        self.spare_workers.retain(|worker| *worker != token);
         let tasks = std::mem::take(&mut link.tasks);
         let progress: Vec<Progress> = tasks.iter().map(|sent| link.board().progress(sent.serial)).collect();
-        let culprit = fate::culprit(&progress, link.end.fault.is_some(), &death);
+        let culprit = after_death::culprit(&progress, link.end.fault.is_some(), &death);
         let mut again = Vec::new();
         for (at, mut sent) in tasks.into_iter().enumerate() {
             let is_culprit = culprit == Some(at);
@@ -363,9 +363,9 @@ impl Jobs {
                 let error = self.cannot_run(&sent.pending, link.end.fault.clone().unwrap_or_else(how));
                 self.end(sent.pending.task.id, Err(error), 0);
             } else {
-                match fate::fate(&mut sent, progress[at], is_culprit, culprit.is_some(), &death) {
-                    Fate::Again => again.push(sent.pending),
-                    Fate::Crashed(how) => {
+                match after_death::disposition(&mut sent, progress[at], is_culprit, culprit.is_some(), &death) {
+                    TaskDisposition::Retry => again.push(sent.pending),
+                    TaskDisposition::Crashed(how) => {
                         let how = link.end.fault.clone().filter(|_| is_culprit).unwrap_or(how);
                         let error = self.crashed(&sent.pending, how);
                         self.end(sent.pending.task.id, Err(error), 0);

@@ -2,7 +2,7 @@
 
 use gridloom_base::{ObjectId, TaskError};
 
-use super::link::{Pause, Pending};
+use super::link::{Pending, WaitReason};
 use super::{Jobs, WorkerToken};
 
 impl Jobs {
@@ -12,7 +12,7 @@ impl Jobs {
         let Some(token) = self.objects.remove(&object) else { return };
         let Some(link) = self.pool.get_mut(token) else { return };
         match link.tasks.is_empty() {
-            true => self.pool.tell_to_end(token),
+            true => self.pool.ask_to_end(token),
             false => link.kill(),
         }
     }
@@ -25,7 +25,7 @@ impl Jobs {
     fn busy(&self) -> usize {
         let with_tasks = self.pool.iter().filter(|(_, link)| !link.tasks.is_empty());
         let paused = |pause| self.pool.iter().filter(|(_, link)| link.pause == pause).count();
-        with_tasks.count() - paused(Pause::Calls) - paused(Pause::Answer).min(self.slots.len())
+        with_tasks.count() - paused(WaitReason::Calls) - paused(WaitReason::Answer).min(self.slots.len())
     }
 
     /// Reports whether a method of this object can be sent now, or is known to fail.
@@ -49,7 +49,7 @@ impl Jobs {
         if pending.task.method().is_none_or(|(method, _)| !method.is_initialize()) {
             let (function, server) = (pending.task.name().to_string(), self.config.server_name.clone());
             let why = "its process has ended".to_string();
-            return Err(TaskError::ObjectLost { function, server, why });
+            return Err(TaskError::ObjectMissing { function, server, why });
         }
         Ok(self.pool.spawn(pending.kind).inspect(|token| {
             self.objects.insert(object, *token);

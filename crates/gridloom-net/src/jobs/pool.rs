@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::kind::Kind;
-use super::link::{self, Death, Link};
+use super::link::{self, Death, Worker};
 use super::{JobsConfig, Registration, WorkerToken};
 
 /// Time for an idle worker to end by itself before it is killed.
@@ -29,7 +29,7 @@ const EXIT_MS_MAX: i64 = 50;
 /// The workers of a server.
 pub(super) struct Pool {
     config: Arc<JobsConfig>,
-    links: BTreeMap<WorkerToken, Link>,
+    links: BTreeMap<WorkerToken, Worker>,
     /// Workers that were asked to end.
     ending: BTreeSet<WorkerToken>,
     /// Tasks that know that they are cancelled, with the time since when.
@@ -50,7 +50,7 @@ impl Pool {
     /// # Errors
     /// If the system cannot start a process.
     pub(super) fn spawn(&mut self, kind: Kind) -> io::Result<WorkerToken> {
-        let link = Link::start(kind, &self.config)?;
+        let link = Worker::start(kind, &self.config)?;
         self.next_token += 1;
         let token = WorkerToken(self.next_token);
         self.registrations.extend(link.fds().map(|fd| Registration::Add(fd, token)));
@@ -59,46 +59,46 @@ impl Pool {
     }
 
     /// Returns a worker that has not been reaped.
-    pub(super) fn link(&self, token: WorkerToken) -> &Link {
+    pub(super) fn link(&self, token: WorkerToken) -> &Worker {
         self.links.get(&token).expect("a worker that has a place is in the pool until it is reaped")
     }
 
-    pub(super) fn get(&self, token: WorkerToken) -> Option<&Link> {
+    pub(super) fn get(&self, token: WorkerToken) -> Option<&Worker> {
         self.links.get(&token)
     }
 
-    pub(super) fn get_mut(&mut self, token: WorkerToken) -> Option<&mut Link> {
+    pub(super) fn get_mut(&mut self, token: WorkerToken) -> Option<&mut Worker> {
         self.links.get_mut(&token)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerToken, &Link)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (WorkerToken, &Worker)> {
         self.links.iter().map(|(token, link)| (*token, link))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (WorkerToken, &mut Link)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (WorkerToken, &mut Worker)> {
         self.links.iter_mut().map(|(token, link)| (*token, link))
     }
 
-    pub(super) fn links_mut(&mut self) -> ValuesMut<'_, WorkerToken, Link> {
+    pub(super) fn links_mut(&mut self) -> ValuesMut<'_, WorkerToken, Worker> {
         self.links.values_mut()
     }
 
     /// Returns the pids of the live workers.
     pub(super) fn pids(&self) -> Vec<Pid> {
-        self.links.values().filter_map(Link::pid).collect()
+        self.links.values().filter_map(Worker::pid).collect()
     }
 
     /// Lets an idle worker end by itself.
-    pub(super) fn tell_to_end(&mut self, token: WorkerToken) {
+    pub(super) fn ask_to_end(&mut self, token: WorkerToken) {
         if let Some(link) = self.links.get_mut(&token) {
             link.end.since = Some(Instant::now());
-            link.hang_up();
+            link.close_if_idle();
             self.ending.insert(token);
         }
     }
 
     /// Records that a task knows that it is cancelled; it has [`CANCEL_GRACE`] to end by itself.
-    pub(super) fn end_if_it_lasts(&mut self, token: WorkerToken, serial: u64) {
+    pub(super) fn kill_after_grace(&mut self, token: WorkerToken, serial: u64) {
         self.canceled.push((token, serial, Instant::now()));
     }
 
@@ -147,7 +147,7 @@ impl Pool {
 
     /// Removes an ended worker from the pool; returns its link and how it ended. A worker whose socket is `closed`
     /// although it was not asked to end is killed.
-    pub(super) fn reap(&mut self, token: WorkerToken, closed: bool) -> Option<(Link, Death)> {
+    pub(super) fn reap(&mut self, token: WorkerToken, closed: bool) -> Option<(Worker, Death)> {
         let link = self.links.get_mut(&token)?;
         let death = match link.try_wait() {
             Ok(Some(status)) => link::describe(status, &link.end),
@@ -204,7 +204,7 @@ impl Pool {
 
     /// Ends and reaps all workers. Idle workers end by themselves, the others are killed.
     pub(super) fn shut_down(&mut self) {
-        self.links.values().for_each(Link::hang_up);
+        self.links.values().for_each(Worker::close_if_idle);
         let until = Instant::now() + END_GRACE;
         let left_ms = || until.saturating_duration_since(Instant::now()).as_millis() as i64;
         std::mem::take(&mut self.links).into_values().for_each(|link| link.end(left_ms()));

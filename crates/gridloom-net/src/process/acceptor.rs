@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gridloom_channel::Keys;
 
-use super::peers::Shaken;
+use super::peers::NewConnection;
 use super::stream::{RingCount, Rings};
 use crate::identity::Credentials;
 use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
@@ -23,11 +23,11 @@ use crate::transport::outgoing::STACK_BYTES;
 pub(super) struct Acceptor {
     pub(super) credentials: Credentials,
     pub(super) own: Hello,
-    pub(super) accepted: Sender<Shaken>,
+    pub(super) accepted: Sender<NewConnection>,
     /// Counter of the process's rings, shared with connections that it dials.
     pub(super) rings: RingCount,
     /// Writing a byte to it wakes the process.
-    pub(super) bell: Arc<OwnedFd>,
+    pub(super) wake_pipe: Arc<OwnedFd>,
     /// True once the process no longer accepts connections.
     pub(super) is_shut: Arc<AtomicBool>,
 }
@@ -68,10 +68,10 @@ impl Acceptor {
         drop(under_way);
         let (acceptor, all) = (self.clone(), pending.clone());
         let run = move || {
-            let shaken = acceptor.shake(&stream);
+            let shaken = acceptor.run_handshake(&stream);
             lock(&all).remove(&number);
             if let Ok((name, keys, rings)) = shaken {
-                acceptor.admit(Shaken { stream, name, keys, rings });
+                acceptor.admit(NewConnection { stream, name, keys, rings });
             }
         };
         if thread::Builder::new().name("handshake".into()).stack_size(STACK_BYTES).spawn(run).is_err() {
@@ -79,14 +79,14 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, accepted: Shaken) {
+    fn admit(&self, accepted: NewConnection) {
         if self.accepted.send(accepted).is_ok() {
             // If the pipe is full, the process wakes anyway.
-            let _ = rustix::io::write(&*self.bell, &[1]);
+            let _ = rustix::io::write(&*self.wake_pipe, &[1]);
         }
     }
 
-    fn shake(&self, stream: &TcpStream) -> io::Result<(String, Keys, Option<Rings>)> {
+    fn run_handshake(&self, stream: &TcpStream) -> io::Result<(String, Keys, Option<Rings>)> {
         stream.set_nodelay(true)?;
         let handshake = Handshake::accept(self.credentials.clone(), self.own.clone())?;
         let mut stream = stream;
@@ -100,17 +100,17 @@ impl Acceptor {
 }
 
 /// Runs the dialler's side of the handshake.
-pub(super) fn greet(
+pub(super) fn dial_handshake(
     stream: TcpStream,
     credentials: &Credentials,
     own: &Hello,
     count: &RingCount,
-) -> io::Result<Shaken> {
+) -> io::Result<NewConnection> {
     stream.set_nodelay(true)?;
     let (handshake, first) = Handshake::dial(credentials.clone(), own.clone())?;
     let (hello, _, session) = run_blocking(&mut &stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
     let rings = if is_here(&hello, own) { Rings::dial(&stream, count)? } else { None };
-    Ok(Shaken { stream, name: hello.name, keys: session.keys, rings })
+    Ok(NewConnection { stream, name: hello.name, keys: session.keys, rings })
 }
 
 /// Reports whether both processes share memory.

@@ -15,10 +15,10 @@
 
 mod acceptor;
 mod gang;
-mod handing;
 mod linger;
 mod peers;
 mod ring;
+mod sibling_messages;
 mod siblings;
 mod stream;
 mod system;
@@ -30,7 +30,7 @@ pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 
 /// Environment variable with the path of a file that the program creates or empties when it asks which process it is.
 /// It distinguishes a program that never asks from one whose process has ended.
-pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
+pub const READ_MARK_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
 
 /// Environment variable with the number of the only processor that the process may use; comma-separated for processes
 /// that are threads.
@@ -43,7 +43,7 @@ pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
 /// All variables that describe a process. Programs that a process starts are not processes of the deployment, so
 /// commands that start programs remove these variables from the environment.
 pub const PROCESS_VARIABLES: [&str; 5] =
-    [DEPLOY_VARIABLE, ASKED_VARIABLE, CHECK_VARIABLE, PROCESSOR_VARIABLE, GANG_VARIABLE];
+    [DEPLOY_VARIABLE, READ_MARK_VARIABLE, CHECK_VARIABLE, PROCESSOR_VARIABLE, GANG_VARIABLE];
 
 pub(crate) use acceptor::PENDING_MAX;
 pub use gang::{GANG_VARIABLE, Gang};

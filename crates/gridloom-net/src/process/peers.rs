@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::TcpStream;
 
-use gridloom_base::limits::{FORMER_PEERS_MAX, SEND_BYTES_MAX};
+use gridloom_base::limits::{FORMER_PEERS_MAX, SEND_QUEUE_BYTES_MAX};
 use gridloom_channel::{Channel, Keys};
 use gridloom_process::PeerId;
 
-use super::siblings::Handed;
+use super::siblings::SiblingConnection;
 use super::stream::{Rings, Stream};
 
 /// A connection after its handshake.
-pub(super) struct Shaken {
+pub(super) struct NewConnection {
     pub(super) stream: TcpStream,
     pub(super) name: String,
     pub(super) keys: Keys,
@@ -26,9 +26,9 @@ pub(super) struct Shaken {
 pub(super) struct Peers {
     channels: BTreeMap<PeerId, Channel<Stream>>,
     /// Peers with rings in shared memory.
-    near: Vec<PeerId>,
+    local: Vec<PeerId>,
     /// Threads of this process, which have no channel.
-    siblings: BTreeMap<PeerId, Handed>,
+    siblings: BTreeMap<PeerId, SiblingConnection>,
     /// Names of all peers, including some whose connections have ended.
     names: BTreeMap<PeerId, String>,
     /// Peers whose connections have ended, in that order.
@@ -40,14 +40,14 @@ pub(super) struct Peers {
 
 impl Peers {
     /// Adds a connection after its handshake.
-    pub(super) fn join(&mut self, shaken: Shaken) -> io::Result<PeerId> {
-        let Shaken { stream, name, keys, rings } = shaken;
+    pub(super) fn join(&mut self, shaken: NewConnection) -> io::Result<PeerId> {
+        let NewConnection { stream, name, keys, rings } = shaken;
         stream.set_nonblocking(true)?;
         let peer = self.name(name);
         let is_near = rings.is_some();
-        let mut channel = Channel::new(Stream::new(stream, rings), SEND_BYTES_MAX as usize);
+        let mut channel = Channel::new(Stream::new(stream, rings), SEND_QUEUE_BYTES_MAX as usize);
         match is_near {
-            true => self.near.push(peer),
+            true => self.local.push(peer),
             false => channel.authenticate(keys),
         }
         self.channels.insert(peer, channel);
@@ -62,18 +62,18 @@ impl Peers {
     }
 
     /// Adds a connection to a thread of this process.
-    pub(super) fn join_sibling(&mut self, name: String, handed: Handed) -> PeerId {
+    pub(super) fn join_sibling(&mut self, name: String, handed: SiblingConnection) -> PeerId {
         let peer = self.name(name);
         self.siblings.insert(peer, handed);
         peer
     }
 
-    pub(super) fn sibling(&self, peer: PeerId) -> Option<&Handed> {
+    pub(super) fn sibling(&self, peer: PeerId) -> Option<&SiblingConnection> {
         self.siblings.get(&peer)
     }
 
     /// Removes a sibling. Its name is remembered for a while.
-    pub(super) fn part_sibling(&mut self, peer: PeerId) -> Option<Handed> {
+    pub(super) fn remove_sibling(&mut self, peer: PeerId) -> Option<SiblingConnection> {
         let handed = self.siblings.remove(&peer)?;
         self.forget_later(peer);
         Some(handed)
@@ -84,9 +84,9 @@ impl Peers {
     }
 
     /// Removes a connection and returns its socket. The name is remembered for a while.
-    pub(super) fn part(&mut self, peer: PeerId) -> Option<TcpStream> {
+    pub(super) fn remove(&mut self, peer: PeerId) -> Option<TcpStream> {
         let stream = self.channels.remove(&peer)?.into_stream().into_socket();
-        self.near.retain(|near| *near != peer);
+        self.local.retain(|near| *near != peer);
         self.forget_later(peer);
         Some(stream)
     }
@@ -116,18 +116,18 @@ impl Peers {
     }
 
     /// Returns the number of peers with rings.
-    pub(super) fn near_count(&self) -> usize {
-        self.near.len()
+    pub(super) fn local_count(&self) -> usize {
+        self.local.len()
     }
 
     /// Reports whether all peers have rings.
-    pub(super) fn are_near(&self) -> bool {
-        self.near.len() == self.channels.len()
+    pub(super) fn are_all_local(&self) -> bool {
+        self.local.len() == self.channels.len()
     }
 
     /// Returns one of the peers that have rings.
-    pub(super) fn near(&mut self, number: usize) -> Option<(PeerId, &mut Channel<Stream>)> {
-        let peer = *self.near.get(number)?;
+    pub(super) fn local(&mut self, number: usize) -> Option<(PeerId, &mut Channel<Stream>)> {
+        let peer = *self.local.get(number)?;
         Some((peer, self.channels.get_mut(&peer)?))
     }
 

@@ -56,7 +56,7 @@ impl Words {
     }
 
     /// Clears the word by which the other side announced that it sleeps. Returns true if it was set.
-    fn wakes(&self, word: usize) -> bool {
+    fn take_sleep_flag(&self, word: usize) -> bool {
         fence(Ordering::SeqCst);
         self.at(word).load(Ordering::Relaxed) != 0 && self.at(word).swap(0, Ordering::Relaxed) != 0
     }
@@ -109,7 +109,7 @@ impl Writer {
     /// Reports whether something can be written. If not, the reader rings when it has read more.
     pub(super) fn has_room(&mut self) -> bool {
         if self.room().is_ok_and(|room| room < 2) {
-            self.await_room();
+            self.announce_sleep();
         }
         // The next write reports an invalid head as an error.
         self.room().map_or(true, |room| room >= 2)
@@ -117,7 +117,7 @@ impl Writer {
 
     /// Announces that this side sleeps, and reads the head once more. Each advance of the head clears the
     /// announcement, even an advance by one word, which makes no room for a run.
-    fn await_room(&mut self) {
+    fn announce_sleep(&mut self) {
         self.words.sleeps(WRITER_SLEEPS);
         self.head = self.words.at(HEAD).load(Ordering::Acquire);
     }
@@ -136,7 +136,7 @@ impl Writer {
             self.head = self.words.at(HEAD).load(Ordering::Acquire);
         }
         if self.room()? < 2 {
-            self.await_room();
+            self.announce_sleep();
         }
         let room = self.room()?;
         if room < 2 {
@@ -171,7 +171,7 @@ impl Writer {
         }
         self.tail += 1 + length.div_ceil(WORD) as u64;
         self.words.at(TAIL).store(self.tail, Ordering::Release);
-        Ok((length, self.words.wakes(READER_SLEEPS)))
+        Ok((length, self.words.take_sleep_flag(READER_SLEEPS)))
     }
 
     /// Announces that nothing more will be written.
@@ -196,7 +196,7 @@ impl Reader {
 
     /// Makes the current content of the ring the last that is read: the other side is gone or has closed the ring, and
     /// a faulty one might write forever.
-    pub(super) fn end(&mut self) {
+    pub(super) fn stop_after_current(&mut self) {
         if !self.is_last {
             self.tail = self.words.at(TAIL).load(Ordering::Acquire);
             self.is_last = true;
@@ -224,7 +224,7 @@ impl Reader {
             return Ok((length, false));
         }
         self.words.at(HEAD).store(self.head, Ordering::Release);
-        Ok((length, self.words.wakes(WRITER_SLEEPS)))
+        Ok((length, self.words.take_sleep_flag(WRITER_SLEEPS)))
     }
 
     fn begin_run(&mut self) -> io::Result<()> {
@@ -268,7 +268,7 @@ impl Reader {
     }
 
     /// Announces that this side no longer sleeps.
-    pub(super) fn is_awake(&self) {
+    pub(super) fn clear_sleeping(&self) {
         self.words.at(READER_SLEEPS).store(0, Ordering::Relaxed);
     }
 }
@@ -361,12 +361,12 @@ mod tests {
     fn what_is_written_after_the_end_is_not_read() {
         let (mut writer, mut reader, _memory) = ring();
         writer.write(&[IoSlice::new(b"before")]).unwrap();
-        reader.end();
+        reader.stop_after_current();
         let mut into = [0; 100];
         writer.write(&[IoSlice::new(b"after")]).unwrap();
         assert_eq!(reader.read(&mut into).unwrap().0, 6);
         assert_eq!(&into[..6], b"before");
-        reader.end();
+        reader.stop_after_current();
         assert!(!reader.has_bytes());
     }
 

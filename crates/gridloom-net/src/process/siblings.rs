@@ -14,40 +14,40 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom_base::limits::SEND_BYTES_MAX;
-use gridloom_process::{Letter, PeerId, ProcessSpec};
+use gridloom_base::limits::SEND_QUEUE_BYTES_MAX;
+use gridloom_process::{PeerId, ProcessMessage, ProcessSpec};
 
 /// Bytes in flight, for the dialler's direction and the other one.
-pub(super) type UnderWay = Arc<[AtomicU64; 2]>;
+pub(super) type InFlight = Arc<[AtomicU64; 2]>;
 
-pub(super) enum What {
-    Opens { by: usize, name: String, under_way: UnderWay },
-    Letter(Letter),
+pub(super) enum SiblingMessage {
+    Opens { by: usize, name: String, under_way: InFlight },
+    Message(ProcessMessage),
     Closes,
 }
 
 /// The mailbox of a thread for messages from its siblings.
-struct Post {
+struct Mailbox {
     spec: ProcessSpec,
     ports: Mutex<Vec<u16>>,
     /// Messages with their connections; `None` once the thread has ended.
-    letters: Mutex<Option<VecDeque<(u64, What)>>>,
-    has_letters: AtomicBool,
+    messages: Mutex<Option<VecDeque<(u64, SiblingMessage)>>>,
+    has_messages: AtomicBool,
     sleeps: AtomicBool,
-    bell: Arc<OwnedFd>,
+    wake_pipe: Arc<OwnedFd>,
 }
 
-impl Post {
+impl Mailbox {
     /// Puts a message. Returns false if the thread accepts nothing any more.
-    fn put(&self, connection: u64, what: What) -> bool {
-        let mut letters = lock(&self.letters);
+    fn put(&self, connection: u64, what: SiblingMessage) -> bool {
+        let mut letters = lock(&self.messages);
         let Some(waiting) = &mut *letters else { return false };
         waiting.push_back((connection, what));
-        self.has_letters.store(true, Ordering::SeqCst);
+        self.has_messages.store(true, Ordering::SeqCst);
         drop(letters);
         if self.sleeps.load(Ordering::SeqCst) && self.sleeps.swap(false, Ordering::SeqCst) {
             // If the pipe is full, the thread wakes anyway.
-            let _ = rustix::io::write(&*self.bell, &[0]);
+            let _ = rustix::io::write(&*self.wake_pipe, &[0]);
         }
         true
     }
@@ -58,31 +58,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A connection to a sibling.
-pub(super) struct Handed {
+pub(super) struct SiblingConnection {
     to: usize,
     pub(super) connection: u64,
-    under_way: UnderWay,
+    under_way: InFlight,
     /// Index of this side's direction.
     direction: usize,
 }
 
-impl Handed {
+impl SiblingConnection {
     /// Returns the accepting end of a connection that the sibling `by` opened.
-    pub(super) fn opened(connection: u64, by: usize, under_way: UnderWay) -> Handed {
-        Handed { to: by, connection, under_way, direction: 1 }
+    pub(super) fn opened(connection: u64, by: usize, under_way: InFlight) -> SiblingConnection {
+        SiblingConnection { to: by, connection, under_way, direction: 1 }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.under_way[self.direction].load(Ordering::Relaxed) > SEND_BYTES_MAX
+        self.under_way[self.direction].load(Ordering::Relaxed) > SEND_QUEUE_BYTES_MAX
     }
 
     /// Counts bytes sent to the sibling.
-    pub(super) fn goes(&self, bytes: u64) {
+    pub(super) fn count_sent(&self, bytes: u64) {
         self.under_way[self.direction].fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Counts bytes received from the sibling.
-    pub(super) fn came(&self, bytes: u64) {
+    pub(super) fn count_received(&self, bytes: u64) {
         self.under_way[1 - self.direction].fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -91,7 +91,7 @@ impl Handed {
 #[derive(Default)]
 pub(super) struct Siblings {
     own: usize,
-    posts: Arc<Vec<Post>>,
+    posts: Arc<Vec<Mailbox>>,
     connections: u64,
     /// Peers by connection.
     pub(super) peers: BTreeMap<u64, PeerId>,
@@ -101,21 +101,21 @@ impl Siblings {
     /// Creates one set of siblings per process, given each process with its wake-up descriptor. None of them listens
     /// or is connected yet.
     pub(super) fn of(processes: Vec<(ProcessSpec, Arc<OwnedFd>)>) -> Vec<Siblings> {
-        let post = |(spec, bell)| Post {
+        let post = |(spec, bell)| Mailbox {
             spec,
             ports: Mutex::default(),
-            letters: Mutex::new(Some(VecDeque::new())),
-            has_letters: AtomicBool::new(false),
+            messages: Mutex::new(Some(VecDeque::new())),
+            has_messages: AtomicBool::new(false),
             sleeps: AtomicBool::new(false),
-            bell,
+            wake_pipe: bell,
         };
-        let posts: Arc<Vec<Post>> = Arc::new(processes.into_iter().map(post).collect());
+        let posts: Arc<Vec<Mailbox>> = Arc::new(processes.into_iter().map(post).collect());
         (0..posts.len()).map(|own| Siblings { own, posts: posts.clone(), ..Siblings::default() }).collect()
     }
 
     /// Returns the sibling that listens there.
     pub(super) fn find(&self, host: &str, port: u16) -> Option<usize> {
-        let is_it = |(at, post): &(usize, &Post)| {
+        let is_it = |(at, post): &(usize, &Mailbox)| {
             *at != self.own && post.spec.host == host && lock(&post.ports).contains(&port)
         };
         self.posts.iter().enumerate().find(is_it).map(|(at, _)| at)
@@ -126,25 +126,25 @@ impl Siblings {
     }
 
     /// Opens a connection to a sibling under `name`, unless the sibling has ended.
-    pub(super) fn open(&mut self, to: usize, name: String) -> Option<Handed> {
+    pub(super) fn open(&mut self, to: usize, name: String) -> Option<SiblingConnection> {
         self.connections += 1;
-        let (connection, under_way) = ((self.own as u64) << 32 | self.connections, UnderWay::default());
-        let opens = What::Opens { by: self.own, name, under_way: under_way.clone() };
-        self.posts[to].put(connection, opens).then_some(Handed { to, connection, under_way, direction: 0 })
+        let (connection, under_way) = ((self.own as u64) << 32 | self.connections, InFlight::default());
+        let opens = SiblingMessage::Opens { by: self.own, name, under_way: under_way.clone() };
+        self.posts[to].put(connection, opens).then_some(SiblingConnection { to, connection, under_way, direction: 0 })
     }
 
     /// Takes the messages that have arrived since the last call.
-    pub(super) fn take(&self) -> VecDeque<(u64, What)> {
-        let Some(post) = self.posts.get(self.own).filter(|post| post.has_letters.load(Ordering::SeqCst)) else {
+    pub(super) fn take(&self) -> VecDeque<(u64, SiblingMessage)> {
+        let Some(post) = self.posts.get(self.own).filter(|post| post.has_messages.load(Ordering::SeqCst)) else {
             return VecDeque::new();
         };
-        let mut letters = lock(&post.letters);
-        post.has_letters.store(false, Ordering::SeqCst);
+        let mut letters = lock(&post.messages);
+        post.has_messages.store(false, Ordering::SeqCst);
         letters.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Puts a message for a sibling. If the sibling has ended, it closes the connection itself.
-    pub(super) fn put(&self, handed: &Handed, what: What) {
+    pub(super) fn put(&self, handed: &SiblingConnection, what: SiblingMessage) {
         self.posts[handed.to].put(handed.connection, what);
     }
 
@@ -153,15 +153,15 @@ impl Siblings {
         let Some(post) = self.posts.get(self.own) else { return };
         lock(&post.ports).clear();
         // The lock is not held during the loop: another sibling may do the same at that time.
-        let left = lock(&post.letters).take().unwrap_or_default();
+        let left = lock(&post.messages).take().unwrap_or_default();
         for (connection, what) in left {
-            if let What::Opens { by, .. } = what {
-                self.posts[by].put(connection, What::Closes);
+            if let SiblingMessage::Opens { by, .. } = what {
+                self.posts[by].put(connection, SiblingMessage::Closes);
             }
         }
     }
 
-    pub(super) fn are_there(&self) -> bool {
+    pub(super) fn has_siblings(&self) -> bool {
         self.posts.len() > 1
     }
 
@@ -172,13 +172,13 @@ impl Siblings {
     }
 
     /// Makes siblings ring from now on.
-    pub(super) fn sleeps(&self) {
+    pub(super) fn set_sleeping(&self) {
         if let Some(post) = self.posts.get(self.own) {
             post.sleeps.store(true, Ordering::SeqCst);
         }
     }
 
-    pub(super) fn is_awake(&self) {
+    pub(super) fn clear_sleeping(&self) {
         if let Some(post) = self.posts.get(self.own) {
             post.sleeps.store(false, Ordering::SeqCst);
         }

@@ -39,7 +39,7 @@ const NO_OFFER: [u8; OFFER_BYTES] = [0; OFFER_BYTES];
 const YES: u8 = 1;
 const NO: u8 = 0;
 /// Maximum number of wake-up bytes read at a time.
-const BELLS: usize = 4096;
+const WAKE_BYTES_MAX: usize = 4096;
 
 /// Counts the connections of a process that have rings.
 #[derive(Clone, Default)]
@@ -184,7 +184,7 @@ impl Stream {
     }
 
     /// Reports whether the other side has closed its ring.
-    pub(super) fn is_closed_there(&self) -> bool {
+    pub(super) fn is_closed_by_peer(&self) -> bool {
         self.is_ended || self.rings.as_ref().is_some_and(|rings| rings.reader.is_closed())
     }
 
@@ -196,27 +196,27 @@ impl Stream {
     }
 
     /// Announces that this side no longer sleeps.
-    pub(super) fn is_awake(&self) {
+    pub(super) fn clear_sleeping(&self) {
         if let Some(rings) = &self.rings {
-            rings.reader.is_awake();
+            rings.reader.clear_sleeping();
         }
     }
 
     /// Stops reading after the data that have already arrived.
     pub(super) fn end(&mut self) {
         if let Some(rings) = &mut self.rings {
-            rings.reader.end();
+            rings.reader.stop_after_current();
         }
     }
 
     /// Handles a readable socket, whose end may follow the available data. With rings, the socket carries only wake-up
     /// bytes. It is read once, since `poll` reports again if there are more.
-    pub(super) fn rung(&mut self, has_end: bool) {
+    pub(super) fn on_wake_bytes(&mut self, has_end: bool) {
         self.is_ended |= has_end && self.rings.is_some();
         if self.rings.is_none() || self.is_ended {
             return;
         }
-        match self.tcp.read(&mut [0; BELLS]) {
+        match self.tcp.read(&mut [0; WAKE_BYTES_MAX]) {
             Ok(0) => self.is_ended = true,
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
@@ -228,7 +228,7 @@ impl Stream {
 
 /// Wakes the other side. A socket that accepts no more bytes already contains wake-up bytes, and a broken socket is
 /// reported when it is read.
-fn ring(mut tcp: &TcpStream) {
+fn wake_peer(mut tcp: &TcpStream) {
     let _ = tcp.write(&[0]);
 }
 
@@ -237,7 +237,7 @@ impl Read for Stream {
         let Some(rings) = &mut self.rings else { return self.tcp.read(into) };
         let (length, wakes) = rings.reader.read(into)?;
         if wakes {
-            ring(&self.tcp);
+            wake_peer(&self.tcp);
         }
         match length {
             0 if self.is_ended && !rings.reader.has_bytes() => Ok(0),
@@ -272,7 +272,7 @@ impl Write for Stream {
         let Some(rings) = &mut self.rings else { return self.tcp.write_vectored(parts) };
         let (length, wakes) = rings.writer.write(parts)?;
         if wakes {
-            ring(&self.tcp);
+            wake_peer(&self.tcp);
         }
         Ok(length)
     }

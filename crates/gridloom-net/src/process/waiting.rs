@@ -16,80 +16,84 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::world::NetProcess;
 
 /// Interval between two checks of sockets that only report that a peer has disconnected or connected.
-const LOOK: Duration = Duration::from_micros(50);
+const SOCKET_CHECK_INTERVAL: Duration = Duration::from_micros(50);
 /// Poll flags that mean the other side has ended the connection.
 const ENDED: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
 /// Number of polls of shared memory before a waiting process yields its processor.
-const GLANCES: u32 = 32;
+const POLLS_BEFORE_YIELD: u32 = 32;
 
 impl NetProcess {
     /// Like [`NetProcess::poll`], but polls without sleeping at first if the previous wait was short.
     pub(super) fn wait(&mut self, until: Option<Time>) -> bool {
-        if self.look_near() {
+        if self.poll_local() {
             return true;
         }
         let began = Instant::now();
-        let has_near = self.peers.near_count() > 0 || self.siblings.are_there();
-        let may_skip = has_near && self.peers.are_near();
-        if may_skip && until == Some(Time(0)) && began - self.looked < LOOK {
+        let has_near = self.peers.local_count() > 0 || self.siblings.has_siblings();
+        let may_skip = has_near && self.peers.are_all_local();
+        if may_skip && until == Some(Time(0)) && began - self.sockets_checked_at < SOCKET_CHECK_INTERVAL {
             return false;
         }
         let is_due = |world: &NetProcess| until.is_some_and(|until| world.now() >= until);
-        let mut is_ready = may_skip && !is_due(self) && self.spin.may_spin(began) && self.glance();
+        let mut is_ready = may_skip && !is_due(self) && self.spin.may_spin(began) && self.spin_local();
         while !is_ready && !is_due(self) && self.spin.yield_and_spin(began) {
-            is_ready = if may_skip && self.looked.elapsed() < LOOK { self.glance() } else { self.poll(Some(Time(0))) };
+            is_ready = if may_skip && self.sockets_checked_at.elapsed() < SOCKET_CHECK_INTERVAL {
+                self.spin_local()
+            } else {
+                self.poll(Some(Time(0)))
+            };
         }
         is_ready = is_ready || self.poll(until);
-        self.spin.waited(began);
+        self.spin.note_waited(began);
         is_ready
     }
 
     /// Polls local peers for a few microseconds.
-    fn glance(&mut self) -> bool {
-        (0..GLANCES).any(|_| {
+    fn spin_local(&mut self) -> bool {
+        (0..POLLS_BEFORE_YIELD).any(|_| {
             std::hint::spin_loop();
-            self.look_near()
+            self.poll_local()
         })
     }
 
     /// Waits until data can be read, or written for queued messages, and does so. Returns false at the time limit.
     pub(super) fn poll(&mut self, until: Option<Time>) -> bool {
-        if self.look_near() {
+        if self.poll_local() {
             return true;
         }
         let left = until.map(|until| until.since(self.now()));
-        if left == Some(0) || (self.peers.near_count() == 0 && !self.siblings.are_there()) {
+        if left == Some(0) || (self.peers.local_count() == 0 && !self.siblings.has_siblings()) {
             return self.poll_sockets(left);
         }
-        let ready = !self.falls_asleep() || self.poll_sockets(left);
-        self.siblings.is_awake();
-        for number in 0..self.peers.near_count() {
-            if let Some((_, channel)) = self.peers.near(number) {
-                channel.stream().is_awake();
+        let ready = !self.announce_sleep() || self.poll_sockets(left);
+        self.siblings.clear_sleeping();
+        for number in 0..self.peers.local_count() {
+            if let Some((_, channel)) = self.peers.local(number) {
+                channel.stream().clear_sleeping();
             }
         }
         // A peer that wrote meanwhile has rung; this check avoids another check of the sockets.
-        self.look_near() || ready
+        self.poll_local() || ready
     }
 
     /// Makes local peers ring from now on. Returns false if one has written or made room meanwhile.
-    fn falls_asleep(&mut self) -> bool {
+    fn announce_sleep(&mut self) -> bool {
         let mut may_sleep = true;
-        self.siblings.sleeps();
-        for number in 0..self.peers.near_count() {
-            if let Some((_, channel)) = self.peers.near(number) {
+        self.siblings.set_sleeping();
+        for number in 0..self.peers.local_count() {
+            if let Some((_, channel)) = self.peers.local(number) {
                 may_sleep &= channel.stream_mut().sleeps();
             }
         }
         // A peer for which messages are queued was notified when there was no room.
-        may_sleep && !self.look_near()
+        may_sleep && !self.poll_local()
     }
 
     /// Like [`NetProcess::poll`], for the sockets only.
     fn poll_sockets(&mut self, left_ns: Option<u64>) -> bool {
-        self.looked = Instant::now();
+        self.sockets_checked_at = Instant::now();
         let mut peers = Vec::new();
-        let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        let mut watched = vec![PollFd::new(&self.wake_pipe, PollFlags::IN)];
         for (peer, channel) in self.peers.channels() {
             let more = match channel.stream().has_rings() {
                 // The end of the stream may follow unread wake-up bytes.
@@ -118,7 +122,7 @@ impl NetProcess {
         for (peer, ready) in peers.into_iter().zip(&ready[1..]) {
             if ready.intersects(readable) {
                 if let Some(channel) = self.peers.channel(peer) {
-                    channel.stream_mut().rung(ready.intersects(ENDED));
+                    channel.stream_mut().on_wake_bytes(ready.intersects(ENDED));
                 }
                 self.read(peer);
             }
@@ -132,9 +136,9 @@ impl NetProcess {
 
     /// Takes messages from siblings, reads what local peers have written, and writes where they have made room.
     /// Returns true if anything was done. Sockets get their turn even if there is always something.
-    fn look_near(&mut self) -> bool {
-        let (mut any, mut number) = (self.take_handed(), 0);
-        while let Some((peer, channel)) = self.peers.near(number) {
+    fn poll_local(&mut self) -> bool {
+        let (mut any, mut number) = (self.take_sibling_messages(), 0);
+        while let Some((peer, channel)) = self.peers.local(number) {
             let has_room = channel.outbound.is_blocked() && channel.stream_mut().has_room();
             if channel.stream_mut().has_bytes() {
                 any = true;
@@ -147,7 +151,7 @@ impl NetProcess {
             }
             number += 1;
         }
-        if any && self.looked.elapsed() >= LOOK {
+        if any && self.sockets_checked_at.elapsed() >= SOCKET_CHECK_INTERVAL {
             self.poll_sockets(Some(0));
         }
         any
@@ -157,10 +161,10 @@ impl NetProcess {
     pub(super) fn is_hung_up(&mut self, peer: PeerId) -> bool {
         let Some(channel) = self.peers.channel(peer) else { return false };
         if channel.stream().has_rings() {
-            if !channel.stream().is_closed_there() && self.looked.elapsed() >= LOOK {
+            if !channel.stream().is_closed_by_peer() && self.sockets_checked_at.elapsed() >= SOCKET_CHECK_INTERVAL {
                 self.poll_sockets(Some(0));
             }
-            return self.peers.channel(peer).is_some_and(|channel| channel.stream().is_closed_there());
+            return self.peers.channel(peer).is_some_and(|channel| channel.stream().is_closed_by_peer());
         }
         let mut watched = [PollFd::new(channel.stream(), PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -12,15 +12,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridloom_base::Time;
 use gridloom_base::limits::{DIAL_NS_MAX, LINGER_NS_MAX};
-use gridloom_channel::{Buffers, Filled, Kind, Outbound};
+use gridloom_channel::{Buffers, Kind, Outbound, ReadOutcome};
 use gridloom_core::node::Role;
-use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld, letter_of};
+use gridloom_process::{
+    Incoming, Level, PeerId, ProcessError, ProcessMessage, ProcessSpec, ProcessWorld, parse_message,
+};
 use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use super::acceptor::{Acceptor, greet};
+use super::acceptor::{Acceptor, dial_handshake};
 use super::linger::Lingering;
-use super::peers::{Peers, Shaken};
+use super::peers::{NewConnection, Peers};
 use super::siblings::Siblings;
 use super::stream::RingCount;
 use super::system::given_listener;
@@ -61,16 +63,16 @@ pub struct NetProcess {
     epoch_ns: u64,
     listeners: Vec<(u16, Arc<TcpListener>)>,
     pub(super) acceptor: Acceptor,
-    accepted: Receiver<Shaken>,
+    accepted: Receiver<NewConnection>,
     /// Readable when a connection was accepted.
-    pub(super) bell: OwnedFd,
+    pub(super) wake_pipe: OwnedFd,
     pub(super) peers: Peers,
     lingering: Lingering,
     pub(super) inbox: VecDeque<Incoming>,
     buffers: Buffers,
     pub(super) spin: SpinPolicy,
     /// Time of the last check of the sockets. If all peers are on this host, they need not be checked every time.
-    pub(super) looked: Instant,
+    pub(super) sockets_checked_at: Instant,
     pub(super) siblings: Siblings,
 }
 
@@ -104,7 +106,7 @@ impl NetProcess {
             own: own.clone(),
             accepted: send,
             rings: RingCount::default(),
-            bell: Arc::new(ringer),
+            wake_pipe: Arc::new(ringer),
             is_shut: Arc::default(),
         };
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -117,13 +119,13 @@ impl NetProcess {
             listeners: Vec::new(),
             acceptor,
             accepted,
-            bell,
+            wake_pipe: bell,
             peers: Peers::default(),
             lingering: Lingering::default(),
             inbox: VecDeque::new(),
             buffers: Buffers::default(),
             spin: SpinPolicy::new(),
-            looked: Instant::now(),
+            sockets_checked_at: Instant::now(),
             siblings: Siblings::default(),
         })
     }
@@ -156,22 +158,22 @@ impl NetProcess {
         (host, port).to_socket_addrs().map(Iterator::collect).map_err(cannot)
     }
 
-    fn join(&mut self, shaken: Shaken) -> io::Result<PeerId> {
+    fn join(&mut self, shaken: NewConnection) -> io::Result<PeerId> {
         self.lingering.sweep();
         self.peers.join(shaken)
     }
 
     /// Closes a connection from this side; data already written still arrive.
-    fn leave(&mut self, peer: PeerId) {
-        self.part_sibling(peer);
-        if let Some(stream) = self.peers.part(peer) {
+    fn close_connection(&mut self, peer: PeerId) {
+        self.close_sibling(peer);
+        if let Some(stream) = self.peers.remove(peer) {
             self.lingering.add(stream);
         }
     }
 
     pub(super) fn take_accepted(&mut self) {
         // One read handles all wake-up bytes that arrived together.
-        let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 64]);
+        let _ = rustix::io::read(self.wake_pipe.as_fd(), &mut [0; 64]);
         while let Ok(shaken) = self.accepted.try_recv() {
             if let Err(error) = self.join(shaken) {
                 self.log(Level::Warning, "gridloom", &format!("a connection cannot be used: {error}"));
@@ -184,25 +186,25 @@ impl NetProcess {
         let Some(channel) = self.peers.channel(peer) else { return false };
         let filled = channel.fill(&mut self.buffers);
         let fault = loop {
-            let letter = match channel.inbound.next(Letter::LIMITS, &mut self.buffers) {
-                Ok(Some((_, body))) => letter_of(body, &mut self.buffers.spares),
+            let letter = match channel.inbound.next(ProcessMessage::LIMITS, &mut self.buffers) {
+                Ok(Some((_, body))) => parse_message(body, &mut self.buffers.pool),
                 Ok(None) => break None,
                 Err(error) => Err(error.to_string()),
             };
             match letter {
-                Ok(letter) => self.inbox.push_back(Incoming::Letter { from: peer, letter }),
+                Ok(letter) => self.inbox.push_back(Incoming::Message { from: peer, letter }),
                 Err(why) => break Some(why),
             }
         };
         channel.inbound.release(&mut self.buffers);
-        let has_come = matches!(filled, Ok(Filled::Drained | Filled::More));
+        let has_come = matches!(filled, Ok(ReadOutcome::Drained | ReadOutcome::More));
         let end = match filled {
-            Ok(Filled::Closed) => Some(self.has_closed(peer)),
-            Ok(Filled::Nothing | Filled::Drained | Filled::More) => fault,
+            Ok(ReadOutcome::Closed) => Some(self.has_closed(peer)),
+            Ok(ReadOutcome::Nothing | ReadOutcome::Drained | ReadOutcome::More) => fault,
             Err(error) => Some(self.why(peer, &error)),
         };
         if let Some(why) = end {
-            self.leave(peer);
+            self.close_connection(peer);
             self.ended(peer, why);
         }
         has_come
@@ -220,7 +222,7 @@ impl NetProcess {
             channel.stream_mut().end();
         }
         while self.read(peer) {}
-        if self.peers.part(peer).is_some() {
+        if self.peers.remove(peer).is_some() {
             self.ended(peer, why.into());
         }
     }
@@ -311,13 +313,13 @@ impl ProcessWorld for NetProcess {
     }
 
     fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
-        if let Some(peer) = self.meet(host, port) {
+        if let Some(peer) = self.connect_sibling(host, port) {
             return Ok(peer);
         }
         let mut why = "the name has no address".to_string();
         for address in self.address_of(host, port)? {
             let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX))
-                .and_then(|stream| greet(stream, &self.credentials, &self.own, &self.acceptor.rings));
+                .and_then(|stream| dial_handshake(stream, &self.credentials, &self.own, &self.acceptor.rings));
             match shaken {
                 Ok(mut shaken) => {
                     shaken.name = format!("{}:{port}", shaken.name);
@@ -335,10 +337,10 @@ impl ProcessWorld for NetProcess {
         Err(ProcessError::CannotConnect { host: host.into(), port, why })
     }
 
-    fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+    fn send(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<(), ProcessError> {
         if self.peers.sibling(peer).is_some() {
             letter.check()?;
-            return self.hand_over_in_turn(peer, letter);
+            return self.send_to_sibling_blocking(peer, letter);
         }
         let size_bytes = letter.payload.len() as u64;
         let mut frame = Some(letter.into_frame()?);
@@ -351,17 +353,17 @@ impl ProcessWorld for NetProcess {
                 self.wait(None);
             }
         }
-        self.spin.sent(size_bytes);
+        self.spin.note_sent(size_bytes);
         Ok(())
     }
 
-    fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError> {
+    fn offer(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<Option<ProcessMessage>, ProcessError> {
         letter.check()?;
         if self.peers.sibling(peer).is_some() {
             return if self.is_full_sibling(peer) {
                 Ok(Some(letter))
             } else {
-                self.hand_over(peer, letter).map(|()| None)
+                self.send_to_sibling(peer, letter).map(|()| None)
             };
         }
         self.notice_hang_up(peer);
@@ -372,33 +374,33 @@ impl ProcessWorld for NetProcess {
         let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
         channel.outbound.offer(frame).expect("there was room");
         self.flush(peer)?;
-        self.spin.sent(size_bytes);
+        self.spin.note_sent(size_bytes);
         Ok(None)
     }
 
-    fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+    fn send_urgent(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<(), ProcessError> {
         let size_bytes = letter.payload.len() as u64;
         if self.peers.sibling(peer).is_some() {
             letter.check_urgent()?;
-            return self.hand_over(peer, letter);
+            return self.send_to_sibling(peer, letter);
         }
         let body = letter.into_urgent_body()?;
         self.notice_hang_up(peer);
         let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
-        channel.outbound.frame(Kind::Letter, &body).expect("an urgent letter is far below the limit of frames");
+        channel.outbound.frame(Kind::ProcessMessage, &body).expect("an urgent letter is far below the limit of frames");
         while self.flush(peer)?.has_urgent() {
             self.wait(None);
         }
-        self.spin.sent(size_bytes);
+        self.spin.note_sent(size_bytes);
         Ok(())
     }
 
-    fn spare(&mut self) -> Vec<u8> {
-        self.buffers.spares.take_last()
+    fn take_buffer(&mut self) -> Vec<u8> {
+        self.buffers.pool.take_last()
     }
 
-    fn keep(&mut self, payload: Vec<u8>) {
-        self.buffers.spares.put(payload);
+    fn return_buffer(&mut self, payload: Vec<u8>) {
+        self.buffers.pool.put(payload);
     }
 
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
@@ -412,13 +414,13 @@ impl ProcessWorld for NetProcess {
         }
     }
 
-    fn arrived(&mut self) -> Result<Option<Incoming>, ProcessError> {
+    fn try_receive(&mut self) -> Result<Option<Incoming>, ProcessError> {
         Ok(self.inbox.pop_front())
     }
 
     fn close(&mut self, peer: PeerId) {
         self.drain(peer);
-        self.leave(peer);
+        self.close_connection(peer);
     }
 
     fn is_closed(&self, peer: PeerId) -> bool {
@@ -441,18 +443,18 @@ impl ProcessWorld for NetProcess {
         Ok(())
     }
 
-    fn compute(&mut self, _: f64) -> Result<(), ProcessError> {
+    fn account_flops(&mut self, _: f64) -> Result<(), ProcessError> {
         Ok(())
     }
 
-    fn computed(&mut self, _: &str, _: u64) -> Result<f64, ProcessError> {
+    fn account_computed(&mut self, _: &str, _: u64) -> Result<f64, ProcessError> {
         Ok(0.0)
     }
 
     fn log(&mut self, level: Level, category: &str, text: &str) {
         let (ns, spec) = (self.now().0, &self.config.spec);
         let seconds = ns as f64 / 1e9;
-        gridloom_base::say!("{seconds:.6} {level} [{category}] {}@{}: {text}", spec.function, spec.host);
+        gridloom_base::stderr_line!("{seconds:.6} {level} [{category}] {}@{}: {text}", spec.function, spec.host);
     }
 
     fn is_simulated(&self) -> bool {
@@ -472,7 +474,7 @@ impl Drop for NetProcess {
         peers.extend(self.peers.siblings());
         for peer in peers {
             self.drain(peer);
-            self.leave(peer);
+            self.close_connection(peer);
         }
         self.lingering.wait(0);
     }

@@ -6,7 +6,7 @@ use crate::process::PENDING_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Divisor of the descriptor limit: one in 8 descriptors is for memory kept for reuse.
-pub(super) const KEPT_PART: u64 = 8;
+pub(super) const KEPT_DIVISOR: u64 = 8;
 /// Descriptors that a server opens at its start, including connections of a few peers.
 const SERVER: u64 = 28;
 /// Descriptors of a server per worker: its memory, its socket, its pipes.
@@ -29,7 +29,7 @@ pub fn descriptor_limit() -> u64 {
 /// Returns the maximum number of segments used by a peer that are kept for later reuse, so that segments that the peer
 /// keeps for long do not take all descriptors.
 pub fn grants_max() -> usize {
-    usize::try_from(descriptor_limit() / (2 * KEPT_PART)).unwrap_or(usize::MAX).max(1)
+    usize::try_from(descriptor_limit() / (2 * KEPT_DIVISOR)).unwrap_or(usize::MAX).max(1)
 }
 
 /// Returns the number of data at a time for which the descriptors of a server with `slots` slots suffice.
@@ -41,7 +41,7 @@ pub fn data_max(slots: u32) -> io::Result<u64> {
     let limit = descriptor_limit();
     let taken = SERVER + WORKER * u64::from(slots);
     data_with(limit, taken).ok_or_else(|| {
-        let needed = (taken + DATA_MIN) * KEPT_PART / (KEPT_PART - 1) + 1;
+        let needed = (taken + DATA_MIN) * KEPT_DIVISOR / (KEPT_DIVISOR - 1) + 1;
         let why = format!(
             "{slots} slots need at least {needed} descriptors, but the limit of this process is {limit}: raise the \
              limit (ulimit -Hn), or use fewer slots"
@@ -75,7 +75,7 @@ pub fn room_for(connections: usize, listeners: usize) -> io::Result<()> {
 }
 
 fn data_with(limit: u64, taken: u64) -> Option<u64> {
-    (limit - limit / KEPT_PART).checked_sub(taken).filter(|data| *data >= DATA_MIN)
+    (limit - limit / KEPT_DIVISOR).checked_sub(taken).filter(|data| *data >= DATA_MIN)
 }
 
 #[cfg(test)]

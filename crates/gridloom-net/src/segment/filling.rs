@@ -20,7 +20,7 @@ use super::{Segment, SegmentMut};
 use crate::payload::Payload;
 
 /// Memory being filled, as readers see it.
-pub struct Filling {
+pub struct PartialFill {
     segment: Arc<Segment>,
     /// Range within the segment.
     range: Range<usize>,
@@ -31,18 +31,18 @@ pub struct Filling {
 #[derive(Clone, Copy, Debug)]
 struct State {
     filled: usize,
-    end: Option<End>,
+    end: Option<FillOutcome>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+enum FillOutcome {
     Whole,
     Broken,
 }
 
 /// The only writer of a filling.
 pub struct Filler {
-    filling: Arc<Filling>,
+    filling: Arc<PartialFill>,
     filled: usize,
 }
 
@@ -85,17 +85,17 @@ impl Filler {
     /// Creates the only writer of a range whose first `filled` bytes are filled.
     fn of(segment: Arc<Segment>, range: Range<usize>, filled: usize) -> Filler {
         let state = Mutex::new(State { filled, end: None });
-        Filler { filling: Arc::new(Filling { segment, range, state, changed: Condvar::new() }), filled }
+        Filler { filling: Arc::new(PartialFill { segment, range, state, changed: Condvar::new() }), filled }
     }
 
     /// Returns the filling for readers.
-    pub fn filling(&self) -> &Arc<Filling> {
+    pub fn filling(&self) -> &Arc<PartialFill> {
         &self.filling
     }
 
     /// Returns the next bytes to fill, at most `at_most`; empty if all are filled.
     pub fn next_mut(&mut self, at_most: usize) -> &mut [u8] {
-        let Filling { segment, range, .. } = &*self.filling;
+        let PartialFill { segment, range, .. } = &*self.filling;
         let from = range.start + self.filled;
         let count = at_most.min(range.end - from);
         // SAFETY: the segment was created from a `SegmentMut`, so its mapping is writable, has `len` bytes and belongs
@@ -119,7 +119,7 @@ impl Filler {
 
     /// Ends the filling as broken and returns the filled part.
     pub fn break_off(self) -> Partial {
-        self.filling.end(End::Broken);
+        self.filling.end(FillOutcome::Broken);
         Partial { segment: self.filling.segment.clone(), range: self.filling.range.clone(), filled: self.filled }
     }
 
@@ -129,7 +129,7 @@ impl Filler {
     /// If bytes are left to fill.
     pub fn finish(self) -> Payload {
         assert_eq!(self.filled, self.filling.range.len(), "bytes are left");
-        self.filling.end(End::Whole);
+        self.filling.end(FillOutcome::Whole);
         self.filling.payload()
     }
 }
@@ -154,23 +154,23 @@ impl Partial {
     }
 
     /// Continues filling the rest. There is one writer again: this value was created from the previous one and cannot be cloned.
-    pub fn fill_on(self) -> Filler {
+    pub fn resume(self) -> Filler {
         Filler::of(self.segment, self.range, self.filled)
     }
 }
 
 impl Drop for Filler {
     fn drop(&mut self) {
-        self.filling.end(End::Broken);
+        self.filling.end(FillOutcome::Broken);
     }
 }
 
-impl Filling {
+impl PartialFill {
     /// Waits until more than `from` bytes are filled, and returns those after `from`; `None` if no more will be filled.
     pub fn read(&self, from: usize) -> Option<&[u8]> {
         let waiting = |state: &mut State| state.filled <= from && state.end.is_none();
         let state = *self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
-        let is_more = state.end != Some(End::Broken) && state.filled > from;
+        let is_more = state.end != Some(FillOutcome::Broken) && state.filled > from;
         // SAFETY: the first `filled` bytes are within the mapping, which lives as long as `self`, and are never written again.
         let at = self.range.start + from;
         is_more.then(|| unsafe { std::slice::from_raw_parts(self.segment.as_ptr().add(at), state.filled - from) })
@@ -180,11 +180,11 @@ impl Filling {
     pub fn whole(&self) -> Option<Payload> {
         let waiting = |state: &mut State| state.end.is_none();
         let state = self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
-        (state.end == Some(End::Whole)).then(|| self.payload())
+        (state.end == Some(FillOutcome::Whole)).then(|| self.payload())
     }
 
     /// Reports whether the filling is neither whole nor broken.
-    pub fn is_coming(&self) -> bool {
+    pub fn is_in_progress(&self) -> bool {
         self.lock().end.is_none()
     }
 
@@ -204,7 +204,7 @@ impl Filling {
         Payload::Segment { segment: self.segment.clone(), offset, size_bytes }
     }
 
-    fn end(&self, end: End) {
+    fn end(&self, end: FillOutcome) {
         self.lock().end.get_or_insert(end);
         self.changed.notify_all();
     }
@@ -214,7 +214,7 @@ impl Filling {
     }
 }
 
-impl std::fmt::Debug for Filling {
+impl std::fmt::Debug for PartialFill {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Filling").field("segment", &self.segment).field("state", &*self.lock()).finish_non_exhaustive()
     }
@@ -242,7 +242,7 @@ mod tests {
             part.fill(value);
             filler.advance(100);
         }
-        assert!(filler.next_mut(1).is_empty() && filler.filling().is_coming());
+        assert!(filler.next_mut(1).is_empty() && filler.filling().is_in_progress());
         let segment = filler.finish();
         let expected: Vec<u8> = (1..=10).flat_map(|value| [value; 100]).collect();
         assert_eq!(reader.join().unwrap(), (expected.clone(), Some(expected.clone())));
@@ -258,7 +258,7 @@ mod tests {
         let partial = filler.break_off();
         assert!(before.whole().is_none() && before.read(0).is_none());
         assert_eq!((partial.bytes(), partial.size_bytes()), (&[1; 400][..], 1000));
-        let mut filler = partial.fill_on();
+        let mut filler = partial.resume();
         assert_eq!(filler.filling().read(0), Some(&[1; 400][..]));
         filler.next_mut(1000).fill(2);
         filler.advance(600);
@@ -272,12 +272,12 @@ mod tests {
         second.next_mut(400).fill(2);
         first.next_mut(1000).fill(1);
         second.advance(400);
-        assert!(first.filling().is_coming());
+        assert!(first.filling().is_in_progress());
         let second = second.finish();
         first.advance(200);
         assert_eq!((first.filling().read(0), second.bytes()), (Some(&[1; 200][..]), &[2; 400][..]));
         assert!(!first.filling().is_of(&second));
-        let mut first = first.break_off().fill_on();
+        let mut first = first.break_off().resume();
         assert_eq!(first.next_mut(1000).len(), 400);
         first.advance(400);
         let whole = first.filling().clone();

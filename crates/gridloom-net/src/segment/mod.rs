@@ -33,7 +33,7 @@ use self::pool::Shared;
 pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit, room_for};
 pub use disk::Disk;
 pub(crate) use disk::ON_DISK_BYTES_MIN;
-pub use filling::{Filler, Filling, Partial, Unfilled};
+pub use filling::{Filler, Partial, PartialFill, Unfilled};
 pub(crate) use mapping::PAGE_BYTES;
 pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;
@@ -206,7 +206,7 @@ impl Drop for Segment {
         if let Some(memory) = self.memory.take()
             && let Some(home) = self.home.upgrade()
         {
-            home.let_go(memory, self.retired.load(Ordering::Acquire));
+            home.release(memory, self.retired.load(Ordering::Acquire));
         }
         let on_drop = self.on_drop.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(on_drop) = on_drop {

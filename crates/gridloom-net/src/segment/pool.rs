@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::descriptors::{KEPT_PART, descriptor_limit};
+use super::descriptors::{KEPT_DIVISOR, descriptor_limit};
 use super::disk::{Disk, ON_DISK_BYTES_MIN};
 use super::mapping::{Mapping, PAGE_BYTES, sealed_file};
 use super::{Memory, Segment, SegmentId, SegmentMut};
@@ -43,7 +43,7 @@ impl Pool {
 
     /// Creates a pool with a disk for data that do not fit into memory.
     pub fn with_disk(keep_bytes_max: u64, disk: Option<Disk>) -> Pool {
-        let keep_count_max = descriptor_limit() / KEPT_PART;
+        let keep_count_max = descriptor_limit() / KEPT_DIVISOR;
         let (used_bytes, free) = Default::default();
         Pool(Arc::new(Shared { keep_bytes_max, keep_count_max, disk, used_bytes, free }))
     }
@@ -133,7 +133,7 @@ impl Shared {
     }
 
     /// Returns memory that is no longer used; it is kept for reuse, unless another process may still read it.
-    pub(super) fn let_go(&self, memory: Arc<Memory>, is_retired: bool) {
+    pub(super) fn release(&self, memory: Arc<Memory>, is_retired: bool) {
         if memory.is_on_disk {
             return;
         }

@@ -20,29 +20,33 @@ use std::time::Instant;
 
 use gridloom_base::limits::PARTS;
 use gridloom_base::{DatumId, Meta, slice_bytes};
-use gridloom_channel::tags::{Changed, TAG_BYTES, Tagged, Tagger};
-use gridloom_channel::{Dialect, Key, frame};
+use gridloom_channel::tags::{TAG_BYTES, TagMismatch, TaggedStream, Tagger};
+use gridloom_channel::{Key, WireVersion, frame};
 use gridloom_core::node::Role;
 use serde::de::DeserializeOwned;
 
-use super::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
-use super::stripes::{Parted, Stripes};
-use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader, GoesOn};
+use super::notice::{CorruptedPart, Inbox, Link, Notice, StreamEnd};
+use super::stripes::{PartBoundary, Stripes};
+use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader, Resume};
 use crate::payload::Payload;
-use crate::segment::{Filler, Filling, SegmentMut};
-use crate::store::{Coming, Store};
+use crate::segment::{Filler, PartialFill, SegmentMut};
+use crate::store::{Incoming, Store};
 
 /// Returns the part size. Data are written and read in parts, so that users see their progress and other nodes can
 /// receive the parts that have arrived.
 pub(super) fn part_bytes(header: &CargoHeader) -> usize {
-    PARTS.of(header.size_bytes) as usize
+    PARTS.part_bytes(header.size_bytes) as usize
 }
 
 /// Decodes a header of the given length, read from `stream`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] if it is invalid, another kind if the stream broke.
-pub fn decode_header<T: DeserializeOwned>(length: [u8; 4], stream: &mut impl Read, dialect: Dialect) -> io::Result<T> {
+pub fn decode_header<T: DeserializeOwned>(
+    length: [u8; 4],
+    stream: &mut impl Read,
+    dialect: WireVersion,
+) -> io::Result<T> {
     let length = u32::from_le_bytes(length) as usize;
     if length > CARGO_HEADER_BYTES_MAX {
         return Err(invalid(format!("bulk header of {length} bytes exceeds the limit of {CARGO_HEADER_BYTES_MAX}")));
@@ -64,7 +68,7 @@ pub fn check_header(header: &CargoHeader, last_serial: u64) -> io::Result<()> {
         Cargo::Datum { datum, meta } if described_bytes(*datum, meta) != Some(header.size_bytes) => {
             Err(invalid(format!("a description of {meta} does not match {} bytes", header.size_bytes)))
         }
-        Cargo::Datum { .. } | Cargo::Probe => check_goes_on(header),
+        Cargo::Datum { .. } | Cargo::Probe => check_resume(header),
     }
 }
 
@@ -75,21 +79,21 @@ fn described_bytes(datum: DatumId, meta: &Meta) -> Option<u64> {
     Some(datum.slice().map_or(whole_bytes, |number| of_slice(number).end - of_slice(number).start))
 }
 
-fn check_goes_on(header: &CargoHeader) -> io::Result<()> {
-    let Some(GoesOn { from_byte, .. }) = header.goes_on else { return Ok(()) };
-    match header.cargo.datum().is_some() && goes_on_from(from_byte, header.size_bytes) {
+fn check_resume(header: &CargoHeader) -> io::Result<()> {
+    let Some(Resume { from_byte, .. }) = header.resume else { return Ok(()) };
+    match header.cargo.datum().is_some() && may_resume_at(from_byte, header.size_bytes) {
         true => Ok(()),
         false => Err(invalid(format!("{} bytes cannot resume from byte {from_byte}", header.size_bytes))),
     }
 }
 
 /// Reports whether a datum of this size may be resumed at `from_byte`.
-pub(crate) fn goes_on_from(from_byte: u64, size_bytes: u64) -> bool {
-    from_byte > 0 && from_byte < size_bytes && from_byte.is_multiple_of(PARTS.of(size_bytes))
+pub(crate) fn may_resume_at(from_byte: u64, size_bytes: u64) -> bool {
+    from_byte > 0 && from_byte < size_bytes && from_byte.is_multiple_of(PARTS.part_bytes(size_bytes))
 }
 
 /// Returns the digest of the first bytes of a datum being received, once they are here; `None` if the reception breaks off before.
-pub(crate) fn digest_of_coming(coming: &Filling, bytes: u64) -> Option<[u8; 32]> {
+pub(crate) fn digest_of_incoming(coming: &PartialFill, bytes: u64) -> Option<[u8; 32]> {
     let (mut hasher, mut hashed) = (blake3::Hasher::new(), 0);
     while hashed < bytes as usize {
         let here = coming.read(hashed)?;
@@ -112,9 +116,9 @@ pub struct Receiver {
     /// Largest accepted datum.
     pub datum_bytes_max: u64,
     /// Role of the sender, if its data may be forwarded while they are received.
-    pub passes_on_from: Option<Role>,
+    pub forwards_from: Option<Role>,
     /// Wire version of the sender's headers.
-    pub dialect: Dialect,
+    pub wire_version: WireVersion,
 }
 
 impl Receiver {
@@ -133,7 +137,7 @@ impl Receiver {
                 Err(end) => break end,
             }
         };
-        if let StreamEnd::Changed(Some(part)) = &end {
+        if let StreamEnd::Corrupted(Some(part)) = &end {
             // This node reports that datum itself.
             serial = part.serial;
         }
@@ -149,11 +153,11 @@ impl Receiver {
     /// Posts the notice of a datum that was read and discarded.
     pub fn not_taken(&self, header: CargoHeader, no_memory: bool, why: String) {
         let CargoHeader { serial, cargo, .. } = header;
-        self.inbox.post(Notice::NotTaken { link: self.link, stream: self.stream, serial, cargo, no_memory, why });
+        self.inbox.post(Notice::Discarded { link: self.link, stream: self.stream, serial, cargo, no_memory, why });
     }
 
     fn receive_one(&self, stream: &mut Stripes, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamEnd> {
-        let header = read_header(stream, tagger, self.dialect)?;
+        let header = read_header(stream, tagger, self.wire_version)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;
         match self.filler(&header) {
@@ -162,11 +166,11 @@ impl Receiver {
                 let payload = self.read((stream, tagger), &header, filler)?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 // The time of the rest does not indicate the time of the whole.
-                let took_ns = if header.goes_on.is_some() { 0 } else { took_ns };
+                let took_ns = if header.resume.is_some() { 0 } else { took_ns };
                 self.arrived(header, payload, took_ns);
             }
             Err((no_memory, why)) => {
-                read_past(stream, tagger, &header)?;
+                discard_rest(stream, tagger, &header)?;
                 self.not_taken(header, no_memory, why);
             }
         }
@@ -181,32 +185,31 @@ impl Receiver {
         if size_bytes > self.datum_bytes_max {
             return Err(no_room(format!("the limit of this node is {} bytes", self.datum_bytes_max)));
         }
-        let (Some(GoesOn { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.goes_on, &header.cargo)
-        else {
+        let (Some(Resume { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.resume, &header.cargo) else {
             let filler = match &header.cargo {
                 Cargo::Datum { datum, meta } if datum.slice().is_some() => self.store.room_of_slice(*datum, meta),
                 _ => self.store.pool().allocate_for_data(size_bytes).map(SegmentMut::fill),
             };
             return filler.map_err(|error| no_room(error.to_string()));
         };
-        let partial = self.store.partials().take(*datum, meta, *from_byte).filter(|_| self.may_come(*datum));
+        let partial = self.store.partials().take(*datum, meta, *from_byte).filter(|_| self.may_receive(*datum));
         let partial =
             partial.ok_or_else(|| (false, format!("its first {from_byte} bytes are no longer stored here")))?;
         match blake3::hash(partial.bytes()) == blake3::Hash::from_bytes(*digest) {
-            true => Ok(partial.fill_on()),
+            true => Ok(partial.resume()),
             false => Err((false, format!("its first {from_byte} bytes here differ from those of its sender"))),
         }
     }
 
     /// Reports whether the sender may send this datum, as far as this matters before the datum has arrived.
-    fn may_come(&self, datum: DatumId) -> bool {
-        self.passes_on_from.is_none_or(|role| role.may_send(self.link.peer, datum))
+    fn may_receive(&self, datum: DatumId) -> bool {
+        self.forwards_from.is_none_or(|role| role.may_send(self.link.peer, datum))
     }
 
     /// Keeps the received part of a datum that broke off.
     fn keep(&self, header: &CargoHeader, filler: Filler) {
         if let Cargo::Datum { datum, meta } = &header.cargo
-            && self.may_come(*datum)
+            && self.may_receive(*datum)
         {
             self.store.partials().keep(*datum, meta.clone(), filler.break_off(), self.datum_bytes_max);
         }
@@ -221,10 +224,10 @@ impl Receiver {
         header: &CargoHeader,
         mut filler: Filler,
     ) -> Result<Payload, StreamEnd> {
-        let (size_bytes, mut filled) = (header.size_bytes, header.had_bytes());
+        let (size_bytes, mut filled) = (header.size_bytes, header.resume_from_byte());
         let part_bytes = part_bytes(header);
         let datum = header.cargo.datum().filter(|_| size_bytes > part_bytes as u64);
-        let passage = datum.map(|datum| self.store.moving().begin(datum, false, size_bytes));
+        let passage = datum.map(|datum| self.store.transfers().begin(datum, false, size_bytes));
         passage.iter().for_each(|passage| passage.advance(filled as usize));
         let mut coming = None;
         loop {
@@ -240,46 +243,46 @@ impl Receiver {
             filler.advance(length);
             filled += length as u64;
             passage.iter().for_each(|passage| passage.advance(length));
-            if coming.is_none() && self.passes_on_from.is_some() && PARTS.passes_on(size_bytes) {
+            if coming.is_none() && self.forwards_from.is_some() && PARTS.is_forwarded_early(size_bytes) {
                 coming = Some(self.begin(header, filler.filling()));
             }
         }
-        coming.flatten().into_iter().for_each(Coming::keep);
+        coming.flatten().into_iter().for_each(Incoming::keep);
         Ok(filler.finish())
     }
 
     /// Registers a datum whose first part was received: it can be forwarded from now on, unless it is already being
     /// received on another stream, or its sender may not send it.
-    fn begin(&self, header: &CargoHeader, filling: &Arc<Filling>) -> Option<Coming<'_>> {
+    fn begin(&self, header: &CargoHeader, filling: &Arc<PartialFill>) -> Option<Incoming<'_>> {
         let Cargo::Datum { datum, meta } = &header.cargo else { return None };
-        self.passes_on_from.filter(|role| role.may_send(self.link.peer, *datum))?;
+        self.forwards_from.filter(|role| role.may_send(self.link.peer, *datum))?;
         let coming = self.store.begin(*datum, meta, filling)?;
-        self.inbox.post(Notice::Begun { link: self.link, datum: *datum });
+        self.inbox.post(Notice::Started { link: self.link, datum: *datum });
         Some(coming)
     }
 }
 
 /// Reads a header and verifies its tag.
-fn read_header(stream: &mut Stripes, tagger: &mut Tagger, dialect: Dialect) -> io::Result<CargoHeader> {
+fn read_header(stream: &mut Stripes, tagger: &mut Tagger, dialect: WireVersion) -> io::Result<CargoHeader> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let size = u32::from_le_bytes(length) as usize;
     if size > CARGO_HEADER_BYTES_MAX {
         // No sender produces such a length, and the tag that would prove it comes after the header.
-        return Err(Changed.into());
+        return Err(TagMismatch.into());
     }
     let mut bytes = vec![0; size + TAG_BYTES];
     stream.read_exact(&mut bytes)?;
     let (head, tag) = bytes.split_at(size);
     if !tagger.is_tag(&[&length, head], tag) {
-        return Err(Changed.into());
+        return Err(TagMismatch.into());
     }
     frame::parse(head, dialect).map_err(|error| invalid(error.to_string()))
 }
 
 /// Reads a part and verifies its tag.
 fn read_part(stream: &mut Stripes, tagger: &mut Tagger, part: &mut [u8]) -> io::Result<()> {
-    let mut tagged = Tagged::new(stream, Some(tagger));
+    let mut tagged = TaggedStream::new(stream, Some(tagger));
     tagged.read_exact(part)?;
     tagged.check_tag()?;
     stream.next_part();
@@ -287,11 +290,11 @@ fn read_part(stream: &mut Stripes, tagger: &mut Tagger, part: &mut [u8]) -> io::
 }
 
 /// Reads all remaining parts of a datum and discards them.
-fn read_past(stream: &mut Stripes, tagger: &mut Tagger, header: &CargoHeader) -> io::Result<()> {
-    let (mut left, part_bytes) = (header.size_bytes - header.had_bytes(), part_bytes(header) as u64);
+fn discard_rest(stream: &mut Stripes, tagger: &mut Tagger, header: &CargoHeader) -> io::Result<()> {
+    let (mut left, part_bytes) = (header.size_bytes - header.resume_from_byte(), part_bytes(header) as u64);
     while left > 0 {
         let part = left.min(part_bytes);
-        let mut tagged = Tagged::new(stream, Some(tagger));
+        let mut tagged = TaggedStream::new(stream, Some(tagger));
         if io::copy(&mut Read::by_ref(&mut tagged).take(part), &mut io::sink())? < part {
             return Err(ErrorKind::UnexpectedEof.into());
         }
@@ -305,8 +308,8 @@ fn read_past(stream: &mut Stripes, tagger: &mut Tagger, header: &CargoHeader) ->
 /// Returns the end of a stream for an error in the part that starts at this byte of a datum.
 fn changed_part(error: io::Error, header: &CargoHeader, from_byte: u64) -> StreamEnd {
     match (header.cargo.datum(), StreamEnd::from(error)) {
-        (Some(datum), StreamEnd::Changed(_)) => {
-            StreamEnd::Changed(Some(ChangedPart { serial: header.serial, datum, from_byte }))
+        (Some(datum), StreamEnd::Corrupted(_)) => {
+            StreamEnd::Corrupted(Some(CorruptedPart { serial: header.serial, datum, from_byte }))
         }
         (_, end) => end,
     }
@@ -326,7 +329,7 @@ pub(super) mod tests {
     pub(in crate::transport) fn header(size_bytes: u64) -> CargoHeader {
         let datum = DatumId { client: NodeId(1), serial: 2 };
         let cargo = Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[9]) };
-        CargoHeader { serial: 5, cargo, size_bytes, goes_on: None }
+        CargoHeader { serial: 5, cargo, size_bytes, resume: None }
     }
 
     #[test]
@@ -336,8 +339,16 @@ pub(super) mod tests {
         let own = header(9);
         let begins = |peer: u64, passes_on_from| {
             let (link, store) = (Link { peer: NodeId(peer), generation: 0 }, Arc::new(Store::new(Pool::new(0))));
-            let (inbox, dialect) = (inbox.clone(), Dialect::OWN);
-            let receiver = Receiver { link, stream: 1, inbox, store, datum_bytes_max: 9, passes_on_from, dialect };
+            let (inbox, dialect) = (inbox.clone(), WireVersion::CURRENT);
+            let receiver = Receiver {
+                link,
+                stream: 1,
+                inbox,
+                store,
+                datum_bytes_max: 9,
+                forwards_from: passes_on_from,
+                wire_version: dialect,
+            };
             let filler = receiver.store.pool().allocate(9).unwrap().fill();
             receiver.begin(&own, filler.filling()).is_some()
         };
@@ -350,12 +361,12 @@ pub(super) mod tests {
         assert!(check_header(&header(9), 4).is_ok());
         assert!(check_header(&header(9), 5).is_err());
         assert!(check_header(&header(10), 4).is_err());
-        let part_bytes = PARTS.of(1 << 20);
-        assert!(goes_on_from(part_bytes, 1 << 20));
-        assert!([0, 5, 1 << 20, 2 << 20].iter().all(|from_byte| !goes_on_from(*from_byte, 1 << 20)));
-        let goes_on = Some(GoesOn { from_byte: part_bytes, digest: [0; 32] });
-        assert!(check_header(&CargoHeader { goes_on, ..header(9) }, 4).is_err());
-        let error = decode_header::<CargoHeader>([0, 0, 1, 0], &mut io::empty(), Dialect::OWN).unwrap_err();
+        let part_bytes = PARTS.part_bytes(1 << 20);
+        assert!(may_resume_at(part_bytes, 1 << 20));
+        assert!([0, 5, 1 << 20, 2 << 20].iter().all(|from_byte| !may_resume_at(*from_byte, 1 << 20)));
+        let resume = Some(Resume { from_byte: part_bytes, digest: [0; 32] });
+        assert!(check_header(&CargoHeader { resume, ..header(9) }, 4).is_err());
+        let error = decode_header::<CargoHeader>([0, 0, 1, 0], &mut io::empty(), WireVersion::CURRENT).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
     }
 }

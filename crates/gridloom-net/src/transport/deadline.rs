@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_timeout};
 
 /// A socket with a deadline. Dropping this restores the socket's previous timeouts.
-pub(super) struct Until<'a, S: AsFd> {
+pub(super) struct DeadlineGuard<'a, S: AsFd> {
     stream: &'a mut S,
     deadline: Instant,
     before: [(Timeout, Option<Duration>); 2],
 }
 
-impl<'a, S: AsFd> Until<'a, S> {
+impl<'a, S: AsFd> DeadlineGuard<'a, S> {
     /// Sets the deadline to `limit` from now.
-    pub(super) fn new(stream: &'a mut S, limit: Duration) -> io::Result<Until<'a, S>> {
+    pub(super) fn new(stream: &'a mut S, limit: Duration) -> io::Result<DeadlineGuard<'a, S>> {
         let before = [
             (Timeout::Recv, socket_timeout(&*stream, Timeout::Recv)?),
             (Timeout::Send, socket_timeout(&*stream, Timeout::Send)?),
         ];
-        Ok(Until { stream, deadline: Instant::now() + limit, before })
+        Ok(DeadlineGuard { stream, deadline: Instant::now() + limit, before })
     }
 
     /// Makes the next call end at the deadline.
@@ -35,7 +35,7 @@ impl<'a, S: AsFd> Until<'a, S> {
     }
 }
 
-impl<S: AsFd> Drop for Until<'_, S> {
+impl<S: AsFd> Drop for DeadlineGuard<'_, S> {
     fn drop(&mut self) {
         for (direction, timeout) in self.before {
             // Fails only if the descriptor is no longer a socket.
@@ -44,14 +44,14 @@ impl<S: AsFd> Drop for Until<'_, S> {
     }
 }
 
-impl<S: AsFd + Read> Read for Until<'_, S> {
+impl<S: AsFd + Read> Read for DeadlineGuard<'_, S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.arm(Timeout::Recv)?;
         self.stream.read(into).map_err(timed_out)
     }
 }
 
-impl<S: AsFd + Write> Write for Until<'_, S> {
+impl<S: AsFd + Write> Write for DeadlineGuard<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.arm(Timeout::Send)?;
         self.stream.write(bytes).map_err(timed_out)
@@ -81,7 +81,7 @@ mod tests {
         here.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         // A byte is available for every read, so no single read ever waits.
         let drip = std::thread::spawn(move || while there.write_all(&[0]).is_ok() {});
-        let mut until = Until::new(&mut here, Duration::from_millis(20)).unwrap();
+        let mut until = DeadlineGuard::new(&mut here, Duration::from_millis(20)).unwrap();
         let error = loop {
             if let Err(error) = until.read_exact(&mut [0]) {
                 break error;

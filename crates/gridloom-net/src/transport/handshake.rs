@@ -37,13 +37,13 @@ use std::time::Duration;
 use gridloom_base::NodeId;
 use gridloom_channel::frame::{self, Decoder, Encoder};
 use gridloom_channel::tags::are_equal;
-use gridloom_channel::{Dialect, Key, Keys, Kind, Limits};
+use gridloom_channel::{FrameLimits, Key, Keys, Kind, WireVersion};
 use gridloom_core::node::Role;
-use gridloom_core::node::version::{VERSIONS, unknown_to};
+use gridloom_core::node::version::{VERSIONS, fields_unknown_to};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::deadline::Until;
+use super::deadline::DeadlineGuard;
 use super::stripes::Stripe;
 use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
 
@@ -51,7 +51,7 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// Maximum length of a handshake frame. It bounds the cost of an unknown peer.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// Limits of a channel until its handshake is complete.
-pub const HANDSHAKE_LIMITS: Limits = Limits { control: HANDSHAKE_BYTES_MAX, letter: 0 };
+pub const HANDSHAKE_LIMITS: FrameLimits = FrameLimits { control: HANDSHAKE_BYTES_MAX, process_message: 0 };
 /// Maximum duration of a handshake from its first byte to its last, in nanoseconds. Also the time for which an unknown
 /// peer may occupy a handshake slot.
 pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
@@ -145,8 +145,8 @@ pub struct Session {
 }
 
 /// Returns the wire version of messages to a peer, given the negotiated protocol version.
-pub fn dialect(version: u16) -> Dialect {
-    Dialect::without(unknown_to(version))
+pub fn wire_version(version: u16) -> WireVersion {
+    WireVersion::without(fields_unknown_to(version))
 }
 
 /// The decider's verdict.
@@ -279,7 +279,7 @@ impl Handshake {
             return Err(HandshakeError::Malformed("no magic number".into()));
         };
         let (low, high) = (u16::from_le_bytes([prefix[4], prefix[5]]), u16::from_le_bytes([prefix[6], prefix[7]]));
-        let Some(version) = settled((low, high)) else {
+        let Some(version) = negotiated_version((low, high)) else {
             let (lowest, highest) = VERSIONS;
             let older = if high < lowest { "the node that offered them" } else { "this node" };
             let why = format!(
@@ -288,7 +288,7 @@ impl Handshake {
             );
             return Err(refuse(why, out));
         };
-        let (peer, rest) = dialect(version).take::<Hello>(rest).map_err(HandshakeError::Malformed)?;
+        let (peer, rest) = wire_version(version).take::<Hello>(rest).map_err(HandshakeError::Malformed)?;
         if !rest.is_empty() && high <= VERSIONS.1 {
             return Err(HandshakeError::Malformed(format!("{} bytes left over", rest.len())));
         }
@@ -410,7 +410,7 @@ pub fn run_within<S: Read + Write + AsFd>(
     first: Option<Vec<u8>>,
     decide: impl Fn(&Hello) -> Result<Verdict, String>,
 ) -> io::Result<(Hello, Verdict, Session)> {
-    let mut stream = Until::new(stream, limit)?;
+    let mut stream = DeadlineGuard::new(stream, limit)?;
     let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
     if let Some(first) = first {
         stream.write_all(&framed(&mut encoder, &first))?;
@@ -455,7 +455,7 @@ pub fn refusal(why: &str) -> Vec<u8> {
 }
 
 /// Returns the highest version that both sides support, given the other side's range.
-fn settled((low, high): (u16, u16)) -> Option<u16> {
+fn negotiated_version((low, high): (u16, u16)) -> Option<u16> {
     let version = high.min(VERSIONS.1);
     (version >= low.max(VERSIONS.0)).then_some(version)
 }

@@ -91,7 +91,7 @@ impl HostSockets {
     ///
     /// # Errors
     /// If the system call fails.
-    pub fn listen_near(&self, address: std::net::SocketAddr) -> io::Result<(UnixListener, SocketFile)> {
+    pub fn listen_control(&self, address: std::net::SocketAddr) -> io::Result<(UnixListener, SocketFile)> {
         self.bind(&near_name(address))
     }
 
@@ -100,7 +100,7 @@ impl HostSockets {
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is none of this user, [`ErrorKind::PermissionDenied`] if another user listens
     /// there, any other kind if the node accepts no connection now.
-    pub fn connect_near(&self, address: std::net::SocketAddr) -> io::Result<mio::net::UnixStream> {
+    pub fn connect_control(&self, address: std::net::SocketAddr) -> io::Result<mio::net::UnixStream> {
         let stream = mio::net::UnixStream::connect(self.0.join(near_name(address)))?;
         check_user(stream.as_fd())?;
         Ok(stream)
@@ -233,14 +233,14 @@ mod tests {
         let sockets = HostSockets::open_in(&root).unwrap();
         let address = "127.0.0.1:7711".parse().unwrap();
         let kind = |done: io::Result<mio::net::UnixStream>| done.unwrap_err().kind();
-        assert_eq!(kind(sockets.connect_near(address)), ErrorKind::NotFound);
+        assert_eq!(kind(sockets.connect_control(address)), ErrorKind::NotFound);
         // Left like this by a killed process.
-        std::mem::forget(sockets.listen_near(address).unwrap().1);
-        assert_eq!(kind(sockets.connect_near(address)), ErrorKind::ConnectionRefused);
-        let bound = sockets.listen_near(address).unwrap();
-        sockets.connect_near(address).unwrap();
+        std::mem::forget(sockets.listen_control(address).unwrap().1);
+        assert_eq!(kind(sockets.connect_control(address)), ErrorKind::ConnectionRefused);
+        let bound = sockets.listen_control(address).unwrap();
+        sockets.connect_control(address).unwrap();
         drop(bound);
-        assert_eq!(kind(sockets.connect_near(address)), ErrorKind::NotFound);
+        assert_eq!(kind(sockets.connect_control(address)), ErrorKind::NotFound);
         fs::remove_dir_all(&root).unwrap();
     }
 

@@ -7,19 +7,19 @@
 
 use std::io;
 
-use super::outgoing::Outgoing;
+use super::outgoing::OutgoingLane;
 use super::shared::LANES;
 
 /// The lanes to one peer, by number; the first is for complete data.
 #[derive(Default)]
-pub struct Lanes(Vec<Outgoing>);
+pub struct Lanes(Vec<OutgoingLane>);
 
 impl Lanes {
     /// Returns the lane for complete data; `start` starts it if needed.
     ///
     /// # Errors
     /// If `start` fails.
-    pub fn whole(&mut self, start: &dyn Fn(u64) -> io::Result<Outgoing>) -> io::Result<&Outgoing> {
+    pub fn whole(&mut self, start: &dyn Fn(u64) -> io::Result<OutgoingLane>) -> io::Result<&OutgoingLane> {
         if self.0.is_empty() {
             self.0.push(start(0)?);
         }
@@ -30,7 +30,7 @@ impl Lanes {
     ///
     /// # Errors
     /// If `start` fails.
-    pub fn passing_on(&mut self, start: &dyn Fn(u64) -> io::Result<Outgoing>) -> io::Result<&Outgoing> {
+    pub fn passing_on(&mut self, start: &dyn Fn(u64) -> io::Result<OutgoingLane>) -> io::Result<&OutgoingLane> {
         self.whole(start)?;
         let least = self.0.iter().enumerate().skip(1).map(|(lane, outgoing)| (outgoing.jobs(), lane)).min();
         let lane = match least {
@@ -44,12 +44,12 @@ impl Lanes {
     }
 
     /// Returns the lane of a stream or datum number.
-    pub fn of(&self, number: u64) -> Option<&Outgoing> {
+    pub fn of(&self, number: u64) -> Option<&OutgoingLane> {
         self.0.get((number % LANES) as usize)
     }
 
     /// Returns the existing lanes.
-    pub fn all(&self) -> impl Iterator<Item = &Outgoing> {
+    pub fn all(&self) -> impl Iterator<Item = &OutgoingLane> {
         self.0.iter()
     }
 }

@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use gridloom_channel::Dialect;
+use gridloom_channel::WireVersion;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -68,7 +68,7 @@ pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
 pub fn send_grant(
     stream: &mut UnixStream,
     header: &GrantHeader,
-    dialect: Dialect,
+    dialect: WireVersion,
     memory: BorrowedFd<'_>,
 ) -> io::Result<()> {
     let bytes = encode_header(header, dialect);
@@ -93,11 +93,11 @@ impl Receiver {
 
     fn receive_grant(&self, stream: &mut UnixStream, last_serial: u64) -> io::Result<u64> {
         let (length, memory) = receive_length(stream)?;
-        let header: GrantHeader = decode_header(length, stream, self.dialect)?;
+        let header: GrantHeader = decode_header(length, stream, self.wire_version)?;
         check_header(&header.cargo, last_serial)?;
         let serial = header.cargo.serial;
         let size_bytes = header.cargo.size_bytes;
-        if header.cargo.goes_on.is_some() {
+        if header.cargo.resume.is_some() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a grant of part of a datum"));
         }
         let fits = header.offset.checked_add(size_bytes).is_some_and(|end| end <= header.segment_bytes);
@@ -171,11 +171,11 @@ mod tests {
         let mut memory = Pool::new(0).allocate(5000).unwrap();
         memory.bytes_mut().fill(4);
         let memory = memory.freeze();
-        let cargo = CargoHeader { serial: 1, cargo: Cargo::Probe, size_bytes: 5000, goes_on: None };
+        let cargo = CargoHeader { serial: 1, cargo: Cargo::Probe, size_bytes: 5000, resume: None };
         let header = GrantHeader { cargo, segment: memory.id(), segment_bytes: 5000, offset: 0 };
-        send_grant(&mut here, &header, Dialect::OWN, memory.fd()).unwrap();
+        send_grant(&mut here, &header, WireVersion::CURRENT, memory.fd()).unwrap();
         let (length, descriptor) = receive_length(&mut there).unwrap();
-        assert_eq!(decode_header::<GrantHeader>(length, &mut there, Dialect::OWN).unwrap(), header);
+        assert_eq!(decode_header::<GrantHeader>(length, &mut there, WireVersion::CURRENT).unwrap(), header);
         let import = Segment::import(descriptor.unwrap(), 5000, header.segment, Box::new(|_| ())).unwrap();
         assert_eq!(import.bytes(), memory.bytes());
     }

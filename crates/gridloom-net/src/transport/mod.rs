@@ -19,12 +19,12 @@
 //! data that it had sent there and that were not received ([`Aside::Broken`]). A datum whose transfer breaks off is
 //! therefore always reported, by one side, exactly once.
 
-pub mod apart;
 pub mod bulk;
 mod credentials;
 mod deadline;
+pub(crate) mod delayed;
+pub mod emulated_sites;
 pub mod handshake;
-pub(crate) mod held;
 pub mod host;
 pub mod lanes;
 pub mod local;
@@ -42,13 +42,13 @@ use serde::{Deserialize, Serialize};
 
 /// Messages between the worlds of two nodes on the control connection, in addition to those of their state machines.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Aside {
+pub enum WorldMessage {
     /// "I cannot reach you: open a bulk connection to me, on which I will send."
     OpenBulk { stream: u64 },
     /// "I have this many bytes of the datum that I am about to request: send the rest."
-    Has { datum: DatumId, bytes: u64 },
+    PartiallyHeld { datum: DatumId, bytes: u64 },
     /// "I have received everything that you sent on this stream up to this number."
-    Taken { stream: u64, serial: u64 },
+    Acknowledged { stream: u64, serial: u64 },
     /// "This stream ended; I have received what you sent on it up to this number, and nothing after it."
     StreamEnded {
         stream: u64,
@@ -99,19 +99,19 @@ pub struct CargoHeader {
     pub cargo: Cargo,
     pub size_bytes: u64,
     /// Present if only the rest of the datum is sent.
-    pub goes_on: Option<GoesOn>,
+    pub resume: Option<Resume>,
 }
 
 impl CargoHeader {
     /// Returns the number of bytes that the receiver already has.
-    pub fn had_bytes(&self) -> u64 {
-        self.goes_on.as_ref().map_or(0, |goes_on| goes_on.from_byte)
+    pub fn resume_from_byte(&self) -> u64 {
+        self.resume.as_ref().map_or(0, |goes_on| goes_on.from_byte)
     }
 }
 
 /// Resumes a datum after the bytes that the receiver already has.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct GoesOn {
+pub struct Resume {
     /// Offset of the first byte sent; a multiple of the part size.
     pub from_byte: u64,
     /// BLAKE3 digest of the preceding bytes: a datum that was computed again may differ.
@@ -122,12 +122,12 @@ pub struct GoesOn {
 pub const CARGO_HEADER_BYTES_MAX: usize = 4096;
 /// Maximum number of data for which a peer may report that it has some bytes before they are sent. Further data are
 /// sent completely.
-pub const HAS_MAX: usize = 64;
+pub const PARTIALLY_HELD_MAX: usize = 64;
 /// Number of data after which the receiver acknowledges, so that the sender's list of data in flight stays short.
-pub const TAKEN_EVERY: u64 = 32;
+pub const ACKNOWLEDGE_EVERY: u64 = 32;
 /// Number of consecutive streams of one peer that may end with corrupted bytes, with no datum received intact in
 /// between. Then the peer counts as lost: the path from it corrupts everything, or it is malicious.
-pub const CHANGED_IN_A_ROW_MAX: u32 = 8;
+pub const CORRUPTED_IN_A_ROW_MAX: u32 = 8;
 /// Maximum number of bytes that may wait for one peer to read its control connection; beyond it the peer counts as lost.
 pub const CONTROL_BACKLOG_BYTES_MAX: usize = 256 << 20;
 /// Maximum length in characters of the reason with which a peer closes a connection; longer reasons are truncated.

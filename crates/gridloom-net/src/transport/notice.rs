@@ -7,8 +7,8 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
 use gridloom_base::{DatumId, Meta, NodeId};
-use gridloom_channel::tags::Changed;
-use gridloom_channel::{Dialect, Keys};
+use gridloom_channel::tags::TagMismatch;
+use gridloom_channel::{Keys, WireVersion};
 use gridloom_map::{MapError, Plan};
 use mio::Waker;
 
@@ -31,14 +31,14 @@ pub enum StreamEnd {
     /// The peer or the network ended it.
     Ended,
     /// The received bytes are not those that were sent; with the affected part of the datum, if known.
-    Changed(Option<ChangedPart>),
+    Corrupted(Option<CorruptedPart>),
     /// The peer broke the protocol.
     Fault(String),
 }
 
 /// A part of a datum that was corrupted in transit.
 #[derive(Clone, Copy, Debug)]
-pub struct ChangedPart {
+pub struct CorruptedPart {
     /// Serial number of the datum.
     pub serial: u64,
     pub datum: DatumId,
@@ -49,7 +49,7 @@ pub struct ChangedPart {
 impl From<io::Error> for StreamEnd {
     fn from(error: io::Error) -> StreamEnd {
         match error.kind() {
-            io::ErrorKind::InvalidData if Changed::is(&error) => StreamEnd::Changed(None),
+            io::ErrorKind::InvalidData if TagMismatch::is(&error) => StreamEnd::Corrupted(None),
             io::ErrorKind::InvalidData => StreamEnd::Fault(error.to_string()),
             _ => StreamEnd::Ended,
         }
@@ -69,14 +69,14 @@ pub enum Notice {
         /// Handle for shutting down the stream when the peer is lost.
         stream: UnixStream,
         /// Receives the reply.
-        reply: Sender<Option<(Link, Dialect)>>,
+        reply: Sender<Option<(Link, WireVersion)>>,
     },
     /// A handshake on a local socket ended, whether it succeeded or failed.
-    LocalShaken,
+    LocalHandshakeEnded,
     /// This node opened the bulk connection that the peer had asked for.
     Opened { link: Link, stream: u64, socket: (TcpStream, Keys) },
     /// The first part of a datum was received; it can be forwarded while the rest arrives.
-    Begun { link: Link, datum: DatumId },
+    Started { link: Link, datum: DatumId },
     /// A datum or probe was received completely.
     Arrived {
         link: Link,
@@ -89,7 +89,7 @@ pub enum Notice {
         took_ns: u64,
     },
     /// A datum that cannot be stored was received and discarded.
-    NotTaken {
+    Discarded {
         link: Link,
         stream: u64,
         /// Its serial number.
@@ -110,7 +110,7 @@ pub enum Notice {
     /// A datum cannot be sent.
     SendFailed { link: Link, datum: DatumId, why: String },
     /// The peer cannot be reached with a bulk connection and must be asked to open one.
-    AskToOpen { link: Link, stream: u64 },
+    RequestStream { link: Link, stream: u64 },
     /// Shared memory of a peer is no longer used here.
     Released {
         link: Link,

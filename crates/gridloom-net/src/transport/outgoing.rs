@@ -19,42 +19,48 @@ use gridloom_base::DatumId;
 use gridloom_channel::Keys;
 
 use super::Cargo;
-use super::apart::share_memory;
+use super::emulated_sites::share_memory;
 use super::notice::{Inbox, Link};
-use super::paced::Paced;
+use super::paced::Pacer;
 use super::sender::{Job, Source, Thread};
 use super::shared::{LANES, Opened, Route, Shared};
 use crate::payload::Payload;
-use crate::segment::{Filling, grants_max};
+use crate::segment::{PartialFill, grants_max};
 use crate::store::Store;
 
 /// Stack size of a thread that moves bulk data: it calls little more than the kernel.
 pub const STACK_BYTES: usize = 256 << 10;
 /// The lane through which large data are sent to one peer.
-pub struct Outgoing {
+pub struct OutgoingLane {
     jobs: Sender<Job>,
     opened: SyncSender<Opened>,
     shared: Arc<Shared>,
 }
 
-impl Outgoing {
+impl OutgoingLane {
     /// Starts the thread of a lane; streams are opened when the first datum is sent.
     ///
     /// # Errors
     /// If the system cannot start a thread.
-    pub fn start(lane: u64, route: Route, link: Link, inbox: Arc<Inbox>, store: Arc<Store>) -> io::Result<Outgoing> {
+    pub fn start(
+        lane: u64,
+        route: Route,
+        link: Link,
+        inbox: Arc<Inbox>,
+        store: Arc<Store>,
+    ) -> io::Result<OutgoingLane> {
         let grants_max = if lane == 0 { grants_max() } else { grants_max() / LANES as usize };
         let shared = Arc::new(Shared { link, inbox, grants_max, state: Mutex::default(), ended: Condvar::new() });
         let (jobs, queue) = mpsc::channel();
         // Holds the reply to one request: the next request is made only after it was taken out.
         let (opened, awaited) = mpsc::sync_channel(1);
         let sharing = share_memory(&route.own.host, &route.peer.host);
-        let paced = route.way.as_ref().map(|way| Paced::new(way.delays(lane as u32 + 1), shared.clone()));
+        let paced = route.emulated_link.as_ref().map(|way| Pacer::new(way.delays(lane as u32 + 1), shared.clone()));
         let (stream, streams, sent) = (None, lane, lane);
         let thread = Thread { route, shared: shared.clone(), store, awaited, sharing, paced, stream, streams, sent };
         let builder = thread::Builder::new().name(format!("to {}", link.peer)).stack_size(STACK_BYTES);
         shared.inbox.threads.spawn(builder, || thread.run(queue))?;
-        Ok(Outgoing { jobs, opened, shared })
+        Ok(OutgoingLane { jobs, opened, shared })
     }
 
     /// Sends a datum of which the peer already has `had_bytes`.
@@ -64,9 +70,9 @@ impl Outgoing {
     }
 
     /// Sends a datum while it is being received here.
-    pub fn pass_on(&self, cargo: Cargo, coming: Arc<Filling>, had_bytes: u64) {
+    pub fn forward(&self, cargo: Cargo, coming: Arc<PartialFill>, had_bytes: u64) {
         let size_bytes = coming.size_bytes();
-        self.push(Job { cargo, size_bytes, had_bytes, source: Source::Coming(coming), given: Instant::now() });
+        self.push(Job { cargo, size_bytes, had_bytes, source: Source::Incoming(coming), given: Instant::now() });
     }
 
     pub fn probe(&self, size_bytes: u64) {
@@ -74,8 +80,8 @@ impl Outgoing {
     }
 
     /// Reports whether the peer was asked to open this stream and has not done so yet.
-    pub fn is_asked(&self, stream: u64) -> bool {
-        self.shared.lock().asked == Some(stream)
+    pub fn is_requested(&self, stream: u64) -> bool {
+        self.shared.lock().requested == Some(stream)
     }
 
     /// Handles a stream that the peer opened for receiving: accepted if it was asked for, otherwise closed.
@@ -84,15 +90,15 @@ impl Outgoing {
     }
 
     fn answer(&self, stream: u64, outcome: io::Result<(TcpStream, Keys)>) {
-        if self.shared.lock().asked.take_if(|asked| *asked == stream).is_some() {
+        if self.shared.lock().requested.take_if(|asked| *asked == stream).is_some() {
             // If the thread has ended, the socket is closed.
             let _ = self.opened.try_send((stream, outcome));
         }
     }
 
     /// Handles the acknowledgement of everything up to this number of a stream.
-    pub fn taken(&self, stream: u64, serial: u64) {
-        self.shared.lock().under_way.retain(|(of, number, _)| *of != stream || *number > serial);
+    pub fn acknowledged(&self, stream: u64, serial: u64) {
+        self.shared.lock().in_flight.retain(|(of, number, _)| *of != stream || *number > serial);
     }
 
     /// Handles the peer's report that a stream ended after this number. Returns the data that were sent on it and lost.
@@ -103,7 +109,7 @@ impl Outgoing {
             closer.close();
         }
         let mut lost = Vec::new();
-        state.under_way.retain(|(of, number, datum)| {
+        state.in_flight.retain(|(of, number, datum)| {
             if *of == stream && *number > serial {
                 lost.extend(*datum);
             }
@@ -139,7 +145,7 @@ impl Outgoing {
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for OutgoingLane {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.cancelled = true;

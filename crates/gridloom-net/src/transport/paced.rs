@@ -7,23 +7,23 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::apart::{Delays, PIECE_BYTES};
+use super::emulated_sites::{Delays, PIECE_BYTES};
 use super::shared::Shared;
 
 /// Shorter waits are skipped and added to the next one.
-const WAITS_LEAST: Duration = Duration::from_millis(2);
+const WAIT_MIN: Duration = Duration::from_millis(2);
 
 /// The pacing of one lane.
-pub(super) struct Paced {
+pub(super) struct Pacer {
     delays: Delays,
     shared: Arc<Shared>,
     /// Time at which the next part is due.
     due: Instant,
 }
 
-impl Paced {
-    pub(super) fn new(delays: Delays, shared: Arc<Shared>) -> Paced {
-        Paced { delays, shared, due: Instant::now() }
+impl Pacer {
+    pub(super) fn new(delays: Delays, shared: Arc<Shared>) -> Pacer {
+        Pacer { delays, shared, due: Instant::now() }
     }
 
     /// Waits until data sent at `sent` are due.
@@ -45,8 +45,8 @@ impl Paced {
             let piece = left_bytes.min(PIECE_BYTES);
             left_bytes -= piece;
             let now = Instant::now();
-            self.due = self.delays.way().leaves(self.due, now, piece);
-            if left_bytes == 0 || self.due > now + WAITS_LEAST {
+            self.due = self.delays.link().departure(self.due, now, piece);
+            if left_bytes == 0 || self.due > now + WAIT_MIN {
                 self.shared.wait_until(self.due)?;
             }
         }

@@ -15,23 +15,23 @@ use std::time::{Duration, Instant};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::tags::Tagger;
-use gridloom_channel::{Dialect, Keys};
+use gridloom_channel::{Keys, WireVersion};
 
-use super::apart::share_memory;
-use super::bulk::{digest_of_coming, goes_on_from};
+use super::bulk::{digest_of_incoming, may_resume_at};
+use super::emulated_sites::share_memory;
 use super::handshake::{
     HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_blocking, run_within,
 };
 use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
-use super::paced::Paced;
+use super::paced::Pacer;
 use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
 use super::sink::{Sink, broken_off};
 use super::stripes::{self, Stripe, Stripes};
-use super::{Cargo, CargoHeader, GoesOn};
+use super::{Cargo, CargoHeader, Resume};
 use crate::identity::Credentials;
 use crate::payload::Payload;
-use crate::segment::{Filling, Segment};
+use crate::segment::{PartialFill, Segment};
 use crate::store::Store;
 
 /// Maximum number of attempts to open a stream before a datum is given up, with a pause between them: the peer may not
@@ -56,26 +56,26 @@ pub(super) struct Job {
 pub(super) enum Source {
     Whole(Payload),
     /// Still being received.
-    Coming(Arc<Filling>),
+    Incoming(Arc<PartialFill>),
     /// A probe, whose bytes are zeros.
     Zeros,
 }
 
 impl Job {
     /// Reports whether the datum is still being received, so that it can be sent only as fast as it arrives.
-    fn is_coming(&self) -> bool {
-        matches!(&self.source, Source::Coming(coming) if coming.is_coming())
+    fn is_incoming(&self) -> bool {
+        matches!(&self.source, Source::Incoming(coming) if coming.is_in_progress())
     }
 
     /// Returns where to resume if the peer already has part of the datum. Takes as long as hashing that part.
-    fn goes_on(&self) -> Option<GoesOn> {
-        let from_byte = Some(self.had_bytes).filter(|from_byte| goes_on_from(*from_byte, self.size_bytes))?;
+    fn resume(&self) -> Option<Resume> {
+        let from_byte = Some(self.had_bytes).filter(|from_byte| may_resume_at(*from_byte, self.size_bytes))?;
         let digest = match &self.source {
             Source::Whole(payload) => *blake3::hash(&payload.bytes()[..from_byte as usize]).as_bytes(),
-            Source::Coming(coming) => digest_of_coming(coming, from_byte)?,
+            Source::Incoming(coming) => digest_of_incoming(coming, from_byte)?,
             Source::Zeros => return None,
         };
-        Some(GoesOn { from_byte, digest })
+        Some(Resume { from_byte, digest })
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Thread {
     pub(super) awaited: Channel<Opened>,
     pub(super) sharing: bool,
     /// Present for a peer in another site.
-    pub(super) paced: Option<Paced>,
+    pub(super) paced: Option<Pacer>,
     pub(super) stream: Option<(u64, Stream)>,
     /// Last stream number and last datum number. The numbers of each lane leave the same remainder.
     pub(super) streams: u64,
@@ -120,8 +120,8 @@ impl Thread {
 
     /// Returns `Ok` even if the stream broke: the peer then reports it, and the list shows which data were lost.
     fn send(&mut self, job: Job, datum: Option<DatumId>) -> Result<(), String> {
-        if let Source::Coming(coming) = &job.source
-            && !coming.is_coming()
+        if let Source::Incoming(coming) = &job.source
+            && !coming.is_in_progress()
             && coming.whole().is_none()
         {
             return Err(broken_off().to_string());
@@ -130,7 +130,7 @@ impl Thread {
             paced.hold(job.given).map_err(|error| error.to_string())?;
         }
         // Shared memory is always passed as a whole.
-        let goes_on = if self.sharing { None } else { job.goes_on() };
+        let goes_on = if self.sharing { None } else { job.resume() };
         loop {
             let number = match &self.stream {
                 Some((number, _)) => *number,
@@ -141,27 +141,29 @@ impl Thread {
                 continue;
             }
             let mut header =
-                CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes, goes_on: None };
+                CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes, resume: None };
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
                 Stream::Tcp(stream, tagger) => {
-                    header.goes_on = goes_on;
+                    header.resume = goes_on;
                     let is_near = share_memory(&self.route.own.host, &self.route.peer.host);
                     let uploads = (!is_near).then(|| self.store.uploads());
                     let sink = Sink::new(stream, tagger)
                         .within(uploads)
                         .paced_by(self.paced.as_mut())
-                        .speak(self.route.dialect);
-                    let (mut sink, moving) = (sink, self.store.moving());
+                        .with_wire_version(self.route.wire_version);
+                    let (mut sink, moving) = (sink, self.store.transfers());
                     match &job.source {
                         Source::Whole(payload) => sink.datum(&header, payload.bytes(), moving),
-                        Source::Coming(coming) => sink.coming(&header, coming, moving),
+                        Source::Incoming(coming) => sink.forward(&header, coming, moving),
                         Source::Zeros => sink.probe(&header),
                     }
                 }
                 Stream::Local(stream) => match granted(&self.store, &header, &job.source, datum) {
-                    Ok((segment, offset)) => grant((stream, self.route.dialect), &self.shared, header, segment, offset),
+                    Ok((segment, offset)) => {
+                        grant((stream, self.route.wire_version), &self.shared, header, segment, offset)
+                    }
                     Err(error) => {
-                        self.shared.lock().under_way.retain(|(_, serial, _)| *serial != header.serial);
+                        self.shared.lock().in_flight.retain(|(_, serial, _)| *serial != header.serial);
                         return Err(format!("it cannot be passed in shared memory: {error}"));
                     }
                 },
@@ -181,7 +183,7 @@ impl Thread {
         let mut state = self.shared.lock();
         let current = state.current.as_ref().is_some_and(|(current, _)| *current == stream);
         if current {
-            state.under_way.push_back((stream, self.sent, datum));
+            state.in_flight.push_back((stream, self.sent, datum));
         }
         current
     }
@@ -256,7 +258,7 @@ impl Thread {
         if self.route.own.address.is_empty() {
             return Err(failed);
         }
-        self.ask(number, until)
+        self.request_stream(number, until)
     }
 
     /// Dials the connections of a stream.
@@ -283,15 +285,15 @@ impl Thread {
     }
 
     /// Asks the peer to open this stream, and waits for it.
-    fn ask(&self, number: u64, until: Instant) -> io::Result<Stream> {
-        self.shared.lock().asked = Some(number);
-        self.shared.inbox.post(Notice::AskToOpen { link: self.shared.link, stream: number });
+    fn request_stream(&self, number: u64, until: Instant) -> io::Result<Stream> {
+        self.shared.lock().requested = Some(number);
+        self.shared.inbox.post(Notice::RequestStream { link: self.shared.link, stream: number });
         let limit = Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
         let limit = limit.min(until.saturating_duration_since(Instant::now()));
         let answer = self.awaited.recv_timeout(limit).ok().or_else(|| {
             // From here on no reply is accepted. One that arrived just before is taken, so that it does not remain for
             // the next request.
-            self.shared.lock().asked = None;
+            self.shared.lock().requested = None;
             self.awaited.try_recv().ok()
         });
         match answer {
@@ -374,7 +376,7 @@ fn next_job(queue: &Channel<Job>, waiting: &mut VecDeque<Job>) -> Option<Job> {
         waiting.push_back(queue.recv().ok()?);
     }
     waiting.extend(queue.try_iter());
-    let first = waiting.iter().position(|job| !job.is_coming()).unwrap_or(0);
+    let first = waiting.iter().position(|job| !job.is_incoming()).unwrap_or(0);
     waiting.remove(first)
 }
 
@@ -389,7 +391,7 @@ fn granted(
         Source::Whole(Payload::Segment { segment, offset, .. }) if !segment.is_on_disk() => {
             return Ok((segment.clone(), *offset));
         }
-        Source::Coming(coming) => {
+        Source::Incoming(coming) => {
             let whole = coming.whole().ok_or_else(broken_off)?;
             match &whole {
                 Payload::Segment { segment, offset, .. } if !segment.is_on_disk() => {
@@ -411,13 +413,13 @@ fn granted(
     let mut memory = store.pool().allocate(header.size_bytes)?;
     match (source, &came) {
         (Source::Whole(payload), _) | (_, Some(payload)) => memory.bytes_mut().copy_from_slice(payload.bytes()),
-        (Source::Coming(_) | Source::Zeros, None) => memory.bytes_mut().fill(0),
+        (Source::Incoming(_) | Source::Zeros, None) => memory.bytes_mut().fill(0),
     }
     Ok((memory.freeze(), 0))
 }
 
 fn grant(
-    (stream, dialect): (&mut UnixStream, Dialect),
+    (stream, dialect): (&mut UnixStream, WireVersion),
     shared: &Shared,
     cargo: CargoHeader,
     segment: Arc<Segment>,

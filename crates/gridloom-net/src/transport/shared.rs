@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridloom_base::DatumId;
-use gridloom_base::limits::PASSED_ON_MAX;
-use gridloom_channel::{Dialect, Keys};
+use gridloom_base::limits::FORWARDS_MAX;
+use gridloom_channel::{Keys, WireVersion};
 
-use super::apart::Way;
+use super::emulated_sites::EmulatedLink;
 use super::handshake::{Hello, Pass};
 use super::host::HostSockets;
 use super::notice::{Inbox, Link};
@@ -20,7 +20,7 @@ use crate::identity::Credentials;
 use crate::segment::Segment;
 
 /// Number of lanes to one peer: see [`super::lanes`].
-pub const LANES: u64 = PASSED_ON_MAX as u64 + 1;
+pub const LANES: u64 = FORWARDS_MAX as u64 + 1;
 /// Maximum network silence with bytes in flight, after which a bulk connection counts as broken.
 pub const BULK_SILENCE: Duration = Duration::from_secs(20);
 
@@ -40,9 +40,9 @@ pub struct Route {
     /// Number of connections of a stream; derived from the round-trip time if `None`.
     pub stripes: Option<u8>,
     /// Emulated link, if the peer is in another site.
-    pub(crate) way: Option<Arc<Way>>,
+    pub(crate) emulated_link: Option<Arc<EmulatedLink>>,
     /// Wire version of headers that the peer reads.
-    pub dialect: Dialect,
+    pub wire_version: WireVersion,
 }
 
 /// A stream that the peer was asked to open, or why there is none.
@@ -67,9 +67,9 @@ pub(super) struct State {
     pub(super) jobs: usize,
     pub(super) current: Option<(u64, Closer)>,
     /// Stream that the peer was asked to open, until it has opened it or failed to.
-    pub(super) asked: Option<u64>,
+    pub(super) requested: Option<u64>,
     /// Sent and not acknowledged: stream, number, datum.
-    pub(super) under_way: VecDeque<(u64, u64, Option<DatumId>)>,
+    pub(super) in_flight: VecDeque<(u64, u64, Option<DatumId>)>,
     /// Memory that the peer uses, by serial number.
     pub(super) grants: BTreeMap<u64, Arc<Segment>>,
 }

@@ -4,16 +4,16 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::Instant;
 
 use gridloom_base::limits::PARTS;
-use gridloom_channel::Dialect;
+use gridloom_channel::WireVersion;
 use gridloom_channel::tags::Tagger;
 use serde::Serialize;
 
 use super::CargoHeader;
 use super::bulk::part_bytes;
-use super::paced::Paced;
-use super::stripes::Parted;
-use crate::moving::Moving;
-use crate::segment::Filling;
+use super::paced::Pacer;
+use super::stripes::PartBoundary;
+use crate::segment::PartialFill;
+use crate::transfers::Transfers;
 use crate::uploads::Uploads;
 
 /// Source block for the bytes of probes, which are zeros.
@@ -25,13 +25,13 @@ pub struct Sink<'a, W> {
     tagger: &'a mut Tagger,
     uploads: Option<&'a Uploads>,
     /// Present if the peer is in another site.
-    paced: Option<&'a mut Paced>,
-    dialect: Dialect,
+    paced: Option<&'a mut Pacer>,
+    wire_version: WireVersion,
 }
 
-impl<'a, W: Write + Parted> Sink<'a, W> {
+impl<'a, W: Write + PartBoundary> Sink<'a, W> {
     pub fn new(stream: &'a mut W, tagger: &'a mut Tagger) -> Sink<'a, W> {
-        Sink { stream, tagger, uploads: None, paced: None, dialect: Dialect::OWN }
+        Sink { stream, tagger, uploads: None, paced: None, wire_version: WireVersion::CURRENT }
     }
 
     /// Counts written data against this limit.
@@ -40,18 +40,18 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
     }
 
     /// Paces written data for the link to another site.
-    pub(super) fn paced_by(self, paced: Option<&'a mut Paced>) -> Sink<'a, W> {
+    pub(super) fn paced_by(self, paced: Option<&'a mut Pacer>) -> Sink<'a, W> {
         Sink { paced, ..self }
     }
 
     /// Encodes headers in the wire version of the peer.
-    pub fn speak(self, dialect: Dialect) -> Sink<'a, W> {
-        Sink { dialect, ..self }
+    pub fn with_wire_version(self, dialect: WireVersion) -> Sink<'a, W> {
+        Sink { wire_version: dialect, ..self }
     }
 
     /// Returns an encoded header with its tag.
     fn head(&mut self, header: &CargoHeader) -> Vec<u8> {
-        let mut head = encode_header(header, self.dialect);
+        let mut head = encode_header(header, self.wire_version);
         let tag = self.tagger.tag(&[&head]);
         head.extend_from_slice(&tag);
         head
@@ -75,10 +75,10 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
     ///
     /// # Errors
     /// If the stream breaks.
-    pub fn datum(&mut self, header: &CargoHeader, bytes: &[u8], moving: &Moving) -> io::Result<()> {
+    pub fn datum(&mut self, header: &CargoHeader, bytes: &[u8], moving: &Transfers) -> io::Result<()> {
         let mut head = self.head(header);
         let part_bytes = part_bytes(header);
-        let had_bytes = header.had_bytes() as usize;
+        let had_bytes = header.resume_from_byte() as usize;
         let is_long = bytes.len() > part_bytes;
         let datum = header.cargo.datum().filter(|_| is_long);
         let passage = datum.map(|datum| moving.begin(datum, true, header.size_bytes));
@@ -95,9 +95,9 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
     ///
     /// # Errors
     /// If the stream breaks, or the reception of the datum does.
-    pub fn coming(&mut self, header: &CargoHeader, coming: &Filling, moving: &Moving) -> io::Result<()> {
+    pub fn forward(&mut self, header: &CargoHeader, coming: &PartialFill, moving: &Transfers) -> io::Result<()> {
         let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
-        let (mut head, mut written) = (self.head(header), header.had_bytes() as usize);
+        let (mut head, mut written) = (self.head(header), header.resume_from_byte() as usize);
         passage.iter().for_each(|passage| passage.advance(written));
         let part_bytes = part_bytes(header);
         while (written as u64) < coming.size_bytes() {
@@ -136,7 +136,7 @@ pub fn broken_off() -> io::Error {
 }
 
 /// Encodes a header, preceded by its length.
-pub fn encode_header<T: Serialize>(header: &T, dialect: Dialect) -> Vec<u8> {
+pub fn encode_header<T: Serialize>(header: &T, dialect: WireVersion) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     dialect.append(header, &mut bytes);
     let length = (bytes.len() - 4) as u32;
@@ -181,16 +181,16 @@ mod tests {
                 Ok(())
             }
         }
-        impl Parted for Short {
+        impl PartBoundary for Short {
             fn next_part(&mut self) {}
         }
         let mut out = Short(Vec::new());
         let key = || Tagger::new(Key([3; 16]));
-        Sink::new(&mut out, &mut key()).datum(&header(9), &[7; 9], &Moving::default()).unwrap();
+        Sink::new(&mut out, &mut key()).datum(&header(9), &[7; 9], &Transfers::default()).unwrap();
         let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
-        assert_eq!(decode_header::<CargoHeader>(*length, &mut rest, Dialect::OWN).unwrap(), header(9));
+        assert_eq!(decode_header::<CargoHeader>(*length, &mut rest, WireVersion::CURRENT).unwrap(), header(9));
         let mut tagger = key();
-        assert!(tagger.is_tag(&[&encode_header(&header(9), Dialect::OWN)], &rest[..TAG_BYTES]));
+        assert!(tagger.is_tag(&[&encode_header(&header(9), WireVersion::CURRENT)], &rest[..TAG_BYTES]));
         let (part, tag) = rest[TAG_BYTES..].split_at(9);
         assert!(part == [7; 9] && tagger.is_tag(&[part], tag));
     }

@@ -45,7 +45,7 @@ impl Listener {
     pub fn listen_near(&mut self, near: &HostSockets) -> io::Result<()> {
         let address = self.tcp.local_addr()?;
         if address.ip().is_loopback() {
-            let (listener, file) = near.listen_near(address)?;
+            let (listener, file) = near.listen_control(address)?;
             self.unix = Some((UnixListener::from_std(listener), file));
         }
         Ok(())
@@ -89,7 +89,7 @@ impl Stream {
     /// # Errors
     /// As [`HostSockets::connect_near`].
     pub fn connect_near(address: SocketAddr, near: &HostSockets) -> io::Result<Stream> {
-        near.connect_near(address).map(Stream::Unix)
+        near.connect_control(address).map(Stream::Unix)
     }
 
     fn tcp(stream: TcpStream) -> io::Result<Stream> {

@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of connections of one stream.
 pub const STRIPES_MAX: u8 = 16;
 /// Default number of connections of a stream over a long-distance path.
-const STRIPES_FAR: u8 = 4;
+const STRIPES_LONG_DISTANCE: u8 = 4;
 /// Minimum round-trip time of a long-distance path. By default Linux allows a connection 4 MiB of buffer, of which
 /// about half is in flight: 0.7 Gb/s at this round-trip time.
-const FAR: Duration = Duration::from_millis(25);
+const LONG_ROUND_TRIP_MIN: Duration = Duration::from_millis(25);
 
 /// The position of a connection within its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -49,8 +49,8 @@ impl Stripe {
 
 /// Returns the number of connections of a stream to a peer: the wanted number, or one derived from the round-trip time.
 pub fn count(wanted: Option<u8>, first: &TcpStream) -> u8 {
-    let is_far = || round_trip(first).is_ok_and(|round_trip| round_trip >= FAR);
-    wanted.unwrap_or_else(|| if is_far() { STRIPES_FAR } else { 1 }).clamp(1, STRIPES_MAX)
+    let is_far = || round_trip(first).is_ok_and(|round_trip| round_trip >= LONG_ROUND_TRIP_MIN);
+    wanted.unwrap_or_else(|| if is_far() { STRIPES_LONG_DISTANCE } else { 1 }).clamp(1, STRIPES_MAX)
 }
 
 /// Returns the round-trip time measured by the system, which does not include waiting for this process.
@@ -98,23 +98,23 @@ impl From<TcpStream> for Stripes {
 }
 
 /// A stream that is informed of the boundaries of parts.
-pub trait Parted {
+pub trait PartBoundary {
     /// Begins the next part.
     fn next_part(&mut self);
 }
 
-impl Parted for Stripes {
+impl PartBoundary for Stripes {
     fn next_part(&mut self) {
         self.at = (self.at + 1) % self.sockets.len();
     }
 }
 
 /// A single connection carries its parts one after another.
-impl Parted for TcpStream {
+impl PartBoundary for TcpStream {
     fn next_part(&mut self) {}
 }
 
-impl Parted for Vec<u8> {
+impl PartBoundary for Vec<u8> {
     fn next_part(&mut self) {}
 }
 
@@ -148,15 +148,15 @@ impl Gathering {
     }
 
     /// Reports whether this connection is missing.
-    pub fn lacks(&self, stripe: Stripe) -> bool {
+    pub fn is_missing(&self, stripe: Stripe) -> bool {
         self.0.len() == usize::from(stripe.of) && self.0[usize::from(stripe.number)].is_none()
     }
 
     /// Adds a missing connection; any other is closed. Returns all connections, with the keys of the first, once the
     /// last is added.
-    pub fn take_in(&mut self, stripe: Stripe, socket: (TcpStream, Keys)) -> Option<(Stripes, Keys)> {
+    pub fn add(&mut self, stripe: Stripe, socket: (TcpStream, Keys)) -> Option<(Stripes, Keys)> {
         // It may have been admitted before the first connection was added, and state a different number of connections.
-        if !self.lacks(stripe) {
+        if !self.is_missing(stripe) {
             return None;
         }
         self.0[usize::from(stripe.number)] = Some(socket);
@@ -208,13 +208,13 @@ mod tests {
         let keys = |byte| Keys { send: gridloom_channel::Key([byte; 16]), receive: gridloom_channel::Key([byte; 16]) };
         let stripe = |number| Stripe { number, of: 2 };
         let mut gathering = Gathering::of(stripe(1));
-        assert!(gathering.lacks(stripe(1)) && !gathering.lacks(Stripe { number: 0, of: 3 }));
-        assert!(gathering.take_in(stripe(1), (pair().0, keys(1))).is_none());
-        assert!(!gathering.lacks(stripe(1)) && gathering.lacks(stripe(0)));
+        assert!(gathering.is_missing(stripe(1)) && !gathering.is_missing(Stripe { number: 0, of: 3 }));
+        assert!(gathering.add(stripe(1), (pair().0, keys(1))).is_none());
+        assert!(!gathering.is_missing(stripe(1)) && gathering.is_missing(stripe(0)));
         for wrong in [stripe(1), Stripe { number: 3, of: 4 }] {
-            assert!(gathering.take_in(wrong, (pair().0, keys(2))).is_none());
+            assert!(gathering.add(wrong, (pair().0, keys(2))).is_none());
         }
-        let (stripes, keys) = gathering.take_in(stripe(0), (pair().0, keys(0))).unwrap();
+        let (stripes, keys) = gathering.add(stripe(0), (pair().0, keys(0))).unwrap();
         assert!(stripes.sockets.len() == 2 && keys.send.0 == [0; 16]);
         assert!(stripe(2).check().is_err() && Stripe { number: 0, of: STRIPES_MAX + 1 }.check().is_err());
         assert!(Stripe::ONE.check().is_ok());

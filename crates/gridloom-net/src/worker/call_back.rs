@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use gridloom_base::{Meta, TaskError, list};
-use gridloom_core::call::CallBackAnswer;
+use gridloom_core::call::CallbackAnswer;
 use gridloom_idl::{Callback, Mode, Param};
 use libffi::low::ffi_cif;
 use libffi::middle::{Cif, Closure, Type};
@@ -16,36 +16,36 @@ use super::convert::to_native;
 use super::list::duplicated;
 
 /// The program for which a function runs.
-pub trait Program: Send {
+pub trait CallbackTarget: Send {
     /// Calls one of its callbacks, with the values of the `IN` and `INOUT` parameters.
     ///
     /// # Errors
     /// If it cannot be called, or does not reply.
-    fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer;
+    fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallbackAnswer;
 
     /// Calls one of its callbacks without waiting. The reply is dropped, so this call must not call anything back afterwards.
-    fn tell(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>);
+    fn notify(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>);
 }
 
 /// State shared by the callbacks of one call.
-pub(super) struct Line<'a>(Mutex<State<'a>>);
+pub(super) struct CallbackState<'a>(Mutex<State<'a>>);
 
 struct State<'a> {
-    program: &'a mut dyn Program,
+    program: &'a mut dyn CallbackTarget,
     failed: Option<String>,
 }
 
 /// One callback of a call, as the closure sees it.
 pub(super) struct Context<'a, 'p> {
-    line: &'a Line<'p>,
+    line: &'a CallbackState<'p>,
     index: u32,
     callback: &'a Callback,
     metas: Vec<Meta>,
 }
 
-impl<'p> Line<'p> {
-    pub(super) fn new(program: &'p mut dyn Program) -> Line<'p> {
-        Line(Mutex::new(State { program, failed: None }))
+impl<'p> CallbackState<'p> {
+    pub(super) fn new(program: &'p mut dyn CallbackTarget) -> CallbackState<'p> {
+        CallbackState(Mutex::new(State { program, failed: None }))
     }
 
     /// Returns why a callback failed, if one did.
@@ -65,7 +65,12 @@ impl<'p> Line<'p> {
 
 impl<'a, 'p> Context<'a, 'p> {
     /// Creates the context of a callback; `metas` describes its parameters.
-    pub(super) fn new(line: &'a Line<'p>, index: usize, callback: &'a Callback, metas: Vec<Meta>) -> Context<'a, 'p> {
+    pub(super) fn new(
+        line: &'a CallbackState<'p>,
+        index: usize,
+        callback: &'a Callback,
+        metas: Vec<Meta>,
+    ) -> Context<'a, 'p> {
         Context { line, index: index as u32, callback, metas }
     }
 

@@ -14,7 +14,7 @@ use super::values::{refused, wanted_order};
 const NAME: &str = "Initialize";
 
 /// The arguments with which a client initialises a module.
-pub struct Initial {
+pub struct InitialArguments {
     /// Version, which changes with the arguments.
     pub version: u64,
     /// Hash of the signature for which the arguments were given.
@@ -24,7 +24,8 @@ pub struct Initial {
 }
 
 /// Asks whether a client has set the arguments of a module; `known` is the version already known.
-pub type AskInitial = fn(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, String>;
+pub type QueryInitial =
+    fn(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<InitialArguments>, String>;
 
 /// Returns the name of the function that initialises the module of a function; `None` for that function itself, and
 /// for methods of classes.
@@ -36,7 +37,7 @@ pub(crate) fn initialiser_of(function: &str) -> Option<String> {
 /// The initialisation state of a worker's modules.
 #[derive(Default)]
 pub(super) struct Modules {
-    ask: Option<AskInitial>,
+    ask: Option<QueryInitial>,
     /// Function number of the initialiser, by module.
     initialisers: BTreeMap<String, u32>,
     /// Client and version of the arguments with which each module was last initialised.
@@ -44,7 +45,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    pub(super) fn new(ask: AskInitial) -> Modules {
+    pub(super) fn new(ask: QueryInitial) -> Modules {
         Modules { ask: Some(ask), ..Modules::default() }
     }
 
@@ -59,7 +60,11 @@ impl Modules {
     ///
     /// # Errors
     /// If this cannot be determined.
-    pub(super) fn before(&mut self, function: &str, client: Option<NodeId>) -> Result<Option<First>, TaskError> {
+    pub(super) fn before(
+        &mut self,
+        function: &str,
+        client: Option<NodeId>,
+    ) -> Result<Option<PendingInitialiser>, TaskError> {
         let (Some(ask), false, Some(client)) = (self.ask, self.initialisers.is_empty(), client) else {
             return Ok(None);
         };
@@ -79,30 +84,35 @@ impl Modules {
         if wanted.is_some() {
             self.done.remove(module);
         }
-        Ok(wanted.map(|initial| First { function: initialiser, module: module.to_string(), client, initial }))
+        Ok(wanted.map(|initial| PendingInitialiser {
+            function: initialiser,
+            module: module.to_string(),
+            client,
+            initial,
+        }))
     }
 
     /// Records that the initialiser has run.
-    pub(super) fn note(&mut self, first: First) {
+    pub(super) fn note(&mut self, first: PendingInitialiser) {
         self.done.insert(first.module, (first.client, first.initial.version));
     }
 }
 
 /// An initialiser that has to run before a call.
-pub(super) struct First {
+pub(super) struct PendingInitialiser {
     pub(super) function: u32,
     module: String,
     client: NodeId,
-    initial: Initial,
+    initial: InitialArguments,
 }
 
-impl First {
+impl PendingInitialiser {
     /// Returns its arguments in the form that the function takes.
     ///
     /// # Errors
     /// If they do not match the function's parameters.
     pub(super) fn arguments(&self, signature: &Signature) -> Result<Vec<(Meta, Aligned)>, TaskError> {
-        let Initial { hash, values, .. } = &self.initial;
+        let InitialArguments { hash, values, .. } = &self.initial;
         let params: Vec<_> = signature.params.iter().filter(|param| param.is_input()).collect();
         let is_whole = |(meta, bytes): &(Meta, Vec<u8>)| meta.checked_size_bytes() == Some(bytes.len() as u64);
         if *hash != signature.hash() || values.len() != params.len() || !values.iter().all(is_whole) {
@@ -131,11 +141,13 @@ mod tests {
     use super::*;
 
     /// A grid in which clients 1 and 2 have set the arguments of `m`, and requests for client 3 fail.
-    fn ask(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, String> {
+    fn ask(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<InitialArguments>, String> {
         assert_eq!(module, "m");
         match client.0 {
-            1 | 2 if known == Some(client.0) => Ok(Some(Initial { version: client.0, hash: 0, values: Vec::new() })),
-            1 | 2 => Ok(Some(Initial { version: client.0, hash: 7, values: Vec::new() })),
+            1 | 2 if known == Some(client.0) => {
+                Ok(Some(InitialArguments { version: client.0, hash: 0, values: Vec::new() }))
+            }
+            1 | 2 => Ok(Some(InitialArguments { version: client.0, hash: 7, values: Vec::new() })),
             3 => Err("no agent".into()),
             _ => Ok(None),
         }

@@ -93,7 +93,7 @@ impl List {
     }
 
     /// Frees what the function left and nothing else owns.
-    pub(super) fn release(&mut self, mode: Mode, ours: &mut Ours) {
+    pub(super) fn release(&mut self, mode: Mode, ours: &mut ForeignMemory) {
         match self.base {
             BaseType::String if mode != Mode::In => self.pointers.iter().for_each(|pointer| ours.free(*pointer)),
             BaseType::Stream if mode != Mode::In => {
@@ -148,12 +148,12 @@ impl Drop for Stream {
 /// Memory that is not the function's own from `malloc`, although the pointers that it leaves may refer to it:
 /// arguments, literals and variables of libraries, this thread's stack.
 #[derive(Default)]
-pub(super) struct Ours {
+pub(super) struct ForeignMemory {
     ranges: Vec<(usize, usize)>,
     freed: Vec<usize>,
 }
 
-impl Ours {
+impl ForeignMemory {
     pub(super) fn add(&mut self, bytes: &[u8]) {
         self.ranges.push((bytes.as_ptr().addr(), bytes.len()));
     }
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn only_memory_of_malloc_is_freed() {
-        let mut ours = Ours::default();
+        let mut ours = ForeignMemory::default();
         let (argument, on_the_stack) = (duplicated(b"argument"), [0u8; 64]);
         // SAFETY: the allocation has exactly this length.
         ours.add(unsafe { std::slice::from_raw_parts(argument.cast(), 9) });

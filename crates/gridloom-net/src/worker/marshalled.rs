@@ -15,10 +15,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use gridloom_base::{Meta, TaskError, list};
-use gridloom_idl::{BaseType, Language, Mode, Param, Whole};
+use gridloom_idl::{BaseType, Language, Mode, Param, WholeArray};
 
 use super::convert::Aligned;
-use super::list::{List, Ours, Stream, duplicated};
+use super::list::{ForeignMemory, List, Stream, duplicated};
 use super::values::{cannot_run, refused};
 use super::{ArgView, OutView, Room};
 
@@ -37,12 +37,12 @@ pub(super) struct MarshalledArgs<'a> {
 }
 
 struct Marshalled {
-    what: What,
+    what: MarshalledValue,
     /// Its index among the results, if it is one.
     out: Option<usize>,
 }
 
-enum What {
+enum MarshalledValue {
     /// A string in a buffer of its own; `capacity` excludes the zero byte at its end.
     Text { memory: Aligned, capacity: usize },
     /// Place of a pointer to a string, which the function may replace.
@@ -50,7 +50,7 @@ enum What {
     /// Place of a pointer to an array that the function allocates; the parameter determines its extents after the call.
     Fresh { pointer: Box<Allocated>, param: usize },
     /// A whole array, of which a part was sent.
-    Whole { memory: Aligned, whole: Whole },
+    Whole { memory: Aligned, whole: WholeArray },
     /// Path of a file.
     File { path: PathBuf, memory: Aligned, length: usize },
     /// An open file.
@@ -73,7 +73,7 @@ impl MarshalledArgs<'_> {
 
     /// Returns what is passed for a constant text.
     pub(super) fn constant(&mut self, text: &str) -> *const u8 {
-        let what = What::text(text.as_bytes(), text.len(), self.language);
+        let what = MarshalledValue::text(text.as_bytes(), text.len(), self.language);
         self.push(what, None)
     }
 
@@ -84,7 +84,7 @@ impl MarshalledArgs<'_> {
         &mut self,
         index: usize,
         param: &Param,
-        whole: Option<Whole>,
+        whole: Option<WholeArray>,
         old: Option<&ArgView<'_>>,
         out: Option<usize>,
         is_wanted: bool,
@@ -93,29 +93,31 @@ impl MarshalledArgs<'_> {
             BaseType::File => return self.file(param, old, out, is_wanted),
             BaseType::Stream => {
                 let stream = self.stream(&param.name, content_of(old), param.mode)?;
-                return Ok(self.push(stream.map_or(What::Nothing, What::Stream), None));
+                return Ok(self.push(stream.map_or(MarshalledValue::Nothing, MarshalledValue::Stream), None));
             }
             _ => {}
         }
         if param.mode == Mode::VarOut {
             let pointer = Box::new(Allocated(std::ptr::null_mut()));
-            return Ok(self.push(What::Fresh { pointer, param: index }, out));
+            return Ok(self.push(MarshalledValue::Fresh { pointer, param: index }, out));
         }
         if let Some(whole) = whole {
             let mut memory = zeroed(&param.name, whole.size_bytes)?;
             if let Some(old) = old {
                 whole.scatter(old.bytes, memory.bytes_mut());
             }
-            return Ok(self.push(What::Whole { memory, whole }, out));
+            return Ok(self.push(MarshalledValue::Whole { memory, whole }, out));
         }
         // An old value of zero bytes, as opposed to an empty text, stands for NULL.
         let text = old.filter(|old| !matches!(old.meta, Meta::Bytes { size_bytes: 0 })).map(|old| old.bytes);
         let old = text.unwrap_or_default();
         let what = match (out, self.language) {
-            (Some(_), Language::C) => What::Pointer(Box::new(text.map_or(std::ptr::null_mut(), duplicated))),
-            (Some(_), Language::Fortran) => What::text(old, old.len().max(TEXT_BYTES_DEFAULT), self.language),
-            (None, Language::C) if text.is_none() => What::Nothing,
-            (None, _) => What::text(old, old.len(), self.language),
+            (Some(_), Language::C) => MarshalledValue::Pointer(Box::new(text.map_or(std::ptr::null_mut(), duplicated))),
+            (Some(_), Language::Fortran) => {
+                MarshalledValue::text(old, old.len().max(TEXT_BYTES_DEFAULT), self.language)
+            }
+            (None, Language::C) if text.is_none() => MarshalledValue::Nothing,
+            (None, _) => MarshalledValue::text(old, old.len(), self.language),
         };
         Ok(self.push(what, out))
     }
@@ -149,20 +151,23 @@ impl MarshalledArgs<'_> {
                 _ => list.push_own(item),
             }
         }
-        Ok(self.push(What::List { list, mode: param.mode }, out))
+        Ok(self.push(MarshalledValue::List { list, mode: param.mode }, out))
     }
 
     /// Returns the lengths that FORTRAN receives after its arguments.
     pub(super) fn lengths(&self) -> Vec<usize> {
         let length = |marshalled: &Marshalled| match &marshalled.what {
-            What::Text { capacity, .. } => *capacity,
-            What::File { length, .. } => *length,
-            What::Whole { .. } | What::Nothing => 0,
-            What::Pointer(_) | What::Fresh { .. } | What::Stream(_) | What::List { .. } => {
+            MarshalledValue::Text { capacity, .. } => *capacity,
+            MarshalledValue::File { length, .. } => *length,
+            MarshalledValue::Whole { .. } | MarshalledValue::Nothing => 0,
+            MarshalledValue::Pointer(_)
+            | MarshalledValue::Fresh { .. }
+            | MarshalledValue::Stream(_)
+            | MarshalledValue::List { .. } => {
                 unreachable!("FORTRAN gets everything in room of its own")
             }
         };
-        let strings = self.all.iter().filter(|marshalled| !matches!(marshalled.what, What::Whole { .. }));
+        let strings = self.all.iter().filter(|marshalled| !matches!(marshalled.what, MarshalledValue::Whole { .. }));
         strings.map(length).collect()
     }
 
@@ -174,22 +179,25 @@ impl MarshalledArgs<'_> {
         describe: impl Fn(usize, &[OutView<'_>]) -> Result<Meta, TaskError>,
     ) -> Result<(), TaskError> {
         let taken = self.take(outs, describe);
-        let mut ours = Ours::default();
+        let mut ours = ForeignMemory::default();
         args.iter().for_each(|arg| ours.add(arg.bytes));
         outs.iter().for_each(|out| ours.add(out.room.bytes()));
         for Marshalled { what, .. } in &self.all {
             match what {
-                What::Text { memory, .. } | What::Whole { memory, .. } | What::File { memory, .. } => {
-                    ours.add(memory.bytes())
-                }
-                What::List { list, .. } => list.texts().for_each(|text| ours.add(text)),
-                What::Pointer(_) | What::Fresh { .. } | What::Stream(_) | What::Nothing => {}
+                MarshalledValue::Text { memory, .. }
+                | MarshalledValue::Whole { memory, .. }
+                | MarshalledValue::File { memory, .. } => ours.add(memory.bytes()),
+                MarshalledValue::List { list, .. } => list.texts().for_each(|text| ours.add(text)),
+                MarshalledValue::Pointer(_)
+                | MarshalledValue::Fresh { .. }
+                | MarshalledValue::Stream(_)
+                | MarshalledValue::Nothing => {}
             }
         }
         for Marshalled { what, .. } in &mut self.all {
             match what {
-                What::Pointer(pointer) => ours.free(**pointer),
-                What::List { list, mode } => list.release(*mode, &mut ours),
+                MarshalledValue::Pointer(pointer) => ours.free(**pointer),
+                MarshalledValue::List { list, mode } => list.release(*mode, &mut ours),
                 _ => {}
             }
         }
@@ -203,45 +211,45 @@ impl MarshalledArgs<'_> {
     ) -> Result<(), TaskError> {
         for Marshalled { what, out } in &mut self.all {
             let Some(at) = *out else { continue };
-            if let What::Fresh { pointer, param } = what {
+            if let MarshalledValue::Fresh { pointer, param } = what {
                 let meta = describe(*param, outs)?;
                 put_array(&mut outs[at], meta, pointer)?;
                 continue;
             }
             let out = &mut outs[at];
             match what {
-                What::Fresh { .. } => unreachable!("taken above"),
-                What::Whole { memory, whole } => {
+                MarshalledValue::Fresh { .. } => unreachable!("taken above"),
+                MarshalledValue::Whole { memory, whole } => {
                     if let Room::Fixed(room) = &mut out.room {
                         whole.gather(memory.bytes(), room);
                     }
                 }
-                What::Text { memory, capacity } => {
+                MarshalledValue::Text { memory, capacity } => {
                     put_text(out, Some(left(&memory.bytes()[..*capacity], self.language)))
                 }
-                What::Pointer(text) => {
+                MarshalledValue::Pointer(text) => {
                     let is_set = !text.is_null();
                     // SAFETY: the function leaves null or a zero-terminated string there, as its description states.
                     put_text(out, is_set.then(|| unsafe { CStr::from_ptr(text.cast()) }.to_bytes()));
                 }
-                What::File { path, .. } => put_file(out, path)?,
-                What::List { list, .. } => list.read(out)?,
-                What::Stream(_) | What::Nothing => {}
+                MarshalledValue::File { path, .. } => put_file(out, path)?,
+                MarshalledValue::List { list, .. } => list.read(out)?,
+                MarshalledValue::Stream(_) | MarshalledValue::Nothing => {}
             }
         }
         Ok(())
     }
 
-    fn push(&mut self, what: What, out: Option<usize>) -> *const u8 {
+    fn push(&mut self, what: MarshalledValue, out: Option<usize>) -> *const u8 {
         self.all.push(Marshalled { what, out });
         match &mut self.all.last_mut().expect("it was pushed just now").what {
-            What::Text { memory, .. } => memory.bytes_mut().as_ptr(),
-            What::Pointer(pointer) => std::ptr::from_mut(&mut **pointer).cast(),
-            What::Fresh { pointer, .. } => std::ptr::from_mut(&mut pointer.0).cast(),
-            What::Whole { memory, .. } | What::File { memory, .. } => memory.bytes_mut().as_ptr(),
-            What::Stream(stream) => stream.address(),
-            What::List { list, .. } => list.address(),
-            What::Nothing => std::ptr::null(),
+            MarshalledValue::Text { memory, .. } => memory.bytes_mut().as_ptr(),
+            MarshalledValue::Pointer(pointer) => std::ptr::from_mut(&mut **pointer).cast(),
+            MarshalledValue::Fresh { pointer, .. } => std::ptr::from_mut(&mut pointer.0).cast(),
+            MarshalledValue::Whole { memory, .. } | MarshalledValue::File { memory, .. } => memory.bytes_mut().as_ptr(),
+            MarshalledValue::Stream(stream) => stream.address(),
+            MarshalledValue::List { list, .. } => list.address(),
+            MarshalledValue::Nothing => std::ptr::null(),
         }
     }
 
@@ -255,14 +263,14 @@ impl MarshalledArgs<'_> {
     ) -> Result<*const u8, TaskError> {
         let content = content_of(old);
         if content.is_none() && !(out.is_some() && is_wanted) {
-            return Ok(self.push(What::Nothing, out));
+            return Ok(self.push(MarshalledValue::Nothing, out));
         }
         let path = self.path(&param.name, content)?;
         let bytes = path.as_os_str().as_bytes();
         let length = bytes.len();
         let mut memory = Aligned::zeroed(length + 1);
         memory.bytes_mut()[..length].copy_from_slice(bytes);
-        Ok(self.push(What::File { path, memory, length }, out))
+        Ok(self.push(MarshalledValue::File { path, memory, length }, out))
     }
 
     fn stream(&mut self, name: &str, content: Option<&[u8]>, mode: Mode) -> Result<Option<Stream>, TaskError> {
@@ -299,15 +307,15 @@ fn unwritable(name: &str, path: &Path, error: &io::Error) -> TaskError {
     ))
 }
 
-impl What {
+impl MarshalledValue {
     /// Creates a buffer of `capacity` bytes that contains a string, terminated by a zero byte, or padded with blanks in FORTRAN.
-    fn text(old: &[u8], capacity: usize, language: Language) -> What {
+    fn text(old: &[u8], capacity: usize, language: Language) -> MarshalledValue {
         let mut memory = Aligned::zeroed(capacity + 1);
         memory.bytes_mut()[..old.len()].copy_from_slice(old);
         if language == Language::Fortran {
             memory.bytes_mut()[old.len()..capacity].fill(b' ');
         }
-        What::Text { memory, capacity }
+        MarshalledValue::Text { memory, capacity }
     }
 }
 

@@ -3,7 +3,6 @@
 //! [`serve`] is the main loop of every kind of worker. An implementation of [`Functions`] defines how functions run:
 //! [`native`] calls symbols of shared libraries, the Python package calls Python functions.
 
-mod asked;
 mod call_back;
 pub(crate) mod channel;
 pub mod convert;
@@ -14,9 +13,10 @@ mod list;
 mod marshalled;
 pub mod native;
 pub mod nested;
+mod output;
 mod program;
 pub(crate) mod protocol;
-mod said;
+mod queries;
 mod serve;
 mod values;
 
@@ -25,9 +25,11 @@ use std::sync::Arc;
 use gridloom_base::{DatumId, Meta, TaskError};
 use gridloom_idl::Definition;
 
-pub use call_back::Program;
+pub use call_back::CallbackTarget;
 pub use files::FILES_VARIABLE;
-pub use program::{Answered, FAILED, GANG_GRACE, ProcessEnd, READY, Reading, Ready, Start, Wanted, kept, native_main};
+pub use program::{
+    FAILED, GANG_GRACE, GangRequest, GangStart, ProcessEnd, READY, Reading, Ready, ReplyTimes, checkpoints, native_main,
+};
 pub use protocol::{SERVER_PROTOCOL_VARIABLE, Setup};
 pub use serve::{inherited, serve};
 pub(crate) use values::{relabelled, wanted_order};
@@ -61,7 +63,7 @@ pub trait Functions {
         function: u32,
         args: &[ArgView<'_>],
         outs: &mut [OutView<'_>],
-        program: &mut dyn Program,
+        program: &mut dyn CallbackTarget,
     ) -> Result<(), TaskError>;
 }
 

@@ -16,12 +16,12 @@ use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use libloading::Library;
 use libloading::os::unix as os;
 
-use super::asked::{ANSWERS, Answer};
-use super::call_back::{Context, Line, Program};
+use super::call_back::{CallbackState, CallbackTarget, Context};
 use super::convert::Aligned;
-use super::initial::{AskInitial, Modules, views};
+use super::initial::{Modules, QueryInitial, views};
 use super::marshalled::MarshalledArgs;
 use super::nested;
+use super::queries::{QUERIES, QueryFn};
 use super::values::refused;
 use super::{ArgView, Functions, OutView, Room, Setup};
 
@@ -65,7 +65,7 @@ pub struct Native {
 
 /// Sets the variables through which a library's functions query their calls and use services of the worker. A variable
 /// may also belong to a library that this one is linked with.
-fn answer(library: &os::Library, variables: &[LibraryVariable]) {
+fn set_query_variables(library: &os::Library, variables: &[LibraryVariable]) {
     for LibraryVariable { name, value } in variables {
         // SAFETY: if a library has a variable of this name, it is a pointer, which one thread sets before functions run.
         if let Ok(place) = unsafe { library.get::<*mut *const c_void>(name.to_bytes_with_nul()) } {
@@ -73,9 +73,9 @@ fn answer(library: &os::Library, variables: &[LibraryVariable]) {
             unsafe { place.write(*value) };
         }
     }
-    for (name, answer) in ANSWERS {
+    for (name, answer) in QUERIES {
         // SAFETY: if a library has a variable of this name, it has this type (`ANSWERS`).
-        if let Ok(place) = unsafe { library.get::<*mut Option<Answer>>(name) } {
+        if let Ok(place) = unsafe { library.get::<*mut Option<QueryFn>>(name) } {
             // SAFETY: as above; no function of the library runs yet.
             unsafe { place.write(Some(answer)) };
         }
@@ -101,7 +101,7 @@ impl Functions for Native {
             // process exists to run its code.
             // All symbols are resolved now, so that a missing one is noticed here and not in the middle of a call.
             let library = unsafe { os::Library::open(Some(path), os::RTLD_NOW | os::RTLD_LOCAL) };
-            let library = library.inspect(|library| answer(library, &self.variables));
+            let library = library.inspect(|library| set_query_variables(library, &self.variables));
             self.libraries.push((path.clone(), library.map(Library::from).map_err(|error| reason(&error))));
         }
         Ok(())
@@ -167,7 +167,7 @@ impl Functions for Native {
         function: u32,
         args: &[ArgView<'_>],
         outs: &mut [OutView<'_>],
-        program: &mut dyn Program,
+        program: &mut dyn CallbackTarget,
     ) -> Result<(), TaskError> {
         let find = |function: u32| self.functions.get(function as usize).and_then(Option::as_ref);
         let prepared = find(function).expect("only loaded functions are called");
@@ -183,7 +183,7 @@ impl Functions for Native {
 
 impl Native {
     /// Creates the functions. Libraries get these variables, and `ask` determines how their modules are initialised.
-    pub(super) fn new(variables: &[LibraryVariable], ask: Option<AskInitial>) -> Native {
+    pub(super) fn new(variables: &[LibraryVariable], ask: Option<QueryInitial>) -> Native {
         let modules = ask.map_or_else(Modules::default, Modules::new);
         Native { variables: variables.to_vec(), modules, ..Native::default() }
     }
@@ -223,12 +223,12 @@ impl Prepared {
         args: &[ArgView<'_>],
         outs: &mut [OutView<'_>],
         scratch: &Path,
-        program: &mut dyn Program,
+        program: &mut dyn CallbackTarget,
     ) -> Result<(), TaskError> {
         let signature = &self.definition.signature;
         let params = &signature.params;
         let misfit = |error: BindError| refused(error.reason(&signature.name));
-        let line = Line::new(program);
+        let line = CallbackState::new(program);
         let contexts = self.contexts(args, &line)?;
         let closures = contexts.iter().map(Context::closure).collect::<Result<Vec<_>, TaskError>>()?;
         // Native code may leave parts of a result unset.
@@ -320,7 +320,11 @@ impl Prepared {
     }
 
     /// Returns the contexts of this call's closures.
-    fn contexts<'a, 'p>(&'a self, args: &[ArgView<'_>], line: &'a Line<'p>) -> Result<Vec<Context<'a, 'p>>, TaskError> {
+    fn contexts<'a, 'p>(
+        &'a self,
+        args: &[ArgView<'_>],
+        line: &'a CallbackState<'p>,
+    ) -> Result<Vec<Context<'a, 'p>>, TaskError> {
         let signature = &self.definition.signature;
         let context = |(index, callback): (usize, &'a Callback)| {
             let metas = signature.callback_metas(index, self.scalars(args));

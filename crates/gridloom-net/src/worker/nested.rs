@@ -13,8 +13,8 @@ use std::time::Instant;
 use gridloom_base::{NodeId, TaskId};
 
 use super::channel::Outbox;
+use super::output::{CallOutput, ExcessOutput};
 use super::protocol::{FromWorker, Run};
-use super::said::{Rest, Speech};
 use crate::pid::pid;
 
 /// Environment variable of a worker with the name of its server.
@@ -42,8 +42,8 @@ struct Call {
     /// Number of its threads that wait.
     waiting: u32,
     /// True if its program wants its output.
-    tells: bool,
-    speech: Speech,
+    wants_output: bool,
+    output: CallOutput,
 }
 
 fn worker() -> MutexGuard<'static, Worker> {
@@ -59,7 +59,7 @@ pub(super) fn attach(socket: BorrowedFd<'_>, outbox: Arc<Mutex<Outbox>>) -> std:
 }
 
 /// Drops, from now on, all output that programs do not take: the program would show the server's log.
-pub fn drop_what_is_not_taken() {
+pub fn drop_excess_output() {
     DROPS.store(true, Ordering::Relaxed);
 }
 
@@ -70,23 +70,23 @@ pub fn is_forked() -> bool {
 }
 
 /// Registers a call, which ends when the guard is dropped: threads that it leaves behind send nothing more.
-pub(super) fn begin(run: &Run) -> Running {
-    let rest = if DROPS.load(Ordering::Relaxed) { Rest::Dropped } else { Rest::Log };
-    let speech = Speech::new(Instant::now(), rest);
-    let Run { serial, puts_as, depth, gang, tells, .. } = *run;
-    worker().call = Some(Call { serial, puts_as, depth, gang, waiting: 0, tells, speech });
-    Running
+pub(super) fn begin(run: &Run) -> CallGuard {
+    let rest = if DROPS.load(Ordering::Relaxed) { ExcessOutput::Dropped } else { ExcessOutput::Log };
+    let speech = CallOutput::new(Instant::now(), rest);
+    let Run { serial, puts_as, depth, gang, wants_output: tells, .. } = *run;
+    worker().call = Some(Call { serial, puts_as, depth, gang, waiting: 0, wants_output: tells, output: speech });
+    CallGuard
 }
 
 /// Guard of a running call.
-pub(super) struct Running;
+pub(super) struct CallGuard;
 
-impl Drop for Running {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         let mut worker = worker();
-        let Some(Call { serial, mut speech, .. }) = worker.call.take() else { return };
+        let Some(Call { serial, output: mut speech, .. }) = worker.call.take() else { return };
         for saying in speech.rest() {
-            worker.tell(&FromWorker::Said { serial, saying });
+            worker.tell(&FromWorker::Output { serial, saying });
         }
     }
 }
@@ -102,11 +102,11 @@ pub fn print(is_error: bool, text: &str) -> bool {
 pub(super) fn print_of(call: Option<u64>, is_error: bool, text: &str) -> bool {
     let mut worker = worker();
     let running = worker.call.as_mut().filter(|running| Some(running.serial) == call);
-    let Some(Call { serial, tells, speech, .. }) = running else { return false };
+    let Some(Call { serial, wants_output: tells, output: speech, .. }) = running else { return false };
     let (serial, printed) = (*serial, speech.print(Instant::now(), is_error, text));
     let is_taken = *tells && printed.is_ok() || DROPS.load(Ordering::Relaxed);
     if let Ok(Some(saying)) | Err(Some(saying)) = printed {
-        worker.tell(&FromWorker::Said { serial, saying });
+        worker.tell(&FromWorker::Output { serial, saying });
     }
     is_taken
 }
@@ -117,10 +117,10 @@ pub fn progress(done: f64, total: Option<f64>) {
         return;
     }
     let mut worker = worker();
-    let Some(Call { serial, tells: true, speech, .. }) = &mut worker.call else { return };
+    let Some(Call { serial, wants_output: true, output: speech, .. }) = &mut worker.call else { return };
     let serial = *serial;
     if let Some(saying) = speech.progress(Instant::now(), done, total) {
-        worker.tell(&FromWorker::Said { serial, saying });
+        worker.tell(&FromWorker::Output { serial, saying });
     }
 }
 
@@ -150,29 +150,29 @@ pub fn puts_as() -> Option<TaskId> {
 }
 
 /// Reports that a thread of the running call waits, until the guard is dropped. Returns `None` in a process that runs no call.
-pub fn wait() -> Option<Waiting> {
+pub fn wait() -> Option<WaitGuard> {
     let mut worker = worker();
     let call = worker.call.as_mut()?;
     call.waiting += 1;
     let (serial, is_first) = (call.serial, call.waiting == 1);
     if is_first {
-        worker.tell(&FromWorker::Calling { serial, waits: true });
+        worker.tell(&FromWorker::WaitsForCalls { serial, waits: true });
     }
-    Some(Waiting { serial })
+    Some(WaitGuard { serial })
 }
 
 /// Guard of a waiting thread of a call.
-pub struct Waiting {
+pub struct WaitGuard {
     serial: u64,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         let mut worker = worker();
         let Some(call) = worker.call.as_mut().filter(|call| call.serial == self.serial) else { return };
         call.waiting -= 1;
         if call.waiting == 0 {
-            worker.tell(&FromWorker::Calling { serial: self.serial, waits: false });
+            worker.tell(&FromWorker::WaitsForCalls { serial: self.serial, waits: false });
         }
     }
 }

@@ -37,23 +37,23 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
 
-use super::initial::AskInitial;
+use super::initial::QueryInitial;
 use super::native::{LibraryVariable, Native};
-use super::said::LINE_BYTES_MAX;
+use super::output::LINE_BYTES_MAX;
 use super::values::{cannot_run, refused};
-use super::{ArgView, Functions, OutView, Program, Room, Setup, nested};
-use crate::process::{ASKED_VARIABLE, DEPLOY_VARIABLE, GANG_VARIABLE, Gang, PROCESSOR_VARIABLE, ProcessConfig};
-use crate::transport::apart::Site;
+use super::{ArgView, CallbackTarget, Functions, OutView, Room, Setup, nested};
+use crate::process::{DEPLOY_VARIABLE, GANG_VARIABLE, Gang, PROCESSOR_VARIABLE, ProcessConfig, READ_MARK_VARIABLE};
+use crate::transport::emulated_sites::Site;
 
 mod bound;
-pub mod kept;
-mod strays;
-mod told;
+pub mod checkpoints;
+mod messages;
+mod orphans;
 
-use bound::Bound;
-use kept::Mark;
-use strays::Strays;
-pub use told::{Answered, FAILED, ProcessEnd, READY, Reading, Ready, Start, Wanted};
+use bound::ReservedProcessors;
+use checkpoints::FolderMark;
+pub use messages::{FAILED, GangRequest, GangStart, ProcessEnd, READY, Reading, Ready, ReplyTimes};
+use orphans::OrphanReaper;
 
 /// Time between the first failure of a process and the killing of the others, which end by themselves as soon as they notice it.
 pub const GANG_GRACE: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ pub const GANG_GRACE: Duration = Duration::from_secs(10);
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A started process of a call.
-struct Begun {
+struct StartedProcess {
     process: OwnedFd,
     files: Files,
 }
@@ -88,9 +88,9 @@ fn path_of(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
-impl Begun {
+impl StartedProcess {
     /// Reports whether the process has asked which process it is. If the file cannot be queried, assumes that it has.
-    fn has_asked(&self) -> bool {
+    fn has_read_config(&self) -> bool {
         self.files.asked.metadata().map_or(true, |found| found.len() == 0)
     }
 
@@ -111,7 +111,7 @@ impl Begun {
 ///
 /// # Errors
 /// If `fd` is not a server's socket, or the server sends an invalid message.
-pub fn native_main(fd: i32, variables: &[LibraryVariable], ask: Option<AskInitial>) -> io::Result<()> {
+pub fn native_main(fd: i32, variables: &[LibraryVariable], ask: Option<QueryInitial>) -> io::Result<()> {
     let mut functions = WithPrograms { native: Native::new(variables, ask), programs: BTreeMap::new() };
     super::serve(super::inherited(fd)?, &mut functions)
 }
@@ -151,7 +151,7 @@ impl Functions for WithPrograms {
         function: u32,
         args: &[ArgView<'_>],
         outs: &mut [OutView<'_>],
-        program: &mut dyn Program,
+        program: &mut dyn CallbackTarget,
     ) -> Result<(), TaskError> {
         let Some(offered) = self.programs.get(&function) else {
             return self.native.call(function, args, outs, program);
@@ -169,7 +169,11 @@ impl Functions for WithPrograms {
 
 impl Offered {
     /// Runs a gang until it ends. Returns how its processes ended, and their records.
-    fn run(&self, args: &[ArgView<'_>], program: &mut dyn Program) -> Result<(Vec<ProcessEnd>, Vec<u8>), TaskError> {
+    fn run(
+        &self,
+        args: &[ArgView<'_>],
+        program: &mut dyn CallbackTarget,
+    ) -> Result<(Vec<ProcessEnd>, Vec<u8>), TaskError> {
         let count = nested::gang() as usize;
         if count == 0 {
             return Err(refused(
@@ -179,22 +183,22 @@ impl Offered {
         let mut arguments =
             args.first().and_then(|argument| list::unpack(argument.bytes)).unwrap_or_default().into_iter();
         let wanted = arguments.next().flatten().unwrap_or_default();
-        let wanted: Wanted = serde_json::from_slice(wanted)
+        let wanted: GangRequest = serde_json::from_slice(wanted)
             .map_err(|error| refused(format!("its caller's request cannot be decoded: {error}")))?;
         let arguments: Vec<&OsStr> = arguments.flatten().map(OsStr::from_bytes).collect();
         let failed = |what: &str, error: io::Error| cannot_run(format!("{what}: {error}"));
         let listeners: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind((self.listen, 0))).collect();
         let listeners = listeners.map_err(|error| failed(&format!("no free port on {}", self.listen), error))?;
-        let bound = wanted.binds.then(|| Bound::take(count)).transpose().map_err(refused)?;
+        let bound = wanted.binds.then(|| ReservedProcessors::take(count)).transpose().map_err(refused)?;
         let mark = self.mark(&wanted)?;
         let ready = self.ready(&wanted, &listeners, mark.as_ref())?;
         let start = ask(&ready, program).map_err(cannot_run)?;
         drop(mark);
         let mut told = Gang { checkpoints: self.folder.clone(), ..Gang::default() };
         if let Some(answered) = &start.records {
-            told.shift_ns = told::shift_ns(&ready.clock, answered, &Reading::now());
+            told.shift_ns = messages::shift_ns(&ready.clock, answered, &Reading::now());
         }
-        let strays = Strays::watch().map_err(|error| failed("its orphan processes cannot be adopted", error))?;
+        let strays = OrphanReaper::watch().map_err(|error| failed("its orphan processes cannot be adopted", error))?;
         let (ended, ends) = channel();
         let (copying, copied) = channel::<()>();
         let mut processes = Vec::new();
@@ -216,7 +220,7 @@ impl Offered {
             match begun {
                 Ok(process) => processes.push(process),
                 Err(error) => {
-                    processes.iter().for_each(Begun::kill);
+                    processes.iter().for_each(StartedProcess::kill);
                     drop(ended);
                     // Wait until all processes have been reaped.
                     ends.iter().for_each(drop);
@@ -232,34 +236,40 @@ impl Offered {
         if start.records.is_none() {
             return Ok((all, Vec::new()));
         }
-        let records: io::Result<Vec<File>> = processes.into_iter().map(Begun::into_records).collect();
+        let records: io::Result<Vec<File>> = processes.into_iter().map(StartedProcess::into_records).collect();
         let records = records.and_then(|records| list::pack_read(records.into_iter()));
         Ok((all, records.map_err(|error| failed("the records of its processes cannot be read", error))?))
     }
 
     /// Leaves a mark in the checkpoint folder, if checkpoints are wanted.
-    fn mark(&self, wanted: &Wanted) -> Result<Option<Mark>, TaskError> {
+    fn mark(&self, wanted: &GangRequest) -> Result<Option<FolderMark>, TaskError> {
         let is_kept = wanted.checkpoint.is_some() || wanted.restart.is_some();
         let Some(folder) = self.folder.as_deref().filter(|_| is_kept) else { return Ok(None) };
-        Mark::leave(folder, wanted).map(Some).map_err(|error| unusable(folder, &error))
+        FolderMark::leave(folder, wanted).map(Some).map_err(|error| unusable(folder, &error))
     }
 
     /// Returns what the caller needs to know about this server.
-    fn ready(&self, wanted: &Wanted, listeners: &[TcpListener], mark: Option<&Mark>) -> Result<Ready, TaskError> {
+    fn ready(
+        &self,
+        wanted: &GangRequest,
+        listeners: &[TcpListener],
+        mark: Option<&FolderMark>,
+    ) -> Result<Ready, TaskError> {
         let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<io::Result<_>>();
         let ports = ports.map_err(|error| cannot_run(error.to_string()))?;
         let site = Site::of_environment().map_err(cannot_run)?.map_or(String::new(), |site| site.name().to_string());
         let (mut last, mut next) = ([None, None], 0);
         if let Some(name) = &wanted.checkpoint {
-            let folder = kept::folder_of(self.folder.as_deref(), name).map_err(refused)?;
-            last[0] = kept::last_complete(&folder, Some(wanted.run)).map_err(|error| unusable(&folder, &error))?;
-            next = kept::next_number(&folder).map_err(|error| unusable(&folder, &error))?;
+            let folder = checkpoints::folder_of(self.folder.as_deref(), name).map_err(refused)?;
+            last[0] =
+                checkpoints::last_complete(&folder, Some(wanted.run)).map_err(|error| unusable(&folder, &error))?;
+            next = checkpoints::next_number(&folder).map_err(|error| unusable(&folder, &error))?;
         }
         if let Some(name) = &wanted.restart {
-            let folder = kept::folder_of(self.folder.as_deref(), name).map_err(refused)?;
-            last[1] = kept::last_complete(&folder, None).map_err(|error| unusable(&folder, &error))?;
+            let folder = checkpoints::folder_of(self.folder.as_deref(), name).map_err(refused)?;
+            last[1] = checkpoints::last_complete(&folder, None).map_err(|error| unusable(&folder, &error))?;
         }
-        let shares = mark.map(Mark::was_there);
+        let shares = mark.map(FolderMark::was_there);
         Ok(Ready { ports, site, shares, last, next, clock: Reading::now() })
     }
 }
@@ -271,9 +281,9 @@ fn unusable(folder: &Path, error: &io::Error) -> TaskError {
 /// Waits until all processes have ended, and reports the first failure to the caller. After `grace` the remaining
 /// processes are killed. Returns the ends in the order in which the processes ended.
 fn wait(
-    processes: &[Begun],
+    processes: &[StartedProcess],
     ends: &Receiver<(usize, i32)>,
-    program: &mut dyn Program,
+    program: &mut dyn CallbackTarget,
     grace: Duration,
 ) -> Result<Vec<ProcessEnd>, TaskError> {
     let mut all: Vec<ProcessEnd> = Vec::with_capacity(processes.len());
@@ -282,13 +292,13 @@ fn wait(
         let left = kill_at.map_or(Duration::MAX, |at: Instant| at.saturating_duration_since(Instant::now()));
         match ends.recv_timeout(left) {
             Ok((process, wait_status)) => {
-                let has_asked = processes[process].has_asked();
-                let end = ProcessEnd { process, wait_status, was_killed, has_asked };
+                let has_asked = processes[process].has_read_config();
+                let end = ProcessEnd { process, wait_status, was_killed, has_read_config: has_asked };
                 all.push(end);
                 if end.has_failed() && kill_at.is_none() {
                     kill_at = Some(Instant::now() + grace);
                     // The worker does not wait for the reply: a caller that hangs would occupy the slots.
-                    program.tell(FAILED, vec![text(&end)]);
+                    program.notify(FAILED, vec![text(&end)]);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -304,7 +314,7 @@ fn wait(
 }
 
 /// Reports to the caller that the slots are available, and waits until the whole gang is ready.
-fn ask(ready: &Ready, program: &mut dyn Program) -> Result<Start, String> {
+fn ask(ready: &Ready, program: &mut dyn CallbackTarget) -> Result<GangStart, String> {
     let answer = program.call_back(READY, vec![text(ready)])?;
     let [(_, start)] = &answer[..] else {
         return Err(format!("its caller returned {} values, expected one", answer.len()));
@@ -334,8 +344,8 @@ fn begin(
     ended: &Sender<(usize, i32)>,
     copying: &Sender<()>,
     files: Files,
-) -> io::Result<Begun> {
-    command.env(ASKED_VARIABLE, path_of(&files.asked));
+) -> io::Result<StartedProcess> {
+    command.env(READ_MARK_VARIABLE, path_of(&files.asked));
     let worker = rustix::process::getpid();
     let ends_with_worker = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -358,7 +368,7 @@ fn begin(
         // The call may have ended earlier.
         let _ = ended.send((at, wait_status));
     });
-    Ok(Begun { process, files })
+    Ok(StartedProcess { process, files })
 }
 
 /// Forwards output line by line, each with its label; long lines are split.
@@ -368,7 +378,7 @@ fn copy(from: impl Read + Send + 'static, label: &str, is_error: bool, copying: 
         each_line(BufReader::new(from), LINE_BYTES_MAX, |line| {
             let line = format!("{label}| {line}");
             if !nested::print_of(call, is_error, &format!("{line}\n")) {
-                gridloom_base::say!("{line}");
+                gridloom_base::stderr_line!("{line}");
             }
         });
         drop(copying);
@@ -377,7 +387,7 @@ fn copy(from: impl Read + Send + 'static, label: &str, is_error: bool, copying: 
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::call::CallBackAnswer;
+    use gridloom_core::call::CallbackAnswer;
 
     use super::*;
 
@@ -387,12 +397,12 @@ mod tests {
         told: Vec<u32>,
     }
 
-    impl Program for Silent {
-        fn call_back(&mut self, _: u32, _: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer {
+    impl CallbackTarget for Silent {
+        fn call_back(&mut self, _: u32, _: Vec<(Meta, Vec<u8>)>) -> CallbackAnswer {
             panic!("it would wait for ever");
         }
 
-        fn tell(&mut self, callback: u32, _: Vec<(Meta, Vec<u8>)>) {
+        fn notify(&mut self, callback: u32, _: Vec<(Meta, Vec<u8>)>) {
             self.told.push(callback);
         }
     }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom_base::{DatumId, Meta, TaskError, TaskId};
-use gridloom_core::call::{CallBackAnswer, Saying};
+use gridloom_core::call::{CallbackAnswer, OutputItem};
 use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ pub(crate) enum ToWorker {
     /// Call a function.
     Run(Run),
     /// The program's reply to `CallsBack`.
-    CalledBack { serial: u64, answer: CallBackAnswer },
+    CalledBack { serial: u64, answer: CallbackAnswer },
     /// The memory of these keys was destroyed, or must leave the cache.
     Forget { keys: Vec<u64> },
 }
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     /// Number of calls that it is nested in.
     pub(crate) depth: u16,
     /// True if its program wants its output.
-    pub(crate) tells: bool,
+    pub(crate) wants_output: bool,
     /// Number of ranks that it wants, if it runs on several; 0 means the server's default.
     pub(crate) ranks: u32,
     /// Number of slots that it has as a gang; 0 for an ordinary call, which has one.
@@ -86,12 +86,12 @@ pub(crate) struct Run {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) meta: Meta,
-    pub(crate) place: Place,
+    pub(crate) place: Location,
 }
 
 /// The location of a value's bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// Next in the frame (an argument or result), or to be sent in the reply (place of a result).
     Inline { size_bytes: u32 },
     /// In shared memory identified by `key`; if it is `new` to the worker, a descriptor is sent with the frame. An
@@ -111,11 +111,11 @@ pub(crate) enum FromWorker {
     /// The worker cannot run anything, and ends after this message.
     Broken { why: String },
     /// A call calls the program back and waits for `CalledBack`.
-    CallsBack { serial: u64, callback: u32, values: Vec<(Meta, Vec<u8>)> },
+    Callback { serial: u64, callback: u32, values: Vec<(Meta, Vec<u8>)> },
     /// Output of a call.
-    Said { serial: u64, saying: Saying },
+    Output { serial: u64, saying: OutputItem },
     /// A call begins or stops waiting for calls that it made itself.
-    Calling { serial: u64, waits: bool },
+    WaitsForCalls { serial: u64, waits: bool },
     /// A call ended.
     Ended { serial: u64, run_ns: u64, outcome: Result<Vec<Value>, TaskError> },
 }
@@ -125,7 +125,7 @@ const RUNNING: u64 = 1;
 const DONE: u64 = 2;
 const WITHDRAWN: u64 = 3;
 /// The task runs, and its function has queried whether it was cancelled.
-const ASKING: u64 = 4;
+const QUERYING: u64 = 4;
 /// The task runs, and its function will see that it was cancelled.
 const CANCELED: u64 = 5;
 /// Stride between serials; larger than every state.
@@ -144,9 +144,9 @@ pub(crate) enum Progress {
 
 /// The progress words of one worker.
 #[derive(Clone, Copy)]
-pub(crate) struct Board<'a>(pub(crate) &'a [AtomicU64]);
+pub(crate) struct ProgressBoard<'a>(pub(crate) &'a [AtomicU64]);
 
-impl Board<'_> {
+impl ProgressBoard<'_> {
     fn word(&self, serial: u64) -> &AtomicU64 {
         &self.0[serial as usize % TASKS_PER_WORKER_MAX]
     }
@@ -168,12 +168,12 @@ impl Board<'_> {
 
     /// Server: notifies a task that queries its cancellation; `false` if it does not query it, or has ended.
     pub(crate) fn cancel(&self, serial: u64) -> bool {
-        self.swap(serial, ASKING, CANCELED)
+        self.swap(serial, QUERYING, CANCELED)
     }
 
     /// Worker: queries whether a task is cancelled.
-    pub(crate) fn asks(&self, serial: u64) -> bool {
-        self.swap(serial, RUNNING, ASKING);
+    pub(crate) fn query_cancelled(&self, serial: u64) -> bool {
+        self.swap(serial, RUNNING, QUERYING);
         self.word(serial).load(Ordering::Acquire) == serial * STATES + CANCELED
     }
 
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_task_is_either_claimed_or_withdrawn() {
         let words: Vec<AtomicU64> = (0..TASKS_PER_WORKER_MAX).map(|_| AtomicU64::new(0)).collect();
-        let board = Board(&words);
+        let board = ProgressBoard(&words);
         board.queue(7);
         board.queue(8);
         assert_eq!(board.progress(7), Progress::Queued);
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(board.progress(7), Progress::Running);
         assert!(board.withdraw(8) && !board.claim(8));
         assert!(!board.cancel(7), "it has not asked");
-        assert!(!board.asks(7) && board.cancel(7) && board.asks(7) && !board.cancel(7));
+        assert!(!board.query_cancelled(7) && board.cancel(7) && board.query_cancelled(7) && !board.cancel(7));
         assert_eq!(board.progress(7), Progress::Running);
         board.finish(7);
         assert_eq!(board.progress(7), Progress::Done);

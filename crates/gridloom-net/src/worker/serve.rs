@@ -11,14 +11,16 @@ use std::time::Instant;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{Meta, TaskError};
-use gridloom_core::call::CallBackAnswer;
+use gridloom_core::call::CallbackAnswer;
 use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
 
 use super::channel::{Inbox, Outbox, Received};
-use super::protocol::{Board, FromWorker, Place, Run, SERVER_PROTOCOL_VARIABLE, TASKS_PER_WORKER_MAX, ToWorker, Value};
+use super::protocol::{
+    FromWorker, Location, ProgressBoard, Run, SERVER_PROTOCOL_VARIABLE, TASKS_PER_WORKER_MAX, ToWorker, Value,
+};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
-use super::{ArgView, Functions, OutView, Program, asked, nested};
+use super::{ArgView, CallbackTarget, Functions, OutView, nested, queries};
 use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 use crate::spin::SpinPolicy;
@@ -90,8 +92,8 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
                 ToWorker::Forget { keys } => keys.iter().for_each(|key| worker.cache.forget(*key)),
                 ToWorker::Run(run) => {
                     for value in run.args.iter().chain(&run.outs) {
-                        if let Place::Shared { key, new: true, len, .. } | Place::Room { key, new: true, len, .. } =
-                            value.place
+                        if let Location::Shared { key, new: true, len, .. }
+                        | Location::Room { key, new: true, len, .. } = value.place
                         {
                             worker.cache.learn(key, inbox.take_fd()?, len);
                         }
@@ -147,22 +149,22 @@ struct Incoming<'a> {
 }
 
 /// The program of a call, reached through the server.
-struct ByServer<'a> {
+struct ServerCallbacks<'a> {
     serial: u64,
     outbox: &'a Mutex<Outbox>,
     incoming: Incoming<'a>,
 }
 
-impl ByServer<'_> {
-    fn say(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<()> {
-        let asked = FromWorker::CallsBack { serial: self.serial, callback, values };
+impl ServerCallbacks<'_> {
+    fn send_callback(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<()> {
+        let asked = FromWorker::Callback { serial: self.serial, callback, values };
         let mut outbox = locked(self.outbox);
         outbox.push(&asked, std::iter::empty())?;
         outbox.send(self.incoming.socket, true).map(drop)
     }
 
-    fn ask(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<CallBackAnswer> {
-        self.say(callback, values)?;
+    fn request_callback(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<CallbackAnswer> {
+        self.send_callback(callback, values)?;
         let Incoming { socket, inbox, early } = &mut self.incoming;
         loop {
             while let Some((message, inline)) = inbox.next::<ToWorker>()? {
@@ -178,14 +180,15 @@ impl ByServer<'_> {
     }
 }
 
-impl Program for ByServer<'_> {
-    fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer {
-        self.ask(callback, values).unwrap_or_else(|error| Err(format!("the request to the server failed: {error}")))
+impl CallbackTarget for ServerCallbacks<'_> {
+    fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallbackAnswer {
+        self.request_callback(callback, values)
+            .unwrap_or_else(|error| Err(format!("the request to the server failed: {error}")))
     }
 
-    fn tell(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) {
+    fn notify(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) {
         // A server that has ended takes its workers with it.
-        let _ = self.say(callback, values);
+        let _ = self.send_callback(callback, values);
     }
 }
 
@@ -199,7 +202,7 @@ fn receive(inbox: &mut Inbox, socket: BorrowedFd<'_>, spin: &mut SpinPolicy) -> 
             break received;
         }
     };
-    spin.waited(began);
+    spin.note_waited(began);
     Ok(received)
 }
 
@@ -242,10 +245,10 @@ impl Worker {
         incoming: Incoming<'_>,
     ) -> io::Result<()> {
         let words = self.words.clone().ok_or_else(|| invalid("a call before the setup"))?;
-        let board = Board(words.words());
+        let board = ProgressBoard(words.words());
         if board.claim(run.serial) {
             let (serial, function) = (run.serial, run.function);
-            let asks = asked::begin(&words, &run);
+            let asks = queries::begin(&words, &run);
             let (outcome, run_ns) = self.call(run, inline, functions, incoming);
             drop(asks);
             board.finish(serial);
@@ -286,7 +289,7 @@ impl Worker {
                     OutView { meta: out.meta.clone(), room: buffer.room(), stale }
                 })
                 .collect();
-            let mut program = ByServer { serial: run.serial, outbox: &self.outbox, incoming };
+            let mut program = ServerCallbacks { serial: run.serial, outbox: &self.outbox, incoming };
             let begin = Instant::now();
             let _running = nested::begin(&run);
             let call = || functions.call(run.function, &args, &mut outs, &mut program);
@@ -317,12 +320,14 @@ impl Worker {
                 let place = match &buffer {
                     Buffer::Shared { key, .. } => {
                         let size_bytes = meta.size_bytes();
-                        Place::Shared { datum: None, key: *key, new: false, len: 0, offset: 0, size_bytes }
+                        Location::Shared { datum: None, key: *key, new: false, len: 0, offset: 0, size_bytes }
                     }
                     Buffer::Growing(bytes) if bytes.len() as u64 > EAGER_BYTES_MAX => {
-                        Place::File { size_bytes: bytes.len() as u64 }
+                        Location::File { size_bytes: bytes.len() as u64 }
                     }
-                    Buffer::Scratch(_) | Buffer::Growing(_) => Place::Inline { size_bytes: meta.size_bytes() as u32 },
+                    Buffer::Scratch(_) | Buffer::Growing(_) => {
+                        Location::Inline { size_bytes: meta.size_bytes() as u32 }
+                    }
                 };
                 values.push(Value { meta, place });
                 buffers.push(buffer);
@@ -334,7 +339,7 @@ impl Worker {
         for (buffer, value) in buffers.iter().zip(outcome.iter().flatten()) {
             match (buffer, value.place) {
                 (Buffer::Scratch(bytes), _) => inline.push(bytes.bytes()),
-                (Buffer::Growing(bytes), Place::Inline { .. }) => inline.push(&bytes[..]),
+                (Buffer::Growing(bytes), Location::Inline { .. }) => inline.push(&bytes[..]),
                 (Buffer::Growing(bytes), _) => outbox.push_fd(file_of(bytes)?),
                 (Buffer::Shared { .. }, _) => {}
             }
@@ -414,7 +419,7 @@ mod tests {
             _: u32,
             _: &[ArgView<'_>],
             _: &mut [OutView<'_>],
-            _: &mut dyn Program,
+            _: &mut dyn CallbackTarget,
         ) -> Result<(), TaskError> {
             unreachable!("it was not set up")
         }

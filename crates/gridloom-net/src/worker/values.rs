@@ -10,7 +10,7 @@ use gridloom_base::{DatumId, Meta, Order, TaskError};
 use gridloom_idl::{BindError, KnownArgument, Param, Signature};
 
 use super::convert::{Aligned, is_native, to_native};
-use super::protocol::{Place, Run, Value};
+use super::protocol::{Location, Run, Value};
 use super::{ArgView, Room};
 use crate::segment::Mapping;
 
@@ -161,18 +161,18 @@ fn input<'a>(
     rest: &mut &'a [u8],
 ) -> Result<Input<'a>, TaskError> {
     let (bytes, mapped) = match value.place {
-        Place::Inline { size_bytes } => {
+        Location::Inline { size_bytes } => {
             let (bytes, after) =
                 rest.split_at_checked(size_bytes as usize).ok_or_else(|| refused("a value is missing".into()))?;
             *rest = after;
             (bytes, None)
         }
-        Place::Shared { datum, key, offset, size_bytes, .. } => {
+        Location::Shared { datum, key, offset, size_bytes, .. } => {
             let mapping =
                 cache.readable(key).map_err(|error| cannot_run(format!("cannot map an argument: {error}")))?;
             (&[][..], Some((datum, mapping, offset as usize, size_bytes as usize)))
         }
-        Place::Room { .. } | Place::File { .. } => {
+        Location::Room { .. } | Location::File { .. } => {
             return Err(refused("an argument cannot be a result buffer or a file".into()));
         }
     };
@@ -202,13 +202,13 @@ fn input<'a>(
 fn output(cache: &mut Cache, value: &Value) -> Result<Buffer, TaskError> {
     match (&value.meta, value.place) {
         (Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. }, _) => Ok(Buffer::Growing(Vec::new())),
-        (_, Place::Room { key, size_bytes, zeroed, .. }) => {
+        (_, Location::Room { key, size_bytes, zeroed, .. }) => {
             let mapping =
                 cache.take_writable(key).map_err(|error| cannot_run(format!("cannot map a result: {error}")))?;
             Ok(Buffer::Shared { key, mapping, len: size_bytes as usize, stale: !zeroed })
         }
-        (meta, Place::Inline { .. }) => Ok(Buffer::Scratch(Aligned::zeroed(meta.size_bytes() as usize))),
-        (_, Place::Shared { .. } | Place::File { .. }) => Err(refused("a result has no buffer".into())),
+        (meta, Location::Inline { .. }) => Ok(Buffer::Scratch(Aligned::zeroed(meta.size_bytes() as usize))),
+        (_, Location::Shared { .. } | Location::File { .. }) => Err(refused("a result has no buffer".into())),
     }
 }
 

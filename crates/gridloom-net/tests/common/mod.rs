@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, ObjectId, TaskError, TaskId};
-use gridloom_core::call::{CallBack, CallBackAnswer};
+use gridloom_core::call::{Callback, CallbackAnswer};
 use gridloom_core::graph::{Argument, Output, Task, TaskKind};
 use gridloom_idl::expr::Expr;
 use gridloom_idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
@@ -145,8 +145,8 @@ pub struct Bench {
     pub awake: Duration,
     pub ended: BTreeMap<TaskId, Outcome>,
     /// The program's reply to callbacks, and the callbacks received.
-    pub answer: fn(&CallBack) -> CallBackAnswer,
-    pub called: Vec<CallBack>,
+    pub answer: fn(&Callback) -> CallbackAnswer,
+    pub called: Vec<Callback>,
 }
 
 impl Bench {
@@ -214,7 +214,7 @@ impl Bench {
             None => TaskKind::call(function, 0),
             Some(object) => TaskKind::method(&function, object, 0),
         };
-        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, terms: Default::default() });
+        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, options: Default::default() });
         self.jobs.start(task.clone(), &self.store);
         task
     }
@@ -233,9 +233,9 @@ impl Bench {
                 JobEvent::CallsBack(call) => {
                     let answer = (self.answer)(&call);
                     self.called.push(call.clone());
-                    self.jobs.answer(call.task, answer);
+                    self.jobs.reply(call.task, answer);
                 }
-                JobEvent::Said(said) => panic!("{said:?}; no function of these tests says anything"),
+                JobEvent::Output(said) => panic!("{said:?}; no function of these tests says anything"),
                 JobEvent::Calling { task, .. } => panic!("{task} makes calls; no function of these tests does"),
             }
         }
@@ -254,7 +254,7 @@ impl Bench {
             assert!(count > 0, "nothing happened for 30 s");
         }
         for event in ready {
-            self.jobs.ready(WorkerToken(event.data.u64()), &self.store);
+            self.jobs.on_ready(WorkerToken(event.data.u64()), &self.store);
         }
     }
 

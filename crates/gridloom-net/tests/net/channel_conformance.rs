@@ -7,16 +7,16 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use gridloom_channel::{Buffers, Bulk, Channel, Filled, Kind, Limits, Spares};
+use gridloom_channel::{BufferPool, Buffers, BulkFrame, Channel, FrameLimits, Kind, ReadOutcome};
 use gridloom_conformance::channel::{CASES, CREDIT_BYTES, End};
-use gridloom_conformance::faults::{Faults, Faulty};
+use gridloom_conformance::faults::{Faults, FaultyStream};
 use rustix::event::{PollFd, PollFlags};
 
-const LIMITS: Limits = Limits { control: 1 << 20, letter: 32 << 20 };
+const LIMITS: FrameLimits = FrameLimits { control: 1 << 20, process_message: 32 << 20 };
 
 /// One end, driven by the thread that waits on it.
 struct RealEnd<S> {
-    channel: Option<Channel<Faulty<S>>>,
+    channel: Option<Channel<FaultyStream<S>>>,
     buffers: Buffers,
     came: VecDeque<(Kind, Vec<u8>)>,
 }
@@ -36,10 +36,10 @@ impl<S: Read + Write + AsFd> RealEnd<S> {
         }
         let filled = channel.fill(&mut self.buffers);
         while let Some((kind, body)) = channel.inbound.next(LIMITS, &mut self.buffers).unwrap() {
-            self.came.push_back((kind, body.into_owned(&mut Spares::default())));
+            self.came.push_back((kind, body.into_owned(&mut BufferPool::default())));
         }
         channel.inbound.release(&mut self.buffers);
-        matches!(filled, Ok(Filled::Nothing | Filled::Drained | Filled::More))
+        matches!(filled, Ok(ReadOutcome::Nothing | ReadOutcome::Drained | ReadOutcome::More))
     }
 }
 
@@ -49,7 +49,7 @@ impl<S: Read + Write + AsFd> End for RealEnd<S> {
     }
 
     fn offer(&mut self, body: &[u8]) -> bool {
-        let frame = Bulk { kind: Kind::Letter, payload: body.to_vec(), trailer: Vec::new() };
+        let frame = BulkFrame { kind: Kind::ProcessMessage, payload: body.to_vec(), trailer: Vec::new() };
         self.channel.as_mut().is_some_and(|channel| channel.outbound.offer(frame).is_ok())
     }
 
@@ -89,7 +89,7 @@ fn tcp() -> [TcpStream; 2] {
 
 fn ends<S: Read + Write + AsFd>(streams: [S; 2], faults: Faults) -> [RealEnd<S>; 2] {
     streams.map(|stream| {
-        let channel = Channel::new(Faulty::new(stream, faults), CREDIT_BYTES);
+        let channel = Channel::new(FaultyStream::new(stream, faults), CREDIT_BYTES);
         RealEnd { channel: Some(channel), buffers: Buffers::default(), came: VecDeque::new() }
     })
 }
@@ -132,7 +132,7 @@ fn of_a_stream_that_breaks_come_whole_frames_and_an_end() {
     });
     let mut whole = 0;
     while let Some(frame) = there.receive() {
-        assert!(frame == (Kind::Letter, vec![7; 10_000]));
+        assert!(frame == (Kind::ProcessMessage, vec![7; 10_000]));
         whole += 1;
     }
     assert!(whole >= 2, "{whole}");

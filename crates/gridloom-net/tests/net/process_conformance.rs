@@ -6,7 +6,7 @@ use std::thread;
 use gridloom_conformance::process::{Body, CASES, Case};
 use gridloom_net::identity::Secret;
 use gridloom_net::process::{Addresses, NetProcess, ProcessConfig};
-use gridloom_process::{Incoming, Letter, ProcessSpec, ProcessWorld};
+use gridloom_process::{Incoming, ProcessMessage, ProcessSpec, ProcessWorld};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum By {
@@ -32,7 +32,7 @@ fn run((name, case): &Case, number: u8, by: By) {
             processes.into_iter().map(|(host, name, body)| ((host, name), body)).unzip();
         let configs = names.into_iter().map(config);
         let worlds = match by {
-            By::Pointer => NetProcess::beside_one_another(configs.collect(), &secret).unwrap(),
+            By::Pointer => NetProcess::new_siblings(configs.collect(), &secret).unwrap(),
             By::Tcp | By::SharedMemory => {
                 configs.map(|config| NetProcess::new(config, secret.clone()).unwrap()).collect()
             }
@@ -70,8 +70,8 @@ fn a_stranger_delays_nobody_and_gets_nowhere() {
     std::io::Write::write_all(&mut noise, b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut client = process("client", b"suite");
     let peer = client.connect("127.0.0.1", port).unwrap();
-    client.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
-    assert!(matches!(server.receive(None), Ok(Some(Incoming::Letter { .. }))));
+    client.send(peer, ProcessMessage { kind: "x".into(), payload: vec![1] }).unwrap();
+    assert!(matches!(server.receive(None), Ok(Some(Incoming::Message { .. }))));
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn strangers_who_say_nothing_delay_nobody() {
     let peer = client.connect("127.0.0.1", port).unwrap();
     // If they were handled one at a time, the first would take five seconds.
     assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
-    client.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
-    assert!(matches!(server.receive(None), Ok(Some(Incoming::Letter { .. }))));
+    client.send(peer, ProcessMessage { kind: "x".into(), payload: vec![1] }).unwrap();
+    assert!(matches!(server.receive(None), Ok(Some(Incoming::Message { .. }))));
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn a_thread_that_has_ended_is_dialled_no_more() {
         ProcessConfig { spec, addresses: Addresses::from([("a".into(), own)]), ..ProcessConfig::default() }
     };
     let both = vec![config("ends"), config("dials")];
-    let [mut ends, mut dials] = NetProcess::beside_one_another(both, &Secret::from_bytes(b"suite"))
+    let [mut ends, mut dials] = NetProcess::new_siblings(both, &Secret::from_bytes(b"suite"))
         .unwrap()
         .try_into()
         .unwrap_or_else(|_| panic!("two of them"));
     let port = ends.listen(0).unwrap();
     // This connection is open but has not been accepted yet.
     let peer = dials.connect("a", port).unwrap();
-    dials.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
+    dials.send(peer, ProcessMessage { kind: "x".into(), payload: vec![1] }).unwrap();
     drop(ends);
     let until = Some(dials.now() + 10_000_000_000);
     assert!(matches!(dials.receive(until), Ok(Some(Incoming::Closed { .. }))), "it is never closed");

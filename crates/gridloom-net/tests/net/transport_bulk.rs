@@ -7,18 +7,18 @@ use crate::transport_support::*;
 use gridloom_base::limits::PARTS;
 use gridloom_base::{DatumId, Dtype, Meta};
 use gridloom_channel::tags::{TAG_BYTES, Tagger};
-use gridloom_channel::{Dialect, Key, Keys, frame};
+use gridloom_channel::{Key, Keys, WireVersion, frame};
 use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::HostId;
-use gridloom_net::moving::{Moving, OnTheWay};
 use gridloom_net::payload::Payload;
+use gridloom_net::transfers::{TransferProgress, Transfers};
 use gridloom_net::transport::bulk::decode_header;
 use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use gridloom_net::transport::host::HostSockets;
 use gridloom_net::transport::sink::{Sink, encode_header};
-use gridloom_net::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX};
+use gridloom_net::transport::{CORRUPTED_IN_A_ROW_MAX, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX, WorldMessage};
 
 const LARGE: u64 = 3 << 20;
 
@@ -144,13 +144,13 @@ fn a_datum_without_room_is_broken_and_the_next_one_comes() {
 fn header(serial: u64, size_bytes: u64) -> CargoHeader {
     let datum = DatumId { client: raw_id(), serial };
     let cargo = Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[size_bytes]) };
-    CargoHeader { serial, cargo, size_bytes, goes_on: None }
+    CargoHeader { serial, cargo, size_bytes, resume: None }
 }
 
 /// Sends the first datum of a bulk connection, with this number. Returns the tagger for subsequent data.
 fn send(bulk: &mut std::net::TcpStream, keys: Keys, number: u64) -> Tagger {
     let (mut tagger, bytes) = (Tagger::new(keys.send), pattern(number, 100_000));
-    Sink::new(bulk, &mut tagger).datum(&header(number, 100_000), &bytes, &Moving::default()).unwrap();
+    Sink::new(bulk, &mut tagger).datum(&header(number, 100_000), &bytes, &Transfers::default()).unwrap();
     tagger
 }
 
@@ -167,7 +167,7 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     let mut tagger = send(&mut bulk, keys, 1);
     let arrived = DatumId { client: raw_id(), serial: 1 };
     server.expect_datum(arrived);
-    bulk.write_all(&tagged(&mut tagger, &encode_header(&header(2, LARGE), Dialect::OWN))).unwrap();
+    bulk.write_all(&tagged(&mut tagger, &encode_header(&header(2, LARGE), WireVersion::CURRENT))).unwrap();
     bulk.write_all(&[0; 1000]).unwrap();
     drop((control, bulk));
     server.expect_lost(raw_id());
@@ -185,22 +185,22 @@ fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
     let _control = shaken(&server, Purpose::Control, 0);
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
     let (header, mut tagger) = (header(1, SIZE_BYTES), Tagger::new(keys.send));
-    bulk.write_all(&tagged(&mut tagger, &encode_header(&header, Dialect::OWN))).unwrap();
-    for part in vec![7; 3 << 20].chunks(PARTS.of(SIZE_BYTES) as usize) {
+    bulk.write_all(&tagged(&mut tagger, &encode_header(&header, WireVersion::CURRENT))).unwrap();
+    for part in vec![7; 3 << 20].chunks(PARTS.part_bytes(SIZE_BYTES) as usize) {
         bulk.write_all(&tagged(&mut tagger, part)).unwrap();
     }
     let datum = DatumId { client: raw_id(), serial: 1 };
-    let come = |done_bytes| OnTheWay { number: 1, datum, is_sent: false, size_bytes: SIZE_BYTES, done_bytes };
-    while server.node.store().moving().list() != [come(3 << 20)] {
+    let come = |done_bytes| TransferProgress { number: 1, datum, is_sent: false, size_bytes: SIZE_BYTES, done_bytes };
+    while server.node.store().transfers().list() != [come(3 << 20)] {
         std::thread::yield_now();
     }
     drop(bulk);
-    while !server.node.store().moving().list().is_empty() {
+    while !server.node.store().transfers().list().is_empty() {
         std::thread::yield_now();
     }
 
     // A reader that takes two parts and no more; the rest fills the buffers between both ends.
-    let moving = std::sync::Arc::new(Moving::default());
+    let moving = std::sync::Arc::new(Transfers::default());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut reader, _) = listener.accept().unwrap();
@@ -223,7 +223,8 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
     let server = server();
     let mut control = shaken(&server, Purpose::Control, 0);
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
-    bulk.write_all(&tagged(&mut Tagger::new(keys.send), &encode_header(&header(1, LARGE), Dialect::OWN))).unwrap();
+    bulk.write_all(&tagged(&mut Tagger::new(keys.send), &encode_header(&header(1, LARGE), WireVersion::CURRENT)))
+        .unwrap();
     drop(bulk);
     // The control connection is still up: on it the server reports how much it received, and it accepts another stream.
     let mut said = [0; 9];
@@ -237,9 +238,9 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
 #[test]
 fn a_bulk_header_that_lies_ends_the_peer() {
     for bad in [
-        encode_header(&CargoHeader { size_bytes: 5, ..header(1, 9) }, Dialect::OWN),
-        encode_header(&header(0, 100), Dialect::OWN),
-        encode_header(&"what is this", Dialect::OWN),
+        encode_header(&CargoHeader { size_bytes: 5, ..header(1, 9) }, WireVersion::CURRENT),
+        encode_header(&header(0, 100), WireVersion::CURRENT),
+        encode_header(&"what is this", WireVersion::CURRENT),
     ] {
         let server = server();
         let _control = shaken(&server, Purpose::Control, 0);
@@ -254,7 +255,7 @@ fn a_bulk_header_that_lies_ends_the_peer() {
 fn read_parts(bulk: &mut std::net::TcpStream) -> Vec<u8> {
     let (mut bytes, mut tag) = (vec![0; LARGE as usize], [0; TAG_BYTES]);
     bulk.read_exact(&mut tag).unwrap();
-    for part in bytes.chunks_mut(PARTS.of(LARGE) as usize) {
+    for part in bytes.chunks_mut(PARTS.part_bytes(LARGE) as usize) {
         bulk.read_exact(part).unwrap();
         bulk.read_exact(&mut tag).unwrap();
     }
@@ -272,11 +273,11 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
     // A bit of the header, of the first part, of the last part, of a tag.
     let mut wire = Vec::new();
     let mut tagger = Tagger::new(Key([0; 16]));
-    Sink::new(&mut wire, &mut tagger).datum(&first, &whole, &Moving::default()).unwrap();
+    Sink::new(&mut wire, &mut tagger).datum(&first, &whole, &Transfers::default()).unwrap();
     for (stream, at) in [(1, 6), (2, 100), (3, wire.len() - 100), (4, wire.len() - 1)] {
         let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, stream);
         let mut wire = Vec::new();
-        Sink::new(&mut wire, &mut Tagger::new(keys.send)).datum(&first, &whole, &Moving::default()).unwrap();
+        Sink::new(&mut wire, &mut Tagger::new(keys.send)).datum(&first, &whole, &Transfers::default()).unwrap();
         wire[at] ^= 1;
         // The server may close the connection before it has received everything.
         let _ = bulk.write_all(&wire);
@@ -292,7 +293,7 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
         assert!(server.node.store().get(&datum).is_none());
     }
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 5);
-    Sink::new(&mut bulk, &mut Tagger::new(keys.send)).datum(&first, &whole, &Moving::default()).unwrap();
+    Sink::new(&mut bulk, &mut Tagger::new(keys.send)).datum(&first, &whole, &Transfers::default()).unwrap();
     assert!(server.expect_datum(datum).bytes() == whole);
 }
 
@@ -300,7 +301,7 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
 fn a_way_that_changes_all_that_is_sent_is_given_up() {
     let server = server();
     let _control = shaken(&server, Purpose::Control, 0);
-    for stream in 1..=u64::from(CHANGED_IN_A_ROW_MAX) {
+    for stream in 1..=u64::from(CORRUPTED_IN_A_ROW_MAX) {
         let mut bulk = shaken(&server, Purpose::BulkSend, stream);
         bulk.write_all(&[0xff; 64]).unwrap();
         while bulk.read(&mut [0]).is_ok_and(|read| read > 0) {}
@@ -329,7 +330,7 @@ fn where_shared_memory_fails_tcp_is_taken() {
     assert_eq!((peer.node, peer.purpose), (server.id(), Purpose::BulkSend));
     let mut length = [0; 4];
     bulk.read_exact(&mut length).unwrap();
-    let header: CargoHeader = decode_header(length, &mut bulk, Dialect::OWN).unwrap();
+    let header: CargoHeader = decode_header(length, &mut bulk, WireVersion::CURRENT).unwrap();
     assert!(header.serial > 0 && header.size_bytes == LARGE, "{header:?}");
     assert!(read_parts(&mut bulk) == pattern(1, LARGE));
 }
@@ -360,7 +361,9 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     control.read_exact(&mut head).unwrap();
     let mut body = vec![0; u32::from_le_bytes(head[..4].try_into().unwrap()) as usize];
     control.read_exact(&mut body).unwrap();
-    let Aside::OpenBulk { stream } = frame::parse(&body, Dialect::OWN).unwrap() else { panic!("{body:?}") };
+    let WorldMessage::OpenBulk { stream } = frame::parse(&body, WireVersion::CURRENT).unwrap() else {
+        panic!("{body:?}")
+    };
     let refused = |stream| {
         let mut socket = connect(&server);
         let (handshake, first) = Handshake::dial(raw_credentials(), bulk_hello(Purpose::BulkReceive, stream)).unwrap();
@@ -373,7 +376,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     let mut length = [0; 4];
     bulk.read_exact(&mut length).unwrap();
     refused(stream);
-    assert_eq!(decode_header::<CargoHeader>(length, &mut bulk, Dialect::OWN).unwrap().size_bytes, LARGE);
+    assert_eq!(decode_header::<CargoHeader>(length, &mut bulk, WireVersion::CURRENT).unwrap().size_bytes, LARGE);
     assert!(read_parts(&mut bulk) == pattern(1, LARGE));
     server.still_serves();
 }

@@ -107,7 +107,7 @@ fn a_dial_that_fails_says_so() {
         });
         assert_eq!(at, address);
         assert!(why.contains(part), "{why}");
-        assert_eq!(dial::is_lasting(&why), part == "itself", "{why}");
+        assert_eq!(dial::is_permanent(&why), part == "itself", "{why}");
     }
 }
 
@@ -126,7 +126,7 @@ fn whoever_speaks_otherwise_is_no_node() {
             Input::DialFailed { why, .. } => Some(why.clone()),
             _ => None,
         });
-        assert!(why.starts_with(dial::NO_NODE), "{why}");
+        assert!(why.starts_with(dial::NOT_A_NODE), "{why}");
     }
 }
 
@@ -181,7 +181,7 @@ fn another_secret_is_refused_in_words() {
         _ => None,
     });
     assert!(why.starts_with("the agent there refused: grid secret does not match: this side"), "{why}");
-    assert!(dial::is_lasting(&why));
+    assert!(dial::is_permanent(&why));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn what_is_sent_to_who_is_not_up_vanishes() {
         Effect::Send { to: NodeId(5), message: DirectoryToAgent::Subscribe.into() },
         Effect::SendDatum { to: NodeId(5), datum: DatumId { client: a.id(), serial: 1 } },
         Effect::SendProbe { to: a.id(), size_bytes: 1 << 20 },
-        Effect::HangUp { peer: NodeId(5) },
+        Effect::Disconnect { peer: NodeId(5) },
     ]);
     b.dial(&a);
     a.say(b.id(), 1);
@@ -204,7 +204,7 @@ fn hanging_up_is_a_loss_for_the_other_only_and_comes_last() {
     b.dial(&a);
     b.perform([
         Effect::Send { to: a.id(), message: LinkMessage::Pong { token: 3 }.into() },
-        Effect::HangUp { peer: a.id() },
+        Effect::Disconnect { peer: a.id() },
         Effect::Send { to: a.id(), message: LinkMessage::Pong { token: 4 }.into() },
     ]);
     assert_eq!(a.next().1, Input::Received { from: b.id(), message: LinkMessage::Pong { token: 3 }.into() });
@@ -233,7 +233,7 @@ fn a_task_ends_once_also_where_none_can_run() {
         args: vec![],
         outputs: vec![],
         work_flops: None,
-        terms: Default::default(),
+        options: Default::default(),
     };
     node.perform([Effect::StartTask { task: task.into() }, Effect::StopTask { task: id }]);
     let outcome = node.expect("TaskEnded", |i| match i {

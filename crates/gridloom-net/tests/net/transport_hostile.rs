@@ -7,14 +7,14 @@ use crate::transport_support::*;
 use gridloom_base::{DatumId, Dtype, Meta, NodeId};
 use gridloom_channel::frame::Encoder;
 use gridloom_channel::tags::Tagger;
-use gridloom_channel::{Dialect, Kind};
+use gridloom_channel::{Kind, WireVersion};
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::handshake::{Handshake, Purpose, framed};
-use gridloom_net::transport::{Aside, REFUSAL_CHARS_MAX};
+use gridloom_net::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 
 /// Waits until the node closes the connection. Returns the bytes that it sent before.
 fn expect_closed(stream: &mut std::net::TcpStream) -> Vec<u8> {
@@ -135,7 +135,7 @@ fn a_node_hears_why_its_peer_closes_the_connection() {
 fn the_reason_of_a_peer_is_cut() {
     let server = server();
     let mut body = Vec::new();
-    Dialect::OWN.append(&Aside::Refused { why: "é".repeat(1 << 20) }, &mut body);
+    WireVersion::CURRENT.append(&WorldMessage::Refused { why: "é".repeat(1 << 20) }, &mut body);
     let bytes = raw_frame(next_number(&server), 3, &body);
     let (mut stream, keys) = shaken_with_keys(&server, Purpose::Control, 0);
     let tag = Tagger::new(keys.send).tag(&[&bytes]);

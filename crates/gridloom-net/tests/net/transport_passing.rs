@@ -8,15 +8,15 @@ use crate::transport_support::*;
 use gridloom_base::limits;
 use gridloom_base::{DatumId, Dtype, Meta};
 use gridloom_channel::tags::Tagger;
-use gridloom_channel::{Dialect, Keys};
+use gridloom_channel::{Keys, WireVersion};
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::transport::handshake::Purpose;
 use gridloom_net::transport::sink::encode_header;
 use gridloom_net::transport::{Cargo, CargoHeader};
 
-const SIZE_BYTES: u64 = 2 * limits::PARTS.passed_on_bytes_min();
-const PART_BYTES: u64 = limits::PARTS.of(SIZE_BYTES);
+const SIZE_BYTES: u64 = 2 * limits::PARTS.forwarded_bytes_min();
+const PART_BYTES: u64 = limits::PARTS.part_bytes(SIZE_BYTES);
 const PARTS: u64 = SIZE_BYTES / PART_BYTES;
 
 fn datum() -> DatumId {
@@ -63,8 +63,8 @@ impl Chain {
     fn begin(&mut self) {
         let meta = Meta::array(Dtype::Uint8, &[SIZE_BYTES]);
         let cargo = Cargo::Datum { datum: datum(), meta };
-        let header = CargoHeader { serial: 1, cargo, size_bytes: SIZE_BYTES, goes_on: None };
-        let head = encode_header(&header, Dialect::OWN);
+        let header = CargoHeader { serial: 1, cargo, size_bytes: SIZE_BYTES, resume: None };
+        let head = encode_header(&header, WireVersion::CURRENT);
         self.bulk.write_all(&[&head[..], &self.tagger.tag(&[&head])].concat()).unwrap();
     }
 
@@ -97,7 +97,7 @@ impl Chain {
             let store = server.node.store();
             assert!(store.get(&datum()).is_none() && store.held_bytes() == 0);
             // Its threads release the memory once they have noticed. The received part is kept for a while.
-            while store.pool().kept_bytes() < SIZE_BYTES || store.coming(&datum()).is_some() {
+            while store.pool().kept_bytes() < SIZE_BYTES || store.incoming(&datum()).is_some() {
                 store.partials().forget(datum());
                 std::thread::yield_now();
             }
@@ -185,7 +185,7 @@ fn a_changed_part_is_not_passed_on() {
     }
     // The bytes have arrived at the first server, and at no other.
     let done = |server: &TestNode, is_sent| {
-        let moving = server.node.store().moving().list();
+        let moving = server.node.store().transfers().list();
         moving.iter().filter(|one| one.is_sent == is_sent).map(|one| one.done_bytes).max()
     };
     while done(&chain.servers[2], false) != Some(2 * PART_BYTES) {

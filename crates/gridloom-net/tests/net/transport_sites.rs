@@ -8,7 +8,7 @@ use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::payload::Payload;
-use gridloom_net::transport::apart::Site;
+use gridloom_net::transport::emulated_sites::Site;
 
 const DELAY: Duration = Duration::from_millis(20);
 
@@ -96,7 +96,7 @@ fn a_node_ends_though_much_waits_and_says_its_last_word_at_once() {
     client.perform([
         Effect::SendDatum { to: server.id(), datum },
         Effect::Send { to: server.id(), message: LinkMessage::Pong { token: 1 }.into() },
-        Effect::HangUp { peer: server.id() },
+        Effect::Disconnect { peer: server.id() },
     ]);
     await_pong(&server, 1);
     server.expect_lost(client.id());

@@ -22,7 +22,7 @@ fn task(serial: u64, symbol: &str, values: &[f64]) -> Task {
         args: values.iter().map(inline).collect(),
         outputs,
         work_flops: None,
-        terms: Default::default(),
+        options: Default::default(),
     }
 }
 

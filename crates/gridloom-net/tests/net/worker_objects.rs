@@ -58,7 +58,7 @@ fn an_object_is_a_process_from_its_making_to_its_end() {
     assert_eq!((pid(&mut bench, 1).unwrap(), pid(&mut bench, 2).unwrap()), (first, second));
     bench.jobs.end_object(object(1).unwrap());
     await_end(&mut bench, first);
-    assert!(matches!(pid(&mut bench, 1), Err(TaskError::ObjectLost { .. })));
+    assert!(matches!(pid(&mut bench, 1), Err(TaskError::ObjectMissing { .. })));
     assert_eq!(pid(&mut bench, 2).unwrap(), second);
 }
 
@@ -74,9 +74,9 @@ fn a_method_takes_a_slot_while_it_runs() {
     assert!(bench.ended.is_empty() && bench.jobs.worker_pids().len() == 1, "no worker is begun for what waits");
     kill_process(process, Signal::KILL).unwrap();
     // The method may not have begun.
-    assert!(matches!(bench.wait(&spins), Err(TaskError::Crashed { .. } | TaskError::ObjectLost { .. })));
+    assert!(matches!(bench.wait(&spins), Err(TaskError::Crashed { .. } | TaskError::ObjectMissing { .. })));
     bench.wait(&waits).unwrap();
-    assert!(matches!(pid(&mut bench, 1), Err(TaskError::ObjectLost { .. })));
+    assert!(matches!(pid(&mut bench, 1), Err(TaskError::ObjectMissing { .. })));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_crash_loses_the_object_and_no_other() {
     let (_, second) = (made(&mut bench, 1), made(&mut bench, 2));
     let leaves = bench.start_on(object(1), "c.leave", vec![small(3)], vec![]);
     assert!(matches!(bench.wait(&leaves), Err(TaskError::Crashed { .. })));
-    assert!(matches!(pid(&mut bench, 1), Err(TaskError::ObjectLost { .. })));
+    assert!(matches!(pid(&mut bench, 1), Err(TaskError::ObjectMissing { .. })));
     assert_eq!(pid(&mut bench, 2).unwrap(), second);
 }
 

@@ -121,7 +121,7 @@ impl FlatCluster<'_> {
         let mut tree = FatTree::parse(parameters, self.hosts.len()).map_err(PlatformError::new)?;
         let zone = builder.add_zone(parent, self.id, Routing::None)?;
         let leaves = self.add_leaves(builder, zone)?;
-        tree.join(leaves, self.hosts.len(), &mut Laying { cluster: self, builder })?;
+        tree.join(leaves, self.hosts.len(), &mut LinkBuilder { cluster: self, builder })?;
         builder.zone_mut(zone).routing = Routing::FatTree(Box::new(tree));
         Ok(())
     }
@@ -135,7 +135,8 @@ impl FlatCluster<'_> {
         let sizes = torus::parse(parameters, self.hosts.len()).map_err(PlatformError::new)?;
         let zone = builder.add_zone(parent, self.id, Routing::None)?;
         let leaves = self.add_leaves(builder, zone)?;
-        let torus = Torus::laid(sizes, leaves, self.hosts.len(), self.id, &mut Laying { cluster: self, builder })?;
+        let torus =
+            Torus::build(sizes, leaves, self.hosts.len(), self.id, &mut LinkBuilder { cluster: self, builder })?;
         builder.zone_mut(zone).routing = Routing::Torus(Box::new(torus));
         Ok(())
     }
@@ -150,8 +151,8 @@ impl FlatCluster<'_> {
         let zone = builder.add_zone(parent, self.id, Routing::None)?;
         let leaves = self.add_leaves(builder, zone)?;
         let mut laid = builder.dragonfly_links;
-        let mut cabling = Laying { cluster: self, builder };
-        let dragonfly = Dragonfly::laid(shape, leaves, self.hosts.len(), &mut laid, &mut cabling)?;
+        let mut cabling = LinkBuilder { cluster: self, builder };
+        let dragonfly = Dragonfly::build(shape, leaves, self.hosts.len(), &mut laid, &mut cabling)?;
         builder.dragonfly_links = laid;
         builder.zone_mut(zone).routing = Routing::Dragonfly(Box::new(dragonfly));
         Ok(())
@@ -175,12 +176,12 @@ impl FlatCluster<'_> {
 }
 
 /// Adds links of a cluster while its platform is built.
-struct Laying<'a, 'c> {
+struct LinkBuilder<'a, 'c> {
     cluster: &'a FlatCluster<'c>,
     builder: &'a mut PlatformBuilder,
 }
 
-impl Cabling for Laying<'_, '_> {
+impl Cabling for LinkBuilder<'_, '_> {
     fn cable(&mut self, name: &str, cables: usize) -> Result<(LinkId, LinkId), PlatformError> {
         self.cluster.add_cable(self.builder, name, cables)
     }

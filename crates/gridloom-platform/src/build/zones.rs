@@ -221,10 +221,14 @@ impl PlatformBuilder {
             gateway_dst: edge.gateway_src,
         });
         if self.has_route(zone, spec.src, spec.dst) {
-            return Err(self.twice(spec.src, spec.dst, ""));
+            return Err(self.duplicate_route_error(spec.src, spec.dst, ""));
         }
         if reverse.is_some() && self.has_route(zone, spec.dst, spec.src) {
-            return Err(self.twice(spec.dst, spec.src, "; make this one not symmetrical, or leave the other out"));
+            return Err(self.duplicate_route_error(
+                spec.dst,
+                spec.src,
+                "; make this one not symmetrical, or leave the other out",
+            ));
         }
         self.insert_edge(zone, spec.src, spec.dst, edge)?;
         match reverse {
@@ -237,12 +241,12 @@ impl PlatformBuilder {
     pub(crate) fn add_bypass(&mut self, zone: ZoneId, spec: RouteSpec) -> Result<(), PlatformError> {
         let edge = self.checked_edge(zone, &spec)?;
         if self.zone_mut(zone).bypass.insert((spec.src, spec.dst), edge).is_some() {
-            return Err(self.twice(spec.src, spec.dst, ""));
+            return Err(self.duplicate_route_error(spec.src, spec.dst, ""));
         }
         Ok(())
     }
 
-    fn twice(&self, src: PointId, dst: PointId, remedy: &str) -> PlatformError {
+    fn duplicate_route_error(&self, src: PointId, dst: PointId, remedy: &str) -> PlatformError {
         let (src, dst) = (&self.net.point(src).name, &self.net.point(dst).name);
         PlatformError::new(format!("the route from '{src}' to '{dst}' is defined twice{remedy}"))
     }
@@ -251,7 +255,7 @@ impl PlatformBuilder {
         let zone_point = self.net.zone(zone).point;
         let name = |point: PointId| self.net.point(point).name.as_str();
         for end in [spec.src, spec.dst] {
-            if end == zone_point || !self.net.lies_in(end, zone_point) {
+            if end == zone_point || !self.net.is_inside(end, zone_point) {
                 let why = format!("'{}' is not in zone '{}'", name(end), name(zone_point));
                 return Err(PlatformError::new(why));
             }
@@ -280,7 +284,7 @@ impl PlatformBuilder {
                 let why = format!("gateway '{}' is a zone; it must be a host or router", name(gateway));
                 Err(PlatformError::new(why))
             }
-            Some(gateway) if !self.net.lies_in(gateway, end) => {
+            Some(gateway) if !self.net.is_inside(gateway, end) => {
                 let why = format!("gateway '{}' is not in zone '{}'", name(gateway), name(end));
                 Err(PlatformError::new(why))
             }

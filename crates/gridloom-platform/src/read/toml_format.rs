@@ -106,7 +106,7 @@ impl TomlReader {
         }
         for link in root.tables("link")? {
             link.allow(&["name", "bandwidth", "latency", "sharing"])?;
-            link_of(&mut self.builder, link, link.need("name")?.text()?, "shared")?;
+            add_link_pair(&mut self.builder, link, link.need("name")?.text()?, "shared")?;
         }
         for (star, zone) in stars.into_iter().zip(zones) {
             self.star(star, zone)?;
@@ -172,7 +172,7 @@ impl TomlReader {
         let mut spokes = Vec::with_capacity(members.len());
         for member in members {
             let link = format!("{name}_link_{}", self.builder.point_name(member));
-            spokes.push((member, link_of(&mut self.builder, star, &link, "splitduplex")?));
+            spokes.push((member, add_link_pair(&mut self.builder, star, &link, "splitduplex")?));
         }
         let backbone = match star.get("backbone") {
             None => None,
@@ -365,7 +365,7 @@ fn sharing(table: Table<'_>, default: &str) -> Result<Option<Sharing>, PlatformE
 }
 
 /// Adds a link with a table's bandwidth, latency and sharing. Returns the links for the directions up and down.
-fn link_of(
+fn add_link_pair(
     builder: &mut PlatformBuilder,
     table: Table<'_>,
     name: &str,

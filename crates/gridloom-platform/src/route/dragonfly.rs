@@ -107,7 +107,7 @@ impl Shape {
     }
 
     /// Returns the links from one blade to another, each as the pair of blades at its ends.
-    fn way(&self, from: Blade, to: Blade) -> Vec<(Blade, Blade)> {
+    fn route(&self, from: Blade, to: Blade) -> Vec<(Blade, Blade)> {
         let (mut way, mut at) = (Vec::new(), from);
         if from.group != to.group {
             let (door, other) = (self.blade(from.group, to.group), self.blade(to.group, from.group));
@@ -171,7 +171,7 @@ fn ordered_pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
 impl Dragonfly {
     /// Creates the links of that many hosts. Their names are numbered through all dragonflies of a platform, of which `laid` links
     /// exist already.
-    pub(crate) fn laid(
+    pub(crate) fn build(
         shape: Shape,
         leaves: Leaves,
         hosts: usize,
@@ -215,10 +215,10 @@ impl Dragonfly {
     }
 
     /// Returns the links between two hosts, by position.
-    pub(crate) fn way(&self, from: usize, to: usize) -> Vec<LinkId> {
+    pub(crate) fn route(&self, from: usize, to: usize) -> Vec<LinkId> {
         let (first, last) = (self.shape.blade_of(from), self.shape.blade_of(to));
         let mut links: Vec<LinkId> = self.leaves.limiter(from).into_iter().chain([self.local[from].0]).collect();
-        for (here, there) in self.shape.way(first, last) {
+        for (here, there) in self.shape.route(first, last) {
             let (limiter, link) = (self.limiters[self.shape.number(here)], self.between(here, there));
             match here.group == there.group {
                 true => links.extend(limiter.into_iter().chain([link])),
@@ -249,11 +249,11 @@ mod tests {
         // Green to blade 2, black to chassis 0, blue, then green and black to the target.
         let stops = [at(0, 3, 4), at(0, 3, 2), at(0, 0, 2), at(2, 0, 0), at(2, 0, 3), at(2, 1, 3)];
         let way: Vec<(Blade, Blade)> = stops.windows(2).map(|pair| (pair[0], pair[1])).collect();
-        assert_eq!(shape.way(at(0, 3, 4), at(2, 1, 3)), way);
-        assert_eq!(shape.way(at(1, 2, 3), at(1, 2, 3)), []);
+        assert_eq!(shape.route(at(0, 3, 4), at(2, 1, 3)), way);
+        assert_eq!(shape.route(at(1, 2, 3), at(1, 2, 3)), []);
         // The first chassis replaces the route's own.
-        assert_eq!(shape.way(at(1, 2, 3), at(1, 0, 1)), [(at(1, 2, 3), at(1, 2, 1))]);
-        assert_eq!(shape.way(at(1, 2, 3), at(1, 2, 1)), [(at(1, 2, 3), at(1, 2, 1)), (at(1, 0, 1), at(1, 2, 1))]);
+        assert_eq!(shape.route(at(1, 2, 3), at(1, 0, 1)), [(at(1, 2, 3), at(1, 2, 1))]);
+        assert_eq!(shape.route(at(1, 2, 3), at(1, 2, 1)), [(at(1, 2, 3), at(1, 2, 1)), (at(1, 0, 1), at(1, 2, 1))]);
         assert_eq!(shape.blade_of(119), at(2, 3, 4));
     }
 
@@ -273,7 +273,7 @@ mod tests {
             shape.join(lay).unwrap();
             let hosts = groups * chassis * blades * 2;
             let (from, to) = (shape.blade_of(from % hosts), shape.blade_of(to % hosts));
-            let way = shape.way(from, to);
+            let way = shape.route(from, to);
             let are_laid = way.iter().all(|(a, b)| laid.contains(&(shape.number(*a), shape.number(*b))));
             prop_assert!(are_laid && way.len() <= 5, "{way:?}");
             prop_assert!(way.first().is_none_or(|(first, _)| *first == from));

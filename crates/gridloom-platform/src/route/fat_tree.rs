@@ -201,7 +201,7 @@ impl FatTree {
     }
 
     /// Returns the links between two hosts, by position.
-    pub(crate) fn way(&self, from: usize, to: usize) -> Option<Vec<LinkId>> {
+    pub(crate) fn route(&self, from: usize, to: usize) -> Option<Vec<LinkId>> {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let mut links = Vec::new();
         let mut node = source;

@@ -43,7 +43,7 @@ impl Net {
     }
 
     /// True if `point` is `ancestor` or is anywhere inside it.
-    pub(crate) fn lies_in(&self, point: PointId, ancestor: PointId) -> bool {
+    pub(crate) fn is_inside(&self, point: PointId, ancestor: PointId) -> bool {
         point == ancestor || self.zones_around(point).iter().any(|zone| self.zone(*zone).point == ancestor)
     }
 }

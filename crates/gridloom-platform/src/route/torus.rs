@@ -29,7 +29,7 @@ pub(crate) struct Torus {
 
 impl Torus {
     /// Creates the links of that many hosts; `id` is the cluster's.
-    pub(crate) fn laid(
+    pub(crate) fn build(
         sizes: Vec<usize>,
         leaves: Leaves,
         hosts: usize,
@@ -53,7 +53,7 @@ impl Torus {
     }
 
     /// Returns the links between two hosts, by position.
-    pub(crate) fn way(&self, from: usize, to: usize) -> Vec<LinkId> {
+    pub(crate) fn route(&self, from: usize, to: usize) -> Vec<LinkId> {
         let (mut links, mut at, mut stride) = (Vec::new(), from, 1);
         for (dimension, &size) in self.sizes.iter().enumerate() {
             let (start, end) = (from / stride % size, to / stride % size);
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_ring_is_gone_round_the_shorter_way() {
         let ring = torus(&[5]);
-        let way = |from, to| ring.way(from, to).iter().map(|link| link.0).collect::<Vec<u32>>();
+        let way = |from, to| ring.route(from, to).iter().map(|link| link.0).collect::<Vec<u32>>();
         assert_eq!(way(0, 2), [0, 2]);
         assert_eq!(way(0, 3), [9, 7]);
         assert_eq!(way(4, 1), [8, 0]);
@@ -139,7 +139,7 @@ mod tests {
                 shortest += apart.min(size - apart);
                 stride *= size;
             }
-            let way = torus.way(from, to);
+            let way = torus.route(from, to);
             prop_assert_eq!(way.len(), shortest);
             for link in way {
                 let (host, dimension) = (link.0 as usize / 2 / sizes.len(), link.0 as usize / 2 % sizes.len());

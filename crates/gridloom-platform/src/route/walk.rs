@@ -40,7 +40,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Appends the route from `src` to `dst`, at any depth.
-    pub(crate) fn go(&mut self, src: PointId, dst: PointId) -> Result<(), NoRoute> {
+    pub(crate) fn append_route(&mut self, src: PointId, dst: PointId) -> Result<(), NoRoute> {
         let net = self.net;
         let (src_zones, dst_zones) = (net.zones_around(src), net.zones_around(dst));
         let shared = src_zones.iter().rev().zip(dst_zones.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -51,11 +51,11 @@ impl<'a> Walk<'a> {
             let direct = key == (src, dst);
             self.add_latency(&edge.links);
             if !direct && src != edge.gateway_src {
-                self.go(src, edge.gateway_src)?;
+                self.append_route(src, edge.gateway_src)?;
             }
             self.route.links.extend_from_slice(&edge.links);
             if !direct && edge.gateway_dst != dst {
-                self.go(edge.gateway_dst, dst)?;
+                self.append_route(edge.gateway_dst, dst)?;
             }
             return Ok(());
         }
@@ -70,19 +70,19 @@ impl<'a> Walk<'a> {
             }
         }
         if src != middle.gateway_src {
-            self.go(src, middle.gateway_src)?;
+            self.append_route(src, middle.gateway_src)?;
         }
         self.route.links.extend_from_slice(&middle.links);
         if middle.gateway_dst != dst {
-            self.go(middle.gateway_dst, dst)?;
+            self.append_route(middle.gateway_dst, dst)?;
         }
         Ok(())
     }
 
     /// Returns the route from `src` to `dst` as a separate list; its latency is added to the sum.
-    pub(crate) fn aside(&mut self, src: PointId, dst: PointId) -> Result<Vec<LinkId>, NoRoute> {
+    pub(crate) fn separate_route(&mut self, src: PointId, dst: PointId) -> Result<Vec<LinkId>, NoRoute> {
         let before = std::mem::take(&mut self.route.links);
-        let result = self.go(src, dst);
+        let result = self.append_route(src, dst);
         let links = std::mem::replace(&mut self.route.links, before);
         result.map(|()| links)
     }
@@ -138,10 +138,10 @@ fn local_route(walk: &mut Walk<'_>, zone: &Zone, src: PointId, dst: PointId) -> 
         }
         Routing::Floyd(floyd) => floyd_route(floyd, walk, zone, src, dst),
         Routing::Dijkstra(dijkstra) => dijkstra_route(dijkstra, walk, src, dst),
-        Routing::FatTree(tree) => leaves_route(walk, &tree.leaves, src, dst, |from, to| tree.way(from, to)),
-        Routing::Torus(torus) => leaves_route(walk, &torus.leaves, src, dst, |from, to| Some(torus.way(from, to))),
+        Routing::FatTree(tree) => leaves_route(walk, &tree.leaves, src, dst, |from, to| tree.route(from, to)),
+        Routing::Torus(torus) => leaves_route(walk, &torus.leaves, src, dst, |from, to| Some(torus.route(from, to))),
         Routing::Dragonfly(dragonfly) => {
-            leaves_route(walk, &dragonfly.leaves, src, dst, |from, to| Some(dragonfly.way(from, to)))
+            leaves_route(walk, &dragonfly.leaves, src, dst, |from, to| Some(dragonfly.route(from, to)))
         }
         Routing::Star(spokes) => Ok(star_route(walk, spokes, src, dst)),
         Routing::Vivaldi(spokes) => {
@@ -225,7 +225,7 @@ fn floyd_route(floyd: &Floyd, walk: &mut Walk<'_>, zone: &Zone, src: PointId, ds
     let mut entered: Option<PointId> = None;
     for hop in hops.iter().rev() {
         if let Some(gateway) = entered.filter(|gateway| *gateway != hop.gateway_src) {
-            links.extend(walk.aside(gateway, hop.gateway_src)?);
+            links.extend(walk.separate_route(gateway, hop.gateway_src)?);
         }
         walk.add_latency(&hop.links);
         links.extend_from_slice(&hop.links);
@@ -256,7 +256,7 @@ fn dijkstra_route(dijkstra: &Dijkstra, walk: &mut Walk<'_>, src: PointId, dst: P
         match following {
             None => gateway_dst = hop.gateway_dst,
             Some(next) if next.gateway_src != hop.gateway_dst => {
-                let inside = walk.aside(hop.gateway_dst, next.gateway_src)?;
+                let inside = walk.separate_route(hop.gateway_dst, next.gateway_src)?;
                 links.extend(inside.into_iter().rev());
             }
             Some(_) => {}

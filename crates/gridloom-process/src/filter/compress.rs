@@ -10,10 +10,10 @@
 //!
 //! Source: the LZ4 block format, <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
 
-use gridloom_base::limits::{COMPRESS_BYTES_MIN, LETTER_BYTES_MAX};
+use gridloom_base::limits::{COMPRESS_BYTES_MIN, PROCESS_MESSAGE_BYTES_MAX};
 use lz4_flex::block;
 
-use super::{Filter, FilterError, FilterKind, Passing};
+use super::{Filter, FilterError, FilterKind, FilteredMessage};
 
 const NAME: &str = "compress";
 
@@ -21,7 +21,7 @@ pub(super) const KIND: FilterKind = FilterKind {
     name: NAME,
     about: "compresses messages of at least 1 KiB if that makes them smaller (LZ4)",
     example: NAME,
-    make: |_, _| Ok(Box::new(Compress { room: Vec::new() })),
+    make: |_, _| Ok(Box::new(Compress { buffer: Vec::new() })),
 };
 
 const PLAIN: u8 = 0;
@@ -31,20 +31,20 @@ const EXPANSION_MAX: u64 = 255;
 
 struct Compress {
     /// Output buffer, reused from message to message.
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Filter for Compress {
-    fn send(&mut self, letter: &mut Passing) {
+    fn send(&mut self, letter: &mut FilteredMessage) {
         let length = letter.payload.len();
         if let Ok(before) = u32::try_from(length)
             && length >= COMPRESS_BYTES_MIN
         {
-            self.room.resize(block::get_maximum_output_size(length), 0);
-            let written = block::compress_into(&letter.payload, &mut self.room).expect("there is room for the most");
+            self.buffer.resize(block::get_maximum_output_size(length), 0);
+            let written = block::compress_into(&letter.payload, &mut self.buffer).expect("there is room for the most");
             if written + size_of_val(&before) < length {
                 letter.payload.clear();
-                letter.payload.extend_from_slice(&self.room[..written]);
+                letter.payload.extend_from_slice(&self.buffer[..written]);
                 letter.payload.extend_from_slice(&before.to_le_bytes());
                 letter.payload.push(BLOCK);
                 return;
@@ -57,7 +57,7 @@ impl Filter for Compress {
         true
     }
 
-    fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
+    fn receive(&mut self, letter: &mut FilteredMessage) -> Result<(), FilterError> {
         let (filter, length) = (NAME, letter.payload.len());
         match letter.payload.pop() {
             Some(PLAIN) => return Ok(()),
@@ -71,9 +71,9 @@ impl Filter for Compress {
             return Err(FilterError::Truncated { filter, length });
         };
         let says = u64::from(u32::from_le_bytes(*before));
-        let limit = LETTER_BYTES_MAX.min(bytes.len() as u64 * EXPANSION_MAX);
+        let limit = PROCESS_MESSAGE_BYTES_MAX.min(bytes.len() as u64 * EXPANSION_MAX);
         if says > limit {
-            return Err(FilterError::TooLarge { filter, length, says, limit });
+            return Err(FilterError::TooLarge { filter, length, stated_bytes: says, limit });
         }
         let damaged = |why: String| FilterError::Damaged { filter, length, why };
         let mut whole = vec![0; says as usize];
@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     fn sent(payload: Vec<u8>) -> Vec<u8> {
-        let mut letter = Passing { payload, at: Time::ZERO };
-        Compress { room: Vec::new() }.send(&mut letter);
+        let mut letter = FilteredMessage { payload, at: Time::ZERO };
+        Compress { buffer: Vec::new() }.send(&mut letter);
         letter.payload
     }
 
     fn received(payload: Vec<u8>) -> Result<Vec<u8>, FilterError> {
-        let mut letter = Passing { payload, at: Time::ZERO };
-        Compress { room: Vec::new() }.receive(&mut letter).map(|()| letter.payload)
+        let mut letter = FilteredMessage { payload, at: Time::ZERO };
+        Compress { buffer: Vec::new() }.receive(&mut letter).map(|()| letter.payload)
     }
 
     #[test]

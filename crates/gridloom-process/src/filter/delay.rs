@@ -2,13 +2,13 @@
 
 use gridloom_base::Time;
 
-use super::{Filter, FilterKind, held_ns};
+use super::{Filter, FilterKind, parse_delay_ns};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "delay",
     about: "delays each message by that time",
     example: "delay=16ms",
-    make: |value, _| Ok(Box::new(Delay { ns: held_ns(value)? })),
+    make: |value, _| Ok(Box::new(Delay { ns: parse_delay_ns(value)? })),
 };
 
 struct Delay {
@@ -16,11 +16,11 @@ struct Delay {
 }
 
 impl Filter for Delay {
-    fn due(&mut self, left: Time) -> Time {
+    fn delivery(&mut self, left: Time) -> Time {
         left + self.ns
     }
 
-    fn holds_ns_max(&self) -> u64 {
+    fn delay_ns_max(&self) -> u64 {
         self.ns
     }
 }

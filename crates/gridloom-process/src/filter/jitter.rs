@@ -5,7 +5,7 @@
 
 use gridloom_base::{SplitMix64, Time};
 
-use super::{Filter, FilterKind, held_ns};
+use super::{Filter, FilterKind, parse_delay_ns};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "jitter",
@@ -16,7 +16,7 @@ pub(super) const KIND: FilterKind = FilterKind {
         let seed: u64 = seed.parse().map_err(|_| format!("seed '{seed}' is not a number, such as in jitter=2ms:7"))?;
         // Hashes the pair, so that different pairs and seeds do not share their random times.
         let pair = SplitMix64::new(u64::from(pair.from) << 32 | u64::from(pair.to)).next_u64();
-        Ok(Box::new(Jitter { ns: held_ns(time)?, random: SplitMix64::new(pair.wrapping_add(seed)) }))
+        Ok(Box::new(Jitter { ns: parse_delay_ns(time)?, random: SplitMix64::new(pair.wrapping_add(seed)) }))
     },
 };
 
@@ -26,11 +26,11 @@ struct Jitter {
 }
 
 impl Filter for Jitter {
-    fn due(&mut self, left: Time) -> Time {
+    fn delivery(&mut self, left: Time) -> Time {
         left + self.random.below(self.ns + 1)
     }
 
-    fn holds_ns_max(&self) -> u64 {
+    fn delay_ns_max(&self) -> u64 {
         self.ns
     }
 }

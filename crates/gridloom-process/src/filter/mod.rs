@@ -22,8 +22,8 @@ mod rate;
 mod stripe;
 mod times;
 
-pub use stripe::Stripes;
-pub use times::Times;
+pub use stripe::StripeSequencer;
+pub use times::FilterTimes;
 
 use std::str::FromStr;
 
@@ -36,7 +36,7 @@ use thiserror::Error;
 
 /// A message that passes through a chain.
 #[derive(Debug)]
-struct Passing {
+struct FilteredMessage {
     payload: Vec<u8>,
     /// When sending: the time at which its last byte leaves. When receiving: the time at which it is due.
     at: Time,
@@ -45,31 +45,31 @@ struct Passing {
 /// One filter of a pair of processes, with the state of both directions.
 trait Filter: Send {
     /// Returns the time at which `_size_bytes` bytes sent at `at` have left.
-    fn leaves(&mut self, at: Time, _size_bytes: usize) -> Time {
+    fn departure(&mut self, at: Time, _size_bytes: usize) -> Time {
         at
     }
 
     /// Returns the time at which bytes that left at `left` are due.
-    fn due(&mut self, left: Time) -> Time {
+    fn delivery(&mut self, left: Time) -> Time {
         left
     }
 
     /// Processes a message to the other process.
-    fn send(&mut self, letter: &mut Passing) {
-        letter.at = self.leaves(letter.at, letter.payload.len());
+    fn send(&mut self, letter: &mut FilteredMessage) {
+        letter.at = self.departure(letter.at, letter.payload.len());
     }
 
     /// Processes a message from the other process.
     ///
     /// # Errors
     /// If the other process's filter cannot have produced it.
-    fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
-        letter.at = self.due(letter.at);
+    fn receive(&mut self, letter: &mut FilteredMessage) -> Result<(), FilterError> {
+        letter.at = self.delivery(letter.at);
         Ok(())
     }
 
     /// Returns the longest time for which it delays bytes that have left, in nanoseconds.
-    fn holds_ns_max(&self) -> u64 {
+    fn delay_ns_max(&self) -> u64 {
         0
     }
 
@@ -79,7 +79,7 @@ trait Filter: Send {
     }
 
     /// True if messages may leave later than they are sent.
-    fn paces(&self) -> bool {
+    fn delays_sending(&self) -> bool {
         false
     }
 
@@ -96,14 +96,14 @@ pub enum FilterError {
     #[error("{length} bytes end before what filter {filter} adds: both processes need the same filters")]
     Truncated { filter: &'static str, length: usize },
     #[error(
-        "filter {filter}: the message states that its {length} bytes expand to {says}, at most {limit} are possible"
+        "filter {filter}: the message states that its {length} bytes expand to {stated_bytes}, at most {limit} are possible"
     )]
-    TooLarge { filter: &'static str, length: usize, says: u64, limit: u64 },
+    TooLarge { filter: &'static str, length: usize, stated_bytes: u64, limit: u64 },
     #[error("filter {filter}: {length} bytes are damaged: {why}")]
     Damaged { filter: &'static str, length: usize, why: String },
 }
 
-type Made = Result<Box<dyn Filter>, String>;
+type FilterResult = Result<Box<dyn Filter>, String>;
 
 /// A filter, found by its name.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub struct FilterKind {
     /// An example of its syntax, with a value if it takes one.
     pub example: &'static str,
     /// Creates the filter from its value.
-    make: fn(&str, Pair) -> Made,
+    make: fn(&str, Direction) -> FilterResult,
 }
 
 /// All filters, in their usual order in a chain.
@@ -122,7 +122,7 @@ pub const FILTERS: &[FilterKind] = &[compress::KIND, rate::KIND, stripe::KIND, d
 
 /// The direction of received messages: the numbers of the sender and of the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pair {
+pub struct Direction {
     pub from: u32,
     pub to: u32,
 }
@@ -136,7 +136,7 @@ pub struct FilterSpec {
 }
 
 impl FilterSpec {
-    fn make(&self, pair: Pair) -> Made {
+    fn make(&self, pair: Direction) -> FilterResult {
         let kind = FILTERS.iter().find(|kind| kind.name == self.name).expect("named by a kind");
         (kind.make)(&self.value, pair).map_err(|why| format!("{self}: {why}"))
     }
@@ -168,7 +168,7 @@ impl FromStr for FilterSpec {
             ));
         }
         let spec = FilterSpec { name: kind.name.into(), value: value.into() };
-        spec.make(Pair { from: 0, to: 0 })?;
+        spec.make(Direction { from: 0, to: 0 })?;
         Ok(spec)
     }
 }
@@ -196,7 +196,7 @@ impl std::fmt::Display for FilterSpec {
 
 /// The filters between this process and another one, for both directions.
 #[derive(Default)]
-pub struct Chain {
+pub struct FilterChain {
     filters: Vec<Box<dyn Filter>>,
     /// True if messages are sent ahead of their time: the receiver holds them until then.
     paces: bool,
@@ -204,12 +204,12 @@ pub struct Chain {
     last: Time,
 }
 
-impl Chain {
+impl FilterChain {
     /// Creates the filters. `pair` is the direction of received messages.
-    pub fn new(specs: &[FilterSpec], pair: Pair) -> Chain {
+    pub fn new(specs: &[FilterSpec], pair: Direction) -> FilterChain {
         let filters = specs.iter().map(|spec| spec.make(pair).expect("made when it was parsed"));
         let filters: Vec<Box<dyn Filter>> = filters.collect();
-        Chain { paces: filters.iter().any(|filter| filter.paces()), filters, last: Time::ZERO }
+        FilterChain { paces: filters.iter().any(|filter| filter.delays_sending()), filters, last: Time::ZERO }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -224,7 +224,7 @@ impl Chain {
     /// Filters a message to be sent. Returns its bytes for the connection, and the time from which they may be offered
     /// to it. The chain must have at least one filter.
     pub fn send(&mut self, now: Time, payload: Vec<u8>) -> (Vec<u8>, Time) {
-        let mut letter = Passing { payload, at: now };
+        let mut letter = FilteredMessage { payload, at: now };
         self.filters.iter_mut().for_each(|filter| filter.send(&mut letter));
         letter.payload.extend_from_slice(&letter.at.0.to_le_bytes());
         (letter.payload, letter.at - FILTER_AHEAD_NS)
@@ -244,7 +244,7 @@ impl Chain {
         payload.truncate(length - 8);
         // If the sender's clock is ahead, messages must not be held longer.
         let latest = if self.paces { now + FILTER_AHEAD_NS } else { now };
-        let mut letter = Passing { payload, at: left.min(latest) };
+        let mut letter = FilteredMessage { payload, at: left.min(latest) };
         for filter in self.filters.iter_mut().rev() {
             filter.receive(&mut letter)?;
         }
@@ -259,7 +259,7 @@ impl Chain {
 }
 
 /// Parses the delay of a filter into nanoseconds.
-fn held_ns(text: &str) -> Result<u64, String> {
+fn parse_delay_ns(text: &str) -> Result<u64, String> {
     let seconds = units::time(text)?;
     let is_time = (0.0..=FILTER_DELAY_SECONDS_MAX).contains(&seconds);
     is_time.then(|| seconds_to_ns(seconds)).ok_or_else(|| format!("expected 0s to {FILTER_DELAY_SECONDS_MAX}s"))

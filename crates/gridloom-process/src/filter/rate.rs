@@ -32,19 +32,19 @@ struct Rate {
 }
 
 impl Filter for Rate {
-    fn leaves(&mut self, at: Time, size_bytes: usize) -> Time {
+    fn departure(&mut self, at: Time, size_bytes: usize) -> Time {
         self.free = self.free.max(at) + seconds_to_ns(size_bytes as f64 / self.bandwidth);
         self.free
     }
 
-    fn paces(&self) -> bool {
+    fn delays_sending(&self) -> bool {
         true
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Chain, Pair};
+    use super::super::{Direction, FilterChain};
     use gridloom_base::limits::FILTER_AHEAD_NS;
     use gridloom_base::time::SECOND_NS;
 
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn letters_take_their_time_one_after_the_other() {
-        let pair = Pair { from: 0, to: 1 };
-        let mut chain = Chain::new(&["rate=1kBps".parse().unwrap()], pair);
+        let pair = Direction { from: 0, to: 1 };
+        let mut chain = FilterChain::new(&["rate=1kBps".parse().unwrap()], pair);
         let offered: Vec<u64> = (0..3).map(|_| chain.send(Time(SECOND_NS), vec![7; 500]).1.0).collect();
         assert_eq!(offered, [3, 4, 5].map(|halves| halves * SECOND_NS / 2 - FILTER_AHEAD_NS));
         let (_, later) = chain.send(Time(9 * SECOND_NS), vec![7; 1000]);

@@ -47,15 +47,15 @@ impl Filter for Stripe {
 
 /// The messages of a pair of processes, in both directions.
 #[derive(Debug, Default)]
-pub struct Stripes {
+pub struct StripeSequencer {
     /// Number of messages sent, and number of messages delivered.
     sent: u64,
-    came: u64,
+    delivered: u64,
     /// Messages that arrived before one that was sent earlier.
-    early: BTreeMap<u64, Vec<u8>>,
+    out_of_order: BTreeMap<u64, Vec<u8>>,
 }
 
-impl Stripes {
+impl StripeSequencer {
     /// Numbers the next message to be sent.
     pub fn number(&mut self, payload: &mut Vec<u8>) {
         payload.extend_from_slice(&self.sent.to_le_bytes());
@@ -66,21 +66,21 @@ impl Stripes {
     ///
     /// # Errors
     /// If it has no number, or an impossible one.
-    pub fn arrange(&mut self, mut payload: Vec<u8>) -> Result<Vec<Vec<u8>>, FilterError> {
+    pub fn reorder(&mut self, mut payload: Vec<u8>) -> Result<Vec<Vec<u8>>, FilterError> {
         let length = payload.len();
         let Some((_, number)) = payload.split_last_chunk::<8>() else {
             return Err(FilterError::Truncated { filter: NAME, length });
         };
         let number = u64::from_le_bytes(*number);
         payload.truncate(length - 8);
-        if number < self.came || self.early.contains_key(&number) {
+        if number < self.delivered || self.out_of_order.contains_key(&number) {
             let why = format!("message {number} arrived twice");
             return Err(FilterError::Damaged { filter: NAME, length, why });
         }
-        self.early.insert(number, payload);
+        self.out_of_order.insert(number, payload);
         let mut all = Vec::new();
-        while let Some(payload) = self.early.remove(&self.came) {
-            self.came += 1;
+        while let Some(payload) = self.out_of_order.remove(&self.delivered) {
+            self.delivered += 1;
             all.push(payload);
         }
         Ok(all)
@@ -89,7 +89,7 @@ impl Stripes {
     /// Returns the number of a message that has not arrived although a later one has.
     #[must_use]
     pub fn missing(&self) -> Option<u64> {
-        (!self.early.is_empty()).then_some(self.came)
+        (!self.out_of_order.is_empty()).then_some(self.delivered)
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    fn numbered(sender: &mut Stripes, bytes: &[u8]) -> Vec<u8> {
+    fn numbered(sender: &mut StripeSequencer, bytes: &[u8]) -> Vec<u8> {
         let mut payload = bytes.to_vec();
         sender.number(&mut payload);
         payload
@@ -109,7 +109,7 @@ mod tests {
     fn letters_of_several_connections_come_once_and_in_order() {
         for seed in 0..200 {
             let mut random = SplitMix64::new(seed);
-            let (mut sender, mut receiver) = <(Stripes, Stripes)>::default();
+            let (mut sender, mut receiver) = <(StripeSequencer, StripeSequencer)>::default();
             let mut ways: Vec<Vec<Vec<u8>>> = vec![Vec::new(); 1 + random.below(5) as usize];
             for number in 0..100_u8 {
                 let at = random.below(ways.len() as u64) as usize;
@@ -119,7 +119,7 @@ mod tests {
             while ways.iter().any(|way| !way.is_empty()) {
                 let at = random.below(ways.len() as u64) as usize;
                 if !ways[at].is_empty() {
-                    came.extend(receiver.arrange(ways[at].remove(0)).unwrap());
+                    came.extend(receiver.reorder(ways[at].remove(0)).unwrap());
                 }
             }
             let all: Vec<Vec<u8>> = (0..100_u8).map(|number| vec![number; usize::from(number % 3)]).collect();
@@ -130,24 +130,24 @@ mod tests {
 
     #[test]
     fn a_letter_that_cannot_be_is_refused() {
-        let (mut sender, mut receiver) = <(Stripes, Stripes)>::default();
-        assert!(matches!(receiver.arrange(vec![0; 7]), Err(FilterError::Truncated { length: 7, .. })));
+        let (mut sender, mut receiver) = <(StripeSequencer, StripeSequencer)>::default();
+        assert!(matches!(receiver.reorder(vec![0; 7]), Err(FilterError::Truncated { length: 7, .. })));
         let (first, second) = (numbered(&mut sender, b"a"), numbered(&mut sender, b"b"));
-        assert_eq!(receiver.arrange(second.clone()).unwrap().len(), 0);
-        assert!(receiver.arrange(second.clone()).unwrap_err().to_string().contains("message 1 arrived twice"));
-        assert_eq!(receiver.arrange(first).unwrap(), [b"a", b"b"]);
-        assert!(receiver.arrange(second).is_err());
+        assert_eq!(receiver.reorder(second.clone()).unwrap().len(), 0);
+        assert!(receiver.reorder(second.clone()).unwrap_err().to_string().contains("message 1 arrived twice"));
+        assert_eq!(receiver.reorder(first).unwrap(), [b"a", b"b"]);
+        assert!(receiver.reorder(second).is_err());
     }
 
     #[test]
     fn letters_wait_for_one_that_is_longer_than_all_of_them() {
-        let (mut sender, mut receiver) = <(Stripes, Stripes)>::default();
+        let (mut sender, mut receiver) = <(StripeSequencer, StripeSequencer)>::default();
         let long = numbered(&mut sender, &vec![1; 1 << 20]);
         for _ in 0..300 {
-            assert_eq!(receiver.arrange(numbered(&mut sender, &vec![2; 1 << 20])).unwrap().len(), 0);
+            assert_eq!(receiver.reorder(numbered(&mut sender, &vec![2; 1 << 20])).unwrap().len(), 0);
         }
         assert_eq!(receiver.missing(), Some(0));
-        assert_eq!(receiver.arrange(long).unwrap().len(), 301);
+        assert_eq!(receiver.reorder(long).unwrap().len(), 301);
         assert_eq!(receiver.missing(), None);
     }
 }

@@ -5,7 +5,7 @@ use gridloom_base::time::MILLISECOND_NS;
 
 use super::*;
 
-const PAIR: Pair = Pair { from: 0, to: 1 };
+const PAIR: Direction = Direction { from: 0, to: 1 };
 
 fn spec(text: &str) -> FilterSpec {
     text.parse().unwrap()
@@ -28,7 +28,7 @@ fn payload(random: &mut SplitMix64) -> Vec<u8> {
 /// Sends messages at random times and receives them a while later. Returns each message's sending and due times.
 fn through(specs: &[FilterSpec], seed: u64) -> Vec<(Time, Time)> {
     let mut random = SplitMix64::new(seed);
-    let (mut sender, mut receiver) = (Chain::new(specs, PAIR), Chain::new(specs, PAIR));
+    let (mut sender, mut receiver) = (FilterChain::new(specs, PAIR), FilterChain::new(specs, PAIR));
     let mut now = Time(1_000_000 * MILLISECOND_NS);
     let mut times = Vec::new();
     for _ in 0..200 {
@@ -60,7 +60,7 @@ fn letters_come_whole_in_order_and_never_early() {
 fn a_letter_of_another_chain_is_refused_or_changed_but_takes_no_more() {
     for specs in chains() {
         for length in 0..200 {
-            let mut chain = Chain::new(&specs, PAIR);
+            let mut chain = FilterChain::new(&specs, PAIR);
             let is_short = length < 8;
             let outcome = chain.receive(Time(5), vec![1; length]);
             assert!(!is_short || matches!(outcome, Err(FilterError::Truncated { .. })), "{specs:?}: {outcome:?}");
@@ -73,7 +73,7 @@ fn a_letter_of_another_chain_is_refused_or_changed_but_takes_no_more() {
 fn times_add_up() {
     let due = |specs: &[&str], came: u64| {
         let specs: Vec<FilterSpec> = specs.iter().map(|text| spec(text)).collect();
-        let (mut sender, mut receiver) = (Chain::new(&specs, PAIR), Chain::new(&specs, PAIR));
+        let (mut sender, mut receiver) = (FilterChain::new(&specs, PAIR), FilterChain::new(&specs, PAIR));
         let (sent, _) = sender.send(Time(MILLISECOND_NS), vec![0; 2000]);
         receiver.receive(Time(came * MILLISECOND_NS), sent).unwrap().1.0 as f64 / MILLISECOND_NS as f64
     };

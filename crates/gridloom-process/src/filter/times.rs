@@ -2,20 +2,20 @@
 
 use gridloom_base::Time;
 
-use super::{Filter, FilterSpec, Pair};
+use super::{Direction, Filter, FilterSpec};
 
 /// The filters of one direction or of a part of it. Streams that share a rate share one instance; each sequence with
 /// its own order has one of its own.
-pub struct Times {
+pub struct FilterTimes {
     filters: Vec<Box<dyn Filter>>,
     /// The time at which the last bytes are due.
     last: Time,
 }
 
-impl Times {
+impl FilterTimes {
     /// # Errors
     /// If one of the filters changes bytes or spreads messages over connections.
-    pub fn new(specs: &[FilterSpec], pair: Pair) -> Result<Times, String> {
+    pub fn new(specs: &[FilterSpec], pair: Direction) -> Result<FilterTimes, String> {
         let made = specs.iter().map(|spec| {
             let filter = spec.make(pair).expect("made when it was parsed");
             let allowed = "only rate, delay and jitter are allowed between sites";
@@ -25,22 +25,22 @@ impl Times {
                 (false, _) => Ok(filter),
             }
         });
-        Ok(Times { filters: made.collect::<Result<_, _>>()?, last: Time::ZERO })
+        Ok(FilterTimes { filters: made.collect::<Result<_, _>>()?, last: Time::ZERO })
     }
 
     /// Returns the longest time for which the filters delay bytes that have left, in nanoseconds.
-    pub fn holds_ns_max(&self) -> u64 {
-        self.filters.iter().map(|filter| filter.holds_ns_max()).fold(0, u64::saturating_add)
+    pub fn delay_ns_max(&self) -> u64 {
+        self.filters.iter().map(|filter| filter.delay_ns_max()).fold(0, u64::saturating_add)
     }
 
     /// Returns the time at which `size_bytes` bytes sent at `at` have left, after those sent before.
-    pub fn leaves(&mut self, at: Time, size_bytes: usize) -> Time {
-        self.filters.iter_mut().fold(at, |at, filter| filter.leaves(at, size_bytes))
+    pub fn departure(&mut self, at: Time, size_bytes: usize) -> Time {
+        self.filters.iter_mut().fold(at, |at, filter| filter.departure(at, size_bytes))
     }
 
     /// Returns the time at which bytes that left at `left` are due: not before bytes that left earlier.
-    pub fn due(&mut self, left: Time) -> Time {
-        self.last = self.last.max(self.filters.iter_mut().fold(left, |at, filter| filter.due(at)));
+    pub fn delivery(&mut self, left: Time) -> Time {
+        self.last = self.last.max(self.filters.iter_mut().fold(left, |at, filter| filter.delivery(at)));
         self.last
     }
 }
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn bytes_leave_at_the_rate_and_are_due_later_in_their_order() {
         let specs = ["rate=1MB/s", "delay=16ms", "jitter=5ms"].map(|text| text.parse().unwrap());
-        let mut times = Times::new(&specs, Pair { from: 0, to: 1 }).unwrap();
-        assert_eq!(times.holds_ns_max(), 21 * MILLISECOND_NS);
-        let left: Vec<Time> = (0..3).map(|_| times.leaves(Time::ZERO, 1000)).collect();
+        let mut times = FilterTimes::new(&specs, Direction { from: 0, to: 1 }).unwrap();
+        assert_eq!(times.delay_ns_max(), 21 * MILLISECOND_NS);
+        let left: Vec<Time> = (0..3).map(|_| times.departure(Time::ZERO, 1000)).collect();
         assert_eq!(left, [1, 2, 3].map(|ms| Time(ms * MILLISECOND_NS)));
-        let due: Vec<Time> = left.iter().map(|left| times.due(*left)).collect();
+        let due: Vec<Time> = left.iter().map(|left| times.delivery(*left)).collect();
         assert!(due.is_sorted() && left.iter().zip(&due).all(|(left, due)| *due >= *left + 16 * MILLISECOND_NS));
-        let changing = Times::new(&["compress".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
+        let changing = FilterTimes::new(&["compress".parse().unwrap()], Direction { from: 0, to: 1 }).err().unwrap();
         assert!(changing.starts_with("filter compress changes bytes"));
-        let several = Times::new(&["stripe=2".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
+        let several = FilterTimes::new(&["stripe=2".parse().unwrap()], Direction { from: 0, to: 1 }).err().unwrap();
         assert!(several.starts_with("filter stripe=2 is for messages"));
     }
 }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use gridloom_layout::types::Type;
-use gridloom_layout::{Abi, Form, LayoutError, Receiver, address_of, parse};
+use gridloom_layout::{Abi, LayoutError, MemoryLayout, Receiver, address_of, parse};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -33,7 +33,7 @@ use shape::Shape;
 /// A compiled message class.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawMessageType {
-    form: Form,
+    form: MemoryLayout,
     receiver: Mutex<Receiver>,
     /// By number of declaration.
     shapes: BTreeMap<usize, Shape>,

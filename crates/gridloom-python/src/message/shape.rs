@@ -7,7 +7,7 @@ use gridloom_base::Dtype;
 use gridloom_idl::signature::Param;
 use gridloom_idl::{BaseType, Expr, Mode, parse_expression};
 use gridloom_layout::types::{Declaration, Extent as Length, Integer, Struct, Type};
-use gridloom_layout::{Abi, Form};
+use gridloom_layout::{Abi, MemoryLayout};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple, PyType};
 
@@ -168,7 +168,7 @@ pub(super) enum Extent {
 }
 
 /// Returns the shapes by declaration, and the types to which pointers lead.
-pub(super) fn shapes(form: &Form, given: &Bound<'_, PyList>) -> PyResult<(BTreeMap<usize, Shape>, Vec<Type>)> {
+pub(super) fn shapes(form: &MemoryLayout, given: &Bound<'_, PyList>) -> PyResult<(BTreeMap<usize, Shape>, Vec<Type>)> {
     let py = given.py();
     let all = form.schema().declarations();
     let mut maker = Maker { py, form, types: Vec::new() };
@@ -188,7 +188,7 @@ pub(super) fn shapes(form: &Form, given: &Bound<'_, PyList>) -> PyResult<(BTreeM
 
 struct Maker<'a, 'py> {
     py: Python<'py>,
-    form: &'a Form,
+    form: &'a MemoryLayout,
     types: Vec<Type>,
 }
 

@@ -24,7 +24,7 @@ impl Simulation {
     fn forget_end(&mut self, node: NodeId, peer: NodeId) -> bool {
         let was_there = self.links.drop_end(&mut self.kernel, &mut self.routes, node, peer);
         if was_there {
-            self.kernel.note(|trace, now| trace.fault(now, node, "a connection was reset"));
+            self.kernel.record(|trace, now| trace.fault(now, node, "a connection was reset"));
             self.kernel.deliver(node, Input::PeerLost { peer, why: "the connection was reset".into() });
         }
         was_there

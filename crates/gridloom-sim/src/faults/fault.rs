@@ -91,7 +91,7 @@ pub enum Fault {
 
 /// A fault with its time.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Strike {
+pub struct ScheduledFault {
     pub at: Time,
     pub fault: Fault,
 }
@@ -121,7 +121,7 @@ impl Fault {
     }
 
     /// Returns the nodes that the fault names.
-    pub fn nodes(&self) -> Vec<&str> {
+    pub fn named_nodes(&self) -> Vec<&str> {
         match self {
             Fault::Kill(node)
             | Fault::Restart(node)
@@ -144,17 +144,17 @@ impl Fault {
 
     /// Reports whether the fault restarts a process.
     pub(crate) fn restarts_process(&self) -> bool {
-        matches!(self, Fault::Restart(_)) && self.may_strike_process()
+        matches!(self, Fault::Restart(_)) && self.may_affect_process()
     }
 
     /// Reports whether the fault may affect a process of a deployment, named as `function@host` or by its host.
-    pub(crate) fn may_strike_process(&self) -> bool {
+    pub(crate) fn may_affect_process(&self) -> bool {
         if matches!(self, Fault::Off(_) | Fault::On(_)) {
             return true;
         }
         let is_of_all =
             matches!(self, Fault::Full { .. } | Fault::FullDisk { .. } | Fault::Reset(..) | Fault::HalfOpen { .. });
-        !is_of_all && self.nodes().iter().any(|name| name.contains('@'))
+        !is_of_all && self.named_nodes().iter().any(|name| name.contains('@'))
     }
 
     /// Returns the hosts that the fault names.
@@ -202,7 +202,7 @@ impl fmt::Display for Fault {
 }
 
 /// Formats the fault as a line of a scenario.
-impl fmt::Display for Strike {
+impl fmt::Display for ScheduledFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at {}s {}", self.at.seconds(), self.fault)
     }

@@ -13,17 +13,17 @@
 //!
 //! **Not supported.** Loss of individual frames: over TCP, machines see only a slower link.
 
+mod apply;
 mod connections;
-mod ends;
 mod fault;
 mod hosts;
+mod kill;
+mod pause;
 mod random;
+mod routes;
 mod scenario;
-mod stops;
 mod stores;
-mod strike;
-mod ways;
 
-pub use fault::{Fault, Kind, Strike};
-pub use random::Field;
+pub use fault::{Fault, Kind, ScheduledFault};
+pub use random::FaultTargets;
 pub use scenario::{Scenario, ScenarioError};

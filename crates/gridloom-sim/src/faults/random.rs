@@ -6,7 +6,7 @@ use gridloom_base::limits::SILENCE_NS_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_base::{SplitMix64, Time};
 
-use super::fault::{Fault, Strike};
+use super::fault::{Fault, ScheduledFault};
 
 /// Maximum stop of an agent or client.
 const SHORT_STOP_NS: u64 = 8 * SILENCE_NS_MAX / 10;
@@ -17,7 +17,7 @@ const FULL_NS: u64 = 2 * SECOND_NS;
 
 /// The targets of random faults: names of nodes with the names of their hosts.
 #[derive(Clone, Debug, Default)]
-pub struct Field {
+pub struct FaultTargets {
     pub agent: (String, String),
     /// The servers; the last one is spared. Empty if there is no grid; faults then affect processes.
     pub servers: Vec<(String, String)>,
@@ -25,18 +25,18 @@ pub struct Field {
     pub clients: Vec<(String, String)>,
 }
 
-impl Field {
+impl FaultTargets {
     /// Draws `count` faults that begin within `within_ns` of `from`, with their later repairs.
     ///
     /// # Panics
     /// If there are neither servers nor clients.
-    pub fn draw(&self, random: &mut SplitMix64, count: u64, from: Time, within_ns: u64) -> Vec<Strike> {
+    pub fn draw(&self, random: &mut SplitMix64, count: u64, from: Time, within_ns: u64) -> Vec<ScheduledFault> {
         let mut strikes = Vec::new();
         for _ in 0..count {
             let at = from + random.below(within_ns.max(1));
-            let (fault, mend) = self.fault(random);
-            strikes.push(Strike { at, fault });
-            strikes.extend(mend.map(|(after_ns, fault)| Strike { at: at + after_ns, fault }));
+            let (fault, mend) = self.draw_fault(random);
+            strikes.push(ScheduledFault { at, fault });
+            strikes.extend(mend.map(|(after_ns, fault)| ScheduledFault { at: at + after_ns, fault }));
         }
         strikes.sort_by_key(|strike| strike.at);
         strikes
@@ -72,7 +72,7 @@ impl Field {
     }
 
     /// Draws a fault, and possibly its repair with the delay in nanoseconds.
-    fn fault(&self, random: &mut SplitMix64) -> (Fault, Option<(u64, Fault)>) {
+    fn draw_fault(&self, random: &mut SplitMix64) -> (Fault, Option<(u64, Fault)>) {
         if self.servers.is_empty() {
             return self.fault_of_processes(random);
         }

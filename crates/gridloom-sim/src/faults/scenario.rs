@@ -17,11 +17,11 @@ use std::fmt;
 
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_base::time::seconds_to_ns;
-use gridloom_base::{Shown, SplitMix64, Time};
+use gridloom_base::{Escaped, SplitMix64, Time};
 use gridloom_platform::units;
 
-use super::fault::{Fault, Kind, Strike};
-use super::random::Field;
+use super::fault::{Fault, Kind, ScheduledFault};
+use super::random::FaultTargets;
 
 /// Latest time of a fault, seconds: a thousand days. Longer runs would take too long, because each heartbeat is simulated.
 const TIME_S_MAX: f64 = 1000.0 * 24.0 * 3600.0;
@@ -35,7 +35,7 @@ const FACTOR_MAX: f64 = 1000.0;
 pub struct Scenario {
     file: String,
     /// Scheduled faults, each with its line number.
-    strikes: Vec<(u32, Strike)>,
+    strikes: Vec<(u32, ScheduledFault)>,
     /// The text of their lines.
     lines: BTreeMap<u32, String>,
     /// Random faults: pairs of a count and a period in nanoseconds.
@@ -57,7 +57,7 @@ pub struct ScenarioError {
 
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: {}", Shown(&self.file), self.line, self.column, Shown(&self.message))
+        write!(f, "{}:{}:{}: {}", Escaped(&self.file), self.line, self.column, Escaped(&self.message))
     }
 }
 
@@ -85,7 +85,7 @@ impl Scenario {
     /// Returns the first unknown name, with its line and similar names.
     pub fn check(&self, nodes: &[&str], hosts: &[&str], links: &[&str]) -> Result<(), ScenarioError> {
         for (line, strike) in &self.strikes {
-            let named = strike.fault.nodes().into_iter().map(|name| (name, "node", nodes.contains(&name)));
+            let named = strike.fault.named_nodes().into_iter().map(|name| (name, "node", nodes.contains(&name)));
             let on = |name| hosts.contains(&name) || nodes.contains(&name);
             let hosts_named = strike.fault.hosts().into_iter().map(|name| (name, "host", on(name)));
             for (name, what, is_known) in named.chain(hosts_named) {
@@ -108,7 +108,7 @@ impl Scenario {
     /// Reports whether the scenario names one of these nodes other than by its host's name.
     pub fn names(&self, nodes: &[&str], hosts: &[&str]) -> bool {
         let names_node = |fault: &Fault| {
-            fault.nodes().iter().any(|name| nodes.contains(name))
+            fault.named_nodes().iter().any(|name| nodes.contains(name))
                 || fault.hosts().iter().any(|name| nodes.contains(name) && !hosts.contains(name))
         };
         self.strikes.iter().any(|(_, strike)| names_node(&strike.fault))
@@ -122,18 +122,18 @@ impl Scenario {
 
     /// Returns the nodes that the lines name.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.strikes.iter().flat_map(|(_, strike)| strike.fault.nodes())
+        self.strikes.iter().flat_map(|(_, strike)| strike.fault.named_nodes())
     }
 
     /// Reports whether the scenario draws random faults.
-    pub fn draws(&self) -> bool {
+    pub fn has_random_faults(&self) -> bool {
         !self.random.is_empty()
     }
 
     /// Returns the faults in time order, including the random ones. Times count from `from`.
-    pub fn strikes(&self, field: &Field, random: &mut SplitMix64, from: Time) -> Vec<Strike> {
-        let given = self.strikes.iter().map(|(_, strike)| Strike { at: from + strike.at.0, ..strike.clone() });
-        let mut all: Vec<Strike> = given.collect();
+    pub fn strikes(&self, field: &FaultTargets, random: &mut SplitMix64, from: Time) -> Vec<ScheduledFault> {
+        let given = self.strikes.iter().map(|(_, strike)| ScheduledFault { at: from + strike.at.0, ..strike.clone() });
+        let mut all: Vec<ScheduledFault> = given.collect();
         for (count, within_ns) in &self.random {
             all.extend(field.draw(random, *count, from, *within_ns));
         }
@@ -141,13 +141,13 @@ impl Scenario {
         all
     }
 
-    fn line(&mut self, number: u32, words: &mut Words<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, number: u32, words: &mut Words<'_>) -> Result<(), ColumnError> {
         let Some((column, word)) = words.next() else { return Ok(()) };
         match word {
             "at" => {
                 let at = Time(words.time("a time, such as 1.5s")?);
                 let (fault, mend) = words.fault(at)?;
-                self.strikes.push((number, Strike { at, fault }));
+                self.strikes.push((number, ScheduledFault { at, fault }));
                 self.strikes.extend(mend.map(|strike| (number, strike)));
             }
             "random" => {
@@ -163,7 +163,7 @@ impl Scenario {
 }
 
 /// Column and message of an error.
-type Wrong = (u32, String);
+type ColumnError = (u32, String);
 
 /// The words of a line, each with its column.
 struct Words<'a> {
@@ -195,17 +195,17 @@ impl<'a> Words<'a> {
         self.rest.next()
     }
 
-    fn expect(&mut self, what: &str) -> Result<(u32, &'a str), Wrong> {
+    fn expect(&mut self, what: &str) -> Result<(u32, &'a str), ColumnError> {
         let end_column = self.end_column;
         self.next().ok_or_else(|| (end_column, format!("the line ends; expected {what}")))
     }
 
-    fn word(&mut self, wanted: &str) -> Result<(), Wrong> {
+    fn word(&mut self, wanted: &str) -> Result<(), ColumnError> {
         let (column, word) = self.expect(&format!("'{wanted}'"))?;
         if word == wanted { Ok(()) } else { Err((column, format!("'{word}': expected '{wanted}'"))) }
     }
 
-    fn end(&mut self) -> Result<(), Wrong> {
+    fn end(&mut self) -> Result<(), ColumnError> {
         match self.next() {
             None => Ok(()),
             Some((column, word)) => {
@@ -214,11 +214,11 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn name(&mut self, what: &str) -> Result<String, Wrong> {
+    fn name(&mut self, what: &str) -> Result<String, ColumnError> {
         self.expect(what).map(|(_, word)| word.to_string())
     }
 
-    fn time(&mut self, what: &str) -> Result<u64, Wrong> {
+    fn time(&mut self, what: &str) -> Result<u64, ColumnError> {
         let (column, word) = self.expect(what)?;
         match units::time(word) {
             Ok(seconds) if seconds > TIME_S_MAX => {
@@ -230,21 +230,21 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn number<T: std::str::FromStr>(&mut self, what: &str, is_valid: impl Fn(&T) -> bool) -> Result<T, Wrong> {
+    fn number<T: std::str::FromStr>(&mut self, what: &str, is_valid: impl Fn(&T) -> bool) -> Result<T, ColumnError> {
         let (column, word) = self.expect(what)?;
         let number = word.parse().ok().filter(is_valid);
         number.ok_or_else(|| (column, format!("'{word}': expected {what}, a positive number of at most {RANDOM_MAX}")))
     }
 
     /// Parses `for TIME`, if the line continues with it.
-    fn duration(&mut self) -> Result<Option<u64>, Wrong> {
+    fn duration(&mut self) -> Result<Option<u64>, ColumnError> {
         match self.rest.as_slice() {
             [] => Ok(None),
             _ => self.word("for").and_then(|()| self.time("a time, such as 2s")).map(Some),
         }
     }
 
-    fn two(&mut self, what: &str, between: Option<&str>) -> Result<(String, String), Wrong> {
+    fn two(&mut self, what: &str, between: Option<&str>) -> Result<(String, String), ColumnError> {
         let first = self.name(what)?;
         between.map_or(Ok(()), |word| self.word(word))?;
         let (column, second) = self.expect(&format!("another {what}"))?;
@@ -258,21 +258,21 @@ impl<'a> Words<'a> {
     }
 
     /// Parses a host and its slowdown factor.
-    fn slowed(&mut self) -> Result<(String, f64), Wrong> {
+    fn slowed(&mut self) -> Result<(String, f64), ColumnError> {
         let host = self.name("a host")?;
         let factor = self.number("a factor", |factor: &f64| *factor > 0.0 && *factor <= FACTOR_MAX)?;
         Ok((host, factor))
     }
 
     /// Parses a fraction from 0 to 1.
-    fn fraction(&mut self) -> Result<f64, Wrong> {
+    fn fraction(&mut self) -> Result<f64, ColumnError> {
         let (column, word) = self.expect("a fraction, such as 0.1")?;
         let fraction = word.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
         fraction.ok_or_else(|| (column, format!("'{word}': expected a fraction from 0 to 1, such as 0.1")))
     }
 
     /// Parses a fault at a time, and its repair if the line gives a duration.
-    fn fault(&mut self, at: Time) -> Result<(Fault, Option<Strike>), Wrong> {
+    fn fault(&mut self, at: Time) -> Result<(Fault, Option<ScheduledFault>), ColumnError> {
         let (column, word) = self.expect("a fault, such as kill")?;
         let Some((kind, ..)) = Kind::ALL.iter().find(|(_, name, ..)| *name == word) else {
             if units::time(&format!("1{word}")).is_ok() {
@@ -346,7 +346,7 @@ impl<'a> Words<'a> {
         };
         let mend = match mend {
             None => None,
-            Some(fault) => self.duration()?.map(|for_ns| Strike { at: at + for_ns, fault }),
+            Some(fault) => self.duration()?.map(|for_ns| ScheduledFault { at: at + for_ns, fault }),
         };
         Ok((fault, mend))
     }
@@ -358,7 +358,7 @@ mod tests {
 
     fn strikes(text: &str) -> Vec<String> {
         let scenario = Scenario::parse(text, "f").unwrap();
-        let all = scenario.strikes(&Field::default(), &mut SplitMix64::new(1), Time(0));
+        let all = scenario.strikes(&FaultTargets::default(), &mut SplitMix64::new(1), Time(0));
         all.iter().map(ToString::to_string).collect()
     }
 
@@ -439,12 +439,12 @@ mod tests {
     fn without_a_grid_processes_are_struck_and_the_first_ones_host_stays() {
         let named = |name: &str, host: &str| (format!("{name}@{host}"), host.to_string());
         let clients = vec![named("master", "a"), named("worker", "b"), named("worker", "c")];
-        let field = Field { clients, ..Field::default() };
+        let field = FaultTargets { clients, ..FaultTargets::default() };
         let scenario = Scenario::parse("random 200 within 2s", "f").unwrap();
         let drawn = scenario.strikes(&field, &mut SplitMix64::new(1), Time(0));
-        for Strike { fault, .. } in &drawn {
+        for ScheduledFault { fault, .. } in &drawn {
             let ends = matches!(fault, Fault::Kill(_) | Fault::Restart(_) | Fault::Off(_));
-            assert!(!ends || !["a", "master@a"].contains(&[fault.nodes(), fault.hosts()].concat()[0]), "{fault}");
+            assert!(!ends || !["a", "master@a"].contains(&[fault.named_nodes(), fault.hosts()].concat()[0]), "{fault}");
         }
         let drawn: std::collections::BTreeSet<Kind> = drawn.iter().map(|strike| strike.fault.kind()).collect();
         assert!(
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn random_faults_are_the_seeds_and_spare_the_last_server() {
         let named = |name: &str| (name.to_string(), format!("host-of-{name}"));
-        let field = Field {
+        let field = FaultTargets {
             agent: named("agent"),
             servers: vec![named("s1"), named("s2"), named("s3")],
             clients: vec![named("c1"), named("c2")],
@@ -471,7 +471,7 @@ mod tests {
         for (kind, name, ..) in Kind::ALL {
             assert!(drawn.iter().any(|strike| strike.fault.kind() == *kind), "{name} is never drawn");
         }
-        for Strike { fault, .. } in &drawn {
+        for ScheduledFault { fault, .. } in &drawn {
             let spared = match fault {
                 Fault::Kill(node) | Fault::Hang(node) | Fault::Restart(node) => node != "s3" && node != "c1",
                 Fault::Pause(node) => node != "s3",

@@ -8,7 +8,7 @@ impl Simulation {
     /// Makes a node reject data for `for_ns`, like a node without memory or descriptors: each datum that arrives is
     /// reported to it as broken. Its tasks still produce their results, for which it has reserved room.
     pub fn fill(&mut self, node: NodeId, for_ns: u64) {
-        self.kernel.note(|trace, now| trace.fault(now, node, "full"));
+        self.kernel.record(|trace, now| trace.fault(now, node, "full"));
         let until = self.now() + for_ns;
         let state = self.nodes.node_mut(node);
         state.full_until = state.full_until.max(until);
@@ -16,7 +16,7 @@ impl Simulation {
 
     /// Prevents a server from writing durable data for `for_ns`, even after a restart.
     pub fn fill_disk(&mut self, node: NodeId, for_ns: u64) {
-        self.kernel.note(|trace, now| trace.fault(now, node, "full disk"));
+        self.kernel.record(|trace, now| trace.fault(now, node, "full disk"));
         let until = self.now() + for_ns;
         self.durable.fill(&self.nodes.node(node).name, until);
     }

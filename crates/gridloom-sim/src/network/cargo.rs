@@ -3,7 +3,7 @@
 use gridloom_base::{DatumId, Time};
 use gridloom_core::node::Message;
 
-use crate::observe::LetterName;
+use crate::observe::MessageName;
 use crate::store::StoredValue;
 
 /// Traffic between nodes other than messages.
@@ -42,7 +42,7 @@ pub(crate) enum Parcel {
 
 /// The process message that a flow carries.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LetterFlow {
-    pub(crate) name: LetterName,
+pub(crate) struct MessageFlow {
+    pub(crate) name: MessageName,
     pub(crate) transfer: u64,
 }

@@ -18,7 +18,7 @@ mod flows;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gridloom_base::limits::PASSED_ON_MAX;
+use gridloom_base::limits::FORWARDS_MAX;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, NodeId, Parts, Time};
 use gridloom_flow::ActionId;
@@ -28,12 +28,12 @@ pub(crate) use flows::is_crossed;
 use flows::{begins, flow, stop};
 
 use super::cargo::{Cargo, Parcel};
-use super::partials::{Had, Partials};
-use super::passing::{Comings, Load};
+use super::forwarding::{BulkCargo, IncomingData};
+use super::partials::{Partials, ReceivedPart};
 use super::paths::Path;
-use super::routes::{HostPair, Routes};
-use crate::kernel::{Kernel, Occurrence};
-use crate::observe::Seen;
+use super::routes::{Route, Routes};
+use crate::kernel::{Kernel, ScheduledEvent};
+use crate::observe::Observation;
 use crate::store::StoredValue;
 
 /// One node's end of a connection.
@@ -42,7 +42,7 @@ struct End {
     /// Number of the connection.
     connection: u64,
     /// The route from the node's host to the peer's.
-    way: HostPair,
+    route: Route,
     /// When the last control frame has left.
     frames_until: Time,
     /// When the last control frame arrives. Frames must not overtake one another when a route gets shorter.
@@ -50,24 +50,24 @@ struct End {
     /// The path to the other end, with the version of the paths from which it was computed.
     path: Option<(u64, Arc<Path>)>,
     /// Cargo waiting to be sent in bulk, with the time from which the route was available for it.
-    bulk: VecDeque<(Option<Time>, Load)>,
+    bulk: VecDeque<(Option<Time>, BulkCargo)>,
     /// Cargo in transit: at most one that was complete when it began, and those that are forwarded while being received.
-    moving: Vec<Moving>,
+    in_transit: Vec<CargoInTransit>,
     /// Whether the other end has forgotten the connection without notice.
     half_open: bool,
 }
 
 /// Cargo that flows, or waits for its last part.
 #[derive(Debug)]
-struct Moving {
+struct CargoInTransit {
     action: Option<ActionId>,
     started: Time,
-    load: Load,
+    load: BulkCargo,
     /// Bytes that follow the current flow.
     left_bytes: u64,
     transfer: u64,
     /// The sender was still receiving the datum when the transfer began, so it does not delay other cargo.
-    is_passed_on: bool,
+    is_forwarded: bool,
 }
 
 /// The effect of a flow that has ended.
@@ -86,7 +86,7 @@ pub(crate) struct Landed {
     pub(crate) started: Time,
     pub(crate) transfer: u64,
     /// The part that the receiver already had, which was not sent again.
-    pub(crate) had: Option<Had>,
+    pub(crate) had: Option<ReceivedPart>,
 }
 
 /// All ends of connections, by (owner, peer).
@@ -94,7 +94,7 @@ pub(crate) struct Landed {
 pub(crate) struct Links {
     ends: BTreeMap<(NodeId, NodeId), End>,
     made: u64,
-    pub(super) comings: Comings,
+    pub(super) incoming: IncomingData,
     pub(super) partials: Partials,
     parts: Parts,
 }
@@ -102,12 +102,18 @@ pub(crate) struct Links {
 impl Links {
     /// Creates links without connections. Large data are sent in these parts.
     pub(crate) fn new(parts: Parts) -> Links {
-        Links { ends: BTreeMap::new(), made: 0, comings: Comings::default(), partials: Partials::default(), parts }
+        Links {
+            ends: BTreeMap::new(),
+            made: 0,
+            incoming: IncomingData::default(),
+            partials: Partials::default(),
+            parts,
+        }
     }
 
     /// Reports whether a datum is large enough to be forwarded while it is being received.
-    pub(crate) fn may_pass(&self, size_bytes: u64) -> bool {
-        self.parts.passes_on(size_bytes)
+    pub(crate) fn may_forward(&self, size_bytes: u64) -> bool {
+        self.parts.is_forwarded_early(size_bytes)
     }
 
     /// Connects two nodes on the given hosts.
@@ -116,12 +122,12 @@ impl Links {
         for (pair, way) in [((a, b), (host_a, host_b)), ((b, a), (host_b, host_a))] {
             let end = End {
                 connection: self.made,
-                way,
+                route: way,
                 frames_until: Time::ZERO,
                 frames_arrive: Time::ZERO,
                 path: None,
                 bulk: VecDeque::new(),
-                moving: Vec::new(),
+                in_transit: Vec::new(),
                 half_open: false,
             };
             let before = self.ends.insert(pair, end);
@@ -158,7 +164,7 @@ impl Links {
         let path = match &end.path {
             Some((known, path)) if *known == version => path.clone(),
             Some(_) | None => {
-                let path = routes.path(end.way);
+                let path = routes.path(end.route);
                 end.path = Some((version, path.clone()));
                 path
             }
@@ -168,7 +174,7 @@ impl Links {
         let arrives = end.frames_arrive.max(end.frames_until + path.frame_latency_ns);
         end.frames_arrive = arrives;
         let (connection, parcel) = (end.connection, Box::new(parcel));
-        kernel.push(arrives, Occurrence::Arrive { from, to, connection, parcel });
+        kernel.push(arrives, ScheduledEvent::Arrive { from, to, connection, parcel });
     }
 
     /// Sends small cargo in a frame. It is dropped if the peer is not connected.
@@ -179,7 +185,7 @@ impl Links {
         pair: (NodeId, NodeId),
         cargo: Cargo,
     ) {
-        let Some(way) = self.ends.get(&pair).map(|end| end.way) else { return };
+        let Some(way) = self.ends.get(&pair).map(|end| end.route) else { return };
         let (size_bytes, sent) = (cargo.size_bytes(), kernel.now());
         let transfer = begins(kernel, routes, pair, way, (&cargo, size_bytes));
         self.send_frame(kernel, routes, pair, size_bytes, Parcel::Cargo { cargo, sent, transfer });
@@ -195,15 +201,15 @@ impl Links {
         parcel: Box<Parcel>,
     ) -> Option<Parcel> {
         let current = self.ends.get(&(to, from)).filter(|end| end.connection == connection);
-        if let Some((there, here)) = current.map(|end| end.way)
+        if let Some((there, here)) = current.map(|end| end.route)
             && routes.is_lost((here, there))
         {
-            routes.hold((here, there), Occurrence::Arrive { from, to, connection, parcel });
+            routes.hold_arrival((here, there), ScheduledEvent::Arrive { from, to, connection, parcel });
             return None;
         }
         let is_current = current.is_some();
         if let Parcel::Cargo { transfer, .. } = &*parcel {
-            kernel.see(|| Seen::TransferEnds { transfer: *transfer });
+            kernel.observe(|| Observation::TransferEnds { transfer: *transfer });
         }
         if !is_current {
             self.refuse(kernel, routes, from, to);
@@ -223,33 +229,33 @@ impl Links {
         (is_coming, may_pass): (bool, bool),
     ) {
         if let Some(end) = self.ends.get_mut(&pair) {
-            let since = (!routes.is_lost(end.way)).then_some(kernel.now());
+            let since = (!routes.is_lost(end.route)).then_some(kernel.now());
             let had = match &cargo {
                 Cargo::Datum { datum, value } => self.partials.take(kernel.now(), pair, *datum, value),
                 Cargo::Probe { .. } => None,
             };
             if had.is_some() {
-                kernel.note(|trace, now| trace.goes_on(now));
+                kernel.record(|trace, now| trace.transfer_continued(now));
             }
-            end.bulk.push_back((since, Load { cargo, may_pass, is_coming, has_begun: false, had }));
-            self.move_next(kernel, routes, pair);
+            end.bulk.push_back((since, BulkCargo { cargo, may_pass, is_incoming: is_coming, has_begun: false, had }));
+            self.start_next(kernel, routes, pair);
         }
     }
 
     /// Starts the next flows of a direction if its route is open: one of the complete cargo, and up to
     /// [`PASSED_ON_MAX`] that the sender is still receiving.
-    fn move_next(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
+    fn start_next(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
         while self.start_one(kernel, routes, pair) {}
     }
 
     fn start_one(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) -> bool {
         let parts = self.parts;
         let Some(end) = self.ends.get_mut(&pair).filter(|end| !end.bulk.is_empty()) else { return false };
-        let passed_on = end.moving.iter().filter(|moving| moving.is_passed_on).count();
-        let is_free = passed_on == end.moving.len();
-        let may_start = |load: &Load| if load.is_coming { passed_on < PASSED_ON_MAX } else { is_free };
+        let passed_on = end.in_transit.iter().filter(|moving| moving.is_forwarded).count();
+        let is_free = passed_on == end.in_transit.len();
+        let may_start = |load: &BulkCargo| if load.is_incoming { passed_on < FORWARDS_MAX } else { is_free };
         let Some(next) = end.bulk.iter().position(|(_, load)| may_start(load)) else { return false };
-        if routes.is_lost(end.way) {
+        if routes.is_lost(end.route) {
             return false;
         }
         let Some((since, load)) = end.bulk.remove(next) else { return false };
@@ -258,39 +264,52 @@ impl Links {
         let under_way_s = since.map_or(0.0, |since| ns_to_seconds(now.since(since)));
         let size_bytes = load.flow_bytes();
         let flowing_bytes = load.stretch_bytes(size_bytes, parts);
-        let transfer = begins(kernel, routes, pair, end.way, (&load.cargo, size_bytes));
-        let action = Some(flow(kernel, routes, (pair, transfer), end.way, (flowing_bytes, under_way_s)));
-        let (left_bytes, is_passed_on) = (size_bytes - flowing_bytes, load.is_coming);
-        end.moving.push(Moving { action, started: now, load, left_bytes, transfer, is_passed_on });
+        let transfer = begins(kernel, routes, pair, end.route, (&load.cargo, size_bytes));
+        let action = Some(flow(kernel, routes, (pair, transfer), end.route, (flowing_bytes, under_way_s)));
+        let (left_bytes, is_passed_on) = (size_bytes - flowing_bytes, load.is_incoming);
+        end.in_transit.push(CargoInTransit {
+            action,
+            started: now,
+            load,
+            left_bytes,
+            transfer,
+            is_forwarded: is_passed_on,
+        });
         true
     }
 
     /// Starts the next stretches of transfers whose previous stretch has ended, unless they must wait.
-    fn flow_on(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
+    fn continue_flows(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
         let Some(end) = self.ends.get_mut(&pair) else { return };
-        for moving in end.moving.iter_mut().filter(|moving| moving.action.is_none()) {
+        for moving in end.in_transit.iter_mut().filter(|moving| moving.action.is_none()) {
             let stretch_bytes = moving.load.stretch_bytes(moving.left_bytes, self.parts);
             if stretch_bytes > 0 {
                 let of = (pair, moving.transfer);
-                moving.action = Some(flow(kernel, routes, of, end.way, (stretch_bytes, f64::INFINITY)));
+                moving.action = Some(flow(kernel, routes, of, end.route, (stretch_bytes, f64::INFINITY)));
                 moving.left_bytes -= stretch_bytes;
             }
         }
     }
 
     /// Lets the forwarding of a datum finish, because the datum is complete at its sender.
-    pub(super) fn let_end(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId), datum: DatumId) {
+    pub(super) fn allow_last_part(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        pair: (NodeId, NodeId),
+        datum: DatumId,
+    ) {
         let Some(end) = self.ends.get_mut(&pair) else { return };
-        let moving = end.moving.iter_mut().map(|moving| &mut moving.load);
-        for load in moving.chain(end.bulk.iter_mut().map(|(_, load)| load)).filter(|load| load.passes_on(datum)) {
-            load.is_coming = false;
+        let moving = end.in_transit.iter_mut().map(|moving| &mut moving.load);
+        for load in moving.chain(end.bulk.iter_mut().map(|(_, load)| load)).filter(|load| load.is_forwarding(datum)) {
+            load.is_incoming = false;
         }
-        self.flow_on(kernel, routes, pair);
-        self.move_next(kernel, routes, pair);
+        self.continue_flows(kernel, routes, pair);
+        self.start_next(kernel, routes, pair);
     }
 
     /// Cancels the forwarding of a datum. Returns the number of cancelled transfers.
-    pub(super) fn give_up_passing(
+    pub(super) fn cancel_forwarding(
         &mut self,
         kernel: &mut Kernel,
         routes: &mut Routes,
@@ -299,22 +318,23 @@ impl Links {
     ) -> usize {
         let Some(end) = self.ends.get_mut(&pair) else { return 0 };
         let waiting = end.bulk.len();
-        end.bulk.retain(|(_, load)| !load.passes_on(datum));
+        end.bulk.retain(|(_, load)| !load.is_forwarding(datum));
         let mut given_up = waiting - end.bulk.len();
-        let broken: Vec<Moving> = end.moving.extract_if(.., |moving| moving.load.passes_on(datum)).collect();
+        let broken: Vec<CargoInTransit> =
+            end.in_transit.extract_if(.., |moving| moving.load.is_forwarding(datum)).collect();
         for moving in broken {
             given_up += 1;
-            kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
-            self.break_moving(kernel, pair.1, moving);
+            kernel.observe(|| Observation::TransferEnds { transfer: moving.transfer });
+            self.break_transfer(kernel, pair.1, moving);
         }
-        self.move_next(kernel, routes, pair);
+        self.start_next(kernel, routes, pair);
         given_up
     }
 
     /// Starts waiting cargo on routes that have opened.
-    pub(crate) fn move_on(&mut self, kernel: &mut Kernel, routes: &mut Routes, is_on: impl Fn(HostPair) -> bool) {
-        let pairs: Vec<_> = self.ends.iter().filter(|(_, end)| is_on(end.way)).map(|(pair, _)| *pair).collect();
-        pairs.into_iter().for_each(|pair| self.move_next(kernel, routes, pair));
+    pub(crate) fn start_waiting(&mut self, kernel: &mut Kernel, routes: &mut Routes, is_on: impl Fn(Route) -> bool) {
+        let pairs: Vec<_> = self.ends.iter().filter(|(_, end)| is_on(end.route)).map(|(pair, _)| *pair).collect();
+        pairs.into_iter().for_each(|pair| self.start_next(kernel, routes, pair));
     }
 
     /// Handles the end of a flow. Returns its effect at the receiver if the receiver's end exists.
@@ -326,8 +346,8 @@ impl Links {
     ) -> Option<Progress> {
         let is_there = self.is_connected(to, from);
         let end = self.end_mut(from, to).expect("a flow ends with its connection");
-        let at = end.moving.iter().position(|moving| moving.transfer == transfer).expect("it was under way");
-        let moving = &mut end.moving[at];
+        let at = end.in_transit.iter().position(|moving| moving.transfer == transfer).expect("it was under way");
+        let moving = &mut end.in_transit[at];
         moving.action = None;
         if moving.left_bytes > 0 {
             let begins = moving.load.may_pass && !std::mem::replace(&mut moving.load.has_begun, true);
@@ -335,12 +355,12 @@ impl Links {
                 Cargo::Datum { datum, value } if begins && is_there => Some((*datum, value.clone())),
                 Cargo::Datum { .. } | Cargo::Probe { .. } => None,
             };
-            self.flow_on(kernel, routes, (from, to));
+            self.continue_flows(kernel, routes, (from, to));
             return begun.map(|(datum, value)| Progress::Begun { datum, value });
         }
-        let Moving { started, load: Load { cargo, had, .. }, .. } = end.moving.remove(at);
-        kernel.see(|| Seen::TransferEnds { transfer });
-        self.move_next(kernel, routes, (from, to));
+        let CargoInTransit { started, load: BulkCargo { cargo, had, .. }, .. } = end.in_transit.remove(at);
+        kernel.observe(|| Observation::TransferEnds { transfer });
+        self.start_next(kernel, routes, (from, to));
         // The receiver's end may be gone; then no machine waits for the cargo.
         if !is_there {
             self.refuse(kernel, routes, from, to);
@@ -352,22 +372,22 @@ impl Links {
     /// Cancels all bulk cargo of a direction.
     fn clear_bulk(&mut self, kernel: &mut Kernel, from: NodeId, to: NodeId) {
         let Some(end) = self.end_mut(from, to) else { return };
-        let (waiting, moving) = (std::mem::take(&mut end.bulk), std::mem::take(&mut end.moving));
+        let (waiting, moving) = (std::mem::take(&mut end.bulk), std::mem::take(&mut end.in_transit));
         for (_, load) in waiting {
             if let (Cargo::Datum { datum, .. }, Some(had)) = (load.cargo, load.had) {
                 self.partials.keep(kernel.now(), to, datum, had);
             }
         }
         for moving in moving {
-            kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
-            self.break_moving(kernel, to, moving);
+            kernel.observe(|| Observation::TransferEnds { transfer: moving.transfer });
+            self.break_transfer(kernel, to, moving);
         }
     }
 
     /// Breaks off a transfer to a node. The parts that have arrived are kept there.
-    fn break_moving(&mut self, kernel: &mut Kernel, to: NodeId, moving: Moving) {
+    fn break_transfer(&mut self, kernel: &mut Kernel, to: NodeId, moving: CargoInTransit) {
         let rest = moving.action.map_or(0.0, |action| kernel.cancel_with_rest(action));
-        let Load { cargo: Cargo::Datum { datum, value }, .. } = moving.load else { return };
+        let BulkCargo { cargo: Cargo::Datum { datum, value }, .. } = moving.load else { return };
         let left_bytes = moving.left_bytes + rest.ceil() as u64;
         self.keep_partial(kernel.now(), to, datum, value, left_bytes);
     }
@@ -375,14 +395,14 @@ impl Links {
     /// Keeps the received part of a datum whose transfer broke off with `left_bytes` missing.
     pub(crate) fn keep_partial(&mut self, now: Time, at: NodeId, datum: DatumId, value: StoredValue, left_bytes: u64) {
         let size_bytes = value.meta.size_bytes();
-        let part_bytes = self.parts.of(size_bytes);
+        let part_bytes = self.parts.part_bytes(size_bytes);
         let bytes = size_bytes.saturating_sub(left_bytes.max(1)) / part_bytes * part_bytes;
-        self.partials.keep(now, at, datum, Had { bytes, of: value });
+        self.partials.keep(now, at, datum, ReceivedPart { bytes, of: value });
     }
 
     /// Tells the peer which part of a datum the node has, before the node requests it.
-    pub(crate) fn tell_partial(&mut self, (node, peer): (NodeId, NodeId), datum: DatumId) {
-        self.partials.tell((peer, node), datum);
+    pub(crate) fn announce_partial(&mut self, (node, peer): (NodeId, NodeId), datum: DatumId) {
+        self.partials.announce((peer, node), datum);
     }
 
     /// Drops a node's part of a datum, because the node no longer needs it.
@@ -398,12 +418,12 @@ impl Links {
     }
 
     /// Stops the bulk cargo on some routes. It stays first in the queue.
-    pub(crate) fn stop_bulk(&mut self, kernel: &mut Kernel, mut is_on: impl FnMut(HostPair) -> bool) {
+    pub(crate) fn stop_bulk(&mut self, kernel: &mut Kernel, mut is_on: impl FnMut(Route) -> bool) {
         for end in self.ends.values_mut() {
-            if end.moving.is_empty() || !is_on(end.way) {
+            if end.in_transit.is_empty() || !is_on(end.route) {
                 continue;
             }
-            for moving in end.moving.drain(..).rev() {
+            for moving in end.in_transit.drain(..).rev() {
                 stop(kernel, &moving);
                 end.bulk.push_front((None, moving.load));
             }
@@ -420,7 +440,7 @@ impl Links {
         why: &str,
     ) {
         let Some(end) = self.end_mut(node, peer) else { return };
-        let (connection, way) = (end.connection, end.way);
+        let (connection, way) = (end.connection, end.route);
         let (sent, arrived) = (end.frames_until.max(kernel.now()), end.frames_arrive);
         self.drop_end(kernel, routes, node, peer);
         self.clear_bulk(kernel, peer, node);
@@ -437,9 +457,9 @@ impl Links {
         connection: u64,
         why: String,
     ) -> Option<String> {
-        let (here, there) = self.ends.get(&(node, peer)).filter(|end| end.connection == connection)?.way;
+        let (here, there) = self.ends.get(&(node, peer)).filter(|end| end.connection == connection)?.route;
         if routes.is_lost((there, here)) {
-            routes.hold((there, here), Occurrence::Lost { node, peer, connection, why });
+            routes.hold_arrival((there, here), ScheduledEvent::Lost { node, peer, connection, why });
             return None;
         }
         self.drop_end(kernel, routes, node, peer);
@@ -464,7 +484,7 @@ impl Links {
     /// Notifies a peer that the node has forgotten their connection, after it received something over it.
     fn refuse(&mut self, kernel: &mut Kernel, routes: &mut Routes, from: NodeId, to: NodeId) {
         let Some(end) = self.ends.get(&(from, to)).filter(|end| end.half_open) else { return };
-        let (there, here) = end.way;
+        let (there, here) = end.route;
         let heard = kernel.now() + routes.path((here, there)).frame_latency_ns;
         notify_lost(kernel, (from, to), end.connection, heard, "the peer refuses the connection");
     }
@@ -472,7 +492,7 @@ impl Links {
 
 /// Notifies a node, after everything sent to it has arrived, that its connection to a peer is lost.
 fn notify_lost(kernel: &mut Kernel, (node, peer): (NodeId, NodeId), connection: u64, behind: Time, why: &str) {
-    kernel.push(behind, Occurrence::Lost { node, peer, connection, why: why.to_string() });
+    kernel.push(behind, ScheduledEvent::Lost { node, peer, connection, why: why.to_string() });
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@
 //! Links and sockets do not depend on each other. Both use the routes, and their flows run in the kernel.
 
 mod cargo;
-mod chains;
-mod changes;
+mod corruption;
+mod forwarding;
+mod forwarding_chains;
 mod links;
 mod partials;
-mod passing;
 mod paths;
 mod routes;
 mod sockets;
@@ -21,9 +21,9 @@ mod sockets;
 #[cfg(test)]
 mod two_hosts;
 
-pub(crate) use cargo::{Cargo, LetterFlow, Parcel};
-pub(crate) use changes::Changes;
+pub(crate) use cargo::{Cargo, MessageFlow, Parcel};
+pub(crate) use corruption::Corruption;
 pub(crate) use links::{Landed, Links, Progress, is_crossed};
 pub(crate) use paths::Path;
-pub(crate) use routes::{HostPair, Routes};
+pub(crate) use routes::{Route, Routes};
 pub(crate) use sockets::{Sockets, Wake};

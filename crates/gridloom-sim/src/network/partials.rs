@@ -14,17 +14,17 @@ use gridloom_base::{DatumId, NodeId, Time};
 use crate::store::StoredValue;
 
 /// Maximum time for which a part is kept, as in the real network.
-const KEPT_NS_MAX: u64 = 60 * SECOND_NS;
+const PARTIAL_NS_MAX: u64 = 60 * SECOND_NS;
 
 /// The first bytes of a datum.
 #[derive(Clone, Debug)]
-pub(crate) struct Had {
+pub(crate) struct ReceivedPart {
     pub(crate) bytes: u64,
     /// The value to which the bytes belong.
     pub(super) of: StoredValue,
 }
 
-impl Had {
+impl ReceivedPart {
     /// Reports whether a value begins with these bytes.
     fn begins(&self, value: &StoredValue) -> bool {
         let end = self.bytes as usize;
@@ -47,15 +47,15 @@ impl Had {
 /// The parts that nodes keep.
 #[derive(Debug, Default)]
 pub(super) struct Partials {
-    kept: BTreeMap<(NodeId, DatumId), (Time, Had)>,
+    kept: BTreeMap<(NodeId, DatumId), (Time, ReceivedPart)>,
     /// Sender, receiver and datum for which the sender knows the receiver's part.
-    told: BTreeSet<(NodeId, NodeId, DatumId)>,
+    announced: BTreeSet<(NodeId, NodeId, DatumId)>,
 }
 
 impl Partials {
     /// Keeps the received part of a transfer that broke off.
-    pub(super) fn keep(&mut self, now: Time, at: NodeId, datum: DatumId, had: Had) {
-        self.kept.retain(|_, (since, _)| now.since(*since) < KEPT_NS_MAX);
+    pub(super) fn keep(&mut self, now: Time, at: NodeId, datum: DatumId, had: ReceivedPart) {
+        self.kept.retain(|_, (since, _)| now.since(*since) < PARTIAL_NS_MAX);
         let known = self.kept.get(&(at, datum)).map_or(0, |(_, known)| known.bytes);
         if had.bytes > known {
             self.kept.insert((at, datum), (now, had));
@@ -63,9 +63,9 @@ impl Partials {
     }
 
     /// Records that a node requests a datum from a peer.
-    pub(super) fn tell(&mut self, (from, to): (NodeId, NodeId), datum: DatumId) {
+    pub(super) fn announce(&mut self, (from, to): (NodeId, NodeId), datum: DatumId) {
         if self.kept.contains_key(&(to, datum)) {
-            self.told.insert((from, to, datum));
+            self.announced.insert((from, to, datum));
         }
     }
 
@@ -76,12 +76,12 @@ impl Partials {
         (from, to): (NodeId, NodeId),
         datum: DatumId,
         value: &StoredValue,
-    ) -> Option<Had> {
-        if !self.told.remove(&(from, to, datum)) {
+    ) -> Option<ReceivedPart> {
+        if !self.announced.remove(&(from, to, datum)) {
             return None;
         }
         let (since, had) = self.kept.remove(&(to, datum))?;
-        (now.since(since) < KEPT_NS_MAX && had.begins(value)).then_some(had)
+        (now.since(since) < PARTIAL_NS_MAX && had.begins(value)).then_some(had)
     }
 
     /// Drops the part of a datum that is complete at a node, or no longer needed there.
@@ -91,7 +91,7 @@ impl Partials {
 
     /// Drops the senders' knowledge when a connection is gone.
     pub(super) fn forget_told(&mut self, (a, b): (NodeId, NodeId)) {
-        self.told.retain(|(from, to, _)| (*from, *to) != (a, b) && (*from, *to) != (b, a));
+        self.announced.retain(|(from, to, _)| (*from, *to) != (a, b) && (*from, *to) != (b, a));
     }
 }
 
@@ -115,15 +115,15 @@ mod tests {
     fn the_rest_goes_on_behind_the_same_bytes_only() {
         let take = |sent: &[u8], told: bool, at_ns| {
             let mut partials = Partials::default();
-            partials.keep(Time(0), PAIR.1, datum(), Had { bytes: 2, of: value(b"abcd") });
+            partials.keep(Time(0), PAIR.1, datum(), ReceivedPart { bytes: 2, of: value(b"abcd") });
             if told {
-                partials.tell(PAIR, datum());
+                partials.announce(PAIR, datum());
             }
             partials.take(Time(at_ns), PAIR, datum(), &value(sent)).map(|had| had.complete(value(b"--yz")))
         };
         assert_eq!(take(b"abyz", true, 5), Some(value(b"abyz")));
         assert_eq!(take(b"abyz", false, 5), None);
-        assert_eq!(take(b"abyz", true, KEPT_NS_MAX), None);
+        assert_eq!(take(b"abyz", true, PARTIAL_NS_MAX), None);
         assert_eq!(take(b"axyz", true, 5), None);
         assert_eq!(take(b"abyzz", true, 5), None);
     }

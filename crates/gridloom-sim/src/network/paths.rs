@@ -13,7 +13,7 @@ use crate::queue::ns_up;
 pub(crate) struct Path {
     pub(crate) links: Vec<LinkIndex>,
     /// Links crossed by acknowledgements; empty if the model has none.
-    pub(crate) way_back: Vec<LinkIndex>,
+    pub(crate) return_links: Vec<LinkIndex>,
     pub(crate) latency_s: f64,
     /// Latency of a control frame, with the model's factors applied.
     pub(crate) frame_latency_ns: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Path {
 impl Path {
     /// Returns the links of the path, and the return links that count.
     pub(crate) fn crossed(&self) -> impl Iterator<Item = &LinkIndex> {
-        self.links.iter().chain(&self.way_back)
+        self.links.iter().chain(&self.return_links)
     }
 
     /// Returns the nanoseconds that a frame takes to leave when it has the route to itself.
@@ -40,17 +40,17 @@ pub(crate) struct Paths {
     known: BTreeMap<(HostId, HostId), Result<Arc<Path>, String>>,
     /// Current differences from the platform's description: bandwidths, and additional latencies in seconds.
     bandwidths: BTreeMap<LinkIndex, f64>,
-    longer_s: BTreeMap<LinkIndex, f64>,
+    added_latency_s: BTreeMap<LinkIndex, f64>,
     version: u64,
     /// Links that are off, and links without bandwidth.
     off: BTreeSet<LinkIndex>,
-    standing: BTreeSet<LinkIndex>,
+    zero_bandwidth: BTreeSet<LinkIndex>,
 }
 
 impl Paths {
     pub(super) fn new(platform: Arc<Platform>, model: NetworkModel) -> Paths {
-        let (known, bandwidths, longer_s, off, standing) = Default::default();
-        Paths { platform, model, known, bandwidths, longer_s, version: 0, off, standing }
+        let (known, bandwidths, added_latency_s, off, zero_bandwidth) = Default::default();
+        Paths { platform, model, known, bandwidths, added_latency_s, version: 0, off, zero_bandwidth }
     }
 
     pub(crate) fn model(&self) -> &NetworkModel {
@@ -65,18 +65,18 @@ impl Paths {
     /// Sets the bandwidth of a link. Returns true if it had none before.
     pub(crate) fn set_bandwidth(&mut self, link: LinkIndex, bandwidth: f64) -> bool {
         if bandwidth <= 0.0 {
-            self.standing.insert(link);
+            self.zero_bandwidth.insert(link);
             return false;
         }
         self.bandwidths.insert(link, bandwidth);
         self.forget();
-        self.standing.remove(&link)
+        self.zero_bandwidth.remove(&link)
     }
 
     /// Sets the latency of a link, seconds.
     pub(crate) fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
         let described_s = self.platform.links()[link.0 as usize].latency_s;
-        self.longer_s.insert(link, latency_s - described_s);
+        self.added_latency_s.insert(link, latency_s - described_s);
         self.forget();
     }
 
@@ -97,27 +97,27 @@ impl Paths {
 
     /// Reports whether a link blocks all traffic from one host to another, on the path or on the return path of acknowledgements.
     pub(super) fn is_closed(&self, src: HostId, dst: HostId) -> bool {
-        if self.off.is_empty() && self.standing.is_empty() {
+        if self.off.is_empty() && self.zero_bandwidth.is_empty() {
             return false;
         }
-        let is_closed = |link: &LinkIndex| self.off.contains(link) || self.standing.contains(link);
+        let is_closed = |link: &LinkIndex| self.off.contains(link) || self.zero_bandwidth.contains(link);
         match self.known.get(&(src, dst)) {
             Some(path) => path.as_ref().is_ok_and(|path| path.crossed().any(is_closed)),
-            None => self.path(src, dst).is_ok_and(|path| path.crossed().any(is_closed)),
+            None => self.find_path(src, dst).is_ok_and(|path| path.crossed().any(is_closed)),
         }
     }
 
     /// Returns the path, or the reason why there is none.
-    pub(super) fn between(&mut self, src: HostId, dst: HostId) -> Result<Arc<Path>, String> {
+    pub(super) fn path(&mut self, src: HostId, dst: HostId) -> Result<Arc<Path>, String> {
         if let Some(known) = self.known.get(&(src, dst)) {
             return known.clone();
         }
-        let path = self.path(src, dst).map(Arc::new);
+        let path = self.find_path(src, dst).map(Arc::new);
         self.known.insert((src, dst), path.clone());
         path
     }
 
-    fn path(&self, src: HostId, dst: HostId) -> Result<Path, String> {
+    fn find_path(&self, src: HostId, dst: HostId) -> Result<Path, String> {
         let Paths { platform, model, .. } = self;
         let route = platform.route(src, dst).map_err(|error| error.to_string())?;
         let back = if model.cross_traffic { platform.route(dst, src).ok() } else { None };
@@ -127,11 +127,11 @@ impl Paths {
             None => platform.links()[link.0 as usize].bandwidth,
         };
         let narrowest = route.links.iter().map(bandwidth).fold(f64::INFINITY, f64::min);
-        let longer_s = route.links.iter().filter_map(|link| self.longer_s.get(&LinkIndex(link.0)));
+        let longer_s = route.links.iter().filter_map(|link| self.added_latency_s.get(&LinkIndex(link.0)));
         let latency_s = longer_s.fold(route.latency_s, |sum_s, longer_s| sum_s + longer_s).max(0.0);
         Ok(Path {
             links: indices(&route.links),
-            way_back: back.map(|back| indices(&back.links)).unwrap_or_default(),
+            return_links: back.map(|back| indices(&back.links)).unwrap_or_default(),
             latency_s,
             frame_latency_ns: ns_up(model.latency_phase_s(latency_s)),
             frame_bandwidth: model.bandwidth_factor * model.bound(latency_s, narrowest),

@@ -12,10 +12,10 @@ use gridloom_flow::{LinkIndex, NetworkModel};
 use gridloom_platform::{HostId, Platform};
 
 use super::paths::{Path, Paths};
-use crate::kernel::Occurrence;
+use crate::kernel::ScheduledEvent;
 
 /// A route: from one host to another.
-pub(crate) type HostPair = (HostId, HostId);
+pub(crate) type Route = (HostId, HostId);
 
 /// Paths, lost routes, and the arrivals held on them.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub(crate) struct Routes {
     pub(crate) paths: Paths,
     /// Bytes added to each message and each small datum: headers of the frame and of the network.
     overhead_bytes: u64,
-    lost: BTreeSet<HostPair>,
-    held: BTreeMap<HostPair, Vec<Occurrence>>,
+    lost: BTreeSet<Route>,
+    held: BTreeMap<Route, Vec<ScheduledEvent>>,
     /// When each route last healed.
-    healed: BTreeMap<HostPair, Time>,
+    healed: BTreeMap<Route, Time>,
     /// The links that represent the upload limits of hosts.
     uploads: BTreeMap<HostId, LinkIndex>,
 }
@@ -44,7 +44,7 @@ impl Routes {
     }
 
     /// Returns the link that represents the upload limit of a route's sender.
-    pub(crate) fn upload(&self, (from, to): HostPair) -> Option<LinkIndex> {
+    pub(crate) fn upload(&self, (from, to): Route) -> Option<LinkIndex> {
         self.upload_of(from).filter(|_| from != to)
     }
 
@@ -54,17 +54,17 @@ impl Routes {
     }
 
     /// Returns the path of a route, or the reason why there is none.
-    pub(crate) fn between(&mut self, (from, to): HostPair) -> Result<Arc<Path>, String> {
-        self.paths.between(from, to)
+    pub(crate) fn between(&mut self, (from, to): Route) -> Result<Arc<Path>, String> {
+        self.paths.path(from, to)
     }
 
     /// Returns the path of a route on which there is, or was, a connection.
-    pub(crate) fn path(&mut self, way: HostPair) -> Arc<Path> {
+    pub(crate) fn path(&mut self, way: Route) -> Arc<Path> {
         self.between(way).expect("a connection is made only if there are routes in both directions")
     }
 
     /// Returns the round-trip time of a frame in nanoseconds, or the reason why it cannot travel.
-    pub(crate) fn round_trip_ns(&mut self, (from, to): HostPair) -> Result<u64, String> {
+    pub(crate) fn round_trip_ns(&mut self, (from, to): Route) -> Result<u64, String> {
         Ok(self.between((from, to))?.frame_latency_ns + self.between((to, from))?.frame_latency_ns)
     }
 
@@ -78,48 +78,48 @@ impl Routes {
     }
 
     /// Reports whether nothing can pass from one host to another.
-    pub(crate) fn is_lost(&self, way: HostPair) -> bool {
+    pub(crate) fn is_lost(&self, way: Route) -> bool {
         self.lost.contains(&way) || self.paths.is_closed(way.0, way.1)
     }
 
     /// Blocks the route from one host to another.
-    pub(crate) fn lose(&mut self, way: HostPair) {
+    pub(crate) fn lose(&mut self, way: Route) {
         self.lost.insert(way);
     }
 
     /// Unblocks a lost route. Returns true if it was lost.
-    pub(crate) fn restore(&mut self, way: HostPair) -> bool {
+    pub(crate) fn restore(&mut self, way: Route) -> bool {
         self.lost.remove(&way)
     }
 
     /// Returns all lost routes.
-    pub(crate) fn lost(&self) -> Vec<HostPair> {
+    pub(crate) fn lost(&self) -> Vec<Route> {
         self.lost.iter().copied().collect()
     }
 
     /// Holds an arrival until the route heals.
-    pub(crate) fn hold(&mut self, way: HostPair, occurrence: Occurrence) {
+    pub(crate) fn hold_arrival(&mut self, way: Route, occurrence: ScheduledEvent) {
         self.held.entry(way).or_default().push(occurrence);
     }
 
     /// Reports whether an event for a process is held.
-    pub(crate) fn hold_for_process(&self) -> bool {
-        self.held.values().flatten().any(Occurrence::is_of_process)
+    pub(crate) fn holds_process_event(&self) -> bool {
+        self.held.values().flatten().any(ScheduledEvent::may_resume_process)
     }
 
     /// Returns the routes that hold arrivals and that no link blocks.
-    pub(crate) fn open_ways(&self) -> Vec<HostPair> {
+    pub(crate) fn open_ways(&self) -> Vec<Route> {
         self.held.keys().copied().filter(|(from, to)| !self.paths.is_closed(*from, *to)).collect()
     }
 
     /// Heals a route. Returns the held arrivals.
-    pub(crate) fn heal(&mut self, way: HostPair, now: Time) -> Vec<Occurrence> {
+    pub(crate) fn take_held(&mut self, way: Route, now: Time) -> Vec<ScheduledEvent> {
         self.healed.insert(way, now);
         self.held.remove(&way).unwrap_or_default()
     }
 
     /// Returns when a route last healed; `None` if it was never lost.
-    pub(crate) fn healed(&self, way: HostPair) -> Option<Time> {
+    pub(crate) fn healed(&self, way: Route) -> Option<Time> {
         self.healed.get(&way).copied()
     }
 
@@ -147,10 +147,10 @@ mod tests {
         let (there, back) = ((HostId(0), HostId(1)), (HostId(1), HostId(0)));
         routes.lose(there);
         assert!(routes.is_lost(there) && !routes.is_lost(back));
-        routes.hold(there, Occurrence::Until);
+        routes.hold_arrival(there, ScheduledEvent::TimeLimit);
         routes.check();
         assert!(routes.restore(there) && !routes.restore(there));
-        assert_eq!((routes.heal(there, Time(7)).len(), routes.healed(there)), (1, Some(Time(7))));
+        assert_eq!((routes.take_held(there, Time(7)).len(), routes.healed(there)), (1, Some(Time(7))));
         routes.check();
     }
 
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(routes.round_trip_ns(way), Ok(2_000_000));
         routes.paths.close(LinkIndex(LINK));
         assert!(routes.is_lost(way));
-        routes.hold(way, Occurrence::Until);
+        routes.hold_arrival(way, ScheduledEvent::TimeLimit);
         assert!(routes.open_ways().is_empty());
         assert!(routes.paths.open(LinkIndex(LINK)) && !routes.is_lost(way));
         assert_eq!(routes.open_ways(), [way]);

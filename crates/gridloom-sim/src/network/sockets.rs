@@ -9,16 +9,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gridloom_base::limits::SEND_BYTES_MAX;
+use gridloom_base::limits::SEND_QUEUE_BYTES_MAX;
 use gridloom_flow::{ActionId, Transfer};
 use gridloom_platform::{HostId, Platform};
-use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec};
+use gridloom_process::{Incoming, PeerId, ProcessError, ProcessMessage, ProcessSpec};
 
-use super::cargo::LetterFlow;
+use super::cargo::MessageFlow;
 use super::paths::Path;
-use super::routes::{HostPair, Routes};
-use crate::kernel::{Kernel, Occurrence, Purpose};
-use crate::observe::{Lane, LetterName, Moved, Seen};
+use super::routes::{Route, Routes};
+use crate::kernel::{Kernel, Purpose, ScheduledEvent};
+use crate::observe::{Lane, MessageName, Observation, TransferContents};
 use crate::process::ProcessId;
 
 /// Something that a process may have been waiting for.
@@ -35,16 +35,16 @@ pub(crate) enum Wake {
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     /// Indexed by process number.
-    owners: Vec<Owner>,
+    owners: Vec<ProcessSockets>,
     listening: BTreeMap<(HostId, u16), ProcessId>,
     connections: Vec<Connection>,
     /// Messages that cannot move because nothing can pass on their route.
-    stopped: Vec<LetterName>,
+    blocked_letters: Vec<MessageName>,
 }
 
 /// The state of a process's sockets.
 #[derive(Debug)]
-struct Owner {
+struct ProcessSockets {
     host: HostId,
     function: String,
     host_name: String,
@@ -69,7 +69,7 @@ struct End {
     port: u16,
     open: bool,
     /// Whether its own process closed it, rather than a notification from the other end.
-    was_left: bool,
+    closed_here: bool,
     bulk: Outgoing,
     urgent: Outgoing,
 }
@@ -78,7 +78,7 @@ struct End {
 #[derive(Debug, Default)]
 struct Outgoing {
     /// The messages in order, each with whether it has arrived.
-    sent: VecDeque<(Letter, bool)>,
+    sent: VecDeque<(ProcessMessage, bool)>,
     /// Number of the first message in `sent`.
     first: u64,
     bytes: u64,
@@ -86,18 +86,18 @@ struct Outgoing {
 
 impl Outgoing {
     /// Adds a message. Returns its number.
-    fn push(&mut self, letter: Letter) -> u64 {
+    fn push(&mut self, letter: ProcessMessage) -> u64 {
         self.bytes += letter.payload.len() as u64;
         self.sent.push_back((letter, false));
         self.first + self.sent.len() as u64 - 1
     }
 
-    fn letter(&self, number: u64) -> &Letter {
+    fn letter(&self, number: u64) -> &ProcessMessage {
         &self.sent[(number - self.first) as usize].0
     }
 
     /// Marks a message as arrived. Removes and returns the messages that can now be delivered.
-    fn arrived(&mut self, number: u64) -> Vec<Letter> {
+    fn arrived(&mut self, number: u64) -> Vec<ProcessMessage> {
         self.sent[(number - self.first) as usize].1 = true;
         let mut letters = Vec::new();
         while self.sent.front().is_some_and(|(_, arrived)| *arrived) {
@@ -133,7 +133,7 @@ impl End {
 impl Sockets {
     /// Adds a process. Processes must be added in the order of their numbers.
     pub(crate) fn add(&mut self, host: HostId, spec: &ProcessSpec) {
-        self.owners.push(Owner {
+        self.owners.push(ProcessSockets {
             host,
             function: spec.function.clone(),
             host_name: spec.host.clone(),
@@ -184,7 +184,7 @@ impl Sockets {
         let round_trip_ns = routes.round_trip_ns((self.owner(id).host, host));
         let round_trip_ns =
             round_trip_ns.map_err(|why| ProcessError::CannotConnect { host: name.into(), port, why })?;
-        let dialled = Occurrence::ProcessDialled { process: id, host, name: name.into(), port };
+        let dialled = ScheduledEvent::ProcessDialled { process: id, host, name: name.into(), port };
         kernel.push(kernel.now() + round_trip_ns, dialled);
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Sockets {
         let ends = [(dialler, 0), (listener, port)].map(|(process, port)| {
             let peer = PeerId(self.owner(process).peers.len() as u64 + u64::from(process == dialler && port > 0));
             let (bulk, urgent) = Default::default();
-            End { process, peer, port, open: true, was_left: false, bulk, urgent }
+            End { process, peer, port, open: true, closed_here: false, bulk, urgent }
         });
         for (side, end) in ends.iter().enumerate() {
             self.owner_mut(end.process).peers.push((number, side as u8));
@@ -234,7 +234,7 @@ impl Sockets {
     pub(crate) fn describe(&self, id: ProcessId, peer: PeerId) -> String {
         let Some((connection, side)) = self.owner(id).peers.get(peer.0 as usize) else { return "nobody".into() };
         let other = self.end(*connection, 1 - *side);
-        let Owner { function, host_name, .. } = self.owner(other.process);
+        let ProcessSockets { function, host_name, .. } = self.owner(other.process);
         match other.port {
             0 => format!("{function}@{host_name}"),
             port => format!("{function}@{host_name}:{port}"),
@@ -249,87 +249,87 @@ impl Sockets {
         id: ProcessId,
         peer: PeerId,
         lane: Lane,
-        letter: Letter,
-    ) -> Result<Option<Letter>, ProcessError> {
+        letter: ProcessMessage,
+    ) -> Result<Option<ProcessMessage>, ProcessError> {
         let (connection, side) = self.owner(id).peers[peer.0 as usize];
         let (ours, theirs) = (self.end(connection, side), self.end(connection, 1 - side));
         if !ours.open || !theirs.open {
             let why = self.why_closed(id, peer);
             return Err(ProcessError::Closed { peer: self.describe(id, peer), why });
         }
-        if ours.lane(lane).bytes > SEND_BYTES_MAX {
+        if ours.lane(lane).bytes > SEND_QUEUE_BYTES_MAX {
             return Ok(Some(letter));
         }
         let receiver = theirs.process;
         let number = self.end_mut(connection, side).lane_mut(lane).push(letter);
-        let name = LetterName { connection, end: side, lane, number };
-        kernel.see(|| Seen::Sent { name, from: id, to: receiver, letter: self.letter(name) });
-        self.move_letter(kernel, routes, name);
-        let Letter { kind, payload } = self.letter(name);
-        kernel.note(|trace, now| match lane {
-            Lane::Bulk => trace.letter(now, id.0, kind, payload),
+        let name = MessageName { connection, end: side, lane, number };
+        kernel.observe(|| Observation::Sent { name, from: id, to: receiver, letter: self.letter(name) });
+        self.start_message(kernel, routes, name);
+        let ProcessMessage { kind, payload } = self.letter(name);
+        kernel.record(|trace, now| match lane {
+            Lane::Bulk => trace.process_message(now, id.0, kind, payload),
             Lane::Urgent => trace.urgent_letter(now, id.0, kind, payload),
         });
         Ok(None)
     }
 
     /// Starts the flow of a sent message, or queues it until its route is open.
-    fn move_letter(&mut self, kernel: &mut Kernel, routes: &mut Routes, name: LetterName) {
-        let way = self.way_from(name.connection, name.end);
+    fn start_message(&mut self, kernel: &mut Kernel, routes: &mut Routes, name: MessageName) {
+        let way = self.route_from(name.connection, name.end);
         if routes.is_lost(way) {
-            return self.stopped.push(name);
+            return self.blocked_letters.push(name);
         }
         let path = routes.path(way);
-        let Letter { kind, payload } = self.letter(name);
+        let ProcessMessage { kind, payload } = self.letter(name);
         let size_bytes = (payload.len() + kind.len()) as u64 + routes.overhead_bytes();
-        let transfer = kernel.begins(Moved::Letter { name, kind }, size_bytes, &path.links);
+        let transfer = kernel.begin_transfer(TransferContents::Letter { name, kind }, size_bytes, &path.links);
         let flow = Transfer::new(&path.links, path.latency_s, size_bytes as f64);
-        let purpose = Purpose::Letter(LetterFlow { name, transfer });
-        kernel.start_transfer(&Transfer { way_back: &path.way_back, ..flow }, purpose);
+        let purpose = Purpose::Letter(MessageFlow { name, transfer });
+        kernel.start_transfer(&Transfer { return_links: &path.return_links, ..flow }, purpose);
     }
 
     /// Stops the messages on some routes. They start over when their route is open again.
-    pub(crate) fn stop_letters(
+    pub(crate) fn stop_messages(
         &mut self,
         kernel: &mut Kernel,
         routes: &mut Routes,
-        is_on: impl Fn(HostPair, &Path) -> bool,
+        is_on: impl Fn(Route, &Path) -> bool,
     ) {
         let letter = |(action, purpose): (ActionId, &Purpose)| match purpose {
             Purpose::Letter(flow) => Some((action, *flow)),
             _ => None,
         };
-        let moving: Vec<(ActionId, LetterFlow)> = kernel.under_way().filter_map(letter).collect();
-        for (action, LetterFlow { name, transfer }) in moving {
-            let way = self.way_from(name.connection, name.end);
+        let moving: Vec<(ActionId, MessageFlow)> = kernel.running_actions().filter_map(letter).collect();
+        for (action, MessageFlow { name, transfer }) in moving {
+            let way = self.route_from(name.connection, name.end);
             if is_on(way, &routes.path(way)) {
                 kernel.cancel(action);
-                kernel.see(|| Seen::TransferEnds { transfer });
-                self.stopped.push(name);
+                kernel.observe(|| Observation::TransferEnds { transfer });
+                self.blocked_letters.push(name);
             }
         }
     }
 
     /// Restarts the messages whose route has opened.
-    pub(crate) fn move_letters(&mut self, kernel: &mut Kernel, routes: &mut Routes) {
-        for name in std::mem::take(&mut self.stopped) {
-            self.move_letter(kernel, routes, name);
+    pub(crate) fn start_messages(&mut self, kernel: &mut Kernel, routes: &mut Routes) {
+        for name in std::mem::take(&mut self.blocked_letters) {
+            self.start_message(kernel, routes, name);
         }
     }
 
     /// Reports whether messages wait for their route.
     pub(crate) fn has_stopped(&self) -> bool {
-        !self.stopped.is_empty()
+        !self.blocked_letters.is_empty()
     }
 
     /// Handles the arrival of a message. Delivers it, and those behind it that have already arrived, if its turn has come.
-    pub(crate) fn letter_done(&mut self, kernel: &mut Kernel, flow: LetterFlow) -> Vec<Wake> {
-        let LetterFlow { name: flow, transfer } = flow;
-        kernel.see(|| Seen::TransferEnds { transfer });
+    pub(crate) fn message_arrived(&mut self, kernel: &mut Kernel, flow: MessageFlow) -> Vec<Wake> {
+        let MessageFlow { name: flow, transfer } = flow;
+        kernel.observe(|| Observation::TransferEnds { transfer });
         let [first, second] = &mut self.connections[flow.connection as usize].ends;
         let (from, to) = if flow.end == 0 { (first, second) } else { (second, first) };
         let lane = from.lane_mut(flow.lane);
-        let mut name = LetterName { number: lane.first, ..flow };
+        let mut name = MessageName { number: lane.first, ..flow };
         let letters = lane.arrived(flow.number);
         if letters.is_empty() {
             return Vec::new();
@@ -339,17 +339,17 @@ impl Sockets {
         let mut wakes = Vec::new();
         if open {
             for letter in &letters {
-                kernel.note(|trace, now| trace.process(b'=', now, receiver.0));
-                kernel.see(|| Seen::Received { name, to: receiver, kind: &letter.kind });
+                kernel.record(|trace, now| trace.process(b'=', now, receiver.0));
+                kernel.observe(|| Observation::Received { name, to: receiver, kind: &letter.kind });
                 name.number += 1;
             }
-            let incoming = letters.into_iter().map(|letter| Incoming::Letter { from: peer, letter });
+            let incoming = letters.into_iter().map(|letter| Incoming::Message { from: peer, letter });
             self.owner_mut(receiver).inbox.extend(incoming);
             wakes.push(Wake::Incoming(receiver));
         }
         wakes.push(room);
         if is_last {
-            wakes.extend(self.tell_closed(flow.connection, 1 - flow.end));
+            wakes.extend(self.notify_closed(flow.connection, 1 - flow.end));
         }
         wakes
     }
@@ -364,13 +364,13 @@ impl Sockets {
         let Some((connection, side)) = self.owner(id).peers.get(peer.0 as usize).copied() else { return };
         let is_other_open = self.end(connection, 1 - side).open;
         let end = self.end_mut(connection, side);
-        end.was_left |= end.open;
+        end.closed_here |= end.open;
         if !std::mem::replace(&mut end.open, false) || !is_other_open || !end.has_handed_all_over() {
             return;
         }
-        let way = self.way_from(connection, side);
+        let way = self.route_from(connection, side);
         let latency_ns = routes.between(way).map_or(0, |path| path.frame_latency_ns);
-        kernel.push(kernel.now() + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
+        kernel.push(kernel.now() + latency_ns, ScheduledEvent::ProcessClosed { connection, end: 1 - side });
     }
 
     /// Closes everything of a process that has ended: unread messages, listening ports, and connections.
@@ -384,7 +384,7 @@ impl Sockets {
 
     /// Returns the reason why a connection of a process is closed, as text.
     pub(crate) fn why_closed(&self, id: ProcessId, peer: PeerId) -> String {
-        match self.own_end(id, peer).is_some_and(|end| end.was_left) {
+        match self.own_end(id, peer).is_some_and(|end| end.closed_here) {
             true => "it was closed here".into(),
             false => format!("{} has closed it", self.describe(id, peer)),
         }
@@ -398,16 +398,16 @@ impl Sockets {
 
     /// Delivers the notification that the other end of a connection is closed, if its route is open.
     pub(crate) fn closed(&mut self, routes: &mut Routes, connection: u32, end: u8) -> Vec<Wake> {
-        let way = self.way_from(connection, 1 - end);
+        let way = self.route_from(connection, 1 - end);
         if routes.is_lost(way) {
-            routes.hold(way, Occurrence::ProcessClosed { connection, end });
+            routes.hold_arrival(way, ScheduledEvent::ProcessClosed { connection, end });
             return Vec::new();
         }
-        self.tell_closed(connection, end)
+        self.notify_closed(connection, end)
     }
 
     /// Marks an end as closed by the other end.
-    fn tell_closed(&mut self, connection: u32, end: u8) -> Vec<Wake> {
+    fn notify_closed(&mut self, connection: u32, end: u8) -> Vec<Wake> {
         let told = self.end_mut(connection, end);
         if !std::mem::replace(&mut told.open, false) {
             return Vec::new();
@@ -418,21 +418,21 @@ impl Sockets {
         vec![Wake::Incoming(process), Wake::Room(process, peer)]
     }
 
-    fn way_from(&self, connection: u32, end: u8) -> HostPair {
+    fn route_from(&self, connection: u32, end: u8) -> Route {
         let host = |end: u8| self.owner(self.end(connection, end).process).host;
         (host(end), host(1 - end))
     }
 
     /// Returns a message that was not yet delivered.
-    fn letter(&self, name: LetterName) -> &Letter {
+    fn letter(&self, name: MessageName) -> &ProcessMessage {
         self.end(name.connection, name.end).lane(name.lane).letter(name.number)
     }
 
-    fn owner(&self, id: ProcessId) -> &Owner {
+    fn owner(&self, id: ProcessId) -> &ProcessSockets {
         &self.owners[id.0 as usize]
     }
 
-    fn owner_mut(&mut self, id: ProcessId) -> &mut Owner {
+    fn owner_mut(&mut self, id: ProcessId) -> &mut ProcessSockets {
         &mut self.owners[id.0 as usize]
     }
 

@@ -3,16 +3,16 @@
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 use gridloom_platform::HostId;
-use gridloom_process::{Letter, PeerId, ProcessError, ProcessSpec};
+use gridloom_process::{PeerId, ProcessError, ProcessMessage, ProcessSpec};
 
 use super::id::ProcessId;
 use super::table::{Process, Wait};
-use crate::network::{LetterFlow, Wake};
+use crate::network::{MessageFlow, Wake};
 use crate::observe::Lane;
 use crate::simulation::Simulation;
 
 /// Maximum number of waiting processes that are listed.
-const WAITING_TOLD: usize = 8;
+const WAITING_LISTED_MAX: usize = 8;
 
 impl Simulation {
     /// Adds a process on a host. It waits to be started.
@@ -35,7 +35,7 @@ impl Simulation {
         };
         self.processes.wait(&mut self.kernel, id, wait, &what);
         if let Some(until) = until {
-            self.processes.limit(&mut self.kernel, id, until);
+            self.processes.limit_wait(&mut self.kernel, id, until);
         }
     }
 
@@ -67,8 +67,8 @@ impl Simulation {
     /// Describes the processes that have not ended and what each waits for. The list is truncated if there are many.
     pub fn waiting(&self) -> Vec<String> {
         let mut told: Vec<String> = Vec::new();
-        for (id, process) in self.processes.left() {
-            if told.len() == WAITING_TOLD {
+        for (id, process) in self.processes.unfinished() {
+            if told.len() == WAITING_LISTED_MAX {
                 told.push("others".into());
                 break;
             }
@@ -85,7 +85,7 @@ impl Simulation {
             || self.processes.wait_for_events()
             || !self.hosts.are_on() && self.processes.wait_for_host(comes_on)
             || self.sockets.has_stopped()
-            || self.routes.hold_for_process()
+            || self.routes.holds_process_event()
     }
 
     /// Resumes a process if it waits for this event.
@@ -101,7 +101,7 @@ impl Simulation {
     }
 
     /// Begins to connect. The process waits for the result.
-    pub(crate) fn process_dials(&mut self, id: ProcessId, name: &str, port: u16) -> Result<(), ProcessError> {
+    pub(crate) fn begin_process_dial(&mut self, id: ProcessId, name: &str, port: u16) -> Result<(), ProcessError> {
         self.sockets.dial(&mut self.kernel, &mut self.routes, &self.platform, id, name, port)?;
         self.process_waits(id, Wait::Connection { host: name.into(), port }, None);
         Ok(())
@@ -112,7 +112,7 @@ impl Simulation {
             Some(wake) => self.wake(wake),
             None => {
                 let at = self.now() + DIAL_NS_MAX;
-                self.processes.limit(&mut self.kernel, id, at);
+                self.processes.limit_wait(&mut self.kernel, id, at);
             }
         }
     }
@@ -123,11 +123,11 @@ impl Simulation {
         id: ProcessId,
         peer: PeerId,
         lane: Lane,
-        letter: Letter,
-    ) -> Result<Option<Letter>, ProcessError> {
+        letter: ProcessMessage,
+    ) -> Result<Option<ProcessMessage>, ProcessError> {
         let refused = self.sockets.send(&mut self.kernel, &mut self.routes, id, peer, lane, letter)?;
         if refused.is_none() {
-            self.processes.stir(self.kernel.now());
+            self.processes.note_activity(self.kernel.now());
         }
         Ok(refused)
     }
@@ -136,8 +136,8 @@ impl Simulation {
         self.sockets.close(&mut self.kernel, &mut self.routes, id, peer);
     }
 
-    pub(crate) fn on_letter(&mut self, flow: LetterFlow) {
-        let wakes = self.sockets.letter_done(&mut self.kernel, flow);
+    pub(crate) fn on_letter(&mut self, flow: MessageFlow) {
+        let wakes = self.sockets.message_arrived(&mut self.kernel, flow);
         wakes.into_iter().for_each(|wake| self.wake(wake));
     }
 
@@ -148,7 +148,7 @@ impl Simulation {
 
     pub(crate) fn on_process_due(&mut self, id: ProcessId, turn: u64) {
         let is_off = self.hosts.is_off(self.process(id).host);
-        self.processes.on_due(&mut self.kernel, id, turn, is_off);
+        self.processes.on_time_limit(&mut self.kernel, id, turn, is_off);
     }
 
     /// Starts a client for a process.
@@ -159,7 +159,7 @@ impl Simulation {
     }
 
     /// Makes a process compute some floating-point operations; `block` names the measured block, if it is one.
-    pub(crate) fn process_computes(&mut self, id: ProcessId, block: Option<&str>, flops: f64) {
+    pub(crate) fn begin_process_computation(&mut self, id: ProcessId, block: Option<&str>, flops: f64) {
         self.processes.compute(&mut self.kernel, id, block, flops);
     }
 
@@ -175,14 +175,14 @@ impl Simulation {
     }
 
     /// Fails the simulation if its observer could not continue.
-    pub(crate) fn fail_if_unseen(&mut self) {
+    pub(crate) fn fail_with_observer(&mut self) {
         if let Some(why) = self.kernel.instruments_mut().watch.take_failure() {
             self.fail(why);
         }
     }
 
     /// Handles the time limit of the run.
-    pub(crate) fn on_until(&mut self) {
+    pub(crate) fn on_time_limit(&mut self) {
         let left = self.waiting();
         if !left.is_empty() {
             let seconds = self.now().seconds();

@@ -24,7 +24,7 @@ use crate::simulation::Simulation;
 const CALLS_AFTER_END_MAX: u32 = 100;
 
 /// Data shared by the processes of a runner, which the simulation does not interpret.
-pub type Common = Arc<dyn Any + Send + Sync>;
+pub type SharedData = Arc<dyn Any + Send + Sync>;
 
 thread_local! {
     static CURRENT: RefCell<Option<(ProcessContext, Suspender)>> = const { RefCell::new(None) };
@@ -35,11 +35,11 @@ thread_local! {
 pub struct ProcessContext {
     id: ProcessId,
     simulation: Arc<Mutex<Simulation>>,
-    common: Option<Common>,
+    common: Option<SharedData>,
 }
 
 impl ProcessContext {
-    pub(super) fn new(id: ProcessId, simulation: Arc<Mutex<Simulation>>, common: Option<Common>) -> ProcessContext {
+    pub(super) fn new(id: ProcessId, simulation: Arc<Mutex<Simulation>>, common: Option<SharedData>) -> ProcessContext {
         ProcessContext { id, simulation, common }
     }
 
@@ -59,7 +59,7 @@ impl ProcessContext {
     }
 
     /// Returns the data shared by the runner's processes.
-    pub fn common(&self) -> Option<&Common> {
+    pub fn common(&self) -> Option<&SharedData> {
         self.common.as_ref()
     }
 
@@ -167,15 +167,15 @@ impl fmt::Debug for ProcessContext {
 }
 
 /// Makes this thread run the code of a process, until the returned guard is dropped.
-pub(super) fn enter(context: ProcessContext, suspender: Suspender) -> Entered {
+pub(super) fn run_as_process(context: ProcessContext, suspender: Suspender) -> CurrentProcessGuard {
     CURRENT.set(Some((context, suspender)));
-    Entered
+    CurrentProcessGuard
 }
 
 /// Guard that is alive while a process's code runs.
-pub(super) struct Entered;
+pub(super) struct CurrentProcessGuard;
 
-impl Drop for Entered {
+impl Drop for CurrentProcessGuard {
     fn drop(&mut self) {
         CURRENT.set(None);
     }

@@ -22,7 +22,7 @@ pub struct MeasuredBlock<'a> {
 }
 
 /// Decides the charge for runs of measured blocks.
-pub trait Measures: Send {
+pub trait BlockCharges: Send {
     /// Returns the floating-point operations charged for a run.
     ///
     /// # Errors

@@ -8,19 +8,19 @@
 
 mod calls;
 mod context;
-mod ends;
 mod id;
+mod lifecycle;
 mod measures;
 mod runner;
 mod table;
 mod turns;
 mod world;
 
-pub use context::{Common, ProcessContext};
+pub use context::{ProcessContext, SharedData};
 pub use gridloom_stacks::{STACK_BYTES, StackKind};
 pub use id::ProcessId;
-pub use measures::{MeasuredBlock, Measures};
-pub use runner::{Body, Deadlock, Make, Runner, Waiting};
+pub use measures::{BlockCharges, MeasuredBlock};
+pub use runner::{Body, BodyFactory, Deadlock, Runner, Waiting};
 pub use table::Idle;
 pub(crate) use table::Processes;
 pub use world::SimProcess;

@@ -10,7 +10,7 @@ use gridloom_platform::HostId;
 use gridloom_process::{ProcessError, ProcessSpec};
 use gridloom_stacks::{StackId, StackKind, Stacks, Suspender};
 
-use super::context::{self, Common, ProcessContext};
+use super::context::{self, ProcessContext, SharedData};
 use super::id::ProcessId;
 
 use super::turns::{SimTurns, advance};
@@ -20,7 +20,7 @@ use crate::simulation::Simulation;
 /// A process's code.
 pub type Body = Box<dyn FnOnce(SimProcess) + Send>;
 /// Creates a process's code each time it starts.
-pub type Make = Box<dyn Fn() -> Body + Send>;
+pub type BodyFactory = Box<dyn Fn() -> Body + Send>;
 
 /// A waiting process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,9 +43,9 @@ pub struct Runner {
     simulation: Arc<Mutex<Simulation>>,
     stacks: Stacks,
     log: Log,
-    common: Option<Common>,
+    common: Option<SharedData>,
     /// Processes that restart with their hosts.
-    restarting: BTreeMap<ProcessId, (StackKind, Make)>,
+    restarting: BTreeMap<ProcessId, (StackKind, BodyFactory)>,
 }
 
 impl Runner {
@@ -56,7 +56,7 @@ impl Runner {
     }
 
     /// Sets the data that processes added from now on share. Their contexts provide it.
-    pub fn share(&mut self, common: Common) {
+    pub fn set_shared_data(&mut self, common: SharedData) {
         self.common = Some(common);
     }
 
@@ -88,7 +88,7 @@ impl Runner {
         spec: ProcessSpec,
         start: Time,
         kind: StackKind,
-        make: Make,
+        make: BodyFactory,
         with_host: bool,
     ) -> io::Result<ProcessId> {
         let id = self.add(host, spec, start, kind, make())?;
@@ -101,7 +101,7 @@ impl Runner {
         let (simulation, common, log) = (self.simulation.clone(), self.common.clone(), self.log.clone());
         let start = move |suspender: Suspender| {
             let context = ProcessContext::new(id, simulation, common);
-            let entered = context::enter(context.clone(), suspender);
+            let entered = context::run_as_process(context.clone(), suspender);
             // A process that must end before it has begun does nothing.
             if context.check().is_ok() {
                 body(SimProcess { context, spec, log });
@@ -164,7 +164,7 @@ impl Runner {
             let Some(id) = self.lock().processes.take_ready() else { return };
             let ended = self.stacks.resume(StackId(id.0)).expect("a thread for a process");
             if let Some(StackId(ended)) = ended {
-                self.lock().process_over(ProcessId(ended));
+                self.lock().on_process_returned(ProcessId(ended));
             }
         }
     }

@@ -12,9 +12,9 @@ use gridloom_platform::HostId;
 use gridloom_process::{PeerId, ProcessSpec};
 
 use super::id::ProcessId;
-use super::measures::{MeasuredBlock, Measures};
-use crate::kernel::{Kernel, Occurrence, Purpose};
-use crate::observe::{Seen, State};
+use super::measures::{BlockCharges, MeasuredBlock};
+use crate::kernel::{Kernel, Purpose, ScheduledEvent};
+use crate::observe::{Observation, State};
 
 /// What a process waits for.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Processes {
     /// Restarted processes that have no stack yet, each with the process that it replaces.
     restarted: Vec<(ProcessId, ProcessId)>,
     idle: Idle,
-    measures: Option<Box<dyn Measures>>,
+    measures: Option<Box<dyn BlockCharges>>,
     /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
     reference_flops: f64,
     /// The reason why all processes had to end early.
@@ -66,7 +66,7 @@ pub(crate) struct Process {
     end: Option<String>,
     /// Number of its calls since then.
     calls_after_end: u32,
-    is_over: bool,
+    has_returned: bool,
     /// Its start time.
     start: Time,
     /// Whether it restarts with its host, and whether it ended with its host.
@@ -97,7 +97,7 @@ impl Process {
 
     /// Reports whether its code has returned.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over
+        self.has_returned
     }
 
     /// Reports whether it was told to end.
@@ -119,8 +119,8 @@ impl Processes {
     /// Adds a process on a host. It waits to be started.
     pub(crate) fn add(&mut self, kernel: &mut Kernel, host: HostId, spec: ProcessSpec, start: Time) -> ProcessId {
         let id = ProcessId(self.all.len() as u32);
-        kernel.note(|trace, now| trace.process(b'+', now, id.0));
-        kernel.see(|| Seen::Process { process: id, spec: &spec, host });
+        kernel.record(|trace, now| trace.process(b'+', now, id.0));
+        kernel.observe(|| Observation::Process { process: id, spec: &spec, host });
         self.all.push(Process {
             spec,
             host,
@@ -129,7 +129,7 @@ impl Processes {
             expected: Default::default(),
             end: None,
             calls_after_end: 0,
-            is_over: false,
+            has_returned: false,
             start,
             restarts: false,
             has_ended_with_host: false,
@@ -138,7 +138,7 @@ impl Processes {
             is_replaced: false,
         });
         let turn = self.wait(kernel, id, Wait::Start, "");
-        kernel.push(start, Occurrence::ProcessDue { process: id, turn });
+        kernel.push(start, ScheduledEvent::ProcessDue { process: id, turn });
         id
     }
 
@@ -151,8 +151,8 @@ impl Processes {
     }
 
     /// Iterates over the processes whose code has not returned.
-    pub(crate) fn left(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
-        self.with_ids().filter(|(_, process)| !process.is_over)
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        self.with_ids().filter(|(_, process)| !process.has_returned)
     }
 
     fn with_ids(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
@@ -188,13 +188,13 @@ impl Processes {
     }
 
     /// Records that something other than a time limit has happened.
-    pub(crate) fn stir(&mut self, now: Time) {
+    pub(crate) fn note_activity(&mut self, now: Time) {
         self.idle = Idle { since: now, limits: 0 };
     }
 
     /// Blocks a process. `what` describes what it waits for if it is an event from outside. Returns the number of this wait.
     pub(crate) fn wait(&mut self, kernel: &mut Kernel, id: ProcessId, wait: Wait, what: &str) -> u64 {
-        kernel.see(|| {
+        kernel.observe(|| {
             let state = match &wait {
                 Wait::Start => State::Runs,
                 Wait::Time => State::Sleeps,
@@ -203,7 +203,7 @@ impl Processes {
                     State::Waits { what }
                 }
             };
-            Seen::State { process: id, state }
+            Observation::State { process: id, state }
         });
         let process = self.process_mut(id);
         process.wait = Some(wait);
@@ -212,9 +212,9 @@ impl Processes {
     }
 
     /// Limits the current wait of a process to the given time.
-    pub(crate) fn limit(&self, kernel: &mut Kernel, id: ProcessId, at: Time) {
+    pub(crate) fn limit_wait(&self, kernel: &mut Kernel, id: ProcessId, at: Time) {
         let turn = self.process(id).turn;
-        kernel.push(at.max(kernel.now()), Occurrence::ProcessDue { process: id, turn });
+        kernel.push(at.max(kernel.now()), ScheduledEvent::ProcessDue { process: id, turn });
     }
 
     pub(crate) fn expect(&mut self, id: ProcessId, kind: Option<&str>, from: Option<PeerId>) {
@@ -236,13 +236,13 @@ impl Processes {
             return;
         }
         process.wait = None;
-        kernel.note(|trace, now| trace.process(b'>', now, id.0));
-        kernel.see(|| Seen::State { process: id, state: State::Runs });
+        kernel.record(|trace, now| trace.process(b'>', now, id.0));
+        kernel.observe(|| Observation::State { process: id, state: State::Runs });
         self.ready.push_back(id);
     }
 
     /// Handles the end of a time limit, a sleep or a computation. `is_off` is true if the host of the process is off.
-    pub(crate) fn on_due(&mut self, kernel: &mut Kernel, id: ProcessId, turn: u64, is_off: bool) {
+    pub(crate) fn on_time_limit(&mut self, kernel: &mut Kernel, id: ProcessId, turn: u64, is_off: bool) {
         let process = self.process(id);
         // A process whose start time falls into a period in which its host is off starts with the host.
         let is_late = process.waits_to_start() && is_off;
@@ -289,7 +289,7 @@ impl Processes {
         self.all.iter().any(|process| process.waits_for_host() && is_it(process.host))
     }
 
-    pub(crate) fn set_measures(&mut self, measures: Box<dyn Measures>) {
+    pub(crate) fn set_measures(&mut self, measures: Box<dyn BlockCharges>) {
         self.measures = Some(measures);
     }
 
@@ -315,7 +315,7 @@ impl Processes {
 
     /// Makes a process compute; `block` names the measured block, if it is one.
     pub(crate) fn compute(&mut self, kernel: &mut Kernel, id: ProcessId, block: Option<&str>, flops: f64) {
-        kernel.note(|trace, now| trace.computes(now, id.0, flops));
+        kernel.record(|trace, now| trace.computes(now, id.0, flops));
         let turn = self.wait(kernel, id, Wait::Computation { block: block.map(str::to_string), flops }, "");
         let host = HostIndex(self.process(id).host.0);
         kernel.start_execution(host, flops, Purpose::Computation { process: id, turn });
@@ -323,7 +323,7 @@ impl Processes {
 
     /// Makes a process return: its calls fail from now on.
     pub(crate) fn end(&mut self, kernel: &mut Kernel, id: ProcessId, why: &str) {
-        kernel.note(|trace, now| trace.process(b'x', now, id.0));
+        kernel.record(|trace, now| trace.process(b'x', now, id.0));
         let process = self.process_mut(id);
         process.is_stopped = false;
         let computes = matches!(process.wait, Some(Wait::Computation { .. }));
@@ -366,7 +366,7 @@ impl Processes {
 
     /// Records that a process's code has returned and its clients are gone.
     pub(crate) fn on_returned(&mut self, id: ProcessId) {
-        self.process_mut(id).is_over = true;
+        self.process_mut(id).has_returned = true;
         self.clients.retain(|_, owner| *owner != id);
     }
 
@@ -393,7 +393,7 @@ impl Processes {
 
     /// Handles a host that goes off. Returns the processes that must end with it.
     pub(crate) fn end_with_host(&mut self, host: HostId) -> Vec<ProcessId> {
-        let ends = |process: &Process| process.host == host && !process.is_over && !process.waits_to_start();
+        let ends = |process: &Process| process.host == host && !process.has_returned && !process.waits_to_start();
         let here: Vec<ProcessId> = self.with_ids().filter(|(_, process)| ends(process)).map(|(id, _)| id).collect();
         here.iter().for_each(|id| self.process_mut(*id).has_ended_with_host = true);
         here
@@ -420,7 +420,7 @@ impl Processes {
             assert!(self.process(*id).wait.is_none(), "{id:?} is ready but waits");
         }
         for (id, process) in self.with_ids() {
-            assert!(process.wait.is_none() || !process.is_over, "{id:?} has ended but waits");
+            assert!(process.wait.is_none() || !process.has_returned, "{id:?} has ended but waits");
         }
     }
 }
@@ -428,7 +428,7 @@ impl Processes {
 /// Returns the action in which a process computes.
 fn computation_of(kernel: &Kernel, id: ProcessId) -> Option<ActionId> {
     let is_its = |purpose: &Purpose| matches!(purpose, Purpose::Computation { process, .. } if *process == id);
-    kernel.under_way().find(|(_, purpose)| is_its(purpose)).map(|(action, _)| action)
+    kernel.running_actions().find(|(_, purpose)| is_its(purpose)).map(|(action, _)| action)
 }
 
 #[cfg(test)]

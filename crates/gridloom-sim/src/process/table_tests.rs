@@ -4,7 +4,7 @@ use gridloom_flow::{FlowEngine, NetworkModel, Resources, Timeline};
 
 use super::*;
 use crate::instruments::Instruments;
-use crate::kernel::Happening;
+use crate::kernel::KernelEvent;
 
 fn started() -> (Kernel, Processes, ProcessId) {
     let mut resources = Resources::new();
@@ -20,15 +20,15 @@ fn started() -> (Kernel, Processes, ProcessId) {
 }
 
 fn due(kernel: &mut Kernel, processes: &mut Processes) {
-    let Some(Happening::Due(_, Occurrence::ProcessDue { process, turn })) = kernel.next() else { panic!() };
-    processes.on_due(kernel, process, turn, false);
+    let Some(KernelEvent::Due(_, ScheduledEvent::ProcessDue { process, turn })) = kernel.next() else { panic!() };
+    processes.on_time_limit(kernel, process, turn, false);
 }
 
 #[test]
 fn a_limit_that_comes_late_wakes_nothing() {
     let (mut kernel, mut processes, id) = started();
     processes.wait(&mut kernel, id, Wait::Incoming, "a message");
-    processes.limit(&mut kernel, id, Time(5));
+    processes.limit_wait(&mut kernel, id, Time(5));
     processes.wake_if(&mut kernel, id, |wait| matches!(wait, Wait::Incoming));
     assert_eq!(processes.take_ready(), Some(id));
     processes.wait(&mut kernel, id, Wait::Incoming, "a message");

@@ -14,10 +14,10 @@ const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
 pub(super) fn advance(simulation: &mut Simulation) -> bool {
     let stalled = simulation.now().0 + STALL_NS;
     let mut moved = true;
-    simulation.fail_if_unseen();
+    simulation.fail_with_observer();
     while moved && simulation.processes.first_ready().is_none() {
         moved = simulation.now().0 < stalled && simulation.may_wake() && simulation.step();
-        simulation.fail_if_unseen();
+        simulation.fail_with_observer();
     }
     moved
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard};
 
 use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Event;
-use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_process::{Incoming, Level, PeerId, ProcessError, ProcessMessage, ProcessSpec, ProcessWorld};
 
 use super::context::ProcessContext;
 use super::id::ProcessId;
@@ -53,7 +53,7 @@ impl SimProcess {
     }
 
     /// Sends on a lane. Waits until the lane accepts the message.
-    fn send_by(&mut self, lane: Lane, peer: PeerId, mut letter: Letter) -> Result<(), ProcessError> {
+    fn send_by(&mut self, lane: Lane, peer: PeerId, mut letter: ProcessMessage) -> Result<(), ProcessError> {
         let id = self.id();
         loop {
             self.check()?;
@@ -93,24 +93,24 @@ impl ProcessWorld for SimProcess {
     fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
         self.check()?;
         let id = self.id();
-        self.context.suspend(|simulation| simulation.process_dials(id, host, port))?;
+        self.context.suspend(|simulation| simulation.begin_process_dial(id, host, port))?;
         let outcome = self.lock().sockets.take_connected(id);
         outcome.expect("a process that waits for a connection is woken by its outcome")
     }
 
-    fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+    fn send(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<(), ProcessError> {
         self.check()?;
         letter.check()?;
         self.send_by(Lane::Bulk, peer, letter)
     }
 
-    fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError> {
+    fn offer(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<Option<ProcessMessage>, ProcessError> {
         self.check()?;
         letter.check()?;
         self.lock().process_send(self.id(), peer, Lane::Bulk, letter)
     }
 
-    fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+    fn send_urgent(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<(), ProcessError> {
         self.check()?;
         letter.check_urgent()?;
         self.send_by(Lane::Urgent, peer, letter)
@@ -136,7 +136,7 @@ impl ProcessWorld for SimProcess {
         }
     }
 
-    fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {
+    fn set_expected(&mut self, kind: Option<&str>, from: Option<PeerId>) {
         self.lock().processes.expect(self.id(), kind, from);
     }
 
@@ -160,23 +160,23 @@ impl ProcessWorld for SimProcess {
         self.context.sleep_until(at)
     }
 
-    fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
+    fn account_flops(&mut self, flops: f64) -> Result<(), ProcessError> {
         self.check()?;
         let id = self.id();
         self.context.suspend(|simulation| {
-            simulation.process_computes(id, None, flops.max(0.0));
+            simulation.begin_process_computation(id, None, flops.max(0.0));
             Ok(())
         })
     }
 
-    fn computed(&mut self, block: &str, real_ns: u64) -> Result<f64, ProcessError> {
+    fn account_computed(&mut self, block: &str, real_ns: u64) -> Result<f64, ProcessError> {
         self.check()?;
         let id = self.id();
         let flops = self.lock().process_charge(id, block, real_ns);
         // If nothing can be charged, the simulation has failed.
         let Some(flops) = flops else { return self.check().map(|()| 0.0) };
         self.context.suspend(|simulation| {
-            simulation.process_computes(id, Some(block), flops);
+            simulation.begin_process_computation(id, Some(block), flops);
             Ok(())
         })?;
         Ok(flops)

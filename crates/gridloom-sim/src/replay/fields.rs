@@ -44,11 +44,11 @@ impl fmt::Display for Range {
 
 /// The problems found so far.
 #[derive(Default)]
-pub(super) struct Fields {
+pub(super) struct ProblemList {
     problems: Vec<String>,
 }
 
-impl Fields {
+impl ProblemList {
     pub(super) fn note(&mut self, problem: String) {
         self.problems.push(problem);
     }

@@ -21,5 +21,5 @@ mod read;
 mod run;
 mod scenario;
 
-pub use run::{CHANGES_MAX, Ended, STALL_S, run};
+pub use run::{ActivityResult, CHANGES_MAX, STALL_S, run};
 pub use scenario::{Activity, Kind, Link, LinkPolicy, Problems, Profile, Route, Scenario};

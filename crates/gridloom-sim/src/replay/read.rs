@@ -12,7 +12,7 @@ use gridloom_flow::{HostIndex, LinkIndex, NetworkModel};
 use serde_json::{Map, Value};
 
 use super::cycle::cycle;
-use super::fields::{AMOUNT, Fields, LEVEL, PRIORITY, RATE, Range, TIME};
+use super::fields::{AMOUNT, LEVEL, PRIORITY, ProblemList, RATE, Range, TIME};
 use super::scenario::{Activity, Kind, Link, LinkPolicy, Problems, Profile, Route, Scenario};
 
 /// Bandwidth of the link from any host to itself, bytes per second.
@@ -67,7 +67,7 @@ struct Reader {
     routes: BTreeMap<(HostIndex, HostIndex), Route>,
     profiles: Vec<Profile>,
     activities: Vec<Activity>,
-    fields: Fields,
+    fields: ProblemList,
 }
 
 #[derive(Clone, Copy)]

@@ -22,7 +22,7 @@ pub const CHANGES_MAX: u64 = 10_000_000;
 
 /// The result of an activity.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Ended {
+pub struct ActivityResult {
     /// Start time, seconds.
     pub start_s: f64,
     /// End time, seconds. Infinite if it never ends, because a resource that it needs has no speed any more, or none
@@ -33,9 +33,9 @@ pub struct Ended {
 }
 
 /// Runs a scenario to its end. `reach` sets how far changes propagate. Returns the results of the activities, in scenario order.
-pub fn run(scenario: &Scenario, reach: Reach) -> Vec<Ended> {
+pub fn run(scenario: &Scenario, reach: Reach) -> Vec<ActivityResult> {
     let (engine, timeline) = super::engine::build(scenario, reach);
-    let never = Ended { start_s: f64::INFINITY, end_s: f64::INFINITY, failed: false };
+    let never = ActivityResult { start_s: f64::INFINITY, end_s: f64::INFINITY, failed: false };
     let count = scenario.activities.len();
     let mut run = Run {
         scenario,
@@ -45,7 +45,7 @@ pub fn run(scenario: &Scenario, reach: Reach) -> Vec<Ended> {
         waits: scenario.activities.iter().map(|activity| activity.after.len()).collect(),
         followers: vec![Vec::new(); count],
         starts: BinaryHeap::new(),
-        doing: Vec::new(),
+        activity_of: Vec::new(),
     };
     for (number, activity) in scenario.activities.iter().enumerate() {
         activity.after.iter().for_each(|before| run.followers[*before].push(number));
@@ -61,13 +61,13 @@ struct Run<'a> {
     scenario: &'a Scenario,
     engine: FlowEngine,
     timeline: Timeline,
-    ended: Vec<Ended>,
+    ended: Vec<ActivityResult>,
     /// Number of activities for which each one waits, and the activities that wait for each.
     waits: Vec<usize>,
     followers: Vec<Vec<usize>>,
     starts: BinaryHeap<Reverse<Start>>,
     /// Number of the activity that each action executes, by slot.
-    doing: Vec<usize>,
+    activity_of: Vec<usize>,
 }
 
 impl Run<'_> {
@@ -81,7 +81,7 @@ impl Run<'_> {
             let next_s = [start_s, self.engine.next_event_s()].into_iter().flatten().min_by(f64::total_cmp);
             let change_s = self.timeline.next_s();
             let moves = next_s.is_some();
-            let Some(next_s) = next_s.or(change_s.filter(|_| self.stands_still())) else { return };
+            let Some(next_s) = next_s.or(change_s.filter(|_| self.is_stalled())) else { return };
             if moves {
                 (still_since_s, changes) = (self.engine.now_s(), 0);
             } else if next_s - still_since_s > STALL_S || changes >= CHANGES_MAX {
@@ -98,14 +98,14 @@ impl Run<'_> {
     }
 
     /// Reports whether an activity is running that has no end date, and may get one by a profile change.
-    fn stands_still(&self) -> bool {
+    fn is_stalled(&self) -> bool {
         self.timeline.next_s().is_some()
             && self.ended.iter().any(|one| one.start_s.is_finite() && one.end_s.is_infinite())
     }
 
     fn take(&mut self, completed: &mut Vec<Completion>) {
         for Completion { date_s, action, outcome } in completed.drain(..) {
-            let number = self.doing[action.slot()];
+            let number = self.activity_of[action.slot()];
             let ended = &mut self.ended[number];
             (ended.end_s, ended.failed) = (date_s, outcome == Outcome::Failed);
             for at in 0..self.followers[number].len() {
@@ -155,7 +155,7 @@ impl Run<'_> {
                 let latency_s = links.iter().fold(0.0, |sum, link| sum + self.engine.latency_s(*link));
                 let way_back = route(dst, src);
                 self.engine.start_transfer(&Transfer {
-                    way_back,
+                    return_links: way_back,
                     rate_max,
                     ..Transfer::new(links, latency_s, size_bytes)
                 })
@@ -171,10 +171,10 @@ impl Run<'_> {
                 })
             }
         };
-        if self.doing.len() <= action.slot() {
-            self.doing.resize(action.slot() + 1, 0);
+        if self.activity_of.len() <= action.slot() {
+            self.activity_of.resize(action.slot() + 1, 0);
         }
-        self.doing[action.slot()] = number;
+        self.activity_of[action.slot()] = number;
     }
 }
 

@@ -3,11 +3,11 @@
 use gridloom_base::{SplitMix64, Time};
 
 /// Number and times of actions.
-pub(super) struct Habits {
+pub(super) struct ActionRates {
     /// One in this many clients performs no such action.
     pub(super) one_without_of: u64,
     /// Exclusive upper limit of a client's number of actions.
-    pub(super) acts_max: u64,
+    pub(super) actions_max: u64,
     /// Most actions are within `soon_ns`, the others within `late_ns`.
     pub(super) soon_ns: u64,
     pub(super) late_ns: u64,
@@ -19,13 +19,13 @@ pub(super) fn draw<A: Copy + Ord>(
     now: Time,
     random: &mut SplitMix64,
     acts: &[A],
-    habits: &Habits,
+    habits: &ActionRates,
 ) -> Option<Vec<(Time, A)>> {
     if random.below(habits.one_without_of) == 0 {
         return None;
     }
     let mut agenda = Vec::new();
-    for _ in 0..random.below(habits.acts_max) {
+    for _ in 0..random.below(habits.actions_max) {
         let within_ns = if random.below(4) == 0 { habits.late_ns } else { habits.soon_ns };
         agenda.push((now + random.below(within_ns), acts[random.below(acts.len() as u64) as usize]));
     }

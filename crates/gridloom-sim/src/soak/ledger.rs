@@ -40,7 +40,7 @@ pub(super) struct Ledger {
     /// Time by which the run must be over.
     pub(super) deadline: Time,
     /// Malicious clients. Their stores are not checked.
-    pub(super) insiders: BTreeSet<NodeId>,
+    pub(super) malicious_clients: BTreeSet<NodeId>,
     /// Clients that were killed.
     pub(super) killed: BTreeSet<NodeId>,
     /// Knowledge of shared names.
@@ -53,13 +53,13 @@ pub(super) struct Ledger {
 #[derive(Debug, Default)]
 pub(super) struct Damage {
     /// Faults that were applied.
-    struck: Vec<Kind>,
+    applied: Vec<Kind>,
     /// Whether the agent was gone, or a client could not reach it.
     agent_was_away: bool,
     /// The same, for longer than clients wait for it to return.
     agent_was_gone: bool,
     /// Nodes and pairs of hosts that cannot be reached, and since when.
-    silent: BTreeMap<String, Time>,
+    unreachable: BTreeMap<String, Time>,
     /// Number of faults that may each cost a client or the agent a server.
     losses: u32,
     /// Whether a store was full for a while.
@@ -69,7 +69,7 @@ pub(super) struct Damage {
     /// Number of large data corrupted in transit.
     changed: u32,
     /// Nodes and hosts that were lost or could not be reached.
-    hit: BTreeSet<String>,
+    affected: BTreeSet<String>,
     /// Times of the first and the last fault.
     first: Option<Time>,
     last: Time,
@@ -78,7 +78,7 @@ pub(super) struct Damage {
 impl Damage {
     /// Returns the faults that were applied.
     pub(super) fn struck(&self) -> &[Kind] {
-        &self.struck
+        &self.applied
     }
 
     /// Returns the number of faults that may each have cost a client or the agent a server.
@@ -98,7 +98,7 @@ impl Damage {
 
     /// Reports whether a node, or its host, was ever lost or could not be reached.
     pub(super) fn has_hit(&self, node: &str, host: &str) -> bool {
-        self.hit.contains(node) || self.hit.contains(host)
+        self.affected.contains(node) || self.affected.contains(host)
     }
 
     /// Reports whether no fault was applied until then.
@@ -112,15 +112,15 @@ impl Damage {
     }
 
     /// Records a fault that is about to be applied.
-    pub(super) fn note(&mut self, now: Time, fault: &Fault) {
+    pub(super) fn record_fault(&mut self, now: Time, fault: &Fault) {
         self.note_silence(now, fault);
         self.first.get_or_insert(now);
         self.last = now;
-        self.struck.push(fault.kind());
-        let is_agents = |host: &&str| super::places::is_agents_host(host);
-        let names_agent = fault.nodes().contains(&super::places::AGENT) || fault.hosts().iter().any(is_agents);
+        self.applied.push(fault.kind());
+        let is_agents = |host: &&str| super::layout::is_agents_host(host);
+        let names_agent = fault.named_nodes().contains(&super::layout::AGENT) || fault.hosts().iter().any(is_agents);
         if !matches!(fault.kind(), Kind::Slow | Kind::SlowDisk | Kind::Full | Kind::FullDisk) {
-            self.hit.extend(fault.nodes().iter().chain(&fault.hosts()).map(ToString::to_string));
+            self.affected.extend(fault.named_nodes().iter().chain(&fault.hosts()).map(ToString::to_string));
         }
         match fault.kind() {
             // The length of a pause is tracked by `note_silence`.
@@ -166,10 +166,10 @@ impl Damage {
         let of_two = |a: &str, b: &str| if a < b { format!("{a} {b}") } else { format!("{b} {a}") };
         match fault {
             Fault::Cut(a, b) | Fault::Lose { from: a, to: b } => {
-                self.silent.entry(of_two(a, b)).or_insert(now);
+                self.unreachable.entry(of_two(a, b)).or_insert(now);
             }
             Fault::Pause(node) | Fault::Hang(node) => {
-                self.silent.entry(node.clone()).or_insert(now);
+                self.unreachable.entry(node.clone()).or_insert(now);
             }
             Fault::Heal(a, b) => self.heard(now, &of_two(a, b)),
             Fault::Resume(node) => self.heard(now, node),
@@ -178,7 +178,7 @@ impl Damage {
     }
 
     fn heard(&mut self, now: Time, name: &str) {
-        if let Some(since) = self.silent.remove(name) {
+        if let Some(since) = self.unreachable.remove(name) {
             let is_long = is_long(since, now) && names_agent_or_client(name);
             self.agent_was_away |= is_long;
             self.agent_was_gone |= is_long;
@@ -192,7 +192,7 @@ impl Damage {
     }
 
     fn has_long_silence(&self, now: Time) -> bool {
-        self.silent.iter().any(|(name, since)| is_long(*since, now) && names_agent_or_client(name))
+        self.unreachable.iter().any(|(name, since)| is_long(*since, now) && names_agent_or_client(name))
     }
 
     /// Reports whether a client may have lost the agent, or the agent a client: by a fault, or because one of them was
@@ -211,7 +211,7 @@ fn is_long(since: Time, now: Time) -> bool {
 /// Clients lose each other only by losing a node that both talk to.
 fn names_agent_or_client(names: &str) -> bool {
     names.split(' ').any(|name| match name.rsplit_once('-') {
-        Some(("host", number)) => number.parse().is_ok_and(super::places::is_host_of_agent_or_client),
+        Some(("host", number)) => number.parse().is_ok_and(super::layout::is_host_of_agent_or_client),
         Some(("server", _)) => false,
         _ => true,
     })
@@ -228,15 +228,15 @@ mod tests {
         let at = |seconds: u64| Time(seconds * SECOND_NS);
         let cut = |a: &str, b: &str| Fault::Cut(a.into(), b.into());
         let mut damage = Damage::default();
-        damage.note(at(1), &cut("host-0", "host-5"));
+        damage.record_fault(at(1), &cut("host-0", "host-5"));
         assert!(!damage.agent_is_away(at(5)));
         assert!(damage.agent_is_away(at(11)));
-        damage.note(at(5), &Fault::Heal("host-5".into(), "host-0".into()));
+        damage.record_fault(at(5), &Fault::Heal("host-5".into(), "host-0".into()));
         assert!(!damage.agent_is_away(at(100)));
-        damage.note(at(100), &cut("host-1", "host-2"));
+        damage.record_fault(at(100), &cut("host-1", "host-2"));
         assert!(!damage.agent_is_away(at(200)));
-        damage.note(at(200), &Fault::Pause("client-1".into()));
-        damage.note(at(300), &Fault::Resume("client-1".into()));
+        damage.record_fault(at(200), &Fault::Pause("client-1".into()));
+        damage.record_fault(at(300), &Fault::Resume("client-1".into()));
         assert!(damage.agent_is_away(at(300)));
     }
 }

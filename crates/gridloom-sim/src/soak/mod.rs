@@ -10,19 +10,19 @@
 //! (`invariants/causes.rs`).
 
 mod agenda;
-mod declared;
-mod declaring;
-mod insider;
+mod driver;
+mod grid;
 mod invariants;
+mod layout;
 mod ledger;
-mod naming;
-mod places;
-mod player;
+mod malicious_client;
 mod run;
 mod shared;
-mod stage;
+mod shared_calls;
+mod shared_functions;
+mod shared_names;
 mod workload;
 
 pub use invariants::{ALL, Invariant};
-pub use places::check;
+pub use layout::check;
 pub use run::{Failure, Options, Outcome, run};

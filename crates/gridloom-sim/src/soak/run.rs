@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gridloom_base::limits::{FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, RETURN_NS_MAX, SILENCE_NS_MAX};
+use gridloom_base::limits::{FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, RECONNECT_NS_MAX, SILENCE_NS_MAX};
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{NameError, NodeId, SplitMix64, Time};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand, Role, Server};
 use gridloom_platform::HostId;
 
-use super::invariants::{ALL, Check};
+use super::driver::WorkloadDriver;
+use super::grid::SoakGrid;
+use super::invariants::{ALL, InvariantCheck};
+use super::layout::AGENT_HOST;
 use super::ledger::Ledger;
-use super::places::AGENT_HOST;
-use super::player::Player;
-use super::stage::Stage;
 use super::workload::Hashes;
 use crate::event::SimEvent;
-use crate::faults::{Kind, Scenario, Strike};
+use crate::faults::{Kind, Scenario, ScheduledFault};
 use crate::simulation::Simulation;
 use crate::trace::Record;
 
@@ -33,7 +33,7 @@ const FAULTS_WITHIN_NS: u64 = 2 * SECOND_NS;
 /// Time after the last fault by which all programs must be over.
 const PROGRAMS_NS_MAX: u64 = 300 * SECOND_NS;
 /// Time in which servers notice that they were forgotten and register again.
-const SETTLES_NS: u64 = SILENCE_NS_MAX + RETURN_NS_MAX + 5 * SECOND_NS;
+const SETTLES_NS: u64 = SILENCE_NS_MAX + RECONNECT_NS_MAX + 5 * SECOND_NS;
 /// Maximum time to answer a request about names if nothing is broken.
 const ANSWER_NS_MAX: u64 = 5 * SECOND_NS;
 /// Time in which silent peers are noticed, and requests for data that will not arrive are refused.
@@ -97,17 +97,17 @@ pub fn run(seed: u64, options: Options<'_>) -> Result<Outcome, Box<Failure>> {
     let verdict = catch_unwind(AssertUnwindSafe(|| run.play()));
     let (invariant, why, at) = match verdict {
         Ok(Ok(())) => return Ok(run.outcome()),
-        Ok(Err(Broken { invariant, why })) => (invariant, why, Some(run.sim.now())),
-        Err(panic) => ("no panic", said(panic.as_ref()), None),
+        Ok(Err(Violation { invariant, why })) => (invariant, why, Some(run.sim.now())),
+        Err(panic) => ("no panic", panic_message(panic.as_ref()), None),
     };
-    let faults = run.strikes.iter().map(ToString::to_string).collect();
+    let faults = run.faults.iter().map(ToString::to_string).collect();
     let records = run.sim.records().to_vec();
-    let situation = run.sim.servers().flat_map(Server::situation).collect();
+    let situation = run.sim.servers().flat_map(Server::stall_report).collect();
     Err(Box::new(Failure { seed, at, invariant, why, faults, records, situation }))
 }
 
 /// The violation of an invariant.
-struct Broken {
+struct Violation {
     invariant: &'static str,
     why: String,
 }
@@ -115,7 +115,7 @@ struct Broken {
 struct Run {
     sim: Simulation,
     ledger: Ledger,
-    players: Vec<Player>,
+    drivers: Vec<WorkloadDriver>,
     /// Clients that start later.
     later: Vec<(Time, String, HostId)>,
     /// Addresses of the servers when the programs began.
@@ -124,23 +124,23 @@ struct Run {
     elements: u64,
     hashes: Hashes,
     /// All faults in time order, with absolute times.
-    strikes: Vec<Strike>,
-    struck: usize,
+    faults: Vec<ScheduledFault>,
+    applied: usize,
     heals: bool,
-    checks: Vec<(&'static str, Box<dyn Check>)>,
+    checks: Vec<(&'static str, Box<dyn InvariantCheck>)>,
 }
 
 impl Run {
     fn new(seed: u64, options: Options<'_>) -> Run {
         let mut random = SplitMix64::new(seed);
         let mut ledger = Ledger::default();
-        let Stage { mut sim, field, first_client, later, elements, hashes } =
-            Stage::new(seed, &mut random, &mut ledger);
+        let SoakGrid { mut sim, targets: field, first_client, later_clients: later, elements, hashes } =
+            SoakGrid::new(seed, &mut random, &mut ledger);
         if options.trace {
             sim.keep_records();
         }
         let now = sim.now();
-        let strikes = match options.scenario {
+        let faults = match options.scenario {
             Some(scenario) => scenario.strikes(&field, &mut random, now),
             None => {
                 let count = random.below(FAULTS_MAX + 1);
@@ -148,18 +148,18 @@ impl Run {
             }
         };
         let heals = random.below(2) == 0;
-        ledger.deadline = strikes.last().map_or(now, |last| last.at) + PROGRAMS_NS_MAX;
+        ledger.deadline = faults.last().map_or(now, |last| last.at) + PROGRAMS_NS_MAX;
         let own = SplitMix64::new(random.next_u64());
-        let players = vec![Player::new(now, first_client, own, elements, hashes)];
+        let drivers = vec![WorkloadDriver::new(now, first_client, own, elements, hashes)];
         let later = later.into_iter().map(|(after_ns, name, host)| (now + after_ns, name, host)).collect();
-        let checks = ALL.iter().map(|invariant| (invariant.name, (invariant.make)())).collect();
-        let servers = Stage::running(&sim, Role::Server).map(|node| sim.address(node).to_string()).collect();
-        Run { servers, sim, ledger, players, later, random, elements, hashes, strikes, struck: 0, heals, checks }
+        let checks = ALL.iter().map(|invariant| (invariant.name, (invariant.new_check)())).collect();
+        let servers = SoakGrid::running(&sim, Role::Server).map(|node| sim.address(node).to_string()).collect();
+        Run { servers, sim, ledger, drivers, later, random, elements, hashes, faults, applied: 0, heals, checks }
     }
 
-    fn play(&mut self) -> Result<(), Broken> {
+    fn play(&mut self) -> Result<(), Violation> {
         while !self.is_over() {
-            self.turn(Time::NEVER)?;
+            self.next_action(Time::NEVER)?;
         }
         if self.heals {
             self.sim.heal_all();
@@ -169,50 +169,50 @@ impl Run {
         if self.ledger.shared.is_used() {
             self.delete_names()?;
         }
-        self.pass(QUIET_NS)?;
+        self.run_for(QUIET_NS)?;
         self.sim.check();
         // Nobody waits on behalf of functions whose servers have ended.
         let sessions = self.ledger.shared.sessions.keys().copied();
         self.ledger.killed.extend(sessions.filter(|session| self.sim.is_dead(*session)));
         for (invariant, check) in &mut self.checks {
-            check.end(&self.sim, &self.ledger).map_err(|why| Broken { invariant, why })?;
+            check.end(&self.sim, &self.ledger).map_err(|why| Violation { invariant, why })?;
         }
         Ok(())
     }
 
     /// Functions of hung or paused servers wait for names as long as their servers do, so their sessions are ended here.
     fn end_stuck_sessions(&mut self) {
-        let runs: Vec<NodeId> = Stage::running(&self.sim, Role::Server).collect();
+        let runs: Vec<NodeId> = SoakGrid::running(&self.sim, Role::Server).collect();
         let stuck = self.ledger.shared.sessions.iter().filter(|(_, server)| !runs.contains(server));
         let stuck: Vec<NodeId> =
             stuck.map(|(session, _)| *session).filter(|session| !self.sim.is_dead(*session)).collect();
         stuck.into_iter().for_each(|session| self.sim.kill(session));
     }
 
-    fn pass(&mut self, ns: u64) -> Result<(), Broken> {
+    fn run_for(&mut self, ns: u64) -> Result<(), Violation> {
         let until = self.sim.now() + ns;
         while self.sim.kernel.next_at().is_some_and(|at| at <= until) {
-            self.turn(until)?;
+            self.next_action(until)?;
         }
-        self.sim.kernel.pass_until(until);
+        self.sim.kernel.advance_clock(until);
         Ok(())
     }
 
     /// Deletes all names through another client, once all reachable servers have registered again. The client is on
     /// the agent's host, so that no cut separates the two.
-    fn delete_names(&mut self) -> Result<(), Broken> {
-        self.pass(SETTLES_NS)?;
-        if Stage::running(&self.sim, Role::Agent).next().is_none() {
+    fn delete_names(&mut self) -> Result<(), Violation> {
+        self.run_for(SETTLES_NS)?;
+        if SoakGrid::running(&self.sim, Role::Agent).next().is_none() {
             return Ok(());
         }
         let janitor = self.sim.add_client(HostId(AGENT_HOST), "janitor");
-        self.pass(3 * HEARTBEAT_NS)?;
+        self.run_for(3 * HEARTBEAT_NS)?;
         for ask in 0.. {
             let list = NameCommand::List { prefix: String::new(), after: String::new() };
             let listed = match self.answer(janitor, 2 * ask, list)? {
                 Ok(CatalogAnswer::Listed { names, .. }) => names,
                 other => {
-                    return Err(Broken {
+                    return Err(Violation {
                         invariant: "names are answered",
                         why: format!("a list request returned {other:?}"),
                     });
@@ -223,73 +223,73 @@ impl Run {
             let deleted = self.answer(janitor, 2 * ask + 1, NameCommand::Delete { name: name.clone() })?;
             if deleted != Ok(CatalogAnswer::Deleted) {
                 let why = format!("'{name}' is listed, but deleting it returns {deleted:?}");
-                return Err(Broken { invariant: "names are answered", why });
+                return Err(Violation { invariant: "names are answered", why });
             }
         }
         self.ledger.shared.are_deleted = true;
         Ok(())
     }
 
-    fn answer(&mut self, node: NodeId, ask: u64, command: NameCommand) -> Result<NameAnswer, Broken> {
+    fn answer(&mut self, node: NodeId, ask: u64, command: NameCommand) -> Result<NameAnswer, Violation> {
         let (until, what) = (self.sim.now() + ANSWER_NS_MAX, format!("{command:?}"));
-        self.sim.command(node, Command::Name { ask, command });
+        self.sim.command(node, Command::Name { request: ask, command });
         while self.sim.now() < until {
-            self.turn(until)?;
+            self.next_action(until)?;
             while let Some(event) = self.sim.take_event(node) {
-                if let Event::Named { ask: answered, answer } = event
+                if let Event::NameResult { request: answered, answer } = event
                     && answered == ask
                 {
                     return Ok(answer);
                 }
             }
         }
-        Err(Broken { invariant: "names are answered", why: format!("{what} has no answer") })
+        Err(Violation { invariant: "names are answered", why: format!("{what} has no answer") })
     }
 
     fn is_over(&self) -> bool {
-        let all_came = self.later.is_empty() && self.struck == self.strikes.len();
-        let all_went = self.ledger.insiders.iter().all(|insider| self.sim.is_dead(*insider));
-        all_came && all_went && self.players.iter().all(|player| player.is_over)
+        let all_came = self.later.is_empty() && self.applied == self.faults.len();
+        let all_went = self.ledger.malicious_clients.iter().all(|insider| self.sim.is_dead(*insider));
+        all_came && all_went && self.drivers.iter().all(|player| player.is_over)
     }
 
     /// Performs the next action: a fault, a client's start, an action of a program, or a step of the simulation.
-    fn turn(&mut self, until: Time) -> Result<(), Broken> {
-        let fault_at = self.strikes.get(self.struck).map(|strike| strike.at);
+    fn next_action(&mut self, until: Time) -> Result<(), Violation> {
+        let fault_at = self.faults.get(self.applied).map(|strike| strike.at);
         let comes_at = self.later.iter().map(|(at, ..)| *at).min();
-        let acts_at = self.players.iter().filter_map(Player::next_at).min();
+        let acts_at = self.drivers.iter().filter_map(WorkloadDriver::next_at).min();
         let outside_at = fault_at.into_iter().chain(comes_at).chain(acts_at).min();
         let inside_at = self.sim.kernel.next_at();
         match outside_at {
             Some(at) if inside_at.is_none_or(|inside| at <= inside) => {
-                self.sim.kernel.pass_until(at);
+                self.sim.kernel.advance_clock(at);
                 if fault_at == Some(at) {
                     self.strike();
                 } else if comes_at == Some(at) {
                     self.come(at);
                 } else {
-                    let Run { sim, ledger, players, .. } = self;
+                    let Run { sim, ledger, drivers: players, .. } = self;
                     players.iter_mut().filter(|player| !player.is_over).for_each(|player| player.act(sim, ledger));
                 }
             }
             Some(_) | None => {
                 if !self.sim.step() {
-                    self.sim.kernel.pass_until(until);
+                    self.sim.kernel.advance_clock(until);
                 }
             }
         }
-        self.look()?;
-        let Run { sim, ledger, players, .. } = self;
-        players.iter_mut().filter(|player| !player.is_over).for_each(|player| player.hear(sim, ledger));
+        self.check_invariants()?;
+        let Run { sim, ledger, drivers: players, .. } = self;
+        players.iter_mut().filter(|player| !player.is_over).for_each(|player| player.handle_events(sim, ledger));
         Ok(())
     }
 
     fn strike(&mut self) {
-        let fault = self.strikes[self.struck].fault.clone();
-        self.struck += 1;
-        self.ledger.damage.note(self.sim.now(), &fault);
-        self.sim.strike(&fault);
+        let fault = self.faults[self.applied].fault.clone();
+        self.applied += 1;
+        self.ledger.damage.record_fault(self.sim.now(), &fault);
+        self.sim.apply_fault(&fault);
         self.sim.check();
-        for player in self.players.iter_mut().filter(|player| !player.was_killed) {
+        for player in self.drivers.iter_mut().filter(|player| !player.was_killed) {
             if self.sim.is_dead(player.node) {
                 player.kill();
                 self.ledger.killed.insert(player.node);
@@ -307,40 +307,42 @@ impl Run {
         } else {
             self.sim.add_client(host, &name)
         };
-        let player = Player::new(at, node, own, self.elements, self.hashes);
-        self.players.push(if is_independent { player.waiting_for_servers(at) } else { player });
+        let player = WorkloadDriver::new(at, node, own, self.elements, self.hashes);
+        self.drivers.push(if is_independent { player.waiting_for_servers(at) } else { player });
     }
 
     /// Checks the invariants.
-    fn look(&mut self) -> Result<(), Broken> {
+    fn check_invariants(&mut self) -> Result<(), Violation> {
         let mut events = self.sim.kernel.instruments_mut().trace.take_events();
         for (at, event) in &events {
             match event {
-                SimEvent::Begins { node } => {
+                SimEvent::Starts { node } => {
                     let server = self.sim.session_server(*node);
                     self.ledger.shared.sessions.extend(server.map(|server| (*node, server)));
                 }
                 SimEvent::Placed { node, ask, named, server } => {
                     self.ledger.shared.placed((*node, *ask), named, *server)
                 }
-                SimEvent::Refuses { is_lost: true } => self.ledger.damage.connection_lost(),
-                SimEvent::Refuses { is_lost: false } => self.ledger.damage.datum_changed(),
-                SimEvent::Told { node, event: Event::Named { ask, answer } } => {
+                SimEvent::Corrupted { is_lost: true } => self.ledger.damage.connection_lost(),
+                SimEvent::Corrupted { is_lost: false } => self.ledger.damage.datum_changed(),
+                SimEvent::Reported { node, event: Event::NameResult { request: ask, answer } } => {
                     self.ledger.shared.answered.insert((*node, *ask), (*at, answer.is_ok()));
                 }
                 _ => {}
             }
         }
         let (sim, ledger) = (&self.sim, &self.ledger);
-        events.retain(|(_, event)| !matches!(event, SimEvent::Stored { node, .. } if ledger.insiders.contains(node)));
+        events.retain(
+            |(_, event)| !matches!(event, SimEvent::Stored { node, .. } if ledger.malicious_clients.contains(node)),
+        );
         for (invariant, check) in &mut self.checks {
-            let seen = events.iter().try_for_each(|(at, event)| check.see(sim, ledger, *at, event));
-            seen.and_then(|()| check.step(sim, ledger)).map_err(|why| Broken { invariant, why })?;
+            let seen = events.iter().try_for_each(|(at, event)| check.observe(sim, ledger, *at, event));
+            seen.and_then(|()| check.step(sim, ledger)).map_err(|why| Violation { invariant, why })?;
         }
         if sim.now() > ledger.deadline {
-            let waiting = self.players.iter().filter(|player| !player.is_over).map(Player::waits_for);
+            let waiting = self.drivers.iter().filter(|player| !player.is_over).map(WorkloadDriver::waits_for);
             let why = waiting.collect::<Vec<_>>().join("; ");
-            return Err(Broken { invariant: "no stand-still", why });
+            return Err(Violation { invariant: "no stand-still", why });
         }
         Ok(())
     }
@@ -357,7 +359,7 @@ impl Run {
 }
 
 /// Returns the message of a panic.
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
 }

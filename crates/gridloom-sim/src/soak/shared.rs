@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::{DatumId, Named, NodeId, TaskId, Time};
+use gridloom_base::{DatumId, NamedDatum, NodeId, TaskId, Time};
 use gridloom_idl::UsedName;
 
-use super::declared::value_of;
+use super::shared_functions::value_of;
 
 /// A request of a program about a name.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Asked {
+pub(super) enum NameRequest {
     Put { name: String, value: f64, replaces: bool },
     Find { name: String, waits: bool },
     Delete { name: String },
@@ -17,14 +17,14 @@ pub(super) enum Asked {
 }
 
 /// A request: the client and its request number.
-pub(super) type AskId = (NodeId, u64);
+pub(super) type RequestId = (NodeId, u64);
 
 /// A version that a client was told to put somewhere.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
-    pub(super) named: Named,
+    pub(super) named: NamedDatum,
     pub(super) value: f64,
-    pub(super) ask: AskId,
+    pub(super) ask: RequestId,
     pub(super) server: NodeId,
 }
 
@@ -32,14 +32,14 @@ pub(super) struct Version {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// All requests, with their times.
-    pub(super) asked: BTreeMap<AskId, (Time, Asked)>,
+    pub(super) requests: BTreeMap<RequestId, (Time, NameRequest)>,
     pub(super) versions: BTreeMap<DatumId, Version>,
     /// Versions that malicious clients were told to put somewhere, under names that no other client uses.
-    pub(super) of_insiders: BTreeSet<DatumId>,
+    pub(super) malicious_versions: BTreeSet<DatumId>,
     /// Time of each answer, and whether it was successful.
-    pub(super) answered: BTreeMap<AskId, (Time, bool)>,
+    pub(super) answered: BTreeMap<RequestId, (Time, bool)>,
     /// Finds that a program has cancelled.
-    pub(super) forgotten: BTreeSet<AskId>,
+    pub(super) forgotten: BTreeSet<RequestId>,
     /// Names that calls declare to get and put.
     pub(super) declared: BTreeMap<TaskId, Vec<UsedName>>,
     /// Clients of functions that share data, and their servers.
@@ -64,16 +64,16 @@ impl Shared {
 
     /// Reports whether any client has put a name or requested one.
     pub(super) fn is_used(&self) -> bool {
-        !self.asked.is_empty() || !self.of_insiders.is_empty() || !self.declared.is_empty()
+        !self.requests.is_empty() || !self.malicious_versions.is_empty() || !self.declared.is_empty()
     }
 
     /// Records that a client was told where to put its value.
-    pub(super) fn placed(&mut self, ask: AskId, named: &Named, server: NodeId) {
-        let value = match (self.asked.get(&ask), named.made_by) {
-            (Some((_, Asked::Put { value, .. })), _) => *value,
+    pub(super) fn placed(&mut self, ask: RequestId, named: &NamedDatum, server: NodeId) {
+        let value = match (self.requests.get(&ask), named.put_by) {
+            (Some((_, NameRequest::Put { value, .. })), _) => *value,
             (None, Some(maker)) if self.sessions.contains_key(&ask.0) => value_of(maker.task),
             _ => {
-                self.of_insiders.insert(named.datum);
+                self.malicious_versions.insert(named.datum);
                 return;
             }
         };
@@ -81,20 +81,20 @@ impl Shared {
     }
 
     /// Reports whether the client was told where to put its value.
-    pub(super) fn is_placed(&self, ask: AskId) -> bool {
+    pub(super) fn is_placed(&self, ask: RequestId) -> bool {
         self.versions.values().any(|version| version.ask == ask)
     }
 
     /// Reports whether a name may have been deleted by a client at that time or later.
     pub(super) fn is_deleted_since(&self, name: &str, since: Time) -> bool {
-        let is_it = |asked: &Asked| matches!(asked, Asked::Delete { name: deleted } if deleted == name);
-        let is_over = |id: &AskId| self.answered.get(id).is_some_and(|(at, _)| *at < since);
-        self.asked.iter().any(|(id, (_, asked))| is_it(asked) && !is_over(id))
+        let is_it = |asked: &NameRequest| matches!(asked, NameRequest::Delete { name: deleted } if deleted == name);
+        let is_over = |id: &RequestId| self.answered.get(id).is_some_and(|(at, _)| *at < since);
+        self.requests.iter().any(|(id, (_, asked))| is_it(asked) && !is_over(id))
     }
 
     /// Iterates over the other puts of a name.
-    pub(super) fn other_puts(&self, but: AskId, name: &str) -> impl Iterator<Item = AskId> {
-        let is_it = move |asked: &Asked| matches!(asked, Asked::Put { name: put, .. } if put == name);
-        self.asked.iter().filter(move |(id, (_, asked))| **id != but && is_it(asked)).map(|(id, _)| *id)
+    pub(super) fn other_puts(&self, but: RequestId, name: &str) -> impl Iterator<Item = RequestId> {
+        let is_it = move |asked: &NameRequest| matches!(asked, NameRequest::Put { name: put, .. } if put == name);
+        self.requests.iter().filter(move |(id, (_, asked))| **id != but && is_it(asked)).map(|(id, _)| *id)
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, SplitMix64, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Group, Output, Retry, Source, Task, TaskKind, Terms};
+use gridloom_core::graph::{Argument, CallOptions, Group, Output, Retry, Source, Task, TaskKind};
 
-use super::declared;
+use super::shared_functions;
 use crate::Bodies;
 
 /// The functions: with one result, and with two.
@@ -83,12 +83,12 @@ impl Bodies for Mix {
         Ok(results.map(|(output, value)| (output.meta.clone(), array(value, &output.meta))).collect())
     }
 
-    fn leaves_sharing(&self) -> bool {
+    fn uses_simulated_sharing(&self) -> bool {
         true
     }
 
     fn value_to_put(&self, call: TaskId, meta: &Meta) -> Option<Arc<[u8]>> {
-        Some(array(declared::value_of(call), meta).into())
+        Some(array(shared_functions::value_of(call), meta).into())
     }
 }
 
@@ -103,13 +103,13 @@ pub(super) fn first(bytes: &[u8]) -> f64 {
 }
 
 /// A datum with its expected value.
-type Known = (DatumId, f64);
+type ExpectedDatum = (DatumId, f64);
 
 #[derive(Clone, Debug)]
 pub(super) struct PlainCall {
     pub(super) task: Task,
-    pub(super) sources: Vec<Known>,
-    pub(super) results: Vec<Known>,
+    pub(super) sources: Vec<ExpectedDatum>,
+    pub(super) results: Vec<ExpectedDatum>,
     pub(super) limit_ns: Option<u64>,
 }
 
@@ -118,16 +118,16 @@ pub(super) struct PlainCall {
 pub(super) struct Work {
     pub(super) group: Group,
     /// Data that the program puts into its store for the group.
-    pub(super) sources: Vec<Known>,
+    pub(super) sources: Vec<ExpectedDatum>,
     /// All results of the group.
-    pub(super) made: Vec<Known>,
+    pub(super) results: Vec<ExpectedDatum>,
     /// The results that no task of the group reads. The program keeps them.
     pub(super) wanted: BTreeMap<DatumId, f64>,
 }
 
 /// Draws one client's work.
 #[derive(Clone, Debug)]
-pub(super) struct Draw {
+pub(super) struct WorkGenerator {
     pub(super) random: SplitMix64,
     pub(super) client: NodeId,
     /// Number of elements of every array.
@@ -143,7 +143,7 @@ const CALLS_FROM: u64 = 1_000_000;
 const CALL_STRIDE: u64 = 10;
 const METHODS_MAX: u64 = 12;
 
-impl Draw {
+impl WorkGenerator {
     pub(super) fn meta(&self) -> Meta {
         Meta::array(Dtype::Float64, &[self.elements])
     }
@@ -153,7 +153,7 @@ impl Draw {
     }
 
     /// Creates a task with these arguments; its results are `result` and possibly the datum after it.
-    fn task(&mut self, serial: u64, args: [Known; 2], result: u64) -> (Task, Vec<Known>) {
+    fn task(&mut self, serial: u64, args: [ExpectedDatum; 2], result: u64) -> (Task, Vec<ExpectedDatum>) {
         let [(x, x_value), (y, y_value)] = args;
         let salt = serial as f64;
         let mut results = vec![(self.datum(result), mix(x_value, y_value, salt))];
@@ -175,21 +175,21 @@ impl Draw {
             ],
             outputs: results.iter().map(|(datum, _)| Output { datum: *datum, meta: self.meta() }).collect(),
             work_flops: Some(1e6 + self.random.below(200) as f64 * 1e6),
-            terms: Terms::default(),
+            options: CallOptions::default(),
         };
         let retry = Retry { times: RETRIES, crashes: true, raised: None };
-        let terms = Terms { retry: (failing_runs(&task) > 0).then(|| Arc::new(retry)), ..Terms::default() };
-        let task = Task { terms, ..task };
+        let terms = CallOptions { retry: (failing_runs(&task) > 0).then(|| Arc::new(retry)), ..CallOptions::default() };
+        let task = Task { options: terms, ..task };
         (task, results)
     }
 
     /// Draws a random group, which may read data that the program has already.
-    pub(super) fn group(&mut self, has: &[Known]) -> Work {
+    pub(super) fn group(&mut self, has: &[ExpectedDatum]) -> Work {
         let base = GROUP_STRIDE * self.next_group;
         self.next_group += 1;
-        let sources: Vec<Known> =
+        let sources: Vec<ExpectedDatum> =
             (1..=1 + self.random.below(4)).map(|serial| (self.datum(base + serial), serial as f64)).collect();
-        let mut known: Vec<Known> = sources.iter().chain(has).copied().collect();
+        let mut known: Vec<ExpectedDatum> = sources.iter().chain(has).copied().collect();
         let (mut tasks, mut made) = (Vec::new(), Vec::new());
         for number in 0..2 + self.random.below(30) {
             let mut pick = || known[self.random.below(known.len() as u64) as usize];
@@ -210,7 +210,7 @@ impl Draw {
             sources: sources.iter().map(|(datum, _)| own(*datum)).chain(earlier).collect(),
             wanted: wanted.keys().copied().collect(),
         };
-        Work { group, sources, made, wanted }
+        Work { group, sources, results: made, wanted }
     }
 
     /// Draws a plain call: the task, its arguments, its results and its limit.
@@ -227,7 +227,7 @@ impl Draw {
     /// Returns a call that creates an object.
     pub(super) fn object(&mut self) -> PlainCall {
         let object = ObjectId { client: self.client, serial: CALLS_FROM + CALL_STRIDE * self.next_call };
-        self.bare(BEGIN, object, None)
+        self.lifecycle_call(BEGIN, object, None)
     }
 
     /// Returns calls of an object's methods, and finally the one that ends the object.
@@ -239,17 +239,17 @@ impl Draw {
             let task = Task {
                 kind: TaskKind::method(NAMES[METHOD], object, self.hashes[METHOD]),
                 outputs: call.task.outputs[..1].to_vec(),
-                terms: Terms { only: Some(server), is_once: true, ..Terms::default() },
+                options: CallOptions { bound_to: Some(server), is_once: true, ..CallOptions::default() },
                 ..call.task
             };
             calls.push(PlainCall { task, results: vec![one], ..call });
         }
-        calls.push(self.bare(END, object, Some(server)));
+        calls.push(self.lifecycle_call(END, object, Some(server)));
         calls
     }
 
     /// Returns the call that creates or ends an object.
-    fn bare(&mut self, what: usize, object: ObjectId, only: Option<NodeId>) -> PlainCall {
+    fn lifecycle_call(&mut self, what: usize, object: ObjectId, only: Option<NodeId>) -> PlainCall {
         let serial = CALLS_FROM + CALL_STRIDE * self.next_call;
         self.next_call += 1;
         let task = Task {
@@ -258,7 +258,7 @@ impl Draw {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: Some(1e6),
-            terms: Terms { only, is_once: true, ..Terms::default() },
+            options: CallOptions { bound_to: only, is_once: true, ..CallOptions::default() },
         };
         PlainCall { task, sources: Vec::new(), results: Vec::new(), limit_ns: None }
     }

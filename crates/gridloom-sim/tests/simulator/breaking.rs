@@ -131,7 +131,7 @@ fn a_datum_that_broke_off_goes_on_where_it_was() {
     let reset = format!("at {}ms reset a b", (sent + takes / 2) / ms(1));
     let [whole, rest] = [false, true].map(|asks| run(&reset, asks)[0] - sent_again);
     assert_eq!(whole, takes);
-    let part_ns = takes * PARTS.of(SIZE_BYTES) / SIZE_BYTES;
+    let part_ns = takes * PARTS.part_bytes(SIZE_BYTES) / SIZE_BYTES;
     assert!((takes / 2..takes / 2 + 2 * part_ns + ms(2)).contains(&rest), "{rest} of {takes}");
 }
 
@@ -200,7 +200,7 @@ fn what_a_crashed_host_ran_starts_anew_with_it() {
         gridloom_idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
     let mut sim = Simulation::new(Arc::new(platform()), SimConfig::default());
     sim.add_agent(HostId(0), "agent");
-    let spec = ServerSpec { name: "one".into(), slots: 1, plain: false, memory_bytes: 1 << 20, functions };
+    let spec = ServerSpec { name: "one".into(), slots: 1, is_stateless: false, memory_bytes: 1 << 20, functions };
     let server = sim.add_server(HostId(1), spec);
     let client = sim.add_client(HostId(2), "client");
     let scenario = Scenario::parse("at 2s off one for 3s", "f").unwrap();
@@ -243,7 +243,7 @@ fn a_server_and_the_agent_start_anew_at_their_addresses() {
     let functions =
         gridloom_idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
     let agent = sim.add_agent(HostId(0), "agent");
-    let spec = ServerSpec { name: "one".into(), slots: 1, plain: false, memory_bytes: 1 << 20, functions };
+    let spec = ServerSpec { name: "one".into(), slots: 1, is_stateless: false, memory_bytes: 1 << 20, functions };
     let server = sim.add_server(HostId(1), spec);
     let client = sim.add_client(HostId(2), "client");
     let directory = |sim: &mut Simulation| loop {
@@ -253,14 +253,14 @@ fn a_server_and_the_agent_start_anew_at_their_addresses() {
         }
     };
     while directory(&mut sim) != [server] {}
-    sim.strike(&Fault::Restart("one".into()));
+    sim.apply_fault(&Fault::Restart("one".into()));
     let anew = sim.node_named("one").unwrap();
     assert_ne!(anew, server);
     assert_eq!(sim.address(anew), sim.address(server));
     while directory(&mut sim) != [anew] {}
-    sim.strike(&Fault::Kill("agent".into()));
+    sim.apply_fault(&Fault::Kill("agent".into()));
     sim.advance(ms(3000));
-    sim.strike(&Fault::Restart("agent".into()));
+    sim.apply_fault(&Fault::Restart("agent".into()));
     assert_ne!(sim.node_named("agent"), Some(agent));
     while directory(&mut sim) != [anew] {}
     assert_eq!(sim.restart(client), None);

@@ -7,7 +7,7 @@ use gridloom_base::time::SECOND_NS;
 use gridloom_channel::Kind;
 use gridloom_conformance::channel::{CASES, End};
 use gridloom_platform::{HostId, Platform};
-use gridloom_process::{Incoming, Letter, PeerId, ProcessSpec, ProcessWorld};
+use gridloom_process::{Incoming, PeerId, ProcessMessage, ProcessSpec, ProcessWorld};
 use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
@@ -19,13 +19,13 @@ struct SimEnd<'a> {
     peer: PeerId,
 }
 
-fn letter(kind: &str, body: &[u8]) -> Letter {
-    Letter { kind: kind.into(), payload: body.to_vec() }
+fn letter(kind: &str, body: &[u8]) -> ProcessMessage {
+    ProcessMessage { kind: kind.into(), payload: body.to_vec() }
 }
 
 impl End for SimEnd<'_> {
     fn urge(&mut self, body: &[u8]) {
-        self.process.urge(self.peer, letter(MESSAGE, body)).unwrap();
+        self.process.send_urgent(self.peer, letter(MESSAGE, body)).unwrap();
     }
 
     fn offer(&mut self, body: &[u8]) -> bool {
@@ -38,8 +38,8 @@ impl End for SimEnd<'_> {
 
     fn receive(&mut self) -> Option<(Kind, Vec<u8>)> {
         match self.process.receive(None).unwrap()? {
-            Incoming::Letter { letter, .. } if &*letter.kind == MESSAGE => Some((Kind::Message, letter.payload)),
-            Incoming::Letter { letter, .. } => Some((Kind::Letter, letter.payload)),
+            Incoming::Message { letter, .. } if &*letter.kind == MESSAGE => Some((Kind::Message, letter.payload)),
+            Incoming::Message { letter, .. } => Some((Kind::ProcessMessage, letter.payload)),
             Incoming::Closed { .. } => None,
         }
     }

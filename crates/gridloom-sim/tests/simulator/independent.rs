@@ -48,12 +48,12 @@ impl Test {
                 agent: String::new(),
                 slots: 1,
                 queue_depth: 1,
-                plain: false,
+                is_stateless: false,
                 memory_bytes: 1 << 30,
                 data_max: u64::MAX,
                 slowdown: 1.0,
                 functions,
-                codes: Default::default(),
+                code_hashes: Default::default(),
                 models: Default::default(),
                 durable: None,
                 storage: None,
@@ -101,7 +101,7 @@ impl Test {
                 args,
                 outputs: vec![Output { datum, meta: meta.clone() }],
                 work_flops: Some(5e8),
-                terms: Default::default(),
+                options: Default::default(),
             });
             if serial % LENGTH == 0 {
                 last.push(datum);
@@ -118,10 +118,10 @@ impl Test {
         for datum in data {
             self.sim.command(client, Command::Get { datum: *datum });
             let got = self.wait_for(client, |event| match event {
-                Event::DatumHere { datum: here, .. } | Event::DatumLost { datum: here, .. } => here == datum,
+                Event::DatumAvailable { datum: here, .. } | Event::DatumLost { datum: here, .. } => here == datum,
                 _ => false,
             });
-            assert!(matches!(got, Event::DatumHere { .. }), "{got:?}");
+            assert!(matches!(got, Event::DatumAvailable { .. }), "{got:?}");
         }
     }
 }
@@ -166,8 +166,8 @@ fn a_server_whose_name_is_taken_is_used_once_it_is_free() {
         let first = test.servers[0];
         let second = Test::serve_as(&mut test.sim, &test.definitions, 3, "server-0".into());
         let client = test.new_client(4, &[first, second]);
-        let refused = test.wait_for(client, |event| matches!(event, Event::NotReached { .. }));
-        let Event::NotReached { address, why } = refused else { unreachable!("asked for") };
+        let refused = test.wait_for(client, |event| matches!(event, Event::ServerNotReached { .. }));
+        let Event::ServerNotReached { address, why } = refused else { unreachable!("asked for") };
         assert!(why.contains("has the name 'server-0'"), "{why}");
         let is_second = address == test.sim.address(second);
         let (used, other) = if is_second { (first, second) } else { (second, first) };
@@ -175,7 +175,7 @@ fn a_server_whose_name_is_taken_is_used_once_it_is_free() {
         test.wait_for(client, is_used(used));
         test.sim.advance(seed * 70_000_000);
         test.sim.kill(used);
-        test.wait_for(client, |event| matches!(event, Event::Reached { server, .. } if *server == other));
+        test.wait_for(client, |event| matches!(event, Event::ServerReached { server, .. } if *server == other));
         test.wait_for(client, is_used(other));
         let data = test.run(client);
         test.get(client, &data);

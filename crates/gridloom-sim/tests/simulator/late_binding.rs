@@ -42,7 +42,7 @@ impl Stage {
         let mut servers = Vec::new();
         for number in 1..=3u32 {
             let (name, functions) = (format!("server-{number}"), definitions.clone());
-            let spec = ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 36, functions };
+            let spec = ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 36, functions };
             servers.push(sim.add_server(HostId(number), spec));
         }
         let client = sim.add_client(HostId(4), "client");
@@ -50,7 +50,7 @@ impl Stage {
         while !matches!(stage.next(), Event::Directory { grid, .. } if grid.servers.len() == 3) {}
         // By then speeds and links are measured.
         stage.sim.advance(5_000_000_000);
-        stage.sim.strike(&Fault::Slow { host: "host-1".into(), factor: 1.0 / SLOWED });
+        stage.sim.apply_fault(&Fault::Slow { host: "host-1".into(), factor: 1.0 / SLOWED });
         stage
     }
 
@@ -72,7 +72,7 @@ impl Stage {
             args: vec![n, Argument::Datum(self.datum(serial))],
             outputs: vec![Output { datum: self.datum(1000 + serial), meta: self.meta() }],
             work_flops: Some(1e9),
-            terms: Default::default(),
+            options: Default::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NodeId, SplitMix64, TaskId, Time};
-use gridloom_core::graph::{Argument, Copies, Group, Source, Task, TaskKind};
+use gridloom_core::graph::{Argument, CopyLifetime, Group, Source, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand};
@@ -42,7 +42,7 @@ impl Stage {
         let server = |host| ServerSpec {
             name: format!("server-{host}"),
             slots: 1,
-            plain: false,
+            is_stateless: false,
             memory_bytes: 1 << 30,
             functions: Vec::new(),
         };
@@ -78,9 +78,9 @@ impl Stage {
 
     fn ask(&mut self, command: NameCommand) -> Result<CatalogAnswer, gridloom_base::NameError> {
         let ask = self.serial();
-        self.sim.command(self.client, Command::Name { ask, command });
+        self.sim.command(self.client, Command::Name { request: ask, command });
         self.until(|event| match event {
-            Event::Named { ask: answered, answer } if *answered == ask => Some(answer.clone()),
+            Event::NameResult { request: answered, answer } if *answered == ask => Some(answer.clone()),
             _ => None,
         })
     }
@@ -119,17 +119,17 @@ impl Stage {
         let id = TaskId { client, serial };
         let task = Task {
             id,
-            kind: TaskKind::Replicate(Copies::Kept),
+            kind: TaskKind::Replicate(CopyLifetime::Kept),
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         };
         let meta = Meta::array(Dtype::Float64, &[ELEMENTS]);
         let sources = [(datum, Source { meta, at: Vec::new() })].into();
         let group = Group { id: GroupId { client, serial }, tasks: vec![task], sources, wanted: Vec::new() };
         let from = Default::default();
-        self.sim.command(client, Command::Follow { group, server, from, heuristic: "heft".into(), plan: None });
+        self.sim.command(client, Command::RunPlanned { group, server, from, heuristic: "heft".into(), plan: None });
         id
     }
 

@@ -163,7 +163,7 @@ fn a_world_places_nodes_by_name_or_in_turn() {
     let spec = |name: &str| ServerSpec {
         name: name.into(),
         slots: 1,
-        plain: false,
+        is_stateless: false,
         memory_bytes: 1 << 20,
         functions: Vec::new(),
     };

@@ -1,9 +1,9 @@
 //! Regression tests of shared names under faults. Each case was found by the soak.
 
-use gridloom_base::limits::RETURN_NS_MAX;
+use gridloom_base::limits::RECONNECT_NS_MAX;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, SplitMix64, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind, Terms};
+use gridloom_core::graph::{Argument, CallOptions, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand};
@@ -46,7 +46,10 @@ impl Stage {
         sim.add_agent(HostId(0), "agent");
         let servers = [1, 2].map(|host| {
             let (name, functions) = (format!("server-{host}"), functions.clone());
-            sim.add_server(HostId(host), ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 24, functions })
+            sim.add_server(
+                HostId(host),
+                ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 24, functions },
+            )
         });
         let client = sim.add_client(HostId(3), "client");
         let mut stage = Stage { sim, servers, client, elements, hash, next: 0 };
@@ -78,9 +81,9 @@ impl Stage {
 
     fn ask(&mut self, command: NameCommand) -> Answer {
         let ask = self.serial();
-        self.sim.command(self.client, Command::Name { ask, command });
+        self.sim.command(self.client, Command::Name { request: ask, command });
         self.until(|event| match event {
-            Event::Named { ask: answered, answer } if *answered == ask => Some(answer.clone()),
+            Event::NameResult { request: answered, answer } if *answered == ask => Some(answer.clone()),
             _ => None,
         })
     }
@@ -139,7 +142,7 @@ impl Stage {
             args: vec![Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: n }, Argument::Datum(datum)],
             outputs: vec![Output { datum: result, meta: meta.clone() }],
             work_flops: Some(1e9),
-            terms: Terms { only: Some(only), ..Terms::default() },
+            options: CallOptions { bound_to: Some(only), ..CallOptions::default() },
         };
         let sources = [(datum, Source { meta, at: Vec::new() })].into();
         let group = Group { id: GroupId { client, serial }, tasks: vec![task], sources, wanted: vec![result] };
@@ -158,7 +161,7 @@ impl Stage {
     fn get(&mut self, datum: DatumId) -> Result<(), TaskError> {
         self.sim.command(self.client, Command::Get { datum });
         self.until(|event| match event {
-            Event::DatumHere { datum: here, .. } if *here == datum => Some(Ok(())),
+            Event::DatumAvailable { datum: here, .. } if *here == datum => Some(Ok(())),
             Event::DatumLost { datum: lost, error } if *lost == datum => Some(Err(error.clone())),
             _ => None,
         })
@@ -184,7 +187,7 @@ impl Stage {
     fn has_nothing_of(&self, datum: DatumId) {
         for server in self.servers {
             assert!(self.sim.value(server, datum).is_none(), "{server} has it still");
-            let left = self.sim.server(server).unwrap().leftovers();
+            let left = self.sim.server(server).unwrap().leak_counts();
             assert!(left.iter().all(|(_, count)| *count == 0), "{server}: {left:?}");
         }
     }
@@ -274,7 +277,7 @@ fn a_program_that_ends_while_it_reads_leaves_nothing() {
     assert_eq!(stage.ask(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
     // The client might return, as after a short break of its connection.
     assert!(stage.servers.iter().any(|server| stage.sim.value(*server, mesh).is_some()));
-    stage.sim.advance(RETURN_NS_MAX);
+    stage.sim.advance(RECONNECT_NS_MAX);
     stage.has_nothing_of(mesh);
 }
 
@@ -286,7 +289,7 @@ fn a_program_reads_on_after_a_short_break_of_its_connection_to_the_agent() {
         let (mesh, _, other) = stage.find("mesh");
         assert_eq!(stage.ask(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
         stage.fault(fault);
-        stage.sim.advance(3 * RETURN_NS_MAX);
+        stage.sim.advance(3 * RECONNECT_NS_MAX);
         let task = stage.read(mesh, other);
         assert_eq!(stage.end_of(task), Ok(()), "{fault}");
         stage.sim.command(stage.client, Command::Release { data: vec![mesh] });
@@ -378,7 +381,7 @@ fn a_program_that_has_put_a_name_does_not_read_it() {
     stage.sim.command(stage.client, Command::Release { data: vec![mesh] });
     stage.delete_leaves_nothing("mesh", mesh);
     let agent = NodeId(1);
-    assert_eq!(stage.sim.agent(agent).unwrap().leftovers().iter().map(|(_, count)| count).sum::<usize>(), 0);
+    assert_eq!(stage.sim.agent(agent).unwrap().leak_counts().iter().map(|(_, count)| count).sum::<usize>(), 0);
 }
 
 /// The agent gives up a silent server before the client does, and the copy is placed elsewhere.
@@ -394,7 +397,7 @@ fn a_server_that_wakes_waits_for_no_copy_that_went_elsewhere() {
     let (_, holder, _) = stage.find("b");
     assert_ne!(holder, next);
     stage.sim.advance(20 * SECOND_NS);
-    let left = stage.sim.server(next).unwrap().leftovers();
+    let left = stage.sim.server(next).unwrap().leak_counts();
     assert!(left.iter().all(|(_, count)| *count == 0), "{left:?}");
 }
 

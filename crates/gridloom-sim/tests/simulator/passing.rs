@@ -7,8 +7,8 @@ use gridloom_core::node::{Input, Role};
 use gridloom_platform::{Platform, PlatformBuilder, Sharing};
 use gridloom_sim::faults::Scenario;
 
-const SIZE_BYTES: u64 = 2 * PARTS.passed_on_bytes_min();
-const PART_BYTES: u64 = PARTS.of(SIZE_BYTES);
+const SIZE_BYTES: u64 = 2 * PARTS.forwarded_bytes_min();
+const PART_BYTES: u64 = PARTS.part_bytes(SIZE_BYTES);
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Returns hosts with a link of 1 ms from each to the next, with these bandwidths.

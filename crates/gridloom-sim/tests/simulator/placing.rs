@@ -4,7 +4,7 @@ use crate::lan;
 use std::collections::BTreeMap;
 
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
+use gridloom_core::graph::{Argument, CopyLifetime, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::{Command, Event};
 use gridloom_idl::Definition;
 use gridloom_sim::Simulation;
@@ -72,7 +72,7 @@ impl Stage {
             args: n.into_iter().chain(reads.iter().map(|datum| Argument::Datum(*datum))).collect(),
             outputs: makes.into_iter().map(|datum| Output { datum, meta: Stage::meta() }).collect(),
             work_flops: Some(if function == "t/make" { 1e9 } else { 1e6 }),
-            terms: Default::default(),
+            options: Default::default(),
         }
     }
 
@@ -83,7 +83,7 @@ impl Stage {
     }
 
     /// Copies a datum to a server.
-    fn copy(&mut self, server: NodeId, copies: Copies, datum: DatumId) -> TaskId {
+    fn copy(&mut self, server: NodeId, copies: CopyLifetime, datum: DatumId) -> TaskId {
         self.next += 1;
         let task = Task {
             id: TaskId { client: self.client, serial: self.next },
@@ -91,7 +91,7 @@ impl Stage {
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         };
         self.follow(server, task, &[datum])
     }
@@ -100,7 +100,8 @@ impl Stage {
         let id = task.id;
         let group = self.group(vec![task], reads);
         let from = BTreeMap::new();
-        self.sim.command(self.client, Command::Follow { group, server, from, heuristic: "heft".into(), plan: None });
+        self.sim
+            .command(self.client, Command::RunPlanned { group, server, from, heuristic: "heft".into(), plan: None });
         id
     }
 
@@ -113,7 +114,7 @@ impl Stage {
     fn get(&mut self, datum: DatumId) -> Result<(), TaskError> {
         self.sim.command(self.client, Command::Get { datum });
         let is_it = |event: &Event| match event {
-            Event::DatumHere { datum: other, .. } | Event::DatumLost { datum: other, .. } => *other == datum,
+            Event::DatumAvailable { datum: other, .. } | Event::DatumLost { datum: other, .. } => *other == datum,
             _ => false,
         };
         match self.wait(is_it) {
@@ -135,19 +136,19 @@ fn a_kept_copy_stays_when_others_make_way() {
     let mut stage = Stage::new();
     let there = stage.servers[0];
     let [kept, copied, third, fourth] = [1, 2, 3, 4].map(|serial| stage.hold(serial));
-    for (copies, datum) in [(Copies::Kept, kept), (Copies::Cached, copied), (Copies::Cached, third)] {
+    for (copies, datum) in [(CopyLifetime::Kept, kept), (CopyLifetime::Cached, copied), (CopyLifetime::Cached, third)] {
         let placed = stage.copy(there, copies, datum);
         stage.end(placed).unwrap();
     }
     assert_eq!([kept, copied, third].map(|datum| stage.has(there, datum)), [true, false, true]);
     // Two kept copies leave no room for a third.
-    let placed = stage.copy(there, Copies::Kept, fourth);
+    let placed = stage.copy(there, CopyLifetime::Kept, fourth);
     stage.end(placed).unwrap();
-    let refused = stage.copy(there, Copies::Kept, third);
+    let refused = stage.copy(there, CopyLifetime::Kept, third);
     assert!(matches!(stage.end(refused), Err(TaskError::StoreFull { .. })));
     stage.sim.command(stage.client, Command::Release { data: vec![kept] });
     assert!(!stage.has(there, kept));
-    let placed = stage.copy(there, Copies::Kept, third);
+    let placed = stage.copy(there, CopyLifetime::Kept, third);
     stage.end(placed).unwrap();
 }
 
@@ -157,7 +158,7 @@ fn it_is_placed_although_all_slots_are_taken_and_before_it_has_a_maker() {
     let [first, second] = [stage.servers[0], stage.servers[1]];
     let held = stage.hold(1);
     let busy = stage.on(first, "t/make", &[], Some(stage.datum(50)));
-    let placed = stage.copy(first, Copies::Cached, held);
+    let placed = stage.copy(first, CopyLifetime::Cached, held);
     stage.end(placed).unwrap();
     stage.end(busy).unwrap();
     // The agent decides where it is computed; until it answers, the location is unknown.
@@ -165,7 +166,7 @@ fn it_is_placed_although_all_slots_are_taken_and_before_it_has_a_maker() {
     let task = stage.task("t/make", &[], Some(made));
     let group = stage.group(vec![task], &[]);
     stage.sim.command(stage.client, Command::Run { group, heuristic: "heft".into() });
-    let placed = stage.copy(second, Copies::Kept, made);
+    let placed = stage.copy(second, CopyLifetime::Kept, made);
     stage.end(placed).unwrap();
     assert!(stage.has(second, made));
 }
@@ -176,9 +177,9 @@ fn a_lost_server_is_told_and_no_other_takes_its_place() {
     let [first, second] = [stage.servers[0], stage.servers[1]];
     let held = stage.hold(1);
     stage.sim.kill(first);
-    let placed = stage.copy(first, Copies::Kept, held);
+    let placed = stage.copy(first, CopyLifetime::Kept, held);
     assert!(matches!(stage.end(placed), Err(TaskError::ServerLost { server, .. }) if server == "server-1"));
-    let placed = stage.copy(first, Copies::Kept, held);
+    let placed = stage.copy(first, CopyLifetime::Kept, held);
     assert!(matches!(stage.end(placed), Err(TaskError::NotMapped { .. })));
     assert!(!stage.has(second, held) && stage.get(held).is_ok());
 }
@@ -190,14 +191,14 @@ fn what_is_given_up_here_is_on_its_server_alone() {
     let held = stage.hold(1);
     let at = stage.client;
     // The only copy is not evicted.
-    stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
+    stage.sim.command(stage.client, Command::DropCopy { datum: held, at });
     assert!(stage.has(stage.client, held));
-    let placed = stage.copy(there, Copies::Kept, held);
+    let placed = stage.copy(there, CopyLifetime::Kept, held);
     stage.end(placed).unwrap();
-    stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
+    stage.sim.command(stage.client, Command::DropCopy { datum: held, at });
     assert!(!stage.has(stage.client, held) && stage.has(there, held));
     stage.get(held).unwrap();
-    stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
+    stage.sim.command(stage.client, Command::DropCopy { datum: held, at });
     stage.sim.kill(there);
     assert!(matches!(stage.get(held), Err(TaskError::DatumLost { .. })));
 }

@@ -6,7 +6,7 @@ use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{SplitMix64, Time};
 use gridloom_flow::NetworkModel;
 use gridloom_platform::Platform;
-use gridloom_process::{Incoming, Letter, ProcessSpec, ProcessWorld};
+use gridloom_process::{Incoming, ProcessMessage, ProcessSpec, ProcessWorld};
 use gridloom_sim::faults::Scenario;
 use gridloom_sim::process::{Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
@@ -85,7 +85,7 @@ fn listener(case: &mut Case) {
         process.listen(1).unwrap();
         while let Ok(Some(incoming)) = process.receive(None) {
             match incoming {
-                Incoming::Letter { letter, .. } => note(notes, process, &letter.kind),
+                Incoming::Message { letter, .. } => note(notes, process, &letter.kind),
                 Incoming::Closed { .. } => return note(notes, process, "closed"),
             }
         }
@@ -93,8 +93,8 @@ fn listener(case: &mut Case) {
     });
 }
 
-fn letter(kind: &str, size: usize) -> Letter {
-    Letter { kind: kind.into(), payload: vec![7; size] }
+fn letter(kind: &str, size: usize) -> ProcessMessage {
+    ProcessMessage { kind: kind.into(), payload: vec![7; size] }
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_computation_follows_the_speed_of_its_host() {
     let noted = on_both("host = 'a'\nkind = 'speed'\nevents = [[1, 0.5], [3, 0], [5, 1]]", |case| {
         case.process("a", 0.0, |process, notes| {
             // One Gflop at full speed, one at half speed in two seconds, none, one more.
-            process.compute(3e9).unwrap();
+            process.account_flops(3e9).unwrap();
             note(notes, process, "done");
         });
     });
@@ -183,7 +183,7 @@ fn a_host_that_is_off_takes_its_processes_and_starts_them_again() {
 fn who_is_to_start_on_a_host_that_is_off_starts_with_it() {
     let start = |case: &mut Case| {
         case.process("b", 0.5, |process, notes| note(notes, process, "begins"));
-        case.process("a", 0.0, |process, _| process.compute(1e9).unwrap());
+        case.process("a", 0.0, |process, _| process.account_flops(1e9).unwrap());
     };
     let (noted, outcome) = on_both("host = 'b'\nkind = 'state'\nevents = [[0, 0], [2, 1]]", start);
     assert_eq!((noted, &*outcome), (vec!["2.000 begins".to_string()], "well"));

@@ -52,7 +52,7 @@ fn two(definition: &Definition, made: [DatumId; 2]) -> Task {
         args: vec![number_of_elements()],
         outputs: made.map(|datum| Output { datum, meta: array() }).to_vec(),
         work_flops: Some(1e6),
-        terms: Default::default(),
+        options: Default::default(),
     }
 }
 
@@ -74,7 +74,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
             meta: Meta::scalar(Dtype::Float64),
         }],
         work_flops: Some(1e6),
-        terms: Default::default(),
+        options: Default::default(),
     };
     let group = |serial, tasks| Group {
         id: GroupId { client, serial },
@@ -86,17 +86,19 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
     let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
     let Event::TaskEnded { server: Some(server), .. } = ended else { panic!("{ended:?}") };
     sim.command(client, Command::Get { datum: a });
-    wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. }));
+    wait_for(&mut sim, client, |event| matches!(event, Event::DatumAvailable { .. }));
     sim.kill(server);
     // Only b is lost with its server, and the task that produces it fails now.
     sim.command(client, Command::Get { datum: b });
-    let lost = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
+    let lost =
+        wait_for(&mut sim, client, |event| matches!(event, Event::DatumAvailable { .. } | Event::DatumLost { .. }));
     assert!(matches!(lost, Event::DatumLost { datum, .. } if datum == b), "{lost:?}");
     assert_eq!(runs.load(Ordering::Relaxed), 2);
     // Datum a stays, for the program and for later calls.
     sim.command(client, Command::Get { datum: a });
-    let here = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
-    assert!(matches!(here, Event::DatumHere { datum, .. } if datum == a), "{here:?}");
+    let here =
+        wait_for(&mut sim, client, |event| matches!(event, Event::DatumAvailable { .. } | Event::DatumLost { .. }));
+    assert!(matches!(here, Event::DatumAvailable { datum, .. } if datum == a), "{here:?}");
     sim.command(client, Command::Run { group: group(2, vec![sum(5, a), sum(6, b)]), heuristic: "heft".into() });
     let mut outcomes = Vec::new();
     while outcomes.len() < 2 {
@@ -129,12 +131,13 @@ fn a_node_without_memory_is_named() {
     wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
     strike(&mut sim, "at 0s full client for 30s");
     sim.command(client, Command::Get { datum: a });
-    let lost = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
+    let lost =
+        wait_for(&mut sim, client, |event| matches!(event, Event::DatumAvailable { .. } | Event::DatumLost { .. }));
     let Event::DatumLost { error: TaskError::OutOfMemory { place, .. }, .. } = &lost else { panic!("{lost:?}") };
     assert_eq!(place, "in this program");
     while sim.now() < Time(60_000_000_000) && sim.step() {}
     sim.command(client, Command::Get { datum: a });
-    wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { datum, .. } if *datum == a));
+    wait_for(&mut sim, client, |event| matches!(event, Event::DatumAvailable { datum, .. } if *datum == a));
     // A plain call, and its argument.
     strike(&mut sim, "at 0s full server-1 for 60s\nat 0s full server-2 for 60s");
     let argument = DatumId { client, serial: 10 };
@@ -145,7 +148,7 @@ fn a_node_without_memory_is_named() {
         args: vec![n, Argument::Datum(argument)],
         outputs: vec![Output { datum: s, meta: Meta::scalar(Dtype::Float64) }],
         work_flops: Some(1e6),
-        terms: Default::default(),
+        options: Default::default(),
     };
     sim.command(client, Command::Call { task: sum, sources: vec![(argument, array)], limits: Default::default() });
     let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
@@ -175,7 +178,7 @@ fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
         args: vec![number_of_elements(), Argument::Datum(read)],
         outputs: vec![Output { datum: datum(10 + serial), meta: Meta::scalar(Dtype::Float64) }],
         work_flops: Some(1e6),
-        terms: Default::default(),
+        options: Default::default(),
     };
     let nobody_has = Task { kind: TaskKind::call("t/nothing", 0), ..two(&definitions[0], [datum(1), datum(2)]) };
     let made_here = two(&definitions[0], [datum(3), datum(4)]);
@@ -206,7 +209,7 @@ impl Machine for Unreading {
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         let input = match input {
             Input::Received { from: peer, message } if (self.is_unreadable)(&message) => {
-                out.push(Effect::HangUp { peer });
+                out.push(Effect::Disconnect { peer });
                 Input::PeerLost { peer, why: "it cannot be read".into() }
             }
             input => input,
@@ -234,7 +237,7 @@ impl Machine for CutOff {
             }
             (_, Some((peer, since))) if now.since(since) > 3_000_000_000 => {
                 (self.asked, self.times) = (None, self.times - 1);
-                out.push(Effect::HangUp { peer });
+                out.push(Effect::Disconnect { peer });
                 self.agent.handle(now, Input::PeerLost { peer, why: "the cable is out".into() }, out);
             }
             _ => {}
@@ -250,7 +253,7 @@ fn grid_of(definitions: &[Definition], wrap: impl FnOnce(Agent) -> BoxedMachine)
         wrap(Agent::new(AgentConfig { id, name: "agent".into(), is_shared: true }))
     });
     let (name, functions) = ("server-1".to_string(), definitions.to_vec());
-    sim.add_server(HostId(1), ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 30, functions });
+    sim.add_server(HostId(1), ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions });
     let client = sim.add_client(HostId(3), "client");
     wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 1));
     (sim, client)
@@ -340,7 +343,7 @@ fn a_plan_that_the_agent_cannot_read_ends_no_group() {
     let tasks = vec![two(&definitions[0], [10, 11].map(|serial| DatumId { client, serial }))];
     let (id, sources) = (GroupId { client, serial: 1 }, Default::default());
     let group = Group { id, tasks, sources, wanted: Vec::new() };
-    sim.command(client, Command::Plan { group, heuristic: "heft".into(), is_followed: false });
+    sim.command(client, Command::Plan { group, heuristic: "heft".into(), is_incremental: false });
     run(&mut sim, &definitions, client, 2);
     run(&mut sim, &definitions, client, 3);
     let outcomes = two_outcomes(&mut sim, client);
@@ -376,15 +379,15 @@ fn a_question_that_the_catalog_cannot_read_ends_in_an_error() {
     // The second request is lost with the first.
     for (ask, name) in [(1, "bad"), (2, "good")] {
         let command = NameCommand::Find { name: name.into(), waits: false };
-        sim.command(client, Command::Name { ask, command });
+        sim.command(client, Command::Name { request: ask, command });
     }
     let mut answers = [(); 2].map(|()| {
-        let named = wait_for(&mut sim, client, |event| matches!(event, Event::Named { .. }));
-        let Event::Named { ask, answer } = named else { unreachable!("asked for") };
+        let named = wait_for(&mut sim, client, |event| matches!(event, Event::NameResult { .. }));
+        let Event::NameResult { request: ask, answer } = named else { unreachable!("asked for") };
         (ask, answer.expect_err("nothing is there"))
     });
     answers.sort_by_key(|(ask, _)| *ask);
-    assert!(matches!(answers[0].1, NameError::AgentCloses { .. }), "{answers:?}");
+    assert!(matches!(answers[0].1, NameError::AgentDisconnects { .. }), "{answers:?}");
     let text = answers[0].1.to_string();
     assert!(text.contains(" closed the connection 5 times when it was asked for 'bad' ("), "{text}");
     assert!(text.contains("the peer hung up") && text.contains("gridloom status"), "{text}");
@@ -413,19 +416,19 @@ fn a_search_that_the_catalog_cannot_read_ends_beside_a_question_that_it_reads() 
         group: GroupId { client, serial: 2 },
     };
     let answer_to = |sim: &mut Simulation, ask: u64, command: NameCommand| {
-        sim.command(client, Command::Name { ask, command });
-        let named = wait_for(sim, client, |event| matches!(event, Event::Named { ask: it, .. } if *it == ask));
-        let Event::Named { answer, .. } = named else { unreachable!("asked for") };
+        sim.command(client, Command::Name { request: ask, command });
+        let named = wait_for(sim, client, |event| matches!(event, Event::NameResult { request: it, .. } if *it == ask));
+        let Event::NameResult { answer, .. } = named else { unreachable!("asked for") };
         answer.unwrap()
     };
     answer_to(&mut sim, 1, put);
     let found = answer_to(&mut sim, 2, NameCommand::Find { name, waits: false });
     let CatalogAnswer::Found { named, holders } = found else { panic!("{found:?}") };
     let waiting = NameCommand::Find { name: "later".into(), waits: true };
-    sim.command(client, Command::Name { ask: 3, command: waiting });
+    sim.command(client, Command::Name { request: 3, command: waiting });
     sim.kill(holders[0].0);
     sim.command(client, Command::Get { datum: named.datum });
-    let event = wait_for(&mut sim, client, |event| matches!(event, Event::DatumLost { .. } | Event::Named { .. }));
+    let event = wait_for(&mut sim, client, |event| matches!(event, Event::DatumLost { .. } | Event::NameResult { .. }));
     let Event::DatumLost { error, .. } = event else { panic!("{event:?}") };
     let text = error.to_string();
     assert!(text.contains(" closed the connection 5 times when it was asked where the data are ("), "{text}");

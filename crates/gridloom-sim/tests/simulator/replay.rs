@@ -1,7 +1,7 @@
 //! Tests of small scenarios with dates worked out by hand, and of the errors for invalid ones.
 
 use gridloom_flow::Reach;
-use gridloom_sim::replay::{Ended, Scenario, run};
+use gridloom_sim::replay::{ActivityResult, Scenario, run};
 use serde_json::{Value, json};
 
 /// Two hosts connected by a split-duplex link of 1 MB/s and 10 ms, and by a fat pipe in one direction.
@@ -19,7 +19,7 @@ fn scenario(model: &str, crosstraffic: bool, profiles: Value, activities: Value)
     })
 }
 
-fn ends(scenario: &Value) -> Vec<Ended> {
+fn ends(scenario: &Value) -> Vec<ActivityResult> {
     run(&Scenario::parse(&scenario.to_string(), "test.json").unwrap(), Reach::Connected)
 }
 
@@ -60,7 +60,7 @@ fn followers_wait_and_failures_count_as_ends() {
     ]);
     let found = ends(&scenario("LV08", true, profiles, activities));
     let expected = [(0.0, 0.75, true), (1.0, 1.0, true), (1.0, 2.0, false)];
-    assert_eq!(found, expected.map(|(start_s, end_s, failed)| Ended { start_s, end_s, failed }));
+    assert_eq!(found, expected.map(|(start_s, end_s, failed)| ActivityResult { start_s, end_s, failed }));
 }
 
 #[test]

@@ -71,7 +71,10 @@ fn the_agent_learns_of_a_limit_and_of_its_end() {
     sim.add_agent(HostId(0), "agent");
     for (host, name) in [(0, "server-a"), (1, "server-b")] {
         let (name, functions) = (name.to_string(), Vec::new());
-        sim.add_server(HostId(host), ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 30, functions });
+        sim.add_server(
+            HostId(host),
+            ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions },
+        );
     }
     let client = sim.add_client(HostId(0), "client");
     sim.advance(2 * LINK_PROBE_NS);

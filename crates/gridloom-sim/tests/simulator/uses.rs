@@ -1,13 +1,13 @@
 //! Tests of functions that declare which shared data they get and put: calls of them take the time of these transfers.
 
 use crate::lan;
-use gridloom_base::limits::RETURN_NS_MAX;
+use gridloom_base::limits::RECONNECT_NS_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_base::{Dtype, GroupId, Meta, NameError, NodeId, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Group, Task, TaskKind, Terms};
+use gridloom_core::graph::{Argument, CallOptions, Group, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand};
-use gridloom_idl::{Actual, Definition};
+use gridloom_idl::{ActualArgument, Definition};
 use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
 
@@ -42,7 +42,7 @@ impl Stage {
         let name = format!("t/{function}");
         let found = self.functions.iter().find(|definition| definition.signature.name == name).unwrap();
         let (meta, bytes) = (Meta::scalar(Dtype::Int32), |value: i32| value.to_ne_bytes().to_vec());
-        let actual = args.map(|value| Actual { meta: meta.clone(), inline: Some(bytes(value)) });
+        let actual = args.map(|value| ActualArgument { meta: meta.clone(), inline: Some(bytes(value)) });
         let uses = found.signature.bind(&actual, &[]).unwrap().uses;
         let inline = |value: i32| Argument::Inline { meta: meta.clone(), bytes: bytes(value) };
         Task {
@@ -51,7 +51,7 @@ impl Stage {
             args: args.map(inline).to_vec(),
             outputs: Vec::new(),
             work_flops: Some(1e9),
-            terms: Terms { only, uses: uses.into(), ..Terms::default() },
+            options: CallOptions { bound_to: only, uses: uses.into(), ..CallOptions::default() },
         }
     }
 
@@ -101,10 +101,10 @@ impl Stage {
     fn ask(&mut self, command: NameCommand) -> Result<CatalogAnswer, NameError> {
         self.next += 1;
         let number = self.next;
-        self.sim.command(self.client, Command::Name { ask: number, command });
-        let is_it = |event: &Event| matches!(event, Event::Named { ask, .. } if *ask == number);
+        self.sim.command(self.client, Command::Name { request: number, command });
+        let is_it = |event: &Event| matches!(event, Event::NameResult { request, .. } if *request == number);
         match lan::wait_for(&mut self.sim, self.client, is_it) {
-            Event::Named { answer, .. } => answer,
+            Event::NameResult { answer, .. } => answer,
             _ => unreachable!("looked for above"),
         }
     }
@@ -123,7 +123,7 @@ impl Stage {
         }
         self.sim.advance(2 * SECOND_NS);
         for server in self.servers.clone().into_iter().filter(|server| !self.sim.is_dead(*server)) {
-            let left = self.sim.server(server).unwrap().leftovers();
+            let left = self.sim.server(server).unwrap().leak_counts();
             assert!(left.iter().all(|(_, count)| *count == 0), "{server}: {left:?}");
         }
     }
@@ -216,7 +216,7 @@ fn a_call_that_its_program_makes_once_more_may_put_the_same() {
     assert_eq!(stage.end(first), Ok(()));
     let mut again = |bytes| {
         let mut task = stage.task("puts", Some(stage.servers[1]), [1, bytes]);
-        task.terms.repeats = std::num::NonZeroU64::new(first.serial);
+        task.options.retry_of = std::num::NonZeroU64::new(first.serial);
         let id = task.id;
         stage.run(vec![task]);
         stage.end(id)
@@ -246,7 +246,7 @@ fn a_call_whose_server_is_lost_gets_and_puts_elsewhere() {
     assert!(is_near(seconds, 1.0), "{seconds}");
     assert_eq!(stage.named("part/2").2, [stage.servers[1]]);
     // The session of the lost server might return.
-    stage.sim.advance(RETURN_NS_MAX);
+    stage.sim.advance(RECONNECT_NS_MAX);
     stage.nothing_is_left(&["part/1", "part/2"]);
 }
 

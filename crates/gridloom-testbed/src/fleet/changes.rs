@@ -9,12 +9,12 @@ use crate::error::Error;
 use crate::spec::{Deployed, Launch};
 
 /// Decides about the processes of a run while it is running.
-pub trait Changes {
+pub trait RunController {
     /// Decides what follows the end of a process that has ended by itself.
     ///
     /// # Errors
     /// If this cannot be determined.
-    fn ended(&mut self, launch: &Launch, end: End) -> Result<Then, Error>;
+    fn ended(&mut self, launch: &Launch, end: ExitCause) -> Result<AfterEnd, Error>;
 
     /// Returns further processes; called whenever something has happened. Each starts once no other process with its label runs.
     ///
@@ -26,16 +26,16 @@ pub trait Changes {
     fn to_end(&self, launch: &Launch) -> Option<Instant>;
 
     /// Returns a descriptor that becomes readable when `more` may return processes.
-    fn bell(&self) -> Option<BorrowedFd<'_>>;
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
 /// What follows the end of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Then {
+pub enum AfterEnd {
     /// The run ends with the status of the process, if it is the first that is not 0.
     Counts,
     /// Another process replaces it, and its end is ignored.
-    StartsAgain,
+    Restarts,
     /// The process is no longer needed, so its end is ignored.
     IsDone,
 }
@@ -43,9 +43,9 @@ pub enum Then {
 /// Leaves the processes unchanged.
 pub(super) struct Unchanged;
 
-impl Changes for Unchanged {
-    fn ended(&mut self, _: &Launch, _: End) -> Result<Then, Error> {
-        Ok(Then::Counts)
+impl RunController for Unchanged {
+    fn ended(&mut self, _: &Launch, _: ExitCause) -> Result<AfterEnd, Error> {
+        Ok(AfterEnd::Counts)
     }
 
     fn more(&mut self) -> Result<Vec<Deployed>, Error> {
@@ -56,21 +56,21 @@ impl Changes for Unchanged {
         None
     }
 
-    fn bell(&self) -> Option<BorrowedFd<'_>> {
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum ExitCause {
     Status(i32),
     Signal(i32),
 }
 
-impl End {
-    pub(super) fn of(status: WaitStatus) -> End {
-        let signal = || End::Signal(status.terminating_signal().unwrap_or(0));
-        status.exit_status().map_or_else(signal, End::Status)
+impl ExitCause {
+    pub(super) fn of(status: WaitStatus) -> ExitCause {
+        let signal = || ExitCause::Signal(status.terminating_signal().unwrap_or(0));
+        status.exit_status().map_or_else(signal, ExitCause::Status)
     }
 }

@@ -21,11 +21,11 @@ pub const CORES_MIN: f64 = QUOTA_US_MIN / PERIOD_US_MAX;
 
 /// A place where this user can create groups with a quota of processor time.
 #[derive(Clone, Debug, PartialEq)]
-pub enum GroupRoot {
+pub enum CgroupRoot {
     /// A folder of the `cpu` controller, version 1.
-    One(PathBuf),
+    V1(PathBuf),
     /// A folder of the unified hierarchy; its children have the `cpu` controller.
-    Two(PathBuf),
+    V2(PathBuf),
 }
 
 /// Finds a place for groups, by creating one. Each group is recorded before it is created, here and in [`make`],
@@ -33,7 +33,7 @@ pub enum GroupRoot {
 ///
 /// # Errors
 /// The reason why there is none, and what to do about it.
-pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<GroupRoot, String> {
+pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<CgroupRoot, String> {
     let read = |name: &str| fs::read_to_string(name).map_err(|error| format!("{name}: {error}"));
     let (mounts, own) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
     let candidates = candidates(&mounts, &own);
@@ -53,7 +53,7 @@ pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<GroupRoot, String
 }
 
 /// Returns the `cpu` control groups listed in `/proc/self/mountinfo` and `/proc/self/cgroup`, the process's own first.
-fn candidates(mounts: &str, own: &str) -> Vec<GroupRoot> {
+fn candidates(mounts: &str, own: &str) -> Vec<CgroupRoot> {
     let mut found = Vec::new();
     for line in mounts.lines() {
         let Some((before, after)) = line.split_once(" - ") else { continue };
@@ -71,7 +71,7 @@ fn candidates(mounts: &str, own: &str) -> Vec<GroupRoot> {
             is_it.then_some(path)
         });
         let folder = Path::new(mount).join(path.unwrap_or("/").trim_start_matches('/'));
-        found.push(if is_one { GroupRoot::One(folder) } else { GroupRoot::Two(folder) });
+        found.push(if is_one { CgroupRoot::V1(folder) } else { CgroupRoot::V2(folder) });
     }
     found
 }
@@ -80,7 +80,7 @@ fn candidates(mounts: &str, own: &str) -> Vec<GroupRoot> {
 ///
 /// # Errors
 /// If the system refuses.
-pub fn make(place: &GroupRoot, name: &str, cores: f64, note: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+pub fn make(place: &CgroupRoot, name: &str, cores: f64, note: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
     let folder = place.folder().join(name);
     note(&folder)?;
     fs::create_dir(&folder)?;
@@ -126,17 +126,17 @@ fn quota(cores: f64) -> (u64, u64) {
     ((cores * period).max(QUOTA_US_MIN).round() as u64, period.round() as u64)
 }
 
-impl GroupRoot {
+impl CgroupRoot {
     fn folder(&self) -> &Path {
         match self {
-            GroupRoot::One(folder) | GroupRoot::Two(folder) => folder,
+            CgroupRoot::V1(folder) | CgroupRoot::V2(folder) => folder,
         }
     }
 
     fn quota_file(&self) -> &'static str {
         match self {
-            GroupRoot::One(_) => "cpu.cfs_quota_us",
-            GroupRoot::Two(_) => "cpu.max",
+            CgroupRoot::V1(_) => "cpu.cfs_quota_us",
+            CgroupRoot::V2(_) => "cpu.max",
         }
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         let own = "3:cpuset:/\n1:cpu:/a\n0::/user/b\n";
         assert_eq!(
             candidates(mounts, own),
-            [GroupRoot::One("/sys/fs/cgroup/cpu/a".into()), GroupRoot::Two("/sys/fs/cgroup/unified/user/b".into())]
+            [CgroupRoot::V1("/sys/fs/cgroup/cpu/a".into()), CgroupRoot::V2("/sys/fs/cgroup/unified/user/b".into())]
         );
     }
 }

@@ -61,7 +61,7 @@ pub struct Train {
 
 /// The times at which a train's first and last packet reach a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Passage {
+pub struct TrainTimes {
     /// Time at which the first packet is complete.
     pub head: Ns,
     /// Time at which the last packet is complete.
@@ -149,7 +149,7 @@ impl Link {
 
     /// Sends a train, behind which `waiting_bytes` of its flow wait, as soon as the train has arrived and the link is
     /// free. Returns the times at the other end. Must be called in the order in which trains are sent.
-    pub fn send(&mut self, train: &mut Train, arrives: Passage, waiting_bytes: f64) -> Passage {
+    pub fn send(&mut self, train: &mut Train, arrives: TrainTimes, waiting_bytes: f64) -> TrainTimes {
         if waiting_bytes > self.shape.mark_bytes {
             train.is_marked = true;
             self.counters.marked += 1;
@@ -170,7 +170,7 @@ impl Link {
         if self.shape.jitter_ns > 0.0 {
             self.last_out = tail;
         }
-        Passage { head, tail }
+        TrainTimes { head, tail }
     }
 
     /// Returns the key of the flows that share bandwidth with this one.
@@ -214,11 +214,11 @@ mod tests {
         Train { packet_bytes: 1000.0, ..packet(10_000.0, 1) }
     }
 
-    fn at(time: Ns) -> Passage {
-        Passage { head: time, tail: time }
+    fn at(time: Ns) -> TrainTimes {
+        TrainTimes { head: time, tail: time }
     }
 
-    fn send(link: &mut Link, mut train: Train, arrives: Passage) -> Passage {
+    fn send(link: &mut Link, mut train: Train, arrives: TrainTimes) -> TrainTimes {
         link.send(&mut train, arrives, 0.0)
     }
 
@@ -272,14 +272,14 @@ mod tests {
             last = send(&mut two, packet(1000.0, 1), between);
         }
         assert_eq!(last.tail, 11e6);
-        assert_eq!(trains, Passage { head: 3e6 + 21.0, tail: 12e6 + 21.0 });
+        assert_eq!(trains, TrainTimes { head: 3e6 + 21.0, tail: 12e6 + 21.0 });
     }
 
     #[test]
     fn a_slow_link_before_a_fast_one_decides() {
         let slow = send(&mut link(1e6, 0.0), train(), at(0.0));
         let both = send(&mut link(10e6, 0.0), train(), slow);
-        assert_eq!(both, Passage { head: 1e6 + 1e5, tail: 10e6 + 1e5 });
+        assert_eq!(both, TrainTimes { head: 1e6 + 1e5, tail: 10e6 + 1e5 });
     }
 
     #[test]

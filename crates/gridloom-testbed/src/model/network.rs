@@ -13,7 +13,7 @@ use gridloom_platform::Sharing;
 
 use super::Ns;
 use super::fair::FairQueue;
-use super::link::{Link, Passage, Train};
+use super::link::{Link, Train, TrainTimes};
 
 /// The route from one host to another.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,7 +59,7 @@ struct Flight<P> {
     hop: usize,
     path: usize,
     train: Train,
-    passage: Passage,
+    times: TrainTimes,
     cargo: P,
 }
 
@@ -67,11 +67,11 @@ struct Flight<P> {
 struct Event<P> {
     at: Ns,
     serial: u64,
-    what: What<P>,
+    what: EventKind<P>,
 }
 
 #[derive(Debug)]
-enum What<P> {
+enum EventKind<P> {
     /// It reaches the next link, or the destination.
     Arrives(Flight<P>),
     /// The link has finished sending, and a train waits in this queue.
@@ -110,11 +110,11 @@ impl<P> Network<P> {
             self.unroutable += 1;
             return;
         };
-        let passage = Passage { head: now, tail: now };
+        let passage = TrainTimes { head: now, tail: now };
         let first = if way.links.is_empty() { now + way.extra_ns } else { now };
         self.serial += 1;
-        let flight = Flight { serial: self.serial, hop: 0, path, train, passage, cargo };
-        self.events.push(Reverse(Event { at: first, serial: self.serial, what: What::Arrives(flight) }));
+        let flight = Flight { serial: self.serial, hop: 0, path, train, times: passage, cargo };
+        self.events.push(Reverse(Event { at: first, serial: self.serial, what: EventKind::Arrives(flight) }));
     }
 
     /// Returns the time of the next event.
@@ -127,8 +127,8 @@ impl<P> Network<P> {
         while self.next_due().is_some_and(|due| due <= now) {
             let Reverse(Event { at, what, .. }) = self.events.pop().expect("one is due");
             match what {
-                What::Free(link, lane) => self.serve(link, lane),
-                What::Arrives(flight) => {
+                EventKind::Free(link, lane) => self.serve(link, lane),
+                EventKind::Arrives(flight) => {
                     let path = self.paths[flight.path].as_ref().expect("offered on a path");
                     match path.links.get(flight.hop) {
                         Some(link) => self.arrive(*link, flight),
@@ -145,14 +145,14 @@ impl<P> Network<P> {
     }
 
     /// Returns the number of trains in flight.
-    pub fn under_way(&self) -> usize {
-        let flying = self.events.iter().filter(|Reverse(event)| matches!(event.what, What::Arrives(_))).count();
+    pub fn in_flight(&self) -> usize {
+        let flying = self.events.iter().filter(|Reverse(event)| matches!(event.what, EventKind::Arrives(_))).count();
         flying + self.queues.values().map(FairQueue::len).sum::<usize>()
     }
 
     fn plan_free(&mut self, at: Ns, number: usize, lane: u64) {
         self.serial += 1;
-        self.events.push(Reverse(Event { at, serial: self.serial, what: What::Free(number, lane) }));
+        self.events.push(Reverse(Event { at, serial: self.serial, what: EventKind::Free(number, lane) }));
     }
 
     /// Handles a train that reaches a link: it is sent, queued, or dropped.
@@ -167,7 +167,7 @@ impl<P> Network<P> {
         let free_at = link.free_at(flow);
         match queue {
             Some(queue) => queue.push(flow, flight.train.bytes, flight),
-            None if free_at <= flight.passage.head => self.send(number, flight, 0.0),
+            None if free_at <= flight.times.head => self.send(number, flight, 0.0),
             None => {
                 self.queues.entry((number, lane)).or_default().push(flow, flight.train.bytes, flight);
                 self.plan_free(free_at, number, lane);
@@ -193,13 +193,13 @@ impl<P> Network<P> {
     }
 
     fn send(&mut self, number: usize, mut flight: Flight<P>, waiting_bytes: f64) {
-        flight.passage = self.links[number].send(&mut flight.train, flight.passage, waiting_bytes);
+        flight.times = self.links[number].send(&mut flight.train, flight.times, waiting_bytes);
         flight.hop += 1;
         let path = self.paths[flight.path].as_ref().expect("offered on a path");
         // After the last link, the whole train is delivered when its tail arrives.
         let is_over = flight.hop == path.links.len();
-        let at = if is_over { flight.passage.tail + path.extra_ns } else { flight.passage.head };
-        self.events.push(Reverse(Event { at, serial: flight.serial, what: What::Arrives(flight) }));
+        let at = if is_over { flight.times.tail + path.extra_ns } else { flight.times.head };
+        self.events.push(Reverse(Event { at, serial: flight.serial, what: EventKind::Arrives(flight) }));
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
         network.offer(5.0, 1, 2, packet(2), 11);
         // The second train left later but reaches the shared link first.
         assert_eq!(all(&mut network), [(2, 11, 5.0 + 1e3 + 1e6 + 1e6), (2, 10, 1e3 + 10e6 + 1e6)]);
-        assert_eq!(network.under_way(), 0);
+        assert_eq!(network.in_flight(), 0);
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
     fn without_a_route_it_is_counted_and_gone() {
         let mut network = two_sources();
         network.offer(0.0, 0, 1, packet(1), 1);
-        assert_eq!((network.unroutable(), network.under_way()), (1, 0));
+        assert_eq!((network.unroutable(), network.in_flight()), (1, 0));
     }
 
     #[test]

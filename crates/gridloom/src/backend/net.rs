@@ -9,10 +9,10 @@ use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Client, ClientConfig, ClientWithAgent, ClientWithAgentConfig, Command, Event, Node, Role};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::Secret;
-use gridloom_net::moving::OnTheWay;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::SegmentMut;
-use gridloom_net::transport::apart::Site;
+use gridloom_net::transfers::TransferProgress;
+use gridloom_net::transport::emulated_sites::Site;
 use gridloom_net::worker::nested;
 
 use super::{Backend, SimBackend, check_address, check_address_of, timed_out};
@@ -85,8 +85,8 @@ impl Backend for NetBackend {
         self.0.store().get(&datum).map(|(meta, payload)| Value::of(meta, payload))
     }
 
-    fn moving(&self) -> Vec<OnTheWay> {
-        self.0.store().moving().list()
+    fn moving(&self) -> Vec<TransferProgress> {
+        self.0.store().transfers().list()
     }
 
     fn forget(&self, datum: DatumId) {
@@ -114,7 +114,7 @@ impl Backend for NetBackend {
     }
 
     fn stir(&self) {
-        self.0.stir();
+        self.0.wake_waiters();
     }
 
     fn close(&self) {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Command, Event};
-use gridloom_net::moving::OnTheWay;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::{Pool, SegmentMut};
+use gridloom_net::transfers::TransferProgress;
 use gridloom_sim::Simulation;
 use gridloom_sim::process::ProcessContext;
 
@@ -178,7 +178,7 @@ impl Backend for SimBackend {
         })
     }
 
-    fn moving(&self) -> Vec<OnTheWay> {
+    fn moving(&self) -> Vec<TransferProgress> {
         Vec::new()
     }
 

@@ -201,7 +201,7 @@ fn in_folders(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_idl::{Body, Passed};
+    use gridloom_idl::{Body, CArgument};
 
     #[test]
     fn all_descriptions_are_read() {
@@ -215,7 +215,7 @@ mod tests {
                 let call = signature.c_prototype().unwrap();
                 let mut rest = call.strip_prefix("grpc_call(&handle, ").unwrap();
                 for param in &signature.params {
-                    let is_address = !matches!(param.passed(), Ok(Passed::Value(_)));
+                    let is_address = !matches!(param.c_argument_kind(), Ok(CArgument::Value(_)));
                     let name = format!("{}{}", if is_address { '*' } else { ' ' }, param.name);
                     match rest.find(&name) {
                         Some(at) => rest = &rest[at + name.len()..],

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use gridloom_base::Fnv;
 use gridloom_chare::Pe;
-use gridloom_net::worker::kept::{COMPLETE, Complete, last_complete, next_number, numbers};
+use gridloom_net::worker::checkpoints::{COMPLETE, CompletionMark, last_complete, next_number, numbers};
 
 use crate::Error;
 
@@ -92,7 +92,7 @@ impl CheckpointFolder {
         };
         check()?;
         let file = folder.join(COMPLETE);
-        write_whole(&file, &[Complete { elements, run }.to_text().as_bytes()])?;
+        write_whole(&file, &[CompletionMark { elements, run }.to_text().as_bytes()])?;
         // Another run may have begun to delete the files before the mark was there.
         check().inspect_err(|_| _ = fs::remove_file(&file))
     }
@@ -126,8 +126,8 @@ impl CheckpointFolder {
             return Err(error("begin from", &self.0, "it has no complete checkpoint"));
         };
         let folder = self.0.join(number.to_string());
-        let mark = Complete::read(&folder).map_err(|why| error("read", &folder, why))?;
-        let Some(Complete { elements, run }) = mark else {
+        let mark = CompletionMark::read(&folder).map_err(|why| error("read", &folder, why))?;
+        let Some(CompletionMark { elements, run }) = mark else {
             return Err(error("read", &folder, "it is not complete"));
         };
         let part = |element| {
@@ -290,7 +290,8 @@ mod tests {
         assert!(why.contains("element-1: another run keeps its checkpoints there"), "{why}");
         assert_eq!(folder.last(None).unwrap(), None);
         // A mark written before the check.
-        write_whole(&path.join("0").join(COMPLETE), &[Complete { elements: 2, run: 5 }.to_text().as_bytes()]).unwrap();
+        write_whole(&path.join("0").join(COMPLETE), &[CompletionMark { elements: 2, run: 5 }.to_text().as_bytes()])
+            .unwrap();
         let why = folder.read(None).unwrap_err().to_string();
         assert!(why.contains("element-1: it belongs to a different run than the others"), "{why}");
         assert_eq!((folder.last(Some(5)).unwrap(), folder.last(Some(6)).unwrap()), (Some(0), None));

@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_chare::{ChareError, Element, Pe, Resize};
-use gridloom_process::{Incoming, Letter, ProcessWorld};
+use gridloom_chare::{ChareError, Element, Pe, ResizePolicy};
+use gridloom_process::{Incoming, ProcessMessage, ProcessWorld};
 
 use super::epochs::{Bounds, Changing, Epochs, Generation, Request, Verdict};
 use super::links::{Early, early_of};
@@ -150,7 +150,7 @@ impl Course {
                 Owner { epochs: None, bounds: Bounds { least: 1, most, why_least: String::new(), why_most } }
             }
         };
-        element.let_resize(Box::new(owner));
+        element.set_resize_policy(Box::new(owner));
     }
 
     /// Saves this element's state for a change of the number of elements. The program's own checkpoints are kept elsewhere.
@@ -231,7 +231,7 @@ impl Course {
                 return Ok(next);
             }
             match world.receive(None)? {
-                Some(Incoming::Letter { from, letter }) => early.extend(early_of(&letter).map(|hello| (from, hello))),
+                Some(Incoming::Message { from, letter }) => early.extend(early_of(&letter).map(|hello| (from, hello))),
                 Some(Incoming::Closed { peer, .. }) => _ = early.remove(&peer),
                 None => {}
             }
@@ -248,7 +248,7 @@ impl Course {
         }
         for element in (from as u32..places.elements.len() as u32).map(Pe) {
             let peer = world.connect(places.host(element), places.port(element))?;
-            world.send(peer, Letter { kind: WAKE.into(), payload: Vec::new() })?;
+            world.send(peer, ProcessMessage { kind: WAKE.into(), payload: Vec::new() })?;
             world.close(peer);
         }
         Ok(())
@@ -282,8 +282,8 @@ struct Owner {
     bounds: Bounds,
 }
 
-impl Resize for Owner {
-    fn asked(&mut self) -> Option<u32> {
+impl ResizePolicy for Owner {
+    fn requested(&mut self) -> Option<u32> {
         // An unreadable request counts as none: the program continues.
         self.epochs.as_ref().and_then(|epochs| epochs.wanted().ok().flatten())
     }
@@ -296,7 +296,7 @@ impl Resize for Owner {
         if let Some(epochs) = &self.epochs
             && let Err(error) = epochs.refuse(why)
         {
-            gridloom_base::say!("gridloom: {error}");
+            gridloom_base::stderr_line!("gridloom: {error}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{Time, say};
+use gridloom_base::{Time, stderr_line};
 use gridloom_chare::balance::Balancer;
 use gridloom_chare::{ChareError, Element, Pe, Step, Value};
 use gridloom_net::jobs::processor_time;
@@ -44,7 +44,7 @@ pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
             Step::Ran(_) => {}
             Step::Idle => return Err(element.stalled().into()),
             // A single element never changes the number of elements.
-            Step::Ended | Step::Renewed => return Ok(element.end().cloned().unwrap_or_default()),
+            Step::Ended | Step::Resized => return Ok(element.end().cloned().unwrap_or_default()),
         }
     }
 }
@@ -76,7 +76,7 @@ pub(super) fn one_of(
         let outcome = links.connect(world, || course.may_come(generation.epoch));
         let outcome =
             outcome.and_then(|()| run(world, &mut element, &mut links, &mut kept, now, &mut renewed_at, program));
-        if element.is_renewed() {
+        if element.is_resized() {
             renewed_at = Some((Instant::now(), generation.elements.len()));
             moved += element.moved();
         }
@@ -98,7 +98,7 @@ pub(super) fn one_of(
             && let Err(error) = timeline.leave(&element)
         {
             // A gap in the timeline is no reason to fail the run.
-            say!("gridloom: {error}");
+            stderr_line!("gridloom: {error}");
         }
         if let Some(next) = next {
             early = links.close(world);
@@ -130,8 +130,8 @@ pub(super) fn one_of(
         }
         match &outcome {
             Ok(_) => {}
-            Err(Error::Chares(failure)) => element.tell_failure(failure),
-            Err(other) => element.tell_failure(&ChareError::Failed(other.to_string())),
+            Err(Error::Chares(failure)) => element.broadcast_failure(failure),
+            Err(other) => element.broadcast_failure(&ChareError::Failed(other.to_string())),
         }
         // If the connections fail now, report the first error.
         let finished = links.finish(world, &mut element);
@@ -197,12 +197,12 @@ fn run(
     }
     let from = kept.from(world, links, (places, course), generation)?;
     if !matches!(from, Origin::Beginning) {
-        element.expect_restart();
+        element.set_restarted();
     }
     program(element)?;
-    element.tell_bound();
+    element.announce_mailbox_bound();
     if let Some(name) = &places.balance {
-        element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
+        element.set_balancer(Balancer::by_name(name).map_err(Error::Input)?);
     }
     course.let_resize(all, element);
     kept.begin(world, links, element, &from, generation)?;
@@ -213,7 +213,7 @@ fn run(
         let (now, ms) = (generation.elements.len(), at.elapsed().as_secs_f64() * 1e3);
         // If an element was lost before the change, the number of elements is the same as before.
         if now != before {
-            say!(
+            stderr_line!(
                 "gridloom: the program continues with {now} elements instead of {before}, {ms:.1} ms after all had \
                     saved"
             );
@@ -248,7 +248,7 @@ fn drive(
         };
         kept.run(world, links, element, (now.all, now.course), now.generation)?;
         // When a checkpoint is complete, it calls back or ends the element.
-        let goes_on = element.waiting() > 0 || element.is_renewed();
+        let goes_on = element.waiting() > 0 || element.is_resized();
         let ran = if goes_on && matches!(ran, Ran::All { .. }) { Ran::Enough } else { ran };
         links.post(world, element)?;
         let at = world.now();
@@ -278,7 +278,7 @@ fn drive(
         }
         while let Some(came) = incoming {
             links.on_incoming(world, came)?;
-            incoming = world.arrived()?;
+            incoming = world.try_receive()?;
         }
     }
 }
@@ -311,7 +311,7 @@ impl Slice {
             match element.step()? {
                 Step::Ran(_) if is_observed => {
                     if let Some(timeline) = &mut timeline {
-                        last_ns = timeline.ran(last_ns, element.take_ran());
+                        last_ns = timeline.ran(last_ns, element.take_entry_method());
                     }
                     if is_measured {
                         let now = Instant::now();
@@ -325,7 +325,7 @@ impl Slice {
                     break;
                 }
                 Step::Ended => return Ok(Ran::Ended),
-                Step::Renewed => return Ok(Ran::Renewed),
+                Step::Resized => return Ok(Ran::Renewed),
             }
             if element.has_letters() && began.elapsed() >= LINGER {
                 is_whole = false;
@@ -359,16 +359,16 @@ fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result
         Step::Ran(array) => array,
         Step::Idle => return Ok(Ran::All { any: false }),
         Step::Ended => return Ok(Ran::Ended),
-        Step::Renewed => return Ok(Ran::Renewed),
+        Step::Resized => return Ok(Ran::Renewed),
     };
     let taken = processor_time().saturating_sub(began);
     let at = world.now();
-    let flops = match element.take_charge() {
+    let flops = match element.take_charged_flops() {
         flops if flops > 0.0 => {
-            world.compute(flops)?;
+            world.account_flops(flops)?;
             flops
         }
-        _ => world.computed(element.array_name(array), taken.as_nanos() as u64)?,
+        _ => world.account_computed(element.array_name(array), taken.as_nanos() as u64)?,
     };
     element.charge_work(world.now().0 - at.0, flops);
     element.settle(1.0);

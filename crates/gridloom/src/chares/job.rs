@@ -127,7 +127,7 @@ impl<'a> Job<'a> {
     /// # Errors
     /// If there is no balancer of that name.
     pub fn balance(&mut self, name: &str) -> Result<(), Error> {
-        self.element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
+        self.element.set_balancer(Balancer::by_name(name).map_err(Error::Input)?);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl<'a> Job<'a> {
         if bytes == 0 {
             return Err(Error::Input("mailbox_bytes 0: the limit must be at least 1 byte".into()));
         }
-        self.element.bound_mailbox(bytes);
+        self.element.limit_mailbox(bytes);
         Ok(())
     }
 

@@ -106,7 +106,7 @@ impl Kept {
             (Origin::Memory(_), _) => unreachable!("elements agree on what is in their memory"),
         }
         if is_first && !matches!(from, Origin::Beginning) {
-            element.go_on();
+            element.resume();
         }
         if let Kept::Memory(memory) = self {
             memory.tell_return(element, generation, from);
@@ -132,13 +132,13 @@ impl Kept {
         match self {
             Kept::Nowhere => {}
             Kept::Folder { folder, run, .. } => {
-                if let Some((number, bytes)) = element.take_saved()? {
+                if let Some((number, bytes)) = element.take_part()? {
                     folder.write(number, (element.me(), *run), &bytes)?;
                     element.saved(number);
                 }
                 if let Some(number) = element.take_complete() {
                     folder.complete(number, element.elements().count(), *run)?;
-                    element.go_on();
+                    element.resume();
                 }
             }
             Kept::Memory(memory) => {
@@ -158,10 +158,10 @@ impl Kept {
         (places, course): (&Places, &Course),
         generation: &Generation,
     ) -> Result<(), Error> {
-        if let Some(number) = element.is_to_save() {
+        if let Some(number) = element.due_checkpoint() {
             match self.save(element, course, generation) {
                 Ok(()) => element.saved(number),
-                Err(why) if element.saves_as_asked() => element.cannot_save(number, &why.to_string()),
+                Err(why) if element.is_resize_requested() => element.cannot_save(number, &why.to_string()),
                 Err(why) => return Err(why),
             }
         }
@@ -174,7 +174,7 @@ impl Kept {
             };
             match kept.and_then(|kept| course.resize(places, generation, elements, kept)) {
                 Ok(()) => element.renew(),
-                Err(why) if element.saves_as_asked() => element.cannot_complete(&why.to_string()),
+                Err(why) if element.is_resize_requested() => element.cannot_complete(&why.to_string()),
                 Err(why) => return Err(why),
             }
         }
@@ -183,7 +183,7 @@ impl Kept {
 
     /// Saves the element's state for a change of the number of elements.
     fn save(&self, element: &mut Element, course: &Course, generation: &Generation) -> Result<(), Error> {
-        let Some((number, bytes)) = element.take_saved()? else { return Ok(()) };
+        let Some((number, bytes)) = element.take_part()? else { return Ok(()) };
         match self {
             Kept::Folder { folder, run, .. } => folder.write(number, (element.me(), *run), &bytes),
             Kept::Nowhere | Kept::Memory(_) => course.save(generation.epoch, element.me(), bytes),

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use gridloom_base::Time;
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_chare::{ChareError, Element, Note, Pe};
-use gridloom_process::filter::{Chain, FilterError};
-use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
+use gridloom_chare::{BuddyMessage, ChareError, Element, Pe};
+use gridloom_process::filter::{FilterChain, FilterError};
+use gridloom_process::{Incoming, PeerId, ProcessError, ProcessMessage, ProcessWorld};
 
 use super::places::Places;
 use super::timeline::Timeline;
@@ -47,7 +47,7 @@ enum Arrival {
 
 /// Parses the hello of a dialler: its element, its epoch, and which of its connections this is; `None` if it is not an
 /// element of this program.
-pub(super) fn early_of(letter: &Letter) -> Option<(Pe, u64, usize)> {
+pub(super) fn early_of(letter: &ProcessMessage) -> Option<(Pe, u64, usize)> {
     let hello = (&*letter.kind == HELLO).then(|| postcard::from_bytes::<(Pe, u64, u32)>(&letter.payload).ok());
     let (element, epoch, way) = hello.flatten()?;
     ((element.0 as usize) < PROCESSING_ELEMENTS_MAX).then_some((element, epoch, way as usize))
@@ -57,7 +57,7 @@ pub(super) fn early_of(letter: &Letter) -> Option<(Pe, u64, usize)> {
 #[derive(Default)]
 struct Backlog {
     /// Each with the time before which the filters do not release it.
-    letters: VecDeque<(Time, Letter)>,
+    letters: VecDeque<(Time, ProcessMessage)>,
 }
 
 /// Connections that have sent a hello: element, epoch, and which of its connections each one is.
@@ -72,12 +72,12 @@ pub(super) struct Links {
     backlogs: Vec<Backlog>,
     backlog_bytes: usize,
     /// By element: the filters between it and this one.
-    chains: Vec<Chain>,
+    chains: Vec<FilterChain>,
     /// Received items that no filter delays.
     due: VecDeque<(Pe, Arrival)>,
     /// Items that filters delay, ordered by due time and then by arrival.
     held: BTreeMap<(Time, u64), (Pe, Arrival)>,
-    notes: VecDeque<(Pe, Note)>,
+    notes: VecDeque<(Pe, BuddyMessage)>,
     /// Number of losses, and of changes of the number of elements, before these connections were made.
     epoch: u64,
     /// Connections of a later epoch, which other elements have already begun.
@@ -92,7 +92,7 @@ impl Links {
     pub(super) fn new(places: Places, epoch: u64, early: Early) -> Links {
         let count = places.elements.len();
         let timeline = places.records.clone().map(|records| Timeline::new(records, count));
-        let chains: Vec<Chain> = (0..count as u32).map(|number| places.chain(Pe(number))).collect();
+        let chains: Vec<FilterChain> = (0..count as u32).map(|number| places.chain(Pe(number))).collect();
         let mut links = Links {
             kind: RECORDS.into(),
             ways: chains.iter().map(|chain| Ways::of(chain.connections())).collect(),
@@ -131,7 +131,7 @@ impl Links {
             for way in 0..self.ways[element.0 as usize].peers.len() {
                 let peer = self.dial(world, element, until)?;
                 let hello = postcard::to_allocvec(&(me, self.epoch, way as u32)).expect("numbers");
-                world.send(peer, Letter { kind: HELLO.into(), payload: hello })?;
+                world.send(peer, ProcessMessage { kind: HELLO.into(), payload: hello })?;
                 self.join(element, way, peer);
             }
         }
@@ -202,18 +202,18 @@ impl Links {
     pub(super) fn on_incoming(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
         let Some(element) = self.elements.get(&incoming.peer()).copied() else { return self.on_hello(world, incoming) };
         let ways = &mut self.ways[element.0 as usize];
-        let wrong = |error: FilterError| ChareError::Letter { from: element, why: error.to_string() };
+        let wrong = |error: FilterError| ChareError::Batch { from: element, why: error.to_string() };
         let letter = match incoming {
-            Incoming::Letter { letter, .. } if &*letter.kind == NOTES => {
-                let wrong = |error: postcard::Error| ChareError::Letter { from: element, why: error.to_string() };
+            Incoming::Message { letter, .. } if &*letter.kind == NOTES => {
+                let wrong = |error: postcard::Error| ChareError::Batch { from: element, why: error.to_string() };
                 self.notes.push_back((element, postcard::from_bytes(&letter.payload).map_err(wrong)?));
                 return Ok(());
             }
-            Incoming::Letter { from, letter } if ways.stripes.is_some() && &*letter.kind == GOODBYE => {
+            Incoming::Message { from, letter } if ways.stripes.is_some() && &*letter.kind == GOODBYE => {
                 ways.parts(from);
                 return Ok(());
             }
-            Incoming::Letter { letter, .. } => letter.payload,
+            Incoming::Message { letter, .. } => letter.payload,
             Incoming::Closed { peer, why } => {
                 if let Some(why) = ways.closes(peer, why) {
                     self.has_ended(world, element, why);
@@ -224,7 +224,7 @@ impl Links {
         match &mut ways.stripes {
             None => self.take_in(world, element, letter).map_err(wrong)?,
             Some(stripes) => {
-                for letter in stripes.arrange(letter).map_err(wrong)? {
+                for letter in stripes.reorder(letter).map_err(wrong)? {
                     self.take_in(world, element, letter).map_err(wrong)?;
                 }
             }
@@ -263,7 +263,7 @@ impl Links {
     /// Handles the hello on an accepted connection.
     fn on_hello(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
         let peer = incoming.peer();
-        let Incoming::Letter { letter, .. } = incoming else {
+        let Incoming::Message { letter, .. } = incoming else {
             self.early.remove(&peer);
             return Ok(());
         };
@@ -295,9 +295,9 @@ impl Links {
                         timeline.receives(from, bytes.len());
                     }
                     element.receive(from, &bytes)?;
-                    world.keep(bytes);
+                    world.return_buffer(bytes);
                 }
-                Arrival::Closed(_) if element.end().is_some() || element.is_renewed() => {}
+                Arrival::Closed(_) if element.end().is_some() || element.is_resized() => {}
                 Arrival::Closed(why) => {
                     let place = format!("{why} (on host {})", self.places.host(from));
                     return Err(ChareError::Lost { element: from, why: place }.into());
@@ -316,7 +316,7 @@ impl Links {
     /// Sends the element's outgoing batches and the queued messages, as far as the connections accept them.
     pub(super) fn post(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
         self.offer_all(world)?;
-        while let Some((to, mut payload)) = element.take_letter() {
+        while let Some((to, mut payload)) = element.take_batch() {
             if let Some(timeline) = &mut self.timeline {
                 timeline.sends(to, payload.len());
             }
@@ -328,14 +328,14 @@ impl Links {
             if let Some(stripes) = &mut self.ways[to.0 as usize].stripes {
                 stripes.number(&mut payload);
             }
-            let letter = Letter { kind: self.kind.clone(), payload };
+            let letter = ProcessMessage { kind: self.kind.clone(), payload };
             self.put(world, to, letter, opens)?;
         }
         Ok(())
     }
 
     /// Sends a message after those already queued, and not before `opens`.
-    fn put(&mut self, world: &mut dyn ProcessWorld, to: Pe, letter: Letter, opens: Time) -> Result<(), Error> {
+    fn put(&mut self, world: &mut dyn ProcessWorld, to: Pe, letter: ProcessMessage, opens: Time) -> Result<(), Error> {
         let backlog = &mut self.backlogs[to.0 as usize];
         let waits = !backlog.letters.is_empty();
         self.backlog_bytes += letter.payload.len();
@@ -344,16 +344,20 @@ impl Links {
     }
 
     /// Sends notes.
-    pub(super) fn tell_all(&mut self, world: &mut dyn ProcessWorld, notes: Vec<(Pe, Note)>) -> Result<(), Error> {
+    pub(super) fn tell_all(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        notes: Vec<(Pe, BuddyMessage)>,
+    ) -> Result<(), Error> {
         for (to, note) in notes {
             let payload = postcard::to_allocvec(&note).expect("postcard into a vector fails for no such type");
-            self.put(world, to, Letter { kind: NOTES.into(), payload }, Time(0))?;
+            self.put(world, to, ProcessMessage { kind: NOTES.into(), payload }, Time(0))?;
         }
         Ok(())
     }
 
     /// Takes the received notes.
-    pub(super) fn take_notes(&mut self) -> VecDeque<(Pe, Note)> {
+    pub(super) fn take_notes(&mut self) -> VecDeque<(Pe, BuddyMessage)> {
         std::mem::take(&mut self.notes)
     }
 
@@ -365,7 +369,7 @@ impl Links {
         &mut self,
         world: &mut dyn ProcessWorld,
         may_close: impl Fn(Pe) -> bool,
-    ) -> Result<(Pe, Note), Error> {
+    ) -> Result<(Pe, BuddyMessage), Error> {
         loop {
             if let Some(note) = self.notes.pop_front() {
                 return Ok(note);

@@ -14,8 +14,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use gridloom_base::say;
-use gridloom_chare::{Agreed, Buddies, Element, Note, Pe};
+use gridloom_base::stderr_line;
+use gridloom_chare::{Buddies, BuddyMessage, Element, Pe, RestartPoint};
 use gridloom_process::{ProcessError, ProcessWorld};
 use serde::{Deserialize, Serialize};
 
@@ -76,12 +76,12 @@ impl Memory {
         if generation.epoch == self.since {
             return Ok(None);
         }
-        let notes = self.buddies.meet();
+        let notes = self.buddies.start_agreement();
         links.tell_all(world, notes)?;
         loop {
             match self.buddies.agreed()? {
-                Some(Agreed::Beginning) => return Ok(None),
-                Some(Agreed::Checkpoint(number)) => return Ok(Some(number)),
+                Some(RestartPoint::Beginning) => return Ok(None),
+                Some(RestartPoint::Checkpoint(number)) => return Ok(Some(number)),
                 None => self.next_note(world, links)?,
             }
         }
@@ -89,7 +89,7 @@ impl Memory {
 
     fn next_note(&mut self, world: &mut dyn ProcessWorld, links: &mut Links) -> Result<(), Error> {
         let (from, note) = links.next_note(world, |element| self.buddies.has_ended(element))?;
-        let notes = self.buddies.on_note(from, note);
+        let notes = self.buddies.handle(from, note);
         links.tell_all(world, notes)
     }
 
@@ -131,7 +131,7 @@ impl Memory {
                 Origin::Memory(number) => format!("checkpoint {number}"),
             };
             let took = |lost_at: Instant| format!(", {:.1} ms after the loss", lost_at.elapsed().as_secs_f64() * 1e3);
-            say!("gridloom: all elements resume from {from}{}", lost_at.map(took).unwrap_or_default());
+            stderr_line!("gridloom: all elements resume from {from}{}", lost_at.map(took).unwrap_or_default());
         }
     }
 
@@ -144,13 +144,13 @@ impl Memory {
         world: &mut dyn ProcessWorld,
         links: &mut Links,
         element: &mut Element,
-        came: VecDeque<(Pe, Note)>,
+        came: VecDeque<(Pe, BuddyMessage)>,
     ) -> Result<(), Error> {
         let mut notes = Vec::new();
         for (from, note) in came {
-            notes.extend(self.buddies.on_note(from, note));
+            notes.extend(self.buddies.handle(from, note));
         }
-        if let Some((number, part)) = element.take_saved()? {
+        if let Some((number, part)) = element.take_part()? {
             notes.push(self.buddies.save(number, part));
         }
         if let Some(number) = self.buddies.take_kept() {
@@ -161,7 +161,7 @@ impl Memory {
                 self.epochs.note_complete(self.since)?;
             }
             notes.extend(self.buddies.complete(number));
-            element.go_on();
+            element.resume();
         }
         links.tell_all(world, notes)
     }

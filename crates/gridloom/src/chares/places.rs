@@ -3,8 +3,8 @@
 use gridloom_chare::{Elements, Pe};
 use gridloom_net::process::Gang;
 use gridloom_net::segment::room_for;
-use gridloom_net::worker::kept;
-use gridloom_process::filter::{Chain, FilterSpec, Pair};
+use gridloom_net::worker::checkpoints;
+use gridloom_process::filter::{Direction, FilterChain, FilterSpec};
 use serde::{Deserialize, Serialize};
 
 use super::epochs::{Changing, Generation};
@@ -113,7 +113,7 @@ impl Places {
     pub(super) fn on_server(mut self, gang: &Gang) -> Result<Places, String> {
         let folders = self.checkpoint.iter_mut().map(|keep| &mut keep.folder);
         for folder in folders.chain(self.restart.iter_mut().map(|restart| &mut restart.folder)) {
-            let path = kept::folder_of(gang.checkpoints.as_deref(), folder)?;
+            let path = checkpoints::folder_of(gang.checkpoints.as_deref(), folder)?;
             *folder = path.to_str().ok_or_else(|| format!("{}: the path is not UTF-8", path.display()))?.to_string();
         }
         if self.memory.is_some() {
@@ -161,11 +161,11 @@ impl Places {
     }
 
     /// The filters between that element and this one.
-    pub(super) fn chain(&self, element: Pe) -> Chain {
+    pub(super) fn chain(&self, element: Pe) -> FilterChain {
         let site = |number: u32| self.elements[number as usize].1;
         let is_apart = site(element.0) != site(self.number);
         let filters = if is_apart { &self.filters[..] } else { &[] };
-        Chain::new(filters, Pair { from: element.0, to: self.number })
+        FilterChain::new(filters, Direction { from: element.0, to: self.number })
     }
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gridloom_base::limits::CHARE_EVENTS_MAX;
-use gridloom_chare::{Element, Pe, Ran};
+use gridloom_chare::{Element, EntryMethodRun, Pe};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -103,9 +103,9 @@ impl Timeline {
     }
 
     /// Records an entry method that began then and has ended. Returns the current time.
-    pub(super) fn ran(&mut self, began_ns: u64, ran: Option<Ran>) -> u64 {
+    pub(super) fn ran(&mut self, began_ns: u64, ran: Option<EntryMethodRun>) -> u64 {
         let now_ns = monotonic_ns();
-        if let Some(Ran { array, chare, method }) = ran {
+        if let Some(EntryMethodRun { array, chare, method }) = ran {
             self.add(began_ns, now_ns, What::Ran { array: array.0, chare, method });
         }
         now_ns

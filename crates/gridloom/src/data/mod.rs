@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_base::{ByteOrder, Meta, NodeId, Order, TaskId};
-use gridloom_core::data::{CLIENT, Copies};
-pub use gridloom_core::data::{Description, InvalidData, Kind, Mode, Status, Uri};
+use gridloom_core::data::{CLIENT, PlacedCopies};
+pub use gridloom_core::data::{DatumStatus, Description, InvalidData, Kind, Mode, Uri};
 use gridloom_net::payload::Payload;
 
 use crate::{Arg, Handle, Submitted, Value};
@@ -49,7 +49,7 @@ pub struct Datum {
     managed: Option<Managed>,
     content: Mutex<Content>,
     /// Copies on servers, besides the place where it was made.
-    copies: Mutex<Copies>,
+    copies: Mutex<PlacedCopies>,
 }
 
 /// The current content of a datum.
@@ -114,15 +114,15 @@ impl Datum {
     }
 
     /// Its status, and the names of the places where it is stored: servers, and `client`.
-    pub fn status(&self) -> (Status, Vec<String>) {
+    pub fn status(&self) -> (DatumStatus, Vec<String>) {
         let (status, made_at) = match self.content() {
-            Content::Nothing => (Status::Undefined, None),
-            Content::Put(_) | Content::Made { call: None, .. } => (Status::Ready, Some(CLIENT.to_string())),
+            Content::Nothing => (DatumStatus::Undefined, None),
+            Content::Put(_) | Content::Made { call: None, .. } => (DatumStatus::Ready, Some(CLIENT.to_string())),
             Content::Made { call: Some(call), .. } => match call.end() {
-                None => (Status::UnderWay, None),
+                None => (DatumStatus::InProgress, None),
                 Some(end) => match end.error {
-                    Some(error) => (Status::Lost(error.to_string()), None),
-                    None => (Status::Ready, end.server),
+                    Some(error) => (DatumStatus::Lost(error.to_string()), None),
+                    None => (DatumStatus::Ready, end.server),
                 },
             },
         };
@@ -137,19 +137,19 @@ impl Datum {
     /// True if its value is to be sent to the client as soon as it exists.
     pub fn is_put_here(&self) -> bool {
         let outputs = self.description().map_or(&[][..], Description::outputs);
-        outputs.iter().any(|(uri, _)| uri.is_here())
+        outputs.iter().any(|(uri, _)| uri.is_at_client())
     }
 
     fn content(&self) -> Content {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn copies(&self) -> MutexGuard<'_, Copies> {
+    fn copies(&self) -> MutexGuard<'_, PlacedCopies> {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set(&self, content: Content) {
-        *self.copies() = Copies::default();
+        *self.copies() = PlacedCopies::default();
         let old = std::mem::replace(&mut *self.content.lock().unwrap_or_else(PoisonError::into_inner), content);
         // Dropped outside of the lock.
         drop(old);

@@ -182,9 +182,9 @@ impl Datum {
     /// If it has no value, or a place does not accept it.
     pub fn write(&self, places: &Places<'_>, outputs: &[(Uri, Mode)]) -> Result<(), DataError> {
         let managed = self.as_managed()?;
-        if outputs.iter().any(|(uri, _)| uri.is_here()) {
+        if outputs.iter().any(|(uri, _)| uri.is_at_client()) {
             if let Some(bytes) = self.bytes()? {
-                let mut here = outputs.iter().map(|(uri, _)| uri).filter(|uri| uri.is_here());
+                let mut here = outputs.iter().map(|(uri, _)| uri).filter(|uri| uri.is_at_client());
                 here.try_for_each(|uri| self.write_here(places, uri, &bytes))?;
             }
             if let (Some(_), Content::Made { result, call: Some(_), .. }) =

@@ -143,7 +143,7 @@ impl Graph {
     /// As for [`Graph::load`].
     pub fn parse(name: &str, text: &str) -> Result<Graph, Error> {
         // In another version everything else may be different too.
-        if let Some(format) = json::text_of(text, "format").filter(|format| format != FORMAT) {
+        if let Some(format) = json::string_at(text, "format").filter(|format| format != FORMAT) {
             return Err(Error::Input(format!("{name}: its format is '{format}'; this version reads '{FORMAT}'")));
         }
         let file: File = json::read(text).map_err(|JsonError { line, column, why }| {

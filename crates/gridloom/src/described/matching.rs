@@ -288,12 +288,12 @@ impl Matching {
                 return Err(Misfit { reads_others: false, why });
             }
         }
-        if expected.terms.only != task.terms.only {
+        if expected.options.bound_to != task.options.bound_to {
             let told = |only: Option<NodeId>| only.map_or("no server".into(), |server| self.server_name(server));
             let why = format!(
                 "it is bound to {}, but was declared as bound to {}",
-                told(task.terms.only),
-                told(expected.terms.only)
+                told(task.options.bound_to),
+                told(expected.options.bound_to)
             );
             return Err(Misfit { reads_others: false, why });
         }

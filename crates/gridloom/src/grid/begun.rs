@@ -140,10 +140,10 @@ struct Begun {
 impl Begun {
     fn new(grid: &Grid, command: NameCommand) -> Begun {
         let ask = grid.next_serial();
-        let brings = matches!(command, NameCommand::Await { brings: true, .. });
+        let brings = matches!(command, NameCommand::Await { gets_data: true, .. });
         let is_put = matches!(command, NameCommand::Put { .. });
         grid.state().begins.all.insert(ask, Begin { is_put, brings, ..Begin::default() });
-        grid.command(Command::Name { ask, command });
+        grid.command(Command::Name { request: ask, command });
         Begun { grid: grid.clone(), ask, is_forgotten: !is_put }
     }
 
@@ -177,7 +177,7 @@ impl Begun {
             is_first
         };
         if is_first {
-            self.grid.command(Command::Name { ask: self.ask, command: NameCommand::Forget });
+            self.grid.command(Command::Name { request: self.ask, command: NameCommand::CancelWait });
         }
     }
 }
@@ -312,7 +312,7 @@ impl SharedData<'_> {
 
     fn begin_await(&self, name: &str, limit: Option<Duration>, brings: bool) -> Begun {
         let limit_ns = limit.map(|limit| seconds_to_ns(limit.as_secs_f64()));
-        Begun::new(self.0, NameCommand::Await { name: name.into(), limit_ns, brings })
+        Begun::new(self.0, NameCommand::Await { name: name.into(), limit_ns, gets_data: brings })
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gridloom_base::{Meta, NodeId, TaskId};
-use gridloom_core::call::{CallBack, CallBackAnswer};
+use gridloom_core::call::{Callback, CallbackAnswer};
 use gridloom_core::node::Command;
 use gridloom_net::payload::Payload;
 use gridloom_net::threads;
@@ -44,14 +44,14 @@ pub(super) struct CallBacks {
     /// Gangs in progress: their requests are sent there, and answered later.
     gangs: BTreeMap<TaskId, Sender<Asking>>,
     /// Received callbacks that are not run yet.
-    waiting: VecDeque<(NodeId, CallBack)>,
+    waiting: VecDeque<(NodeId, Callback)>,
     /// True while the thread runs callbacks, until it finds no callee.
     is_served: bool,
     thread: Option<JoinHandle<()>>,
 }
 
 impl CallBacks {
-    pub(super) fn on_call(&mut self, server: NodeId, call: CallBack) {
+    pub(super) fn on_call(&mut self, server: NodeId, call: Callback) {
         if let Some(gang) = self.gangs.get(&call.task) {
             let text = call.values.into_iter().next().map_or(Vec::new(), |(_, bytes)| bytes);
             // The program may have dropped the receiver.
@@ -69,7 +69,7 @@ impl CallBacks {
     }
 
     /// Returns the next callback to run, with its callee.
-    pub(super) fn take(&mut self) -> Option<(NodeId, CallBack, Callee)> {
+    pub(super) fn take(&mut self) -> Option<(NodeId, Callback, Callee)> {
         let (server, call) = self.waiting.pop_front()?;
         let callee = self.callees.get(&call.task).expect("what comes for others is not kept").clone();
         Some((server, call, callee))
@@ -148,11 +148,11 @@ impl Grid {
     }
 
     /// Runs a callback and sends its result.
-    pub(super) fn run_call_back(&self, server: NodeId, call: CallBack, callee: &Callee) {
-        let CallBack { task, callback, values } = call;
+    pub(super) fn run_call_back(&self, server: NodeId, call: Callback, callee: &Callee) {
+        let Callback { task, callback, values } = call;
         let value = |(meta, bytes): (_, Vec<u8>)| Value::new(meta, Payload::Inline(bytes.into()));
         let values: Result<Vec<Value>, Error> = values.into_iter().map(value).collect();
-        let answer: CallBackAnswer = values.map_err(|error| error.to_string()).and_then(|values| {
+        let answer: CallbackAnswer = values.map_err(|error| error.to_string()).and_then(|values| {
             let answer = callee(task, callback, values)?;
             let bytes = |value: Value| (value.meta().clone(), value.inline_bytes().unwrap_or_default());
             Ok(answer.into_iter().map(bytes).collect())

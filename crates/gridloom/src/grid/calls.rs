@@ -7,7 +7,7 @@ use std::time::Duration;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_core::call::CallLimits;
-use gridloom_core::graph::Terms;
+use gridloom_core::graph::CallOptions;
 use gridloom_core::node::Command;
 use gridloom_core::node::message::TaskReport;
 
@@ -171,8 +171,8 @@ impl Grid {
         }
         let id = task.id;
         self.state().calls.all.insert(id, None);
-        let is_once = callee.is_some() || task.object().is_some() || task.terms.gang > 0;
-        task.terms = Terms { only, calibrates, is_once, ..task.terms };
+        let is_once = callee.is_some() || task.object().is_some() || task.options.gang > 0;
+        task.options = CallOptions { bound_to: only, is_measuring: calibrates, is_once, ..task.options };
         if let Some(callee) = callee {
             self.expect_call_backs(id, callee)?;
         }

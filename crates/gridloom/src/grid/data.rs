@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridloom_base::{DatumId, Meta, TaskError};
 use gridloom_core::node::Command;
-use gridloom_net::moving::OnTheWay;
+use gridloom_net::transfers::TransferProgress;
 
 use crate::{Error, Grid, Value};
 
@@ -74,7 +74,7 @@ impl Grid {
     }
 
     /// Large values in transfer to or from this session: arguments and results.
-    pub fn moving(&self) -> Vec<OnTheWay> {
+    pub fn moving(&self) -> Vec<TransferProgress> {
         self.0.backend.moving()
     }
 

@@ -233,7 +233,7 @@ impl Grid {
     /// Waits until the models of those servers are known to the agent, and here. Does not wait for servers that are gone.
     pub(crate) fn await_models(&self, servers: &[NodeId], limit: Duration) -> Result<(), Error> {
         self.state().directory.without_models.extend(servers);
-        servers.iter().for_each(|server| self.command(Command::Models { server: *server }));
+        servers.iter().for_each(|server| self.command(Command::CollectModels { server: *server }));
         let known = self.wait(Some(limit), |state| {
             let directory = &state.directory;
             let is_awaited = |server: &NodeId| directory.without_models.contains(server) && directory.has(*server);

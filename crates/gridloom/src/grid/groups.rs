@@ -8,7 +8,7 @@ use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph;
 use gridloom_core::node::Command;
 use gridloom_core::node::message::{TaskReport, TransferReport};
-use gridloom_map::MapBy;
+use gridloom_map::MappingMethod;
 
 use crate::described::PlannedCall;
 use crate::group::Launches;
@@ -263,7 +263,7 @@ impl Grid {
         self.cancel(tasks);
     }
 
-    pub(crate) fn plan(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
+    pub(crate) fn plan(&self, group: graph::Group, heuristic: MappingMethod) -> Result<PlanRecord, Error> {
         let id = group.id;
         let plan = self.ask_for_plan(group, heuristic, false);
         self.state().groups.records.remove(&id);
@@ -272,7 +272,7 @@ impl Grid {
 
     /// Like [`Grid::plan`], for a declared group. Its calls are made one by one until [`Grid::end_plan`]. The group is
     /// remembered for the report.
-    pub(crate) fn plan_described(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
+    pub(crate) fn plan_described(&self, group: graph::Group, heuristic: MappingMethod) -> Result<PlanRecord, Error> {
         let id = group.id;
         let plan = self.ask_for_plan(group, heuristic, true);
         let mut state = self.state();
@@ -284,7 +284,7 @@ impl Grid {
     }
 
     /// Maps the remaining calls of a declared group again. If that fails, its previous plan stays in use.
-    pub(crate) fn plan_again(&self, left: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
+    pub(crate) fn plan_again(&self, left: graph::Group, heuristic: MappingMethod) -> Result<PlanRecord, Error> {
         let id = left.id;
         let former = self.state().groups.records.remove(&id);
         let plan = self.ask_for_plan(left, heuristic, true);
@@ -303,13 +303,18 @@ impl Grid {
         self.state().groups.stale.remove(&group)
     }
 
-    fn ask_for_plan(&self, group: graph::Group, heuristic: MapBy, is_followed: bool) -> Result<PlanRecord, Error> {
+    fn ask_for_plan(
+        &self,
+        group: graph::Group,
+        heuristic: MappingMethod,
+        is_followed: bool,
+    ) -> Result<PlanRecord, Error> {
         let id = group.id;
         let mut state = self.state();
         state.groups.records.insert(id, GroupRecord::of(&group));
         state.groups.asked.insert(id);
         drop(state);
-        self.command(Command::Plan { group, heuristic, is_followed });
+        self.command(Command::Plan { group, heuristic, is_incremental: is_followed });
         Ok(self.wait(None, |state| state.groups.plans.remove(&id))??)
     }
 
@@ -330,16 +335,16 @@ impl Grid {
         &self.0.launches
     }
 
-    pub(crate) fn run(&self, group: graph::Group, heuristic: MapBy, release: Vec<DatumId>) {
+    pub(crate) fn run(&self, group: graph::Group, heuristic: MappingMethod, release: Vec<DatumId>) {
         self.remember(&group, None);
         self.commands(vec![Command::Run { group, heuristic }, Command::Release { data: release }]);
     }
 
     /// Runs a call at its place in the plan of a declared group.
-    pub(crate) fn run_planned(&self, group: graph::Group, call: PlannedCall, heuristic: MapBy, plan: GroupId) {
+    pub(crate) fn run_planned(&self, group: graph::Group, call: PlannedCall, heuristic: MappingMethod, plan: GroupId) {
         self.remember(&group, Some(plan));
         let PlannedCall { server, from } = call;
-        self.command(Command::Follow { group, server, from, heuristic, plan: Some(plan) });
+        self.command(Command::RunPlanned { group, server, from, heuristic, plan: Some(plan) });
     }
 
     /// Starts to record the group's events for its report.
@@ -423,7 +428,7 @@ mod tests {
             args: Vec::new(),
             outputs: vec![Output { datum, meta: gridloom_base::Meta::Text { size_bytes: 1 } }],
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         };
         let (id, tasks) = (GroupId { client, serial }, vec![task]);
         graph::Group { id, tasks, sources: BTreeMap::new(), wanted: Vec::new() }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gridloom_base::{Meta, NameError, NodeId, list};
 use gridloom_net::payload::Payload;
-use gridloom_net::worker::initial::Initial;
+use gridloom_net::worker::initial::InitialArguments;
 
 use crate::{Arg, Error, Grid, PutOptions, Value};
 
@@ -91,14 +91,14 @@ impl Grid {
     ///
     /// # Errors
     /// If that cannot be determined.
-    pub fn initial(&self, client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, Error> {
+    pub fn initial(&self, client: NodeId, module: &str, known: Option<u64>) -> Result<Option<InitialArguments>, Error> {
         let name = name_of(client, module);
         let Some(version) = self.shared().list(&name)?.into_iter().find(|one| one.name == name).map(|one| one.version)
         else {
             return Ok(None);
         };
         if Some(version) == known {
-            return Ok(Some(Initial { version, hash: 0, values: Vec::new() }));
+            return Ok(Some(InitialArguments { version, hash: 0, values: Vec::new() }));
         }
         let packed = match self.shared().get(&name, Some(Duration::ZERO)) {
             // The client deleted it a moment ago.
@@ -106,7 +106,7 @@ impl Grid {
             packed => packed?,
         };
         let (hash, values) = unpack(&packed).ok_or_else(|| Error::Usage(format!("'{name}' has no arguments")))?;
-        Ok(Some(Initial { version, hash, values }))
+        Ok(Some(InitialArguments { version, hash, values }))
     }
 }
 

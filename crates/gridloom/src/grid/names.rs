@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, REPLICAS_MAX};
-use gridloom_base::{DatumId, GroupId, Maker, Meta, Method, NameError, Named, NodeId, TaskError, TaskId};
-use gridloom_core::node::message::{CatalogAnswer, Listed};
+use gridloom_base::{DatumId, GroupId, Meta, Method, NameError, NamedDatum, NodeId, PutOrigin, TaskError, TaskId};
+use gridloom_core::node::message::{CatalogAnswer, NameEntry};
 use gridloom_core::node::{Command, NameCommand};
 use gridloom_net::worker::nested;
 
@@ -162,7 +162,7 @@ impl SharedData<'_> {
     /// [`Error::Usage`] for an invalid number of replicas; [`BegunPut::wait`] returns the others.
     pub fn begin_put(&self, name: &str, value: &Value, options: PutOptions) -> Result<BegunPut, Error> {
         let made_by = match (nested::puts_as(), value.payload()) {
-            (Some(task), Some(payload)) => Some(Maker { task, digest: payload.digest(value.meta()) }),
+            (Some(task), Some(payload)) => Some(PutOrigin { task, digest: payload.digest(value.meta()) }),
             _ => None,
         };
         self.begin(name, &self.0.hold(value), options, made_by)
@@ -181,7 +181,7 @@ impl SharedData<'_> {
         name: &str,
         handle: &Handle,
         options: PutOptions,
-        made_by: Option<Maker>,
+        made_by: Option<PutOrigin>,
     ) -> Result<BegunPut, Error> {
         let PutOptions { replaces, replicas, is_durable, method } = options;
         if !(1..=REPLICAS_MAX).contains(&replicas) {
@@ -259,7 +259,7 @@ impl SharedData<'_> {
             let names = state.directory.names().iter();
             names.filter(|(_, known)| **known == name).map(|(node, _)| *node).next_back()?
         };
-        self.0.command(Command::Near { server });
+        self.0.command(Command::RunsAt { server });
         Some(server)
     }
 
@@ -321,13 +321,13 @@ impl SharedData<'_> {
         let state = self.0.state();
         let (known, listed) = (state.directory.names(), state.directory.grid());
         if names.is_empty() {
-            return Ok(listed.servers.iter().filter(|server| !server.plain).map(|server| server.node).collect());
+            return Ok(listed.servers.iter().filter(|server| !server.stateless).map(|server| server.node).collect());
         }
         let named = |name: &String| {
             let found = listed.servers.iter().find(|server| known.get(&server.node) == Some(name));
             match found {
                 None => Err(Error::Usage(format!("no server is named '{name}'; 'gridloom servers' lists them"))),
-                Some(server) if server.plain => {
+                Some(server) if server.stateless => {
                     let why = "is stateless (serve --plain) and keeps no copies; name other servers";
                     Err(Error::Usage(format!("server '{name}' {why}")))
                 }
@@ -387,7 +387,7 @@ impl SharedData<'_> {
 
     fn listed(
         &self,
-        Listed { named: Named { name, version, meta, replicas, is_durable, method, .. }, holders }: Listed,
+        NameEntry { named: NamedDatum { name, version, meta, replicas, is_durable, method, .. }, holders }: NameEntry,
     ) -> SharedName {
         let state = self.0.state();
         let names = state.directory.names();
@@ -406,7 +406,7 @@ impl SharedData<'_> {
     fn begin_ask(&self, command: NameCommand) -> u64 {
         let ask = self.0.next_serial();
         self.0.state().asks.begin(ask);
-        self.0.command(Command::Name { ask, command });
+        self.0.command(Command::Name { request: ask, command });
         ask
     }
 
@@ -420,7 +420,7 @@ impl SharedData<'_> {
         }
         let mut waited = self.0.wait_unless_interrupted(limit, take);
         if matches!(waited, Err(Error::TimedOut { .. } | Error::Interrupted)) {
-            self.0.command(Command::Name { ask, command: NameCommand::Forget });
+            self.0.command(Command::Name { request: ask, command: NameCommand::CancelWait });
         }
         if matches!(waited, Err(Error::TimedOut { .. })) {
             // The answer has similar names.
@@ -442,7 +442,7 @@ pub(super) mod tests {
     /// An answer for a name that was found.
     pub(in super::super) fn found(serial: u64) -> Answer {
         let datum = DatumId { client: NodeId(1), serial };
-        let named = Named {
+        let named = NamedDatum {
             datum,
             name: "mesh".into(),
             version: 1,
@@ -450,7 +450,7 @@ pub(super) mod tests {
             replicas: 1,
             is_durable: false,
             method: Method::Auto,
-            made_by: None,
+            put_by: None,
         };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })
     }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use gridloom_base::NodeId;
 use gridloom_core::node::Command;
-use gridloom_core::node::message::{Output, OutputQuery};
+use gridloom_core::node::message::{OutputPage, OutputQuery};
 
 use crate::{Error, Grid};
 
 /// Answers that have not been taken yet.
 #[derive(Default)]
 pub(super) struct Outputs {
-    answers: BTreeMap<NodeId, Output>,
+    answers: BTreeMap<NodeId, OutputPage>,
 }
 
 impl Outputs {
-    pub(super) fn on_answer(&mut self, server: NodeId, output: Output) {
+    pub(super) fn on_answer(&mut self, server: NodeId, output: OutputPage) {
         self.answers.insert(server, output);
     }
 }
@@ -32,7 +32,7 @@ impl Grid {
     ///
     /// # Errors
     /// If the session is closed.
-    pub fn take_output(&self, limit: Duration) -> Result<BTreeMap<NodeId, Output>, Error> {
+    pub fn take_output(&self, limit: Duration) -> Result<BTreeMap<NodeId, OutputPage>, Error> {
         let come = self.wait(Some(limit), |state| {
             let answers = &mut state.outputs.answers;
             (!answers.is_empty()).then(|| std::mem::take(answers))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskId};
-use gridloom_core::graph::{self, Argument, Copies, Output, Source, Task, TaskKind};
+use gridloom_core::graph::{self, Argument, CopyLifetime, Output, Source, Task, TaskKind};
 use gridloom_core::node::Command;
 use gridloom_idl::Signature;
 
@@ -58,7 +58,7 @@ impl Handle {
     /// If its own call cannot be launched. If the server is lost, or has no room, the returned call fails.
     pub fn place(&self, server: NodeId, is_kept: bool) -> Result<Submitted, Error> {
         self.launch()?;
-        let copies = if is_kept { Copies::Kept } else { Copies::Cached };
+        let copies = if is_kept { CopyLifetime::Kept } else { CopyLifetime::Cached };
         Ok(self.replicate(copies, PlannedCall { server, from: BTreeMap::new() }).1)
     }
 
@@ -66,11 +66,11 @@ impl Handle {
     /// waits for it; if it fails, the call that reads the value fetches it itself.
     pub(super) fn send_ahead(&self, server: NodeId, from: Option<NodeId>) {
         let from = from.map(|from| (self.datum(), from)).into_iter().collect();
-        let (group, _) = self.replicate(Copies::Cached, PlannedCall { server, from });
+        let (group, _) = self.replicate(CopyLifetime::Cached, PlannedCall { server, from });
         self.0.grid.told(&[group]);
     }
 
-    fn replicate(&self, copies: Copies, place: PlannedCall) -> (GroupId, Submitted) {
+    fn replicate(&self, copies: CopyLifetime, place: PlannedCall) -> (GroupId, Submitted) {
         self.run_at(TaskKind::Replicate(copies), Vec::new(), place)
     }
 
@@ -80,7 +80,7 @@ impl Handle {
         let part = Handle::of_value(&self.0.grid, self.0.grid.new_datum(), meta.clone());
         let outputs = vec![Output { datum: part.datum(), meta }];
         let (group, _) =
-            self.run_at(TaskKind::TakePart { from_byte }, outputs, PlannedCall { server, from: BTreeMap::new() });
+            self.run_at(TaskKind::View { from_byte }, outputs, PlannedCall { server, from: BTreeMap::new() });
         // The handle reports a failure.
         self.0.grid.told(&[group]);
         part
@@ -94,7 +94,7 @@ impl Handle {
             args: vec![Argument::Datum(self.datum())],
             outputs,
             work_flops: None,
-            terms: grid.terms(),
+            options: grid.terms(),
         };
         let (id, named) = (GroupId { client: grid.client(), serial: grid.next_serial() }, task.id);
         // The client's machine knows where the datum is.
@@ -108,7 +108,7 @@ impl Handle {
     /// Releases the copy at a server, or the local one if `server` is `None`, unless it is the only copy.
     pub fn give_up(&self, server: Option<NodeId>) {
         let grid = &self.0.grid;
-        grid.command(Command::GiveUp { datum: self.datum(), at: server.unwrap_or(grid.client()) });
+        grid.command(Command::DropCopy { datum: self.datum(), at: server.unwrap_or(grid.client()) });
     }
 
     /// Erases the value everywhere as soon as the current calls that read it have ended. It can no longer be recomputed, not even

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use gridloom_base::Method;
-use gridloom_map::{Decides, Outcome, Problem, Step, What, critical_path, explain};
+use gridloom_map::{DecidingFactor, Outcome, Problem, Step, StepKind, critical_path, explain};
 use serde::Serialize;
 
 use super::Basis;
@@ -110,11 +110,11 @@ impl PlanRecord {
     fn step_record(&self, step: &Step, problem: &Problem) -> StepRecord {
         let place = |node| problem.place(node).map_or("?", |place| problem.name(place));
         let (what, task) = match step.what {
-            What::Task(task) => {
+            StepKind::Task(task) => {
                 let TaskRecord { function, server, .. } = &self.tasks[task as usize];
                 (format!("task {task} {function} on {server}"), Some(task as usize))
             }
-            What::Transfer(moved) => {
+            StepKind::Transfer(moved) => {
                 let (from, to) = (place(moved.from), place(moved.to));
                 let by = match moved.method {
                     Method::Auto => String::new(),
@@ -145,10 +145,10 @@ fn possible(server: String, outcome: &Outcome, problem: &Problem) -> Alternative
         end_seconds: outcome.end_s,
         makespan_seconds: outcome.makespan_s,
         decides: match outcome.decides {
-            Decides::Inputs => "inputs",
-            Decides::Slots => "slots",
-            Decides::Run => "run",
-            Decides::Behind => "behind",
+            DecidingFactor::Inputs => "inputs",
+            DecidingFactor::Slots => "slots",
+            DecidingFactor::Run => "run",
+            DecidingFactor::Successors => "behind",
         },
         cannot: None,
     }

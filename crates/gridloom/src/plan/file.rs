@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use gridloom_base::Fnv;
 use gridloom_base::json::{self, JsonError};
-use gridloom_map::{ImposedPlan, Seen};
+use gridloom_map::{ImposedPlan, MapperInput};
 use serde::{Deserialize, Serialize};
 
 use super::Basis;
@@ -69,14 +69,14 @@ struct FileTransfer {
 struct FileProblem {
     tasks: Vec<u64>,
     data: Vec<u64>,
-    seen: Seen,
+    seen: MapperInput,
 }
 
 #[derive(Serialize)]
 struct ProblemToSave<'a> {
     tasks: &'a [u64],
     data: &'a [u64],
-    seen: &'a Seen,
+    seen: &'a MapperInput,
 }
 
 impl PlanRecord {
@@ -246,7 +246,7 @@ impl File {
 
 /// Describes a file that is not a saved plan of this version, if its kind can be recognized.
 fn other_kind(text: &str) -> Option<String> {
-    if let Some(format) = json::text_of(text, "format") {
+    if let Some(format) = json::string_at(text, "format") {
         return (format != FORMAT).then(|| format!("its format is '{format}'"));
     }
     let names = json::names(text)?;

@@ -15,7 +15,9 @@ mod text;
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Fnv, NodeId, TaskId};
-use gridloom_map::{AGAIN, GIVEN, Guess, ImposedPlan, ImposedTask, MapError, Plan, Problem, Seen};
+use gridloom_map::{
+    DEFAULT_FALLBACK, GIVEN, ImposedPlan, ImposedTask, MapError, MapperInput, Plan, Problem, UnmeasuredEstimate,
+};
 
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 pub use explain::{AlternativeRecord, Explained, StepRecord};
@@ -26,7 +28,7 @@ pub use gantt::{check_svg_name, gantt_svg};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Basis {
     /// The group and the grid.
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<MapperInput>,
     /// Ids of its tasks, by number.
     pub(crate) tasks: Vec<u64>,
     /// Ids of its data, by number.
@@ -34,7 +36,7 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
-    pub(crate) fn new(seen: Arc<Seen>, tasks: &[TaskId], data: &[DatumId]) -> Basis {
+    pub(crate) fn new(seen: Arc<MapperInput>, tasks: &[TaskId], data: &[DatumId]) -> Basis {
         let (tasks, data) = (tasks.iter().map(|task| task.serial), data.iter().map(|datum| datum.serial));
         Basis { seen, tasks: tasks.collect(), data: data.collect() }
     }
@@ -88,9 +90,9 @@ impl Named<'_> {
             start_seconds: transfer.start_s,
             end_seconds: transfer.end_s,
         };
-        let guessed = |guess: &Guess| match guess {
-            Guess::Link { from, to } => format!("link {} -> {}", name(*from), name(*to)),
-            Guess::Function { function, server } => format!("{function} on {}", name(*server)),
+        let guessed = |guess: &UnmeasuredEstimate| match guess {
+            UnmeasuredEstimate::Link { from, to } => format!("link {} -> {}", name(*from), name(*to)),
+            UnmeasuredEstimate::Function { function, server } => format!("{function} on {}", name(*server)),
         };
         PlanRecord {
             heuristic: plan.heuristic.clone(),
@@ -144,7 +146,7 @@ impl PlanRecord {
         ImposedPlan {
             heuristic: String::new(),
             plain: self.heuristic.split('[').next() == Some("mct"),
-            again: AGAIN.into(),
+            fallback: DEFAULT_FALLBACK.into(),
             tasks: self.tasks.iter().map(task).collect(),
             order: self.order(),
             servers: servers.into_iter().map(str::to_string).collect(),

@@ -71,7 +71,7 @@ pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
 fn is_of_another(failure: &Ended) -> bool {
     matches!(
         failure,
-        Ok(Err(Error::Chares(ChareError::Elsewhere { .. } | ChareError::Lost { .. })
+        Ok(Err(Error::Chares(ChareError::RemoteFailure { .. } | ChareError::Lost { .. })
             | Error::Process(ProcessError::Closed { .. })))
     )
 }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_told_though_another_thread_computes() {
-        let elsewhere = Error::Chares(ChareError::Elsewhere { element: Pe(1), why: "why".into() });
+        let elsewhere = Error::Chares(ChareError::RemoteFailure { element: Pe(1), why: "why".into() });
         let closed = Error::Process(ProcessError::Closed { peer: "b@x".into(), why: "why".into() });
         let own = || Error::Chares(ChareError::Failed("its own".into()));
         let told = |parts| run_beside(parts).unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gridloom_base::near::{did_you_mean, near_names};
-use gridloom_platform::deployment::{self, Places, Process};
+use gridloom_platform::deployment::{self, Positions, Process};
 use gridloom_platform::{Platform, PlatformError};
 use gridloom_process::ProcessSpec;
 
@@ -26,7 +26,7 @@ pub type Fits<'a> = &'a dyn Fn(&ProcessSpec) -> Result<(), String>;
 #[derive(Debug)]
 pub struct Deployment {
     file: String,
-    processes: Vec<(Process, Places)>,
+    processes: Vec<(Process, Positions)>,
 }
 
 impl Deployment {
@@ -43,7 +43,8 @@ impl Deployment {
     /// # Errors
     /// As for [`Deployment::read`].
     pub fn parse(text: &str, file: &str) -> Result<Deployment, Error> {
-        let processes = deployment::parse_with_places(text, file).map_err(|error| Error::Input(error.to_string()))?;
+        let processes =
+            deployment::parse_with_positions(text, file).map_err(|error| Error::Input(error.to_string()))?;
         Ok(Deployment { file: file.to_string(), processes })
     }
 

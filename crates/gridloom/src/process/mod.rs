@@ -55,11 +55,11 @@ mod typed;
 
 pub use deployment::{Deployment, Fits, Main, Mains};
 pub use gridloom_base::Levels;
-pub use gridloom_process::{Happening, Letter, Level, PeerId, ProcessError, ProcessSpec, TimerNumber};
+pub use gridloom_process::{Level, PeerId, ProcessError, ProcessEvent, ProcessMessage, ProcessSpec, TimerNumber};
 pub use gridloom_sim::process::{STACK_BYTES, StackKind};
 pub(crate) use run::own_config;
 pub use run::{
-    ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, RunReport, run, run_fitting, simulate,
+    CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READ_MARK_VARIABLE, RunReport, run, run_fitting, simulate,
 };
 pub use settings::{log_wants, read_settings, setting};
 pub use talk::{Measure, Process};

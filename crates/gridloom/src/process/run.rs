@@ -25,7 +25,7 @@ use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
 /// Set by `gridloom deploy` for each program that it starts.
-pub use gridloom_net::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE};
+pub use gridloom_net::process::{CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READ_MARK_VARIABLE};
 
 /// The error for programs in a language that runs one thread at a time.
 const NO_THREADS: &str = "a program in Python runs each element in a process of its own, since one interpreter runs one thread at a \
@@ -95,15 +95,15 @@ fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunR
         Ok(main.clone())
     };
     let all_mains = specs.iter().map(main_of).collect::<Result<Vec<Main>, Error>>()?;
-    if let Some(file) = std::env::var_os(ASKED_VARIABLE) {
-        let cannot = |error| Error::Input(format!("{ASKED_VARIABLE} is {}: {error}", file.to_string_lossy()));
+    if let Some(file) = std::env::var_os(READ_MARK_VARIABLE) {
+        let cannot = |error| Error::Input(format!("{READ_MARK_VARIABLE} is {}: {error}", file.to_string_lossy()));
         std::fs::write(&file, "").map_err(cannot)?;
     }
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
     let secret = Secret::find_or_make().map_err(|error| Error::Connect(error.to_string()))?;
     let processors = processors_to_use(specs.len())?;
     let configs = specs.into_iter().map(|spec| ProcessConfig { spec, threads: Vec::new(), ..config.clone() });
-    let worlds = NetProcess::beside_one_another(configs.collect(), &secret);
+    let worlds = NetProcess::new_siblings(configs.collect(), &secret);
     let worlds = worlds.map_err(|error| Error::Connect(error.to_string()))?;
     let run = |(mut world, (main, processor)): (NetProcess, (Main, Option<usize>))| {
         if let Some(processor) = processor {
@@ -175,7 +175,7 @@ fn simulate_fitting(
         (None, None) => {}
     }
     if let Some(file) = &config.trace {
-        simulation.watch(Box::new(Tracer::create(file, platform.clone())?));
+        simulation.set_observer(Box::new(Tracer::create(file, platform.clone())?));
     }
     if let Some(scenario) = config.read_faults()? {
         let clients = processes.iter().map(|process| (format!("{}@{}", process.function, process.host), &process.host));
@@ -187,10 +187,10 @@ fn simulate_fitting(
     }
     let simulation = Arc::new(Mutex::new(simulation));
     let log = |at: Time, spec: &ProcessSpec, level: Level, category: &str, text: &str| {
-        gridloom_base::say!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
+        gridloom_base::stderr_line!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
     };
     let mut runner = Runner::new(simulation.clone(), Arc::new(log));
-    runner.share(shared.clone());
+    runner.set_shared_data(shared.clone());
     let failed = Arc::new(Mutex::new(Vec::new()));
     for process in processes {
         let host = platform.host(&process.host).expect("the deployment's hosts are the platform's");
@@ -265,7 +265,7 @@ impl IdleWatch {
                 since = Some((seen, looks + 1));
                 if looks + 1 > IDLE_LOOKS && idle.limits > 0 && now > idle.since {
                     let who = waiting.join(", ");
-                    gridloom_base::say!(
+                    gridloom_base::stderr_line!(
                         "gridloom: only timeouts have fired since {} s of virtual time, which is now {} s: {who}; \
                          'gridloom simulate --until SECONDS' ends such a run",
                         idle.since.seconds(),
@@ -310,7 +310,7 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(why) = self.why.take().filter(|_| !(self.was_told_to_end)()) {
             let (ProcessSpec { function, host, .. }, at_s) = (&self.spec, (self.now)().seconds());
-            gridloom_base::say!("gridloom: {function}@{host} failed at {at_s:.6} s: {why}");
+            gridloom_base::stderr_line!("gridloom: {function}@{host} failed at {at_s:.6} s: {why}");
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((self.spec.clone(), why));
         }
     }

@@ -28,7 +28,7 @@ struct Settings {
 static SETTINGS: Mutex<Settings> = Mutex::new(Settings {
     file: BTreeMap::new(),
     command_line: BTreeMap::new(),
-    levels: Levels::EVERYDAY,
+    levels: Levels::DEFAULT,
     are_read: false,
 });
 
@@ -89,7 +89,7 @@ pub fn setting(name: &str) -> Option<String> {
 
 /// True if the log accepts lines of that level and category.
 pub fn log_wants(level: Level, category: &str) -> bool {
-    with_settings(|settings| settings.levels.wants(level, category))
+    with_settings(|settings| settings.levels.enables(level, category))
 }
 
 impl Process {

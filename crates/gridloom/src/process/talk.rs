@@ -8,7 +8,9 @@ use gridloom_base::Time;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_net::jobs::processor_time;
 use gridloom_process::TimerNumber;
-use gridloom_process::{Agenda, Happening, Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_process::{
+    EventQueue, Incoming, Level, PeerId, ProcessError, ProcessEvent, ProcessMessage, ProcessSpec, ProcessWorld,
+};
 
 use super::settings::log_wants;
 use super::typed::Types;
@@ -22,7 +24,7 @@ const UNREAD_TOLD: usize = 8;
 /// Type of the message that reports a failed callback to the sender of its message.
 const ERROR_KIND: &str = "gridloom:error";
 
-type OnLetter = Box<dyn FnMut(&mut Process, PeerId, Letter) -> Result<(), ProcessError> + Send>;
+type OnLetter = Box<dyn FnMut(&mut Process, PeerId, ProcessMessage) -> Result<(), ProcessError> + Send>;
 type OnTimer = Box<dyn FnMut(&mut Process) -> Result<(), ProcessError> + Send>;
 
 /// How virtual time passes for a block of code that is timed on the real machine.
@@ -40,7 +42,7 @@ pub enum Measure {
 pub struct Process {
     /// Also used directly by code that handles all messages itself.
     pub(crate) world: Box<dyn ProcessWorld>,
-    agenda: Agenda,
+    agenda: EventQueue,
     callbacks: BTreeMap<String, Option<OnLetter>>,
     timers: BTreeMap<TimerNumber, Option<OnTimer>>,
     measured: BTreeMap<String, u64>,
@@ -55,7 +57,7 @@ impl Process {
     pub fn new(world: Box<dyn ProcessWorld>) -> Process {
         let (callbacks, timers, measured) = Default::default();
         let (blocks_open, elsewhere, types) = Default::default();
-        Process { world, agenda: Agenda::default(), callbacks, timers, measured, blocks_open, elsewhere, types }
+        Process { world, agenda: EventQueue::default(), callbacks, timers, measured, blocks_open, elsewhere, types }
     }
 
     /// Wraps the process's world, for language bindings.
@@ -104,7 +106,7 @@ impl Process {
         if !(0.0..f64::INFINITY).contains(&flops) {
             return Err(wrong("compute", flops, "floating-point operations", "a finite number that is not negative"));
         }
-        self.blocks(|world| world.compute(flops))
+        self.blocks(|world| world.account_flops(flops))
     }
 
     /// Runs a block of code, timed on the real machine; in simulation it takes as long as on the simulated host.
@@ -153,7 +155,7 @@ impl Process {
             Measure::Once => *self.measured.entry(name.to_string()).or_insert(taken_ns),
             Measure::Always | Measure::Skip { .. } => taken_ns,
         };
-        self.blocks(|world| world.computed(name, charged_ns)).map(|_| ())
+        self.blocks(|world| world.account_computed(name, charged_ns)).map(|_| ())
     }
 
     /// Calls the world. Other processes may run meanwhile, perhaps on this thread; their time does not count for measured blocks.
@@ -218,7 +220,7 @@ impl Process {
     /// # Errors
     /// If the connection is closed, or the message too large.
     pub fn send_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
-        self.blocks(|world| world.send(peer, Letter { kind: kind.into(), payload }))
+        self.blocks(|world| world.send(peer, ProcessMessage { kind: kind.into(), payload }))
     }
 
     /// Like [`Process::send_bytes`], but does not wait. If there is no room, it returns the bytes.
@@ -227,7 +229,7 @@ impl Process {
     /// # Errors
     /// As [`Process::send_bytes`].
     pub fn offer_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<Option<Vec<u8>>, ProcessError> {
-        let refused = self.blocks(|world| world.offer(peer, Letter { kind: kind.into(), payload }))?;
+        let refused = self.blocks(|world| world.offer(peer, ProcessMessage { kind: kind.into(), payload }))?;
         Ok(refused.map(|letter| letter.payload))
     }
 
@@ -236,17 +238,17 @@ impl Process {
     /// # Errors
     /// If the connection is closed, or the message larger than 64 KiB.
     pub fn urge_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
-        self.blocks(|world| world.urge(peer, Letter { kind: kind.into(), payload }))
+        self.blocks(|world| world.send_urgent(peer, ProcessMessage { kind: kind.into(), payload }))
     }
 
     /// Returns an empty buffer for [`Process::send_bytes`], with the memory of an earlier message if one is available.
     pub fn spare(&mut self) -> Vec<u8> {
-        self.world.spare()
+        self.world.take_buffer()
     }
 
     /// Returns the buffer of a processed message to the pool, where a later message may reuse it.
     pub fn keep(&mut self, payload: Vec<u8>) {
-        self.world.keep(payload);
+        self.world.return_buffer(payload);
     }
 
     // ---- handling
@@ -256,7 +258,7 @@ impl Process {
     pub fn on_bytes(
         &mut self,
         kind: &str,
-        callback: impl FnMut(&mut Process, PeerId, Letter) -> Result<(), ProcessError> + Send + 'static,
+        callback: impl FnMut(&mut Process, PeerId, ProcessMessage) -> Result<(), ProcessError> + Send + 'static,
     ) {
         self.callbacks.insert(kind.into(), Some(Box::new(callback)));
     }
@@ -312,8 +314,8 @@ impl Process {
         loop {
             match self.next_until(wants, until)? {
                 None => return Ok(false),
-                Some(Happening::Closed { .. }) => {}
-                Some(Happening::Timer(number)) => {
+                Some(ProcessEvent::Closed { .. }) => {}
+                Some(ProcessEvent::Timer(number)) => {
                     let Some(mut callback) = self.timers.get_mut(&number).and_then(Option::take) else { continue };
                     let outcome = callback(self);
                     if let Some(place) = self.timers.get_mut(&number) {
@@ -321,7 +323,7 @@ impl Process {
                     }
                     return outcome.map(|()| true);
                 }
-                Some(Happening::Letter { from, letter }) => {
+                Some(ProcessEvent::Message { from, letter }) => {
                     let kind = letter.kind.clone();
                     let Some(mut callback) = self.callbacks.get_mut(&*kind).and_then(Option::take) else { continue };
                     let outcome = callback(self, from, letter);
@@ -386,7 +388,7 @@ impl Process {
                 let why = self.world.why_closed(peer);
                 return Err(ProcessError::Closed { peer: self.describe(peer), why });
             }
-            self.world.expect(Some(kind), from);
+            self.world.set_expected(Some(kind), from);
             match self.blocks(|world| world.receive(until))? {
                 Some(incoming) => self.take_in(incoming),
                 None => return Err(self.timed_out(kind, from, seconds.unwrap_or_default())),
@@ -425,7 +427,7 @@ impl Process {
         &mut self,
         wants: impl Fn(&str) -> bool,
         seconds: Option<f64>,
-    ) -> Result<Option<Happening>, ProcessError> {
+    ) -> Result<Option<ProcessEvent>, ProcessError> {
         let until = seconds.map(|seconds| self.until("handle", seconds)).transpose()?;
         self.next_until(wants, until)
     }
@@ -441,7 +443,7 @@ impl Process {
         &mut self,
         wants: impl Fn(&str) -> bool,
         until: Option<Time>,
-    ) -> Result<Option<Happening>, ProcessError> {
+    ) -> Result<Option<ProcessEvent>, ProcessError> {
         loop {
             let now = self.world.now();
             // Timers that are always due must not hide received messages.
@@ -456,7 +458,7 @@ impl Process {
             if until.is_some_and(|until| self.world.now() >= until) {
                 return Ok(None);
             }
-            self.world.expect(None, None);
+            self.world.set_expected(None, None);
             let due = [until, self.agenda.next_timer_at()].into_iter().flatten().min();
             if let Some(incoming) = self.blocks(|world| world.receive(due))? {
                 self.take_in(incoming);

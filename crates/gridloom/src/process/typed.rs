@@ -9,7 +9,7 @@
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_layout::{LayoutError, Message, Typed};
+use gridloom_layout::{LayoutError, Message, MessageCodec};
 use gridloom_process::{PeerId, ProcessError};
 
 use super::Process;
@@ -22,9 +22,9 @@ pub(super) struct Types {
 }
 
 impl Types {
-    fn get<M: Message>(&mut self) -> &mut Typed<M> {
+    fn get<M: Message>(&mut self) -> &mut MessageCodec<M> {
         let make = || -> Box<dyn Any + Send> {
-            let made = Typed::<M>::new();
+            let made = MessageCodec::<M>::new();
             Box::new(
                 made.unwrap_or_else(|error| panic!("{} is not a message type: {error}", std::any::type_name::<M>())),
             )

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gridloom_base::{Meta, ObjectId, TaskError, TaskId};
-use gridloom_core::call::CallBackAnswer;
+use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_net::jobs::{BlockingJobs, JobsConfig, blocking};
 use gridloom_net::payload::Payload;
@@ -49,7 +49,7 @@ impl RealBodies {
     /// Converts the worker's state, with results taken out of the store.
     fn halted(&mut self, task: &Task, halt: blocking::Halt) -> Halt {
         let outcome = match halt {
-            blocking::Halt::CallsBack(call) => return Halt::CallsBack(call),
+            blocking::Halt::Callback(call) => return Halt::Callback(call),
             blocking::Halt::Ended(outcome) => outcome,
         };
         let results = outcome.map(|results| {
@@ -70,7 +70,7 @@ impl Bodies for RealBodies {
     fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
         match self.begin(task, inputs) {
             Halt::Ended(outcome) => outcome,
-            Halt::CallsBack(call) => {
+            Halt::Callback(call) => {
                 self.give_up(call.task);
                 let (function, server) = (task.name().to_string(), "simulation".to_string());
                 Err(TaskError::Refused { function, server, why: "no program is there to be called back".into() })
@@ -88,7 +88,7 @@ impl Bodies for RealBodies {
         self.halted(task, halt)
     }
 
-    fn go_on(&mut self, task: &Task, answer: CallBackAnswer) -> Halt {
+    fn go_on(&mut self, task: &Task, answer: CallbackAnswer) -> Halt {
         let halt = self.jobs.answer(task, answer, &self.store);
         self.halted(task, halt)
     }

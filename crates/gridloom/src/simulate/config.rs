@@ -208,7 +208,7 @@ fn storages(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
             let near = near_names(name, platform.hosts().iter().map(|host| host.name.as_str()));
             let why = format!("host '{}' has storage = '{name}', but there is no such host", host.name);
             let why = format!("{why}{}", did_you_mean(&near));
-            return Err(Error::Input(platform.error_of(HostId(number), why).to_string()));
+            return Err(Error::Input(platform.host_error(HostId(number), why).to_string()));
         };
         storages.insert(HostId(number), storage);
     }
@@ -240,7 +240,7 @@ fn figures(
         None => {
             let name = &platform.hosts()[host.0 as usize].name;
             let why = format!("host '{name}' has {key} = '{text}'; expected {expected}");
-            Err(Error::Input(platform.error_of(host, why).to_string()))
+            Err(Error::Input(platform.host_error(host, why).to_string()))
         }
     };
     described.map(figure).collect()

@@ -200,7 +200,7 @@ fn roles(platform: &Platform) -> Result<Vec<Vec<&str>>, Error> {
             let name = &host.name;
             let known = "agent, server, client or none";
             let why = format!("host '{name}' has the role '{wrong}'; expected {known}");
-            return Err(Error::Input(platform.error_of(HostId(number), why).to_string()));
+            return Err(Error::Input(platform.host_error(HostId(number), why).to_string()));
         }
         all.push(roles);
     }
@@ -216,7 +216,7 @@ impl ServerRole {
         let host = &platform.hosts()[self.host.0 as usize];
         let wrong = |key: &str, value: &str, expected: &str| {
             let why = format!("host '{}' has {key} = '{value}'; expected {expected}", host.name);
-            Error::Input(platform.error_of(self.host, why).to_string())
+            Error::Input(platform.host_error(self.host, why).to_string())
         };
         let slots = match self.properties.get("slots") {
             None => host.cores,
@@ -251,7 +251,7 @@ impl ServerRole {
             }
         };
         let name = self.properties.get("name").unwrap_or(&host.name).clone();
-        Ok(ServerSpec { name, slots, plain, memory_bytes, functions })
+        Ok(ServerSpec { name, slots, is_stateless: plain, memory_bytes, functions })
     }
 }
 

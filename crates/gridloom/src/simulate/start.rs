@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gridloom_base::{NodeId, SplitMix64};
 use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
-use gridloom_sim::faults::{Field, Scenario};
+use gridloom_sim::faults::{FaultTargets, Scenario};
 
 use super::bodies::RealBodies;
 use super::config::SimulateConfig;
@@ -24,7 +24,7 @@ pub(crate) fn simulation_of(config: &SimulateConfig) -> Result<(Simulation, Node
     let roles = config.roles(&platform)?;
     let mut simulation = Simulation::new(platform.clone(), config.sim_config(&platform)?);
     if let Some(file) = &config.trace {
-        simulation.watch(Box::new(Tracer::create(file, platform.clone())?));
+        simulation.set_observer(Box::new(Tracer::create(file, platform.clone())?));
     }
     let mut names = populate(&mut simulation, config, &roles)?;
     let client = simulation.add_client(roles.client, "client");
@@ -55,7 +55,7 @@ pub(crate) fn populate(
     }
     let mut offer = load_offer(&files, &python, &named, bodies)?;
     if !config.execute {
-        offer.warnings.iter().for_each(|warning| gridloom_base::say!("gridloom: {warning}"));
+        offer.warnings.iter().for_each(|warning| gridloom_base::stderr_line!("gridloom: {warning}"));
     }
     offer.add_libraries(config.libraries.iter().cloned());
     let mut specs = Vec::with_capacity(roles.servers.len());
@@ -108,17 +108,17 @@ fn schedule(simulation: &mut Simulation, scenario: &Scenario, roles: &Roles, see
     let links: Vec<&str> = platform.links().iter().map(|link| link.name.as_str()).collect();
     scenario.check(&nodes, &hosts, &links).map_err(|error| Error::Input(error.to_string()))?;
     let agent = ("agent".to_string(), host(roles.agent));
-    let field = Field { agent, servers, clients: vec![("client".to_string(), host(roles.client))] };
+    let field = FaultTargets { agent, servers, clients: vec![("client".to_string(), host(roles.client))] };
     strike(simulation, scenario, &field, seed);
     Ok(())
 }
 
 /// Schedules a scenario's faults; if some are drawn at random, logs all of them.
-pub(crate) fn strike(simulation: &mut Simulation, scenario: &Scenario, field: &Field, seed: u64) {
+pub(crate) fn strike(simulation: &mut Simulation, scenario: &Scenario, field: &FaultTargets, seed: u64) {
     let strikes = scenario.strikes(field, &mut SplitMix64::new(seed), simulation.now());
-    if scenario.draws() {
+    if scenario.has_random_faults() {
         for strike in &strikes {
-            gridloom_base::say!("gridloom: fault (seed {seed}): {strike}");
+            gridloom_base::stderr_line!("gridloom: fault (seed {seed}): {strike}");
         }
     }
     simulation.schedule(strikes);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gridloom_layout::{Abi, Graph, Header, Receiver, Value, parse};
-use gridloom_process::Letter;
+use gridloom_process::ProcessMessage;
 use serde_json::{Map, Value as Json, json};
 
 /// Maximum number of array elements shown.
@@ -25,12 +25,12 @@ pub(super) struct Meanings {
 
 impl Meanings {
     /// Returns the content of a message.
-    pub(super) fn of(&mut self, letter: &Letter) -> Json {
+    pub(super) fn of(&mut self, letter: &ProcessMessage) -> Json {
         self.typed(letter).unwrap_or_else(|| untyped(&letter.payload))
     }
 
     /// Decodes a typed message; `None` if its declaration is not known.
-    fn typed(&mut self, letter: &Letter) -> Option<Json> {
+    fn typed(&mut self, letter: &ProcessMessage) -> Option<Json> {
         let header = Header::parse(&letter.payload).ok().filter(|header| header.name() == &*letter.kind)?;
         let hash = header.hash();
         if let Some(text) = header.description().filter(|_| !self.receivers.contains_key(&hash))
@@ -72,7 +72,7 @@ fn json(value: &Value) -> Json {
         Value::Bool(truth) => (*truth).into(),
         Value::Struct(fields) => fields.iter().map(|(name, value)| (name.clone(), json(value))).collect(),
         Value::List(values) => values.iter().map(json).collect(),
-        Value::First { element, values, shape } => match &values[..] {
+        Value::Truncated { element, values, shape } => match &values[..] {
             [Value::Text(text)] if element == "char" => format!("{text}… ({} bytes)", shape[0]).into(),
             [Value::Bytes(bytes)] if element == "char" => {
                 format!("{}… ({} bytes)", bytes.escape_ascii(), shape[0]).into()
@@ -85,7 +85,7 @@ fn json(value: &Value) -> Json {
         Value::Bytes(bytes) => bytes.escape_ascii().to_string().into(),
         Value::Text(text) => text.clone().into(),
         Value::Null => Json::Null,
-        Value::To(value) => json(value),
+        Value::Pointee(value) => json(value),
         Value::Case(name, value) => Map::from_iter([(name.clone(), json(value))]).into(),
         Value::Constant(_) | Value::Reference { .. } => value.to_string().into(),
     }

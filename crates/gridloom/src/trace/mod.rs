@@ -22,7 +22,7 @@ use std::sync::Arc;
 use gridloom_base::{NodeId, TaskId, Time};
 use gridloom_flow::LinkIndex;
 use gridloom_platform::{HostId, Platform};
-use gridloom_sim::observe::{Lane, LetterName, Moved, Observer, Seen, State};
+use gridloom_sim::observe::{Lane, MessageName, Observation, Observer, State, TransferContents};
 use gridloom_sim::process::ProcessId;
 use serde_json::{Map, Value as Json, json};
 
@@ -156,9 +156,9 @@ impl Tracer {
         format!("cannot write the trace to {}: {error}", self.path.display())
     }
 
-    fn write(&mut self, at: Time, what: &Seen<'_>) -> io::Result<()> {
+    fn write(&mut self, at: Time, what: &Observation<'_>) -> io::Result<()> {
         match *what {
-            Seen::Process { process, spec, host } => {
+            Observation::Process { process, spec, host } => {
                 let who = format!("{}@{}", spec.function, spec.host);
                 let name = [std::slice::from_ref(&who), spec.arguments.as_slice()].concat().join(" ");
                 let group = self.host_group(at, host)?;
@@ -169,8 +169,8 @@ impl Tracer {
                 self.processes.push(tracks);
                 Ok(())
             }
-            Seen::State { process, state } => self.state(at, process, state),
-            Seen::Sent { name, from, to, letter } => {
+            Observation::State { process, state } => self.state(at, process, state),
+            Observation::Sent { name, from, to, letter } => {
                 let mut details = Details::new();
                 details.insert("to".into(), self.processes[to.0 as usize].name.clone().into());
                 details.insert("message".into(), self.meanings.of(letter));
@@ -178,17 +178,17 @@ impl Tracer {
                 let label = Label { key: &letter_key(name), name: &letter.kind, details };
                 self.format.arrow(&mut self.out, at, track, Arrow::Leaves, &label)
             }
-            Seen::Received { name, to, kind } => {
+            Observation::Received { name, to, kind } => {
                 let track = self.messages_track(at, to)?;
                 let label = Label { key: &letter_key(name), name: kind, details: Details::new() };
                 self.format.arrow(&mut self.out, at, track, Arrow::Arrives, &label)
             }
-            Seen::Node { node, name, host } => {
+            Observation::Node { node, name, host } => {
                 let tracks = NodeTracks { name: name.to_string(), host, data: None, tasks: Lanes(Vec::new()) };
                 self.nodes.insert(node, tracks);
                 Ok(())
             }
-            Seen::TaskBegins { node, task } => {
+            Observation::TaskBegins { node, task } => {
                 let track = self.task_track(at, node, task.id)?;
                 let mut details = Details::new();
                 details.insert("task".into(), task.id.to_string().into());
@@ -201,27 +201,27 @@ impl Tracer {
                 details.insert("inputs".into(), task.inputs().map(|datum| json!(datum.to_string())).collect());
                 self.format.begin(&mut self.out, at, track, task.name(), &details)
             }
-            Seen::TaskEnds { node, task } => {
+            Observation::TaskEnds { node, task } => {
                 match self.nodes.get_mut(&node).and_then(|tracks| tracks.tasks.leave(&task)) {
                     Some(track) => self.format.end(&mut self.out, at, track),
                     None => Ok(()),
                 }
             }
-            Seen::Fault { fault } => {
+            Observation::Fault { fault } => {
                 let track = self.faults_track(at)?;
                 self.format.mark(&mut self.out, at, track, &fault.to_string())
             }
-            Seen::TransferBegins { transfer, moved, size_bytes, links } => {
+            Observation::TransferBegins { transfer, moved, size_bytes, links } => {
                 self.transfer_begins(at, transfer, moved, size_bytes, links)
             }
-            Seen::TransferEnds { transfer } => {
+            Observation::TransferEnds { transfer } => {
                 for link in self.transfers.remove(&transfer).unwrap_or_default() {
                     let track = self.links.get_mut(&link).and_then(|lanes| lanes.leave(&transfer));
                     self.format.end(&mut self.out, at, track.expect("a transfer has a track on each of its links"))?;
                 }
                 Ok(())
             }
-            Seen::DatumArrived { transfer, to, datum } => {
+            Observation::DatumArrived { transfer, to, datum } => {
                 let track = self.data_track(at, to)?;
                 let label =
                     Label { key: &format!("t{transfer}"), name: &format!("datum {datum}"), details: Details::new() };
@@ -259,16 +259,16 @@ impl Tracer {
         &mut self,
         at: Time,
         transfer: u64,
-        moved: Moved<'_>,
+        moved: TransferContents<'_>,
         size_bytes: u64,
         links: &[LinkIndex],
     ) -> io::Result<()> {
         let mut details = Details::new();
         details.insert("bytes".into(), size_bytes.into());
         let name = match moved {
-            Moved::Letter { kind, .. } => kind.to_string(),
-            Moved::Probe => "probe".to_string(),
-            Moved::Datum { datum, from, to } => {
+            TransferContents::Letter { kind, .. } => kind.to_string(),
+            TransferContents::Probe => "probe".to_string(),
+            TransferContents::Datum { datum, from, to } => {
                 let name = format!("datum {datum}");
                 details.insert("from".into(), self.node_name(from).into());
                 details.insert("to".into(), self.node_name(to).into());
@@ -388,7 +388,7 @@ impl Tracer {
 }
 
 impl Observer for Tracer {
-    fn saw(&mut self, at: Time, what: &Seen<'_>) -> Result<(), String> {
+    fn observe(&mut self, at: Time, what: &Observation<'_>) -> Result<(), String> {
         self.write(at, what).map_err(|error| self.cannot(&error))
     }
 
@@ -397,7 +397,7 @@ impl Observer for Tracer {
     }
 }
 
-fn letter_key(LetterName { connection, end, lane, number }: LetterName) -> String {
+fn letter_key(MessageName { connection, end, lane, number }: MessageName) -> String {
     match lane {
         Lane::Bulk => format!("m{connection}.{end}.{number}"),
         Lane::Urgent => format!("m{connection}.{end}.u{number}"),

@@ -165,11 +165,13 @@ fn faults_strike_processes_that_use_no_grid() {
         let mut client = None;
         while me.now() < until {
             match me.next(|_| true, Some(until - me.now()))? {
-                Some(gridloom::process::Happening::Letter { from, .. }) if client != Some(from) => {
+                Some(gridloom::process::ProcessEvent::Message { from, .. }) if client != Some(from) => {
                     client = Some(from);
                     note(notes, format!("begins at {:.0}", me.now()));
                 }
-                Some(gridloom::process::Happening::Closed { .. }) => note(notes, format!("closed at {:.0}", me.now())),
+                Some(gridloom::process::ProcessEvent::Closed { .. }) => {
+                    note(notes, format!("closed at {:.0}", me.now()))
+                }
                 _ => {}
             }
         }

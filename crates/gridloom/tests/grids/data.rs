@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use gridloom::Grid;
 use gridloom::base::{Dtype, Meta};
-use gridloom::data::{DataError, Datum, Description, Kind, Memory, Mode, Places, Status, Ties, Uri, Use};
+use gridloom::data::{DataError, Datum, DatumStatus, Description, Kind, Memory, Mode, Places, Ties, Uri, Use};
 use gridloom_net::payload::Payload;
 
 /// A program's memory, accessed by keys.
@@ -53,7 +53,7 @@ fn a_datum_of_one_copy_goes_to_its_server_and_calls_follow() {
     let (one, two) = (places.server("one").unwrap().0, places.server("two").unwrap().0);
     let ties = Ties::new(&places, &square, None, uses()).unwrap();
     assert_eq!(ties.server(), Some(two));
-    assert_eq!(datum.status(), (Status::Ready, vec!["two".to_string()]));
+    assert_eq!(datum.status(), (DatumStatus::Ready, vec!["two".to_string()]));
     let refused = Ties::new(&places, &square, Some(one), uses()).err().unwrap();
     assert!(matches!(&refused, DataError::Invalid(why) if why.contains("(GRPC_UNIQUE_STICKY), on server 'two'")));
     let moved = datum.write(&places, &[(Uri::Store("one".into()), Mode::Sticky)]).unwrap_err().to_string();
@@ -71,7 +71,7 @@ fn what_a_call_reads_once_is_gone_then() {
     let meta = Meta::array(Dtype::Float64, &[2, 4]);
     assert!(datum.argument(&places, "kernels/product", "a", &meta).is_ok());
     ties.sent();
-    assert_eq!(datum.status(), (Status::Undefined, vec![]));
+    assert_eq!(datum.status(), (DatumStatus::Undefined, vec![]));
 }
 
 #[test]
@@ -92,5 +92,5 @@ fn places_are_read_and_written() {
     assert_eq!(load(Some(datum.clone())).number(), datum.number());
     assert_eq!(load(None).description().unwrap().inputs(), [file.clone(), Uri::Key("x".into())]);
     datum.delete(&places, None).unwrap();
-    assert!(!path.exists() && datum.status().0 == Status::Undefined);
+    assert!(!path.exists() && datum.status().0 == DatumStatus::Undefined);
 }

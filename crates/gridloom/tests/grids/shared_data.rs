@@ -6,7 +6,7 @@ use std::time::Duration;
 use gridloom::{BegunGet, BegunPut, Error, Grid, PutOptions, SimulationReport, Value};
 use gridloom_base::{Dtype, Meta, NameError, TaskError};
 use gridloom_core::data::Verdict;
-use gridloom_core::node::message::Basis;
+use gridloom_core::node::message::LinkBasis;
 
 const FUNCTIONS: &str = "Module kernels;\nDefine null(IN int n) CalcOrder 1 Calls \"C\" null(n);\n";
 const BYTES: u64 = 64 << 20;
@@ -86,9 +86,9 @@ fn what_is_explained_is_what_happens() {
         let holders = explained.versions[0].holders.len();
         assert_eq!((explained.versions.len(), explained.copies.len()), (1, 8 - holders));
         let copy = explained.copies.iter().find(|copy| explained.name_of(copy.server) == name).unwrap();
-        assert!(!copy.is_coming && copy.count as usize == holders, "{explained:?}");
+        assert!(!copy.is_in_transfer && copy.count as usize == holders, "{explained:?}");
         let best = &copy.candidates[0];
-        assert_eq!(best.basis, Basis::Measured);
+        assert_eq!(best.basis, LinkBasis::Measured);
         (explained.name_of(best.from), best.seconds, copy.candidates.last().unwrap().verdict)
     };
     let (here, _, _) = source("s5");

@@ -152,7 +152,7 @@ fn a_wrong_message_is_an_error_that_says_where_and_the_process_lives_on() {
         let strange = || other::Area { value: 1.0, unit: "m2".into() };
         me.send(server, &strange())?;
         me.send(server, &strange())?;
-        let mut right = gridloom::layout::Typed::<Area>::new().unwrap().encode(&Area { value: 7.0 }).unwrap();
+        let mut right = gridloom::layout::MessageCodec::<Area>::new().unwrap().encode(&Area { value: 7.0 }).unwrap();
         me.send_bytes(server, "Area", right[..right.len() - 3].to_vec())?;
         me.send_bytes(server, "Area", b"hostile".to_vec())?;
         for _ in 0..4 {

@@ -31,7 +31,9 @@ pub(super) unsafe fn set(field: Field, value: *mut c_void) -> Outcome<()> {
                 libc::free((*place).cast());
                 *place = copy;
             }
-            Field::Number(place) => *place = memory::place(value.cast::<c_int>(), "the attribute's value")?.read(),
+            Field::Number(place) => {
+                *place = memory::program_memory(value.cast::<c_int>(), "the attribute's value")?.read()
+            }
         }
     }
     Ok(())
@@ -42,7 +44,7 @@ pub(super) unsafe fn set(field: Field, value: *mut c_void) -> Outcome<()> {
 /// # Safety
 /// `value` points to memory for a pointer.
 pub(super) unsafe fn get(field: Field, value: *mut *mut c_void) -> Outcome<()> {
-    let place = memory::place(value, "the pointer for the attribute's value")?;
+    let place = memory::program_memory(value, "the pointer for the attribute's value")?;
     // SAFETY: promised by the caller.
     unsafe {
         let copy: *mut c_void = match field {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::call::Call;
 use super::super::code::{Failed, GRPC_FUNCTION_NOT_FOUND, Outcome, run};
 use super::super::handles::{CFunctionHandle, CObjectHandle, CallerArguments, Slot};
-use super::super::latest::{note_begun, note_ended};
+use super::super::latest::{record_ended, record_started};
 use super::super::library::{Library, library};
 use super::super::limits::Limits;
 use super::super::{map, memory};
@@ -37,7 +37,7 @@ impl OpenCall {
     ///
     /// # Safety
     /// The call is open.
-    pub(super) unsafe fn give_up(&mut self) {
+    pub(super) unsafe fn close(&mut self) {
         // SAFETY: as above.
         drop(unsafe { Box::from_raw(self.own.cast::<Call>()) });
     }
@@ -50,7 +50,7 @@ impl OpenCall {
 pub(super) unsafe fn call_of(handle: *mut CFunctionHandle) -> Outcome<Call> {
     let library = library()?;
     // SAFETY: promised by the caller.
-    let given = unsafe { memory::place(handle, "the handle")?.read() };
+    let given = unsafe { memory::program_memory(handle, "the handle")?.read() };
     let bound = library.handles.find(&given)?;
     Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limits: None })
 }
@@ -62,7 +62,7 @@ pub(super) unsafe fn call_of(handle: *mut CFunctionHandle) -> Outcome<Call> {
 pub(super) unsafe fn method_of(handle: *mut CObjectHandle, name: *const c_char) -> Outcome<Call> {
     let library = library()?;
     // SAFETY: promised by the caller.
-    let given = unsafe { memory::place(handle, "the handle")?.read() };
+    let given = unsafe { memory::program_memory(handle, "the handle")?.read() };
     // SAFETY: as above.
     let name = unsafe { memory::name(name, "the method's name", GRPC_FUNCTION_NOT_FOUND) }?;
     let bound = library.objects.find(&given)?.method(&library.grid, name, library.limits)?;
@@ -85,7 +85,7 @@ pub(super) unsafe fn run_call(call: &Call, given: CallerArguments<'_>) -> Outcom
     // Other threads may cancel it, although it has no id.
     let _blocking = call.library.sessions.blocking(work.canceller());
     let outcome = unsafe { work.collect(&call.library.places(), staying) };
-    note_ended(origin, call.library.grid.now(), &outcome);
+    record_ended(origin, call.library.grid.now(), &outcome);
     outcome
 }
 
@@ -102,7 +102,7 @@ pub(super) unsafe fn begin_call(call: &Call, given: CallerArguments<'_>) -> Outc
     }
     let work = unsafe { call.send_plain(survey) }?;
     let id = call.library.sessions.begin(work, origin).id;
-    note_begun(id);
+    record_started(id);
     Ok(id)
 }
 
@@ -162,7 +162,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_module(module: *const c_char,
 pub unsafe extern "C-unwind" fn gridloom_grpc_initialize_module(call: *mut OpenCall, slots: *const Slot) -> c_int {
     // SAFETY: as for `gridloom_grpc_run`.
     run(|| unsafe {
-        let (call, given) = taken(call, slots);
+        let (call, given) = take_call(call, slots);
         if map::is_open() {
             return Err(Failed::other("OmniRpcModuleInit was called inside grpc_map; call it before the block"));
         }
@@ -188,7 +188,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_method(
 ///
 /// # Safety
 /// The call is open, and it has as many slots as it requires.
-unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Call>, CallerArguments<'a>) {
+unsafe fn take_call<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Call>, CallerArguments<'a>) {
     // SAFETY: promised by the caller.
     unsafe {
         let OpenCall { count, own, .. } = call.read();
@@ -201,7 +201,7 @@ unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Call>, Call
 pub unsafe extern "C-unwind" fn gridloom_grpc_run(call: *mut OpenCall, slots: *const Slot) -> c_int {
     // SAFETY: `calls.c` opened it and read its slots; the memory that they point to is as the header requires.
     run(|| unsafe {
-        let (call, given) = taken(call, slots);
+        let (call, given) = take_call(call, slots);
         run_call(&call, given)
     })
 }
@@ -215,8 +215,8 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
 ) -> c_int {
     // SAFETY: as for `gridloom_grpc_run`.
     run(|| unsafe {
-        let (call, given) = taken(call, slots);
-        let place = memory::place(session_id, "the pointer for the session's id")?;
+        let (call, given) = take_call(call, slots);
+        let place = memory::program_memory(session_id, "the pointer for the session's id")?;
         place.write(begin_call(&call, given)?);
         Ok(())
     })

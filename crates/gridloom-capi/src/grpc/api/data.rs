@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
-use gridloom::data::{DataError, Datum, Description, Kind, Mode, Status, Uri};
+use gridloom::data::{DataError, Datum, DatumStatus, Description, Kind, Mode, Uri};
 use gridloom_base::TaskId;
 
 use super::super::code::{Failed, GRPC_COMMUNICATION_FAILED, GRPC_INVALID_DATA_NP, Outcome, run};
@@ -125,7 +125,7 @@ impl Library {
     /// # Safety
     /// `data` points to memory for a datum.
     unsafe fn add_datum(&self, data: *mut CData, datum: Arc<Datum>) -> Outcome<()> {
-        let place = memory::place(data, "the pointer for the datum")?;
+        let place = memory::program_memory(data, "the pointer for the datum")?;
         let number = datum.number();
         self.remotes.bind(data.addr(), datum);
         // SAFETY: promised by the caller.
@@ -199,7 +199,7 @@ pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_set(key: *const c_char,
 pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_get(key: *const c_char, data: *mut *mut c_void) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(data, "the pointer for the address")?;
+        let place = memory::program_memory(data, "the pointer for the address")?;
         // SAFETY: a C string, as the header requires.
         let key = unsafe { memory::text(key, "the key") }?;
         let address = library.remotes.key(key);
@@ -260,7 +260,7 @@ pub unsafe extern "C-unwind" fn grpc_data_wait(
                 (Some(*pointer), end(datum))
             }
         };
-        if let Ok(place) = memory::place(returned, "the pointer for the datum") {
+        if let Ok(place) = memory::program_memory(returned, "the pointer for the datum") {
             // SAFETY: required by the header.
             unsafe { place.write(first.unwrap_or(std::ptr::null_mut())) };
         }
@@ -300,7 +300,7 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
 ) -> c_int {
     run(|| {
         let datum = library()?.datum(data)?;
-        let place = memory::place(info, "the pointer for the text")?;
+        let place = memory::program_memory(info, "the pointer for the text")?;
         // SAFETY: a C string, as the header requires.
         let server =
             if server_name.is_null() { None } else { Some(unsafe { memory::text(server_name, "the server") }?) };
@@ -316,7 +316,7 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
             6 => lines(datum.status().1),
             7 => match (datum.status(), server) {
                 ((_, places), Some(server)) if !places.iter().any(|place| place == server) => {
-                    Status::Undefined.to_string()
+                    DatumStatus::Undefined.to_string()
                 }
                 ((status, _), _) => status.to_string(),
             },

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use gridloom_idl::Signature;
 
-use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome, last, name_of, run, run_for};
+use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome, last_error, name_of, run, run_for};
 use super::super::handles::CFunctionHandle;
 use super::super::library::library;
 use super::super::limits::limit;
@@ -41,20 +41,20 @@ thread_local! {
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_last_error_text_np() -> *const c_char {
-    last().1
+    last_error().1
 }
 
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_last_error_get_np() -> c_int {
-    last().0
+    last_error().0
 }
 
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_perror_np(text: *const c_char) -> c_int {
     run(|| {
-        let (code, error) = last();
+        let (code, error) = last_error();
         // SAFETY: a C string or NULL, as the header requires; and the library's own string.
         let (text, error) = unsafe { (lossy(text), lossy(error)) };
         // If standard error is closed, there is no place to report it.
@@ -103,7 +103,7 @@ fn session_info(id: c_int) -> Outcome<CSessionInfo> {
     let library = library()?;
     let open = library.sessions.lock().open(id).cloned();
     let record = match open {
-        Ok(session) => session.peek(&library.grid),
+        Ok(session) => session.current_record(&library.grid),
         Err(_) => Some(library.sessions.lock().known(id)?.clone()),
     };
     let none = -1.0;
@@ -142,7 +142,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_set_timeout_np(
     run(|| {
         let library = library()?;
         // SAFETY: required by the header.
-        let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
+        let bound = library.handles.find(&unsafe { memory::program_memory(handle, "the handle")?.read() })?;
         bound.set_limit(limit(seconds).map_err(|why| Failed::other(format!("a time limit of {why}")))?);
         Ok(())
     })
@@ -156,7 +156,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_signature_np(
     size: usize,
 ) -> c_int {
     // SAFETY: required by the header.
-    unsafe { told(handle, text, size, |signature| Ok(signature.to_string())) }
+    unsafe { write_text_of_handle(handle, text, size, |signature| Ok(signature.to_string())) }
 }
 
 /// See `grpc_extensions.h`.
@@ -168,14 +168,14 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_prototype_np(
 ) -> c_int {
     let prototype = |signature: &Signature| signature.c_prototype().map_err(|why| Failed::new(GRPC_RPC_REFUSED, why));
     // SAFETY: required by the header.
-    unsafe { told(handle, text, size, prototype) }
+    unsafe { write_text_of_handle(handle, text, size, prototype) }
 }
 
 /// Writes a text about a handle's function as `snprintf` does.
 ///
 /// # Safety
 /// A handle; and null, or memory for `size` characters.
-unsafe fn told(
+unsafe fn write_text_of_handle(
     handle: *mut CFunctionHandle,
     text: *mut c_char,
     size: usize,
@@ -184,7 +184,7 @@ unsafe fn told(
     let write = || {
         let library = library()?;
         // SAFETY: promised by the caller.
-        let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
+        let bound = library.handles.find(&unsafe { memory::program_memory(handle, "the handle")?.read() })?;
         let told = tell(bound.function.signature())?;
         // SAFETY: memory for `size` characters, promised by the caller.
         Ok(unsafe { memory::write_text(&told, text, size) })

@@ -9,7 +9,7 @@ use super::super::library::{Library, library};
 use super::super::map::{self, Kind};
 use super::super::memory;
 use super::map::{CMapped, begin, optional};
-use super::plan::give;
+use super::plan::return_text;
 
 /// See `grpc_graph.h`.
 #[unsafe(no_mangle)]
@@ -70,7 +70,7 @@ unsafe fn described<T>(name: *const c_char, take: impl FnOnce(&Library, &Graph) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_graph_get_np(name: *const c_char, graph: *mut *mut c_char) -> c_int {
     // SAFETY: a C string, and memory for a pointer, as the header requires.
-    run(|| unsafe { described(name, |_, found| give(&found.to_json(), graph)) })
+    run(|| unsafe { described(name, |_, found| return_text(&found.to_json(), graph)) })
 }
 
 /// See `grpc_graph.h`.
@@ -105,7 +105,7 @@ pub unsafe extern "C-unwind" fn grpc_graph_plan_np(
             let heuristic = optional(heuristic, "the heuristic")?.unwrap_or(&library.heuristic);
             let mapping = library.mappings.find(heuristic)?;
             let made = library.grid.plan_of(graph, mapping).map_err(|error| Failed::other(error.to_string()))?;
-            give(&made.to_json(), plan)
+            return_text(&made.to_json(), plan)
         })
     })
 }

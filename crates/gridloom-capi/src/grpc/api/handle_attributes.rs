@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, last, run, run_for};
+use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, last_error, run, run_for};
 use super::super::handles::{CFunctionHandle, CObjectHandle};
 use super::super::library::library;
 use super::super::memory;
@@ -31,7 +31,7 @@ pub struct CHandleAttr {
 /// # Safety
 /// Points to initialized attributes.
 unsafe fn handle_field(attr: *mut CHandleAttr, name: c_int) -> Outcome<Field> {
-    let attr = memory::place(attr, "the attributes")?.pointer();
+    let attr = memory::program_memory(attr, "the attributes")?.pointer();
     // SAFETY: promised by the caller; only pointers to fields are made.
     unsafe {
         Ok(match name {
@@ -73,7 +73,7 @@ impl CHandleAttr {
 pub unsafe extern "C-unwind" fn grpc_handle_attr_initialize_np(attr: *mut CHandleAttr) -> c_int {
     // SAFETY: required by the header.
     run(|| unsafe {
-        memory::place(attr, "the attributes")?.write_new(CHandleAttr::empty());
+        memory::program_memory(attr, "the attributes")?.write_new(CHandleAttr::empty());
         Ok(())
     })
 }
@@ -124,7 +124,7 @@ pub unsafe extern "C-unwind" fn grpc_handle_attr_release_np(value: *mut c_void) 
 }
 
 /// The settings with which handles are made.
-struct Named {
+struct HandleSettings {
     server: Option<CString>,
     /// Name of a function or of a class.
     name: *const c_char,
@@ -135,10 +135,10 @@ struct Named {
 ///
 /// # Safety
 /// Points to initialized attributes.
-unsafe fn named(attr: *mut CHandleAttr) -> Outcome<Named> {
+unsafe fn named(attr: *mut CHandleAttr) -> Outcome<HandleSettings> {
     // SAFETY: promised by the caller.
     unsafe {
-        let attr = &*memory::place(attr, "the attributes")?.pointer();
+        let attr = &*memory::program_memory(attr, "the attributes")?.pointer();
         let host = memory::string_or_null(attr.host.cast()).map(|host| String::from_utf8_lossy(host).into_owned());
         let server = match attr.port {
             0 => host,
@@ -148,7 +148,7 @@ unsafe fn named(attr: *mut CHandleAttr) -> Outcome<Named> {
             let what = format!("GRPC_HANDLE_ATTR_MPI_NCPUS is {}", attr.ranks);
             Failed::other(format!("{what}; give the number of ranks, or 0 for those of the server"))
         })?;
-        Ok(Named { server: to_text(server)?, name: attr.function, ranks })
+        Ok(HandleSettings { server: to_text(server)?, name: attr.function, ranks })
     }
 }
 
@@ -171,7 +171,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_with_attr_np(
 ) -> c_int {
     // SAFETY: required by the header.
     run(|| unsafe {
-        let Named { server, name, ranks } = named(attr)?;
+        let HandleSettings { server, name, ranks } = named(attr)?;
         library()?.make_handles(handles, count, pointer(server.as_ref()), name, ranks)
     })
 }
@@ -199,7 +199,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_init_with_attr_np(
         Some(told) => unsafe {
             grpc_object_handle_array_init_np(handles, count, pointer(told.server.as_ref()), told.name)
         },
-        None => last().0,
+        None => last_error().0,
     }
 }
 
@@ -217,8 +217,8 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_init_with_attr_np(
 ///
 /// # Safety
 /// `attr` points to memory for attributes.
-unsafe fn tell(attr: *mut CHandleAttr, server: Option<&str>, name: &str, ranks: u32) -> Outcome<()> {
-    let place = memory::place(attr, "the pointer for the attributes")?;
+unsafe fn write_attributes(attr: *mut CHandleAttr, server: Option<&str>, name: &str, ranks: u32) -> Outcome<()> {
+    let place = memory::program_memory(attr, "the pointer for the attributes")?;
     let text = |text: &str| CString::new(text).map_err(|_| Failed::other("a name has a zero byte in it"));
     let (name, server) = (text(name)?, server.map(text).transpose()?);
     let mut told = CHandleAttr { ranks: c_int::try_from(ranks).unwrap_or(c_int::MAX), ..CHandleAttr::empty() };
@@ -240,7 +240,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_get_attr_np(
     // SAFETY: required by the header.
     run(|| unsafe {
         let call = call_of(handle)?;
-        tell(attr, call.bound.server.as_deref(), call.function().name(), call.function().ranks())
+        write_attributes(attr, call.bound.server.as_deref(), call.function().name(), call.function().ranks())
     })
 }
 
@@ -253,9 +253,9 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_get_attr_np(
     // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
-        let held = library.objects.find(&memory::place(handle, "the handle")?.read())?;
+        let held = library.objects.find(&memory::program_memory(handle, "the handle")?.read())?;
         let view = library.grid.servers();
         let server = held.server().and_then(|node| view.servers.iter().find(|server| server.node == node));
-        tell(attr, server.map(|server| server.name.as_str()), held.class(), 0)
+        write_attributes(attr, server.map(|server| server.name.as_str()), held.class(), 0)
     })
 }

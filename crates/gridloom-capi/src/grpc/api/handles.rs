@@ -110,7 +110,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_destruct(handle: *mut CFunc
     run(|| {
         let library = library()?;
         // SAFETY: memory of the program, as the header requires.
-        library.end_handle(&unsafe { memory::place(handle, "the handle")?.read() })
+        library.end_handle(&unsafe { memory::program_memory(handle, "the handle")?.read() })
     })
 }
 

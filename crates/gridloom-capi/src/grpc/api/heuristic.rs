@@ -9,7 +9,7 @@ use gridloom::map::Problem;
 use super::super::code::{Failed, run};
 use super::super::library::library;
 use super::super::memory;
-use super::super::problem::{CHeuristic, CProblem, Own};
+use super::super::problem::{CHeuristic, CProblem, ProgramHeuristic};
 
 /// See `grpc_heuristic.h`.
 #[unsafe(no_mangle)]
@@ -29,7 +29,7 @@ pub unsafe extern "C-unwind" fn grpc_heuristic_define_np(
             ))
         })?;
         let mapping = heuristic.map(|function| {
-            let own = Mapping::own(name, Own::new(function, context));
+            let own = Mapping::own(name, ProgramHeuristic::new(function, context));
             if limit.is_zero() { own } else { own.map_timeout(Some(limit)) }
         });
         library.mappings.define(name, mapping)

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run};
 use super::super::library::library;
-use super::super::map::{self, Kind, Last, Phase};
+use super::super::map::{self, BlockReport, Kind, Phase};
 use super::super::memory;
 
 /// `grpc_mapped_np`: its first fields, which are all that the library uses.
@@ -63,13 +63,13 @@ pub(super) unsafe fn optional<'a>(text: *const c_char, what: &str) -> Outcome<Op
 /// Memory of the macro's own variable.
 pub(super) unsafe fn begin(mapped: *mut CMapped, is_skipped: bool, open: impl FnOnce() -> Outcome<u64>) {
     let mut number = 0;
-    let began = run_quietly(|| {
+    let began = run_between_phases(|| {
         number = open()?;
         Ok(())
     });
     let phase = if began.is_err() && is_skipped { OVER } else { 0 };
     if let Err(failed) = began {
-        map::remember(Last::failed(failed));
+        map::remember(BlockReport::failed(failed));
     }
     // SAFETY: promised by the caller.
     unsafe {
@@ -79,7 +79,7 @@ pub(super) unsafe fn begin(mapped: *mut CMapped, is_skipped: bool, open: impl Fn
 }
 
 /// Runs a step between phases. No panic leaves it, and the thread's last error is not changed.
-fn run_quietly(step: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+fn run_between_phases(step: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     let mut outcome = Ok(());
     let code = run(|| {
         outcome = step();
@@ -103,7 +103,7 @@ pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int 
         (_, DISCOVERING) => MAPPED,
         (_, _) => OVER,
     };
-    let step = run_quietly(|| {
+    let step = run_between_phases(|| {
         match (number, phase, next) {
             (0, ..) | (_, OVER, _) => {}
             (_, DISCOVERING, MAPPED) if !map::begin_second_run() => next = OVER,
@@ -113,7 +113,7 @@ pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int 
         Ok(())
     });
     if let Err(failed) = step {
-        map::remember(Last::failed(failed));
+        map::remember(BlockReport::failed(failed));
     }
     // SAFETY: as above.
     unsafe { (&raw mut (*mapped).phase).write(next) };
@@ -132,16 +132,16 @@ pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, how: c_i
         map::drop_block();
         let text = "the block of grpc_map was left while its calls were discovered, and none was made; leave its \
                     loop only by its end, with cycle";
-        map::remember(Last::failed(Failed::other(text)));
+        map::remember(BlockReport::failed(Failed::other(text)));
     } else if how != 0 {
         map::drop_block();
     } else if phase == DISCOVERING {
         return 1;
-    } else if let Err(failed) = run_quietly(|| {
+    } else if let Err(failed) = run_between_phases(|| {
         map::end_block();
         Ok(())
     }) {
-        map::remember(Last::failed(failed));
+        map::remember(BlockReport::failed(failed));
     }
     // SAFETY: as above.
     unsafe { (&raw mut (*mapped).phase).write(OVER) };
@@ -232,7 +232,7 @@ pub unsafe extern "C-unwind" fn grpc_stays_remote_np(pointers: *const *const c_v
         library()?;
         // SAFETY: a list that ends with a null pointer, as the header requires.
         let addresses = unsafe { addresses(pointers) }?;
-        let found = map::stay(&addresses);
+        let found = map::keep_remote(&addresses);
         found.ok_or_else(|| {
             Failed::other(
                 "grpc_stays_remote was used outside of grpc_map; it selects results that stay remote after the block",

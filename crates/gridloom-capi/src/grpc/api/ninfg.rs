@@ -72,7 +72,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_is_ready_np(handle: *mut CObj
     // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
-        let held = library.objects.find(&memory::place(handle, "the handle")?.read())?;
+        let held = library.objects.find(&memory::program_memory(handle, "the handle")?.read())?;
         library.check_server(held.server())
     })
 }
@@ -95,7 +95,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_get_error_np(handle: *mut COb
 ///
 /// # Safety
 /// Null, or a C string.
-unsafe fn say(text: *const c_char, code: c_int) -> c_int {
+unsafe fn print_handle_error(text: *const c_char, code: c_int) -> c_int {
     // SAFETY: promised by the caller.
     let text = unsafe { memory::string_or_null(text.cast()) }.unwrap_or_default();
     // If standard error is closed, there is no place to report it.
@@ -110,12 +110,12 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_perror_np(
     text: *const c_char,
 ) -> c_int {
     // SAFETY: required by the header.
-    unsafe { say(text, grpc_function_handle_is_ready_np(handle)) }
+    unsafe { print_handle_error(text, grpc_function_handle_is_ready_np(handle)) }
 }
 
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_object_handle_perror_np(handle: *mut CObjectHandle, text: *const c_char) -> c_int {
     // SAFETY: required by the header.
-    unsafe { say(text, grpc_object_handle_is_ready_np(handle)) }
+    unsafe { print_handle_error(text, grpc_object_handle_is_ready_np(handle)) }
 }

@@ -10,10 +10,10 @@ use gridloom_perf::ServerView;
 use super::super::code::{Failed, GRPC_CLASS_NOT_FOUND_NP, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome, run};
 use super::super::handles::CObjectHandle;
 use super::super::library::{Library, library};
-use super::super::objects::Held;
+use super::super::objects::ObjectSlot;
 use super::super::{map, memory};
 use super::handles::{make_all, server_or_any};
-use super::waits::tell_handle;
+use super::waits::write_handle;
 
 impl Library {
     /// Makes as many handles as there are places, or none.
@@ -39,13 +39,13 @@ impl Library {
     }
 
     /// Makes an object, on that server if one is named; without `is_made`, only a representative of its class.
-    fn make_object(&self, server: Option<&str>, class: &str, is_made: bool) -> Outcome<Held> {
+    fn make_object(&self, server: Option<&str>, class: &str, is_made: bool) -> Outcome<ObjectSlot> {
         let view = self.some_servers()?;
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
         let class = self.grid.class(class)?;
         let server = candidates.map(|candidates| offering(&candidates, &class)).transpose()?;
         let object = is_made.then(|| self.grid.object(&class, server, self.limits.whole)).transpose()?;
-        Ok(Held::new(class, object))
+        Ok(ObjectSlot::new(class, object))
     }
 
     /// Ends objects: all are asked to end before the first is waited for. Returns the first error.
@@ -107,7 +107,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_destruct_np(handle: *mut CObj
     run(|| {
         let library = library()?;
         // SAFETY: memory of the program, as the header requires.
-        library.end_objects(&[unsafe { memory::place(handle, "the handle")?.read() }])
+        library.end_objects(&[unsafe { memory::program_memory(handle, "the handle")?.read() }])
     })
 }
 
@@ -155,5 +155,5 @@ pub unsafe extern "C-unwind" fn grpc_get_object_handle_np(handle: *mut *mut CObj
         Failed::new(GRPC_INVALID_OBJECT_HANDLE_NP, text)
     };
     // SAFETY: required by the header.
-    unsafe { tell_handle(handle, session_id, |library| &library.objects, gone) }
+    unsafe { write_handle(handle, session_id, |library| &library.objects, gone) }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::super::code::{
-    GRPC_ALREADY_INITIALIZED, GRPC_NO_ERROR, GRPC_NOT_COMPLETED, GRPC_SESSION_FAILED, last, name_of,
+    GRPC_ALREADY_INITIALIZED, GRPC_NO_ERROR, GRPC_NOT_COMPLETED, GRPC_SESSION_FAILED, last_error, name_of,
 };
 use super::super::memory;
 use super::super::waits::VOID;
@@ -19,8 +19,8 @@ fn status(of: &str, code: c_int) -> c_int {
         return OMRPC_OK;
     }
     // SAFETY: a C string of this thread.
-    let text = unsafe { CStr::from_ptr(last().1) }.to_string_lossy().into_owned();
-    gridloom_base::say!("{of}: {}: {text}", name_of(code).to_string_lossy());
+    let text = unsafe { CStr::from_ptr(last_error().1) }.to_string_lossy().into_owned();
+    gridloom_base::stderr_line!("{of}: {}: {text}", name_of(code).to_string_lossy());
     OMRPC_ERROR
 }
 
@@ -65,7 +65,9 @@ pub unsafe extern "C-unwind" fn OmniRpcInit(argc: *mut c_int, argv: *mut *mut *m
 /// # Safety
 /// The arguments of main, or null.
 unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) {
-    let (Ok(argc), Ok(argv)) = (memory::place(argc, "argc"), memory::place(argv, "argv")) else { return };
+    let (Ok(argc), Ok(argv)) = (memory::program_memory(argc, "argc"), memory::program_memory(argv, "argv")) else {
+        return;
+    };
     // SAFETY: promised by the caller.
     let (count, words) = unsafe { (usize::try_from(argc.read()).unwrap_or(0), argv.read()) };
     if words.is_null() || count == 0 {
@@ -127,7 +129,7 @@ pub extern "C-unwind" fn OmniRpcProbe(request: *mut c_void) -> c_int {
 pub unsafe extern "C-unwind" fn OmniRpcWaitAll(n: c_int, requests: *mut *mut c_void) -> c_int {
     // SAFETY: required by the header.
     let Some(sessions) = (unsafe { sessions_of(n, requests) }) else {
-        gridloom_base::say!("OmniRpcWaitAll: {n} requests cannot be at {requests:?}");
+        gridloom_base::stderr_line!("OmniRpcWaitAll: {n} requests cannot be at {requests:?}");
         return OMRPC_ERROR;
     };
     let waited = sessions.into_iter().map(|session| status("OmniRpcWaitAll", grpc_wait(session)));
@@ -140,7 +142,7 @@ pub unsafe extern "C-unwind" fn OmniRpcWaitAll(n: c_int, requests: *mut *mut c_v
 pub unsafe extern "C-unwind" fn OmniRpcWaitAny(n: c_int, requests: *mut *mut c_void) -> c_int {
     // SAFETY: required by the header.
     let Some(sessions) = (unsafe { sessions_of(n, requests) }) else {
-        gridloom_base::say!("OmniRpcWaitAny: {n} requests cannot be at {requests:?}");
+        gridloom_base::stderr_line!("OmniRpcWaitAny: {n} requests cannot be at {requests:?}");
         return OMRPC_ERROR;
     };
     let known: Vec<c_int> = sessions.iter().copied().filter(|session| *session != 0).collect();

@@ -7,9 +7,9 @@ use gridloom::PutOptions;
 use gridloom_base::Method;
 
 use super::super::code::{Failed, Outcome, run, run_for};
-use super::super::hosted::by_worker;
 use super::super::requests::Request;
-use super::shared::{get, patience, plain_session, shared_name};
+use super::super::worker_functions::by_worker;
+use super::shared::{get, plain_session, shared_name, wait_limit};
 
 const POINT2POINT: c_int = 1;
 const BROADCAST: c_int = 2;
@@ -30,7 +30,7 @@ const METHODS: [(c_int, Method); 5] = [
 static LIMIT: AtomicU64 = AtomicU64::new((-1.0f64).to_bits());
 
 /// Returns the put options of a hint, and whether all servers should get the data.
-fn meaning(hint: c_int) -> Outcome<(PutOptions, bool)> {
+fn hint_options(hint: c_int) -> Outcome<(PutOptions, bool)> {
     let method = METHODS.iter().find(|(bits, _)| *bits == hint & METHOD).map(|(_, method)| *method);
     let is_for_all = match hint & !DURABLE & !METHOD {
         0 | POINT2POINT | ALL_EXCHANGE => Some(false),
@@ -62,7 +62,7 @@ pub unsafe extern "C-unwind" fn OmstPutData(
     by_worker.unwrap_or_else(|| {
         let begin = || {
             let library = plain_session()?;
-            let ((options, is_for_all), name) = (meaning(hint)?, unsafe { shared_name(id) }?.to_string());
+            let ((options, is_for_all), name) = (hint_options(hint)?, unsafe { shared_name(id) }?.to_string());
             let begun = library.begin_put_shared(&name, unsafe { library.copied(data, size) }?, options)?;
             let number = library.requests.add(Request::Put { name, begun, is_for_all });
             Ok(std::ptr::without_provenance_mut(number))
@@ -88,7 +88,7 @@ pub unsafe extern "C-unwind" fn OmstGetData(id: *const c_char, data: *mut c_void
     // SAFETY: required by the header, here and below.
     by_worker(|worker| unsafe { (worker.omst_get)(id, data, size) }, |status| *status != 0).unwrap_or_else(|| {
         -run(|| {
-            let limit = patience(f64::from_bits(LIMIT.load(Ordering::Relaxed)))?;
+            let limit = wait_limit(f64::from_bits(LIMIT.load(Ordering::Relaxed)))?;
             unsafe { get(&*plain_session()?, shared_name(id)?, data, size, limit) }
         })
     })
@@ -100,7 +100,7 @@ pub unsafe extern "C-unwind" fn OmstGetData(id: *const c_char, data: *mut c_void
 pub extern "C-unwind" fn OmstSetTimeLimit_np(seconds: f64) -> c_int {
     by_worker(|worker| (worker.omst_limit)(seconds), |status| *status != 0).unwrap_or_else(|| {
         -run(|| {
-            patience(seconds)?;
+            wait_limit(seconds)?;
             LIMIT.store(seconds.to_bits(), Ordering::Relaxed);
             Ok(())
         })

@@ -28,10 +28,10 @@ unsafe fn plan_of(plan: *const c_char) -> Outcome<PlanRecord> {
 ///
 /// # Safety
 /// `place` points to memory for its address.
-pub(super) unsafe fn give(text: &str, place: *mut *mut c_char) -> Outcome<()> {
-    memory::place(place, "the pointer for the plan")?;
+pub(super) unsafe fn return_text(text: &str, place: *mut *mut c_char) -> Outcome<()> {
+    memory::program_memory(place, "the pointer for the plan")?;
     // SAFETY: promised by the caller.
-    unsafe { memory::allocated(text.as_bytes(), "the plan")?.give(place.cast()) };
+    unsafe { memory::allocated(text.as_bytes(), "the plan")?.store(place.cast()) };
     Ok(())
 }
 
@@ -41,7 +41,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_get_np(plan: *mut *mut c_char) -> c_in
     run(|| {
         library()?;
         // SAFETY: required by the header.
-        unsafe { give(&last_plan()?.to_json(), plan) }
+        unsafe { return_text(&last_plan()?.to_json(), plan) }
     })
 }
 
@@ -83,7 +83,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_move_np(
         // SAFETY: C strings, and memory for a pointer, as the header requires.
         unsafe {
             let server = memory::text(server_name, "the server")?;
-            give(&plan_of(plan)?.moved(call, server)?.to_json(), moved)
+            return_text(&plan_of(plan)?.moved(call, server)?.to_json(), moved)
         }
     })
 }

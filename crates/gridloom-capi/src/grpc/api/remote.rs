@@ -6,14 +6,14 @@ use super::super::code::{Failed, run};
 use super::super::library::library;
 use super::super::memory;
 use super::super::remotes::CRemote;
-use super::shared::{patience, plain_session, put_options, shared_name};
+use super::shared::{plain_session, put_options, shared_name, wait_limit};
 
 /// See `grpc_remote.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_remote_new_np(remote: *mut *mut CRemote, name: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(remote, "the pointer for the handle")?;
+        let place = memory::program_memory(remote, "the pointer for the handle")?;
         // SAFETY: a C string, as the header requires.
         let name = if name.is_null() { "" } else { unsafe { memory::text(name, "the name") }? };
         let made = library.remotes.add(name)?;
@@ -28,7 +28,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_new_np(remote: *mut *mut CRemote, na
 pub unsafe extern "C-unwind" fn grpc_remote_find_np(remote: *mut *mut CRemote, name: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(remote, "the pointer for the handle")?;
+        let place = memory::program_memory(remote, "the pointer for the handle")?;
         // SAFETY: a C string, and memory for a handle, as the header requires.
         unsafe { place.write(library.remotes.named(memory::text(name, "the name")?)?) };
         Ok(())
@@ -80,7 +80,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_size_np(remote: *mut CRemote, size_b
     run(|| {
         let remote = library()?.remotes.known(remote)?;
         // SAFETY: memory for the size, as the header requires.
-        unsafe { memory::place(size_bytes, "the pointer for the size")?.write(remote.size_bytes() as usize) };
+        unsafe { memory::program_memory(size_bytes, "the pointer for the size")?.write(remote.size_bytes() as usize) };
         Ok(())
     })
 }
@@ -116,7 +116,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_find_shared_np(
         let remote = library.remotes.known(remote)?;
         // SAFETY: a C string, as the header requires.
         let name = unsafe { shared_name(name) }?;
-        remote.set_found(&library.grid.shared().find(name, patience(seconds)?)?);
+        remote.set_found(&library.grid.shared().find(name, wait_limit(seconds)?)?);
         Ok(())
     })
 }

@@ -27,7 +27,7 @@ pub struct CSessionAttr {
 /// # Safety
 /// Points to initialized attributes.
 unsafe fn session_field(attr: *mut CSessionAttr, name: c_int) -> Outcome<Field> {
-    let attr = memory::place(attr, "the attributes")?.pointer();
+    let attr = memory::program_memory(attr, "the attributes")?.pointer();
     // SAFETY: promised by the caller; only pointers to fields are made.
     unsafe {
         Ok(match name {
@@ -51,7 +51,7 @@ unsafe fn begin_attributes(attr: *mut CSessionAttr, limits: Limits) -> Outcome<(
     let transfers = [whole_seconds(arguments), whole_seconds(results), 0, 0];
     let fresh = CSessionAttr { transfer: WAIT, timeout: whole_seconds(limits.whole), transfers };
     // SAFETY: promised by the caller.
-    unsafe { memory::place(attr, "the pointer for the attributes")?.write_new(fresh) };
+    unsafe { memory::program_memory(attr, "the pointer for the attributes")?.write_new(fresh) };
     Ok(())
 }
 
@@ -74,7 +74,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_with_object_handle_
     // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
-        library.objects.find(&memory::place(handle, "the handle")?.read())?;
+        library.objects.find(&memory::program_memory(handle, "the handle")?.read())?;
         begin_attributes(attr, library.limits)
     })
 }
@@ -82,7 +82,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_with_object_handle_
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_session_attr_destruct_np(attr: *mut CSessionAttr) -> c_int {
-    run(|| memory::place(attr, "the attributes").map(drop))
+    run(|| memory::program_memory(attr, "the attributes").map(drop))
 }
 
 /// See `grpc_ninfg.h`.
@@ -121,7 +121,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_release_np(value: *mut c_void)
 /// Points to initialized attributes.
 unsafe fn limits_of(attr: *const CSessionAttr) -> Outcome<Limits> {
     // SAFETY: promised by the caller.
-    let given = unsafe { &*memory::place(attr.cast_mut(), "the attributes")?.pointer() };
+    let given = unsafe { &*memory::program_memory(attr.cast_mut(), "the attributes")?.pointer() };
     let limit = |seconds: c_int| {
         limits::limit(f64::from(seconds)).map_err(|why| Failed::other(format!("a time limit of {why}")))
     };
@@ -138,7 +138,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_within(call: *mut OpenCall, attr: 
         match limits_of(attr) {
             Ok(limits) => (*call).limit(limits),
             Err(failed) => {
-                (*call).give_up();
+                (*call).close();
                 return Err(failed);
             }
         }

@@ -66,11 +66,11 @@ fn status_of(record: Option<&Record>) -> c_int {
 const UNKNOWN_STATUS: c_int = 5;
 
 /// Returns the record of a session; the inner `None` while it runs.
-fn known(id: c_int) -> Outcome<Option<Record>> {
+fn record_of(id: c_int) -> Outcome<Option<Record>> {
     let library = library()?;
     let open = library.sessions.lock().open(id).cloned();
     match open {
-        Ok(session) => Ok(session.peek(&library.grid)),
+        Ok(session) => Ok(session.current_record(&library.grid)),
         Err(_) => Ok(Some(library.sessions.lock().known(id)?.clone())),
     }
 }
@@ -79,7 +79,7 @@ fn known(id: c_int) -> Outcome<Option<Record>> {
 ///
 /// # Safety
 /// Memory for each, or null.
-unsafe fn told(found: Outcome<Option<Record>>, info: *mut CNinfgInfo, status: *mut c_int) -> Outcome<()> {
+unsafe fn write_record(found: Outcome<Option<Record>>, info: *mut CNinfgInfo, status: *mut c_int) -> Outcome<()> {
     let code = found.as_ref().map_or(UNKNOWN_STATUS, |record| status_of(record.as_ref()));
     // SAFETY: promised by the caller.
     unsafe {
@@ -103,15 +103,15 @@ pub unsafe extern "C-unwind" fn grpc_session_info_get_np(
 ) -> c_int {
     // SAFETY: required by the header.
     run(|| unsafe {
-        let found = known(session_id);
+        let found = record_of(session_id);
         if info.is_null() || found.is_err() {
-            return told(found, std::ptr::null_mut(), status);
+            return write_record(found, std::ptr::null_mut(), status);
         }
         let memory: *mut CNinfgInfo = libc::malloc(size_of::<CNinfgInfo>()).cast();
         if memory.is_null() {
             return Err(Failed::other("no memory for the record of a session"));
         }
-        told(found, memory, status)?;
+        write_record(found, memory, status)?;
         info.write(memory);
         Ok(())
     })
@@ -133,7 +133,7 @@ pub unsafe extern "C-unwind" fn grpc_get_info_np(
     status: *mut c_int,
 ) -> c_int {
     // SAFETY: required by the header.
-    run(|| unsafe { told(known(session_id), info, status) })
+    run(|| unsafe { write_record(record_of(session_id), info, status) })
 }
 
 /// See `grpc_ninfg.h`.
@@ -143,11 +143,11 @@ pub unsafe extern "C-unwind" fn grpc_get_last_info_np(info: *mut CNinfgInfo, sta
         library()?;
         let found = match latest() {
             Latest::Nothing => Err(no_session(VOID)),
-            Latest::Begun(id) => known(id),
+            Latest::Begun(id) => record_of(id),
             Latest::Ended(record) => Ok(Some(record)),
         };
         // SAFETY: required by the header.
-        unsafe { told(found, info, status) }
+        unsafe { write_record(found, info, status) }
     })
 }
 
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn grpc_get_last_info_np(info: *mut CNinfgInfo, sta
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_session_info_set_threshold_np(count: c_int) -> c_int {
     run(|| {
-        library()?.sessions.lock().remembered.set_most(i64::from(count));
+        library()?.sessions.lock().remembered.set_recent_max(i64::from(count));
         Ok(())
     })
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use gridloom::PutOptions;
 
 use super::super::code::{Failed, GRPC_INVALID_NAME_NP, GRPC_NO_ERROR, Outcome, run};
-use super::super::hosted::{WorkerFunctions, by_worker, session};
 use super::super::library::Library;
+use super::super::worker_functions::{WorkerFunctions, by_worker, session};
 use super::super::{map, memory};
 
 /// Maximum number of server names in a list, in case the program has forgotten to end it.
@@ -44,7 +44,7 @@ pub(super) unsafe fn shared_name<'a>(name: *const c_char) -> Outcome<&'a str> {
 }
 
 /// Converts a time to wait; `None` is no limit.
-pub(super) fn patience(seconds: f64) -> Outcome<Option<Duration>> {
+pub(super) fn wait_limit(seconds: f64) -> Outcome<Option<Duration>> {
     match seconds {
         _ if seconds.is_nan() => {
             Err(Failed::other("seconds is not a number; 0 checks once, GRPC_FOR_EVER_NP has no limit"))
@@ -91,7 +91,7 @@ pub(super) unsafe fn get(
     if data.is_null() && size_bytes > 0 {
         return Err(Failed::null("the pointer for the data"));
     }
-    library.take_shared(name, limit, Some(size_bytes), |bytes| {
+    library.with_shared(name, limit, Some(size_bytes), |bytes| {
         // SAFETY: promised by the caller; the number of bytes is exact.
         unsafe { memory::write(data, bytes) };
         Ok(())
@@ -138,7 +138,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_np(
 ) -> c_int {
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get)(name, data, size_bytes, seconds) };
-    with_session(ask, |library| unsafe { get(library, shared_name(name)?, data, size_bytes, patience(seconds)?) })
+    with_session(ask, |library| unsafe { get(library, shared_name(name)?, data, size_bytes, wait_limit(seconds)?) })
 }
 
 /// See `grpc_shared.h`.
@@ -157,7 +157,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_part_np(
         if data.is_null() && size_bytes > 0 {
             return Err(Failed::null("the pointer for the data"));
         }
-        let (name, limit) = (unsafe { shared_name(name) }?, patience(seconds)?);
+        let (name, limit) = (unsafe { shared_name(name) }?, wait_limit(seconds)?);
         library.take_part_of_shared(name, limit, (from_byte, size_bytes), |bytes| {
             // SAFETY: promised by the caller; the number of bytes is exact.
             unsafe { memory::write(data, bytes) };
@@ -176,12 +176,12 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_new_np(
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get_new)(name, data, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(data, "the pointer for the address")?;
+        let place = memory::program_memory(data, "the pointer for the address")?;
         let name = unsafe { shared_name(name) }?;
-        library.take_shared(name, patience(seconds)?, None, |bytes| {
+        library.with_shared(name, wait_limit(seconds)?, None, |bytes| {
             let allocated = memory::allocated(bytes, &format!("'{name}'"))?;
-            unsafe { allocated.give(place.pointer()) };
-            if let Ok(place) = memory::place(size_bytes, "the pointer for the size") {
+            unsafe { allocated.store(place.pointer()) };
+            if let Ok(place) = memory::program_memory(size_bytes, "the pointer for the size") {
                 unsafe { place.write(bytes.len()) };
             }
             Ok(())
@@ -199,8 +199,8 @@ pub unsafe extern "C-unwind" fn grpc_shared_size_np(
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_size)(name, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(size_bytes, "the pointer for the size")?;
-        let meta = library.grid.shared().meta(unsafe { shared_name(name) }?, patience(seconds)?)?;
+        let place = memory::program_memory(size_bytes, "the pointer for the size")?;
+        let meta = library.grid.shared().meta(unsafe { shared_name(name) }?, wait_limit(seconds)?)?;
         unsafe { place.write(meta.size_bytes() as usize) };
         Ok(())
     })
@@ -212,7 +212,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_wait_np(name: *const c_char, seconds
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_wait)(name, seconds) };
     with_session(ask, |library| {
-        library.grid.shared().meta(unsafe { shared_name(name) }?, patience(seconds)?)?;
+        library.grid.shared().meta(unsafe { shared_name(name) }?, wait_limit(seconds)?)?;
         Ok(())
     })
 }
@@ -223,7 +223,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_exists_np(name: *const c_char, exist
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_exists)(name, exists) };
     with_session(ask, |library| {
-        let place = memory::place(exists, "the pointer for the answer")?;
+        let place = memory::program_memory(exists, "the pointer for the answer")?;
         let found = library.grid.shared().exists(unsafe { shared_name(name) }?)?;
         unsafe { place.write(c_int::from(found)) };
         Ok(())

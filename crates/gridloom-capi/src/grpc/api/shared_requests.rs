@@ -4,11 +4,11 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use super::super::code::{Failed, GRPC_NO_ERROR, GRPC_NOT_COMPLETED, run};
-use super::super::hosted::{WorkerFunctions, by_worker};
 use super::super::library::Library;
-use super::super::memory::{self, Place};
+use super::super::memory::{self, ProgramMemory};
 use super::super::requests::Request;
-use super::shared::{patience, plain_session, put_options, shared_name, with_session};
+use super::super::worker_functions::{WorkerFunctions, by_worker};
+use super::shared::{plain_session, put_options, shared_name, wait_limit, with_session};
 
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
@@ -25,7 +25,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_put_np(
         (worker.shared_begin_put)(request, name, data, size_bytes, flags, replicas)
     };
     with_session(ask, |library| {
-        let place = memory::place(request, "the pointer for the request")?;
+        let place = memory::program_memory(request, "the pointer for the request")?;
         let options = put_options(flags, replicas)?;
         let (name, bytes) = unsafe { (shared_name(name)?, library.copied(data, size_bytes)?) };
         let begun = library.begin_put_shared(name, bytes, options)?;
@@ -46,12 +46,12 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_get_np(
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_get)(request, name, data, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(request, "the pointer for the request")?;
+        let place = memory::program_memory(request, "the pointer for the request")?;
         if data.is_null() && size_bytes > 0 {
             return Err(Failed::null("the pointer for the data"));
         }
         let name = unsafe { shared_name(name) }?;
-        let begun = library.grid.shared().begin_get(name, patience(seconds)?);
+        let begun = library.grid.shared().begin_get(name, wait_limit(seconds)?);
         let address = data.expose_provenance();
         unsafe { add(library, place, Request::Get { name: name.into(), begun, address, size_bytes }) };
         Ok(())
@@ -68,8 +68,8 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_wait_np(
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_wait)(request, name, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(request, "the pointer for the request")?;
-        let begun = library.grid.shared().begin_wait(unsafe { shared_name(name) }?, patience(seconds)?);
+        let place = memory::program_memory(request, "the pointer for the request")?;
+        let begun = library.grid.shared().begin_wait(unsafe { shared_name(name) }?, wait_limit(seconds)?);
         unsafe { add(library, place, Request::Wait(begun)) };
         Ok(())
     })
@@ -82,7 +82,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_finish_np(request: *mut c_void, seco
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_finish)(request, seconds) };
     let fails = |code: &c_int| !matches!(*code, GRPC_NO_ERROR | GRPC_NOT_COMPLETED);
     by_worker(ask, fails)
-        .unwrap_or_else(|| run(|| unsafe { plain_session()?.finish_request(request.addr(), patience(seconds)?) }))
+        .unwrap_or_else(|| run(|| unsafe { plain_session()?.finish_request(request.addr(), wait_limit(seconds)?) }))
 }
 
 /// See `grpc_shared.h`.
@@ -95,7 +95,7 @@ pub extern "C-unwind" fn grpc_shared_cancel_np(request: *mut c_void) -> c_int {
 ///
 /// # Safety
 /// There is memory for a pointer, which nobody else uses meanwhile.
-unsafe fn add(library: &Library, place: Place<*mut c_void>, request: Request) {
+unsafe fn add(library: &Library, place: ProgramMemory<*mut c_void>, request: Request) {
     let number = library.requests.add(request);
     // SAFETY: promised by the caller.
     unsafe { place.write(std::ptr::without_provenance_mut(number)) };

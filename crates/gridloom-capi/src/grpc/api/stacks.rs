@@ -23,7 +23,7 @@ unsafe fn stack<'a>(stack: *mut ArgStack) -> Outcome<&'a mut ArgStack> {
     unsafe { stack.as_mut() }.ok_or_else(|| Failed::null("the argument stack"))
 }
 
-unsafe fn given<'a>(arguments: *mut ArgStack) -> Outcome<CallerArguments<'a>> {
+unsafe fn stack_arguments<'a>(arguments: *mut ArgStack) -> Outcome<CallerArguments<'a>> {
     // SAFETY: required by the header.
     Ok(CallerArguments::Pointers(&unsafe { stack(arguments) }?.arguments))
 }
@@ -34,7 +34,7 @@ unsafe fn given<'a>(arguments: *mut ArgStack) -> Outcome<CallerArguments<'a>> {
 /// As the header requires.
 pub(super) unsafe fn begin_stack(call: &Call, arguments: *mut ArgStack) -> Outcome<c_int> {
     // SAFETY: promised by the caller.
-    unsafe { begin_call(call, given(arguments)?) }
+    unsafe { begin_call(call, stack_arguments(arguments)?) }
 }
 
 /// Makes a call with the arguments of a stack.
@@ -43,7 +43,7 @@ pub(super) unsafe fn begin_stack(call: &Call, arguments: *mut ArgStack) -> Outco
 /// As the header requires.
 pub(super) unsafe fn call_stack(call: &Call, arguments: *mut ArgStack) -> Outcome<()> {
     // SAFETY: promised by the caller.
-    unsafe { run_call(call, given(arguments)?) }
+    unsafe { run_call(call, stack_arguments(arguments)?) }
 }
 
 /// See `grpc_extensions.h`.

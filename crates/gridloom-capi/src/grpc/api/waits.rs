@@ -26,7 +26,7 @@ impl Library {
         let open = table.open(id).ok().cloned().or_else(|| table.taken(id));
         drop(table);
         if let Some(session) = open {
-            let record = session.peek(&self.grid);
+            let record = session.current_record(&self.grid);
             return Ok(record.map_or((GRPC_NO_ERROR, String::new()), |record| (record.code, record.text)));
         }
         let (code, text) = self.sessions.lock().known(id).map(|record| (record.code, record.text.clone()))?;
@@ -67,10 +67,10 @@ unsafe fn copy_of(ids: *const c_int, length: usize) -> Outcome<Vec<c_int>> {
 ///
 /// # Safety
 /// Null, or memory for an id.
-unsafe fn telling(place: *mut c_int, body: impl FnOnce(&Library, &dyn Fn(c_int)) -> Outcome<()>) -> c_int {
+unsafe fn with_id_output(place: *mut c_int, body: impl FnOnce(&Library, &dyn Fn(c_int)) -> Outcome<()>) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(place, "the pointer for the id")?;
+        let place = memory::program_memory(place, "the pointer for the id")?;
         // SAFETY: promised by the caller.
         body(&library, &|id| unsafe { place.write(id) })
     })
@@ -80,7 +80,7 @@ unsafe fn telling(place: *mut c_int, body: impl FnOnce(&Library, &dyn Fn(c_int))
 ///
 /// # Safety
 /// Null, or memory for the address.
-pub(super) unsafe fn tell_handle<T, const KIND: u64>(
+pub(super) unsafe fn write_handle<T, const KIND: u64>(
     handle: *mut *mut CHandle<KIND>,
     session_id: c_int,
     all: impl FnOnce(&Library) -> &Handles<T, KIND>,
@@ -88,7 +88,7 @@ pub(super) unsafe fn tell_handle<T, const KIND: u64>(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(handle, "the pointer for the handle")?;
+        let place = memory::program_memory(handle, "the pointer for the handle")?;
         let origin = library.origin_of(session_id)?;
         if !all(&library).has(origin.number) {
             return Err(gone());
@@ -152,7 +152,7 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
         found.map(drop).ok_or_else(|| Failed::new(GRPC_NONE_COMPLETED, ""))
     };
     // SAFETY: required by the header.
-    unsafe { telling(session_id, probe) }
+    unsafe { with_id_output(session_id, probe) }
 }
 
 /// See `grpc.h`.
@@ -206,7 +206,7 @@ pub extern "C-unwind" fn netslwt(request: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn netslerr(status: c_int) {
     let code = status.checked_neg().unwrap_or(c_int::MAX);
-    gridloom_base::say!("netsl: {}", name_of(code).to_string_lossy());
+    gridloom_base::stderr_line!("netsl: {}", name_of(code).to_string_lossy());
 }
 
 /// See `grpc_remote.h`.
@@ -252,7 +252,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
         }
     };
     // SAFETY: required by the header.
-    unsafe { telling(session_id, wait) }
+    unsafe { with_id_output(session_id, wait) }
 }
 
 /// See `grpc.h`.
@@ -286,7 +286,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_any(session_id: *mut c_int) -> c_int {
         Ok(())
     };
     // SAFETY: required by the header.
-    unsafe { telling(session_id, wait) }
+    unsafe { with_id_output(session_id, wait) }
 }
 
 /// See `grpc.h`.
@@ -299,7 +299,7 @@ pub unsafe extern "C-unwind" fn grpc_get_failed_sessionid(session_id: *mut c_int
         Ok(())
     };
     // SAFETY: required by the header.
-    unsafe { telling(session_id, take) }
+    unsafe { with_id_output(session_id, take) }
 }
 
 /// See `grpc.h`.
@@ -321,7 +321,7 @@ pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandl
         Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text)
     };
     // SAFETY: required by the header.
-    unsafe { tell_handle(handle, session_id, |library| &library.handles, gone) }
+    unsafe { write_handle(handle, session_id, |library| &library.handles, gone) }
 }
 
 /// See `grpc.h`.

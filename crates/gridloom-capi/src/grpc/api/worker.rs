@@ -2,7 +2,7 @@
 
 use gridloom_net::worker::native::LibraryVariable;
 
-use super::super::hosted::WorkerFunctions;
+use super::super::worker_functions::WorkerFunctions;
 use super::extensions::{grpc_last_error_get_np, grpc_last_error_text_np};
 use super::omst::{OmstGetData, OmstPutData, OmstSetTimeLimit_np, OmstWait};
 use super::shared::{

@@ -13,13 +13,13 @@ use gridloom_base::{Dtype, Meta, Order};
 use super::super::arguments::Item;
 use super::super::call::Call;
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
-use super::super::elsewhere::{Found, Made, Part};
 use super::super::graphs;
 use super::super::handles::next_number;
 use super::super::library::Library;
+use super::super::remote_results::{MappedResult, Part, Writers};
 use super::super::session::Origin;
 use super::super::sessions::no_session;
-use super::known::Known;
+use super::memory_state::MemoryState;
 
 /// The state of the run.
 pub(crate) struct Discovery {
@@ -30,7 +30,7 @@ pub(crate) struct Discovery {
     failed: Option<Failed>,
     calls: usize,
     inputs: usize,
-    known: Known<Writer, (Meta, GraphRef)>,
+    known: MemoryState<Writer, (Meta, GraphRef)>,
     /// Inputs that are results of earlier blocks.
     earlier: Vec<(GraphRef, Handle)>,
     results: Vec<Described>,
@@ -49,14 +49,14 @@ pub(crate) struct Discovery {
 enum Writer {
     /// A call of the block, by its result's number.
     Call(usize),
-    Earlier(Arc<Made>),
+    Earlier(Arc<MappedResult>),
 }
 
 struct Described {
     node: GraphRef,
     /// Form in the program's memory; `lies` is the form where it is made.
     meta: Meta,
-    lies: Meta,
+    stored_meta: Meta,
     function: Function,
     stays: bool,
 }
@@ -67,7 +67,7 @@ struct Session {
 }
 
 /// The result of a block's first run.
-pub(super) struct Discovered {
+pub(super) struct FirstRunResult {
     pub(super) graph: Graph,
     pub(super) failed: Option<Failed>,
     /// Inputs of the graph that are results of earlier blocks, by name.
@@ -79,19 +79,19 @@ pub(super) struct Discovered {
 }
 
 /// For a graph that was declared before the results that it reads were made.
-impl From<graphs::Described> for Discovered {
-    fn from(graphs::Described { graph, unwanted }: graphs::Described) -> Discovered {
-        Discovered { graph, failed: None, earlier: Vec::new(), wanted: Vec::new(), unwanted }
+impl From<graphs::Described> for FirstRunResult {
+    fn from(graphs::Described { graph, unwanted }: graphs::Described) -> FirstRunResult {
+        FirstRunResult { graph, failed: None, earlier: Vec::new(), wanted: Vec::new(), unwanted }
     }
 }
 
-impl From<Discovered> for graphs::Described {
-    fn from(Discovered { graph, unwanted, .. }: Discovered) -> graphs::Described {
+impl From<FirstRunResult> for graphs::Described {
+    fn from(FirstRunResult { graph, unwanted, .. }: FirstRunResult) -> graphs::Described {
         graphs::Described { graph, unwanted }
     }
 }
 
-impl Discovered {
+impl FirstRunResult {
     /// Returns the calls as a mapped group; `None` if there are none.
     pub(super) fn group(&self, library: &Library, heuristic: &str) -> Outcome<Option<Group>> {
         if let Some(failed) = &self.failed {
@@ -114,7 +114,7 @@ impl Discovery {
             failed: None,
             calls: 0,
             inputs: 0,
-            known: Known::new(library.staying.all().map(Writer::Earlier)),
+            known: MemoryState::new(library.staying.all().map(Writer::Earlier)),
             earlier: Vec::new(),
             results: Vec::new(),
             wanted: BTreeSet::new(),
@@ -135,8 +135,8 @@ impl Discovery {
         if self.failed.is_some() {
             return Ok(());
         }
-        if is_apart(opened, items) {
-            self.call_apart(items);
+        if is_unplanned(opened, items) {
+            self.record_unplanned_call(items);
             return Ok(());
         }
         if let Err(failed) = self.describe(opened, items) {
@@ -169,10 +169,10 @@ impl Discovery {
         for item in &outputs {
             let node = if outputs.len() == 1 { node.clone() } else { node.result(&item.param.name) };
             let number = self.results.len();
-            let stays = item.is_written() && stays(&self.stays, item);
+            let stays = item.is_written() && stays_remote(&self.stays, item);
             let (meta, lies) = (item.meta.clone(), ordered(&item.meta, item.param.order.in_memory()));
             let function = opened.function().clone();
-            self.results.push(Described { node, meta, lies, function, stays });
+            self.results.push(Described { node, meta, stored_meta: lies, function, stays });
             if item.is_written() {
                 let (start, bytes) = item.range();
                 self.known.write(start, bytes, Writer::Call(number));
@@ -185,19 +185,19 @@ impl Discovery {
     fn read(&mut self, item: &Item<'_>) -> Outcome<GraphArg> {
         let (start, bytes) = item.range();
         match self.known.regions.read(start, bytes) {
-            Found::Whole(Writer::Call(number)) => {
+            Writers::Whole(Writer::Call(number)) => {
                 if let Some(arg) = self.results[number].read_as(&item.meta) {
                     return Ok(arg);
                 }
             }
-            Found::Whole(Writer::Earlier(made)) => {
+            Writers::Whole(Writer::Earlier(made)) => {
                 if let Some(result) = made.read_as(item) {
                     return self.read_earlier(result).map(GraphArg::from);
                 }
             }
-            Found::Parts(_) | Found::Nothing => {}
+            Writers::Parts(_) | Writers::Nothing => {}
         }
-        self.want(start, bytes);
+        self.mark_wanted(start, bytes);
         if let Some((_, node)) = self.known.passed((start, bytes)).iter().find(|(meta, _)| *meta == item.meta) {
             return Ok(node.into());
         }
@@ -223,9 +223,9 @@ impl Discovery {
 
     /// Records a call that is not part of the plan: results that it reads are sent to the client, and its results are
     /// at the client.
-    fn call_apart(&mut self, items: &[Item<'_>]) {
+    fn record_unplanned_call(&mut self, items: &[Item<'_>]) {
         for (start, bytes) in items.iter().filter(|item| item.is_read() || item.is_part()).map(Item::range) {
-            self.want(start, bytes);
+            self.mark_wanted(start, bytes);
         }
         for (start, bytes) in items.iter().filter(|item| item.is_written()).map(Item::range) {
             self.known.forget_passed(start, bytes);
@@ -234,7 +234,7 @@ impl Discovery {
     }
 
     /// Marks results in that memory as sent to the client.
-    fn want(&mut self, start: usize, bytes: usize) {
+    fn mark_wanted(&mut self, start: usize, bytes: usize) {
         for Part { writer, .. } in self.known.regions.parts(start, bytes) {
             if let Writer::Call(number) = writer {
                 self.wanted.insert(number);
@@ -245,7 +245,7 @@ impl Discovery {
     /// Records that the program reads the memory at an address.
     pub(super) fn fetch(&mut self, address: usize) {
         if let Some((start, bytes)) = self.known.buffer_at(address) {
-            self.want(start, bytes);
+            self.mark_wanted(start, bytes);
         }
     }
 
@@ -269,7 +269,7 @@ impl Discovery {
     }
 
     /// Ends the block's first run.
-    pub(super) fn end(mut self) -> Discovered {
+    pub(super) fn end(mut self) -> FirstRunResult {
         for Part { writer, .. } in self.known.regions.iter() {
             if let Writer::Call(number) = writer
                 && !self.results[*number].stays
@@ -285,7 +285,7 @@ impl Discovery {
         }
         let wanted: Vec<bool> = (0..self.results.len()).map(|number| self.wanted.contains(&number)).collect();
         let unwanted = self.results.into_iter().zip(&wanted).filter(|(_, is_wanted)| !**is_wanted);
-        Discovered {
+        FirstRunResult {
             graph: self.graph,
             failed,
             earlier: self.earlier.into_iter().map(|(node, result)| (node.name().to_string(), result)).collect(),
@@ -301,7 +301,8 @@ impl Described {
         if self.meta == *wanted {
             return Some((&self.node).into());
         }
-        let is_view = is_as_made(&self.lies, &self.meta, wanted) && self.function.gives_as(&self.lies, wanted);
+        let is_view =
+            is_as_made(&self.stored_meta, &self.meta, wanted) && self.function.gives_as(&self.stored_meta, wanted);
         is_view.then(|| GraphArg::View(self.node.clone(), wanted.clone()))
     }
 }
@@ -359,14 +360,14 @@ impl Discovery {
 }
 
 /// True if one of these addresses is in the memory of the result.
-pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
+pub(super) fn stays_remote(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
     let (start, bytes) = item.range();
     addresses.range(start..start + bytes).next().is_some()
 }
 
 /// True if a call cannot be part of a plan: it has an object, callbacks, remote data, files, results of unknown size,
 /// or arrays that have no elements or of which a part is sent.
-pub(super) fn is_apart(opened: &Call, items: &[Item<'_>]) -> bool {
+pub(super) fn is_unplanned(opened: &Call, items: &[Item<'_>]) -> bool {
     let is_plain = |item: &Item<'_>| match item.is_number() {
         true => item.remote.is_none() && item.whole.is_none() && (!item.param.is_array || item.meta.size_bytes() > 0),
         false => !item.param.is_output() && item.bytes.is_some(),

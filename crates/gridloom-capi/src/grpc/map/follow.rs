@@ -14,60 +14,60 @@ use std::sync::Arc;
 
 use gridloom::{Arg, Group, PlanRecord, Report, Value};
 
-use super::super::arguments::{Gathered, Item, Survey, copy_of, gather};
+use super::super::arguments::{CallInputs, CallSurvey, Item, copy_of, gather};
 use super::super::call::Call;
 use super::super::code::{Failed, GRPC_MAP_DIFFERS_NP, GRPC_OTHER_ERROR_CODE, Outcome};
-use super::super::elsewhere::{Found, Guard, Made, Part, bring, put_back, show, write_if_here};
 use super::super::library::Library;
 use super::super::memory;
-use super::super::session::{Limited, Session, Work};
+use super::super::remote_results::{Guard, MappedResult, Part, Writers, fetch_parts, restore, show, write_if_here};
+use super::super::session::{GroupCall, Session, Work};
 
-use super::discover::{Discovered, check_results, is_apart, stays};
-use super::known::{Known, Range};
-use super::overwritten::{Former, Overwritten};
+use super::discover::{FirstRunResult, check_results, is_unplanned, stays_remote};
+use super::memory_state::{MemoryState, Range};
+use super::overwritten::{Overwritten, PreviousContent};
 
 /// A block whose calls have been made.
-pub(super) struct Run {
+pub(super) struct SecondRun {
     library: Arc<Library>,
     /// `None` if there was nothing to map, or if mapping failed.
     group: Option<Group>,
     /// Why mapping failed.
     not_mapped: Option<Failed>,
-    known: Known<Arc<Made>, Value>,
+    known: MemoryState<Arc<MappedResult>, Value>,
     /// Memory with results that stayed remote before, which the block wrote or gave up.
     touched: Vec<Range>,
     /// Sessions of calls that are not part of the plan, and the memory that they will write.
-    apart: Vec<Apart>,
+    unplanned: Vec<UnplannedCall>,
     /// For each declared result, whether it is sent to the client; and how many have been made.
     wanted: Vec<bool>,
     results: usize,
     pub(super) stays: BTreeSet<usize>,
-    calls: Vec<Awaited>,
+    calls: Vec<AwaitedCall>,
     overwritten: Overwritten,
     guard: Guard,
 }
 
 /// A call that was made, with the object that knows how it ended.
-enum Awaited {
-    Mapped(Arc<Limited>),
+enum AwaitedCall {
+    Mapped(Arc<GroupCall>),
     Session(Arc<Session>),
     Ended(Outcome<()>),
 }
 
 /// How a block ended.
-pub(super) struct Ended {
+pub(super) struct BlockOutcome {
     pub(super) failed: Option<Failed>,
     pub(super) report: Option<String>,
     pub(super) plan: Option<PlanRecord>,
 }
 
-impl Run {
+impl SecondRun {
     /// True if a call of the block has put a result there.
     pub(super) fn has_result(&self, address: usize) -> bool {
         self.known.regions.at(address).is_some()
     }
 
-    pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovered: Discovered) -> Run {
+    pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovered: FirstRunResult) -> SecondRun {
         let group = discovered.group(library, heuristic);
         let wanted = discovered.wanted;
         let not_mapped = group.as_ref().err().map(|failed| {
@@ -77,13 +77,13 @@ impl Run {
             );
             Failed::new(GRPC_OTHER_ERROR_CODE, text)
         });
-        Run {
+        SecondRun {
             library: library.clone(),
             group: group.ok().flatten(),
             not_mapped,
-            known: Known::new(library.staying.all()),
+            known: MemoryState::new(library.staying.all()),
             touched: Vec::new(),
-            apart: Vec::new(),
+            unplanned: Vec::new(),
             wanted,
             results: 0,
             stays: BTreeSet::new(),
@@ -97,28 +97,28 @@ impl Run {
     ///
     /// # Safety
     /// The arguments match the signature until the block has ended.
-    pub(super) unsafe fn call(&mut self, opened: &Call, survey: Survey<'_>) -> Outcome<()> {
+    pub(super) unsafe fn call(&mut self, opened: &Call, survey: CallSurvey<'_>) -> Outcome<()> {
         // SAFETY: promised by the caller, here and below.
         let made = unsafe { self.make(opened, survey) }.inspect_err(|failed| self.refused(failed))?;
         let outcome = match made {
-            MadeCall::Mapped(limited) => {
-                self.calls.push(Awaited::Mapped(limited.clone()));
+            SubmittedCall::Mapped(limited) => {
+                self.calls.push(AwaitedCall::Mapped(limited.clone()));
                 return limited.await_end(&self.library.grid);
             }
-            MadeCall::Apart { work, written, former } => {
+            SubmittedCall::Apart { work, written, former } => {
                 let outcome = unsafe { work.collect(&self.library.places(), &self.library.staying) };
                 match outcome.is_ok() {
-                    true => written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes)),
+                    true => written.iter().for_each(|(start, bytes)| self.drop_results(*start, *bytes)),
                     // The previous values are still there, and the regions must show it.
                     false => former.iter().for_each(|part| {
-                        self.guard.hide(part);
+                        self.guard.watch(part);
                         unsafe { write_if_here(part) };
                     }),
                 }
                 outcome
             }
         };
-        self.calls.push(Awaited::Ended(outcome.clone()));
+        self.calls.push(AwaitedCall::Ended(outcome.clone()));
         outcome
     }
 
@@ -126,20 +126,20 @@ impl Run {
     ///
     /// # Safety
     /// As for [`Run::call`].
-    pub(super) unsafe fn begin(&mut self, opened: &Call, survey: Survey<'_>) -> Outcome<c_int> {
+    pub(super) unsafe fn begin(&mut self, opened: &Call, survey: CallSurvey<'_>) -> Outcome<c_int> {
         let origin = opened.origin();
         // SAFETY: promised by the caller.
         let made = unsafe { self.make(opened, survey) }.inspect_err(|failed| self.refused(failed))?;
         let session = match made {
-            MadeCall::Mapped(limited) => {
-                self.calls.push(Awaited::Mapped(limited.clone()));
+            SubmittedCall::Mapped(limited) => {
+                self.calls.push(AwaitedCall::Mapped(limited.clone()));
                 self.library.sessions.begin(Work::Grouped(limited, Vec::new()), origin)
             }
-            MadeCall::Apart { work, written, former } => {
+            SubmittedCall::Apart { work, written, former } => {
                 let session = self.library.sessions.begin(work, origin);
-                written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes));
-                self.apart.push(Apart { written, former, session: session.clone() });
-                self.calls.push(Awaited::Session(session.clone()));
+                written.iter().for_each(|(start, bytes)| self.drop_results(*start, *bytes));
+                self.unplanned.push(UnplannedCall { written, former, session: session.clone() });
+                self.calls.push(AwaitedCall::Session(session.clone()));
                 session
             }
         };
@@ -157,11 +157,11 @@ impl Run {
 
     /// Records that a call was not made, which is how it ended.
     fn refused(&mut self, failed: &Failed) {
-        self.calls.push(Awaited::Ended(Err(failed.clone())));
+        self.calls.push(AwaitedCall::Ended(Err(failed.clone())));
     }
 
     /// Removes results from memory whose last writer is the program, or a call that writes there by itself.
-    fn give_up(&mut self, start: usize, bytes: usize) {
+    fn drop_results(&mut self, start: usize, bytes: usize) {
         show(start, bytes);
         self.known.regions.forget(start, bytes);
         self.touched.push((start, bytes));
@@ -169,26 +169,26 @@ impl Run {
 
     /// Drops the results at an address.
     pub(super) fn forget(&mut self, address: usize) {
-        self.settle(address, 1);
+        self.await_unplanned(address, 1);
         if let Some((start, bytes)) = self.known.buffer_at(address) {
-            self.give_up(start, bytes);
+            self.drop_results(start, bytes);
         }
     }
 
     /// Makes a call, in its place in the plan if it can have one.
-    unsafe fn make(&mut self, opened: &Call, survey: Survey<'_>) -> Outcome<MadeCall> {
+    unsafe fn make(&mut self, opened: &Call, survey: CallSurvey<'_>) -> Outcome<SubmittedCall> {
         let items = &survey.items;
         check_results(opened, items)?;
         for item in items.iter().filter(|item| item.is_read() || item.is_written()) {
             let (start, bytes) = item.range();
-            self.settle(start, bytes);
+            self.await_unplanned(start, bytes);
             if item.is_part() {
                 // SAFETY: promised by the caller.
-                unsafe { bring(&self.known.regions, &self.known.regions.parts(start, bytes)) }?;
+                unsafe { fetch_parts(&self.known.regions, &self.known.regions.parts(start, bytes)) }?;
             }
         }
         let written: Vec<Range> = items.iter().filter(|item| item.is_written()).map(Item::range).collect();
-        let group = self.group.clone().filter(|_| !is_apart(opened, items));
+        let group = self.group.clone().filter(|_| !is_unplanned(opened, items));
         let Some(group) = group else {
             // SAFETY: promised by the caller.
             let work = unsafe { opened.send(survey, |item| self.input(opened, item).map(Some)) }?;
@@ -197,14 +197,14 @@ impl Run {
                 show(*start, *bytes);
                 self.known.forget_passed(*start, *bytes);
             }
-            return Ok(MadeCall::Apart { work, written, former });
+            return Ok(SubmittedCall::Apart { work, written, former });
         };
         let results: Vec<(String, usize, usize, bool)> = items
             .iter()
             .filter(|item| item.param.is_output())
             .map(|item| {
                 let (start, bytes) = if item.is_written() { item.range() } else { (0, 0) };
-                (item.param.name.clone(), start, bytes, stays(&self.stays, item))
+                (item.param.name.clone(), start, bytes, stays_remote(&self.stays, item))
             })
             .collect();
         let metas: Vec<_> = items.iter().filter(|i| i.param.is_output()).map(|i| i.meta.clone()).collect();
@@ -214,13 +214,13 @@ impl Run {
             let known = |item: &Item<'_>| self.input(opened, item).map(Some);
             gather(&library.places(), function.signature(), survey.items, known)
         }?;
-        let Gathered { args, named, .. } = gathered;
+        let CallInputs { args, named, .. } = gathered;
         self.overwritten.forget_ended();
         let call = group.submit(function, &args, &named)?;
-        let limited = Arc::new(Limited::new(&library.grid, call, opened.limit()));
+        let limited = Arc::new(GroupCall::new(&library.grid, call, opened.limit()));
         // SAFETY: promised by the caller.
         unsafe { self.write_results(opened, &limited, results, metas) };
-        Ok(MadeCall::Mapped(limited))
+        Ok(SubmittedCall::Mapped(limited))
     }
 
     /// Records that the results of a call are elsewhere, and not in the program's memory.
@@ -230,7 +230,7 @@ impl Run {
     unsafe fn write_results(
         &mut self,
         opened: &Call,
-        limited: &Arc<Limited>,
+        limited: &Arc<GroupCall>,
         results: Vec<(String, usize, usize, bool)>,
         metas: Vec<gridloom_base::Meta>,
     ) {
@@ -246,12 +246,12 @@ impl Run {
                 let _ = handle.prefetch();
             }
             let name = format!("result '{name}' of '{}' (call {call} of the block)", opened.function().name());
-            let made = Arc::new(Made::new(handle.clone(), name, meta, stays));
+            let made = Arc::new(MappedResult::new(handle.clone(), name, meta, stays));
             // SAFETY: promised by the caller.
-            formers.push(unsafe { Former::new(&self.known.regions, start, bytes, &made, self.guard.is_on()) });
+            formers.push(unsafe { PreviousContent::new(&self.known.regions, start, bytes, &made, self.guard.is_on()) });
             self.known.write(start, bytes, made.clone());
             self.touched.push((start, bytes));
-            self.guard.hide(&Part { start, end: start + bytes, writer: made, offset: 0, whole: bytes });
+            self.guard.watch(&Part { start, end: start + bytes, writer: made, offset: 0, whole: bytes });
         }
         self.overwritten.note(limited, formers);
     }
@@ -260,19 +260,19 @@ impl Run {
     fn input(&mut self, opened: &Call, item: &Item<'_>) -> Outcome<Arg> {
         let (start, bytes) = item.range();
         let found = match self.known.regions.read(start, bytes) {
-            Found::Whole(made) => made.read_as(item).map(|result| (made, result)),
-            Found::Parts(_) | Found::Nothing => None,
+            Writers::Whole(made) => made.read_as(item).map(|result| (made, result)),
+            Writers::Parts(_) | Writers::Nothing => None,
         };
         match found {
             // SAFETY: the item matches the signature, promised to `make`.
             Some((made, result)) => match unsafe { made.is_changed(item) } {
                 false => return Ok(Arg::Handle(result)),
-                true => self.give_up(start, bytes),
+                true => self.drop_results(start, bytes),
             },
             None => {
                 let parts = self.known.regions.parts(start, bytes);
                 // SAFETY: memory of the block's calls, promised by the caller.
-                unsafe { bring(&self.known.regions, &parts) }?;
+                unsafe { fetch_parts(&self.known.regions, &parts) }?;
             }
         }
         // SAFETY: as above.
@@ -302,26 +302,26 @@ impl Run {
     }
 
     /// Waits until sessions that deliver their results by themselves into that memory have done so.
-    fn settle(&mut self, start: usize, bytes: usize) {
-        let meets = |apart: &mut Apart| {
+    fn await_unplanned(&mut self, start: usize, bytes: usize) {
+        let meets = |apart: &mut UnplannedCall| {
             apart.written.iter().any(|(first, size)| first + size > start && start + bytes > *first)
         };
-        let met: Vec<Apart> = self.apart.extract_if(.., meets).collect();
-        for Apart { former, session, .. } in met {
+        let met: Vec<UnplannedCall> = self.unplanned.extract_if(.., meets).collect();
+        for UnplannedCall { former, session, .. } in met {
             // Its wait and the block's end report how it ended. If it failed, the previous values are still there.
             if self.library.await_ended(&session).is_err() {
                 for part in former {
                     // It is watched before the check whether it was fetched meanwhile: from then on it is fetched with the rest.
-                    self.guard.hide(&part);
+                    self.guard.watch(&part);
                     // SAFETY: memory of the block's calls.
-                    unsafe { put_back(&mut self.known.regions, part) };
+                    unsafe { restore(&mut self.known.regions, part) };
                 }
             }
         }
     }
 
     /// Returns the parts of these ranges whose values are elsewhere.
-    fn parts_there(&self, ranges: &[Range]) -> Vec<Part<Arc<Made>>> {
+    fn parts_there(&self, ranges: &[Range]) -> Vec<Part<Arc<MappedResult>>> {
         let within = |(start, bytes): &(usize, usize)| {
             let parts = self.known.regions.parts(*start, *bytes).into_iter().filter(|part| !part.writer.is_here());
             parts.map(|part| part.within(*start, start + bytes)).collect::<Vec<_>>()
@@ -345,11 +345,11 @@ impl Run {
     /// # Safety
     /// The memory of the block's calls is valid.
     pub(super) unsafe fn fetch(&mut self, address: usize) -> Outcome<()> {
-        self.settle(address, 1);
+        self.await_unplanned(address, 1);
         let Some((start, bytes)) = self.known.buffer_at(address) else { return Ok(()) };
         let parts = self.known.regions.parts(start, bytes);
         // SAFETY: promised by the caller.
-        unsafe { bring(&self.known.regions, &parts) }
+        unsafe { fetch_parts(&self.known.regions, &parts) }
     }
 
     /// Records that the program's next own work changes these buffers.
@@ -368,27 +368,27 @@ impl Run {
     ///
     /// # Safety
     /// The memory of the block's calls is valid.
-    pub(super) unsafe fn end(mut self, library: &Library) -> Ended {
-        self.settle(0, usize::MAX);
-        self.guard.show_all();
+    pub(super) unsafe fn end(mut self, library: &Library) -> BlockOutcome {
+        self.await_unplanned(0, usize::MAX);
+        self.guard.unwatch_all();
         self.prefetch_results();
         let mut failed: Option<Failed> = None;
         for call in &self.calls {
             let outcome = match call {
-                Awaited::Mapped(limited) => limited.await_end(&library.grid),
-                Awaited::Session(session) => library.await_ended(session),
-                Awaited::Ended(outcome) => outcome.clone(),
+                AwaitedCall::Mapped(limited) => limited.await_end(&library.grid),
+                AwaitedCall::Session(session) => library.await_ended(session),
+                AwaitedCall::Ended(outcome) => outcome.clone(),
             };
             failed = failed.or(outcome.err());
         }
         // SAFETY: promised by the caller.
         unsafe { std::mem::take(&mut self.overwritten).restore(&mut self.known.regions, &library.grid) };
         // Fetched results belong to the program again.
-        let is_there = |part: &&Part<Arc<Made>>| !part.writer.is_here();
-        let parts: Vec<Part<Arc<Made>>> = self.known.regions.iter().filter(is_there).cloned().collect();
-        let (staying, coming): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.writer.stays);
+        let is_there = |part: &&Part<Arc<MappedResult>>| !part.writer.is_here();
+        let parts: Vec<Part<Arc<MappedResult>>> = self.known.regions.iter().filter(is_there).cloned().collect();
+        let (staying, coming): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.writer.stays_remote);
         // SAFETY: promised by the caller.
-        let brought = unsafe { bring(&self.known.regions, &coming) };
+        let brought = unsafe { fetch_parts(&self.known.regions, &coming) };
         failed = failed.or(brought.err());
         self.keep(staying);
         if let Some(group) = &self.group {
@@ -399,7 +399,7 @@ impl Run {
         let again = report.as_ref().and_then(mapped_again);
         let report = report.map(|report| std::iter::once(report.to_string()).chain(again).chain(read).collect());
         let plan = self.group.as_ref().and_then(Group::described_plan);
-        Ended { failed: failed.or(self.not_mapped.take()).or(self.differs()), report, plan }
+        BlockOutcome { failed: failed.or(self.not_mapped.take()).or(self.differs()), report, plan }
     }
 
     /// Returns the differences from the first run.
@@ -415,17 +415,18 @@ impl Run {
 
     /// Starts to prefetch the results that are fetched at the block's end.
     fn prefetch_results(&self) {
-        for part in self.known.regions.iter().filter(|part| !part.writer.is_here() && !part.writer.stays) {
+        for part in self.known.regions.iter().filter(|part| !part.writer.is_here() && !part.writer.stays_remote) {
             // An error of this is reported when the result is requested.
             let _ = part.writer.handle.prefetch();
         }
     }
 
     /// Keeps results of the block that stay remote; results that were in memory that the block wrote are dropped.
-    fn keep(&self, staying: Vec<Part<Arc<Made>>>) {
+    fn keep(&self, staying: Vec<Part<Arc<MappedResult>>>) {
         self.touched.iter().for_each(|(start, bytes)| self.library.staying.forget(*start, *bytes));
         self.library.staying.forget_brought();
-        let is_own = |part: &Part<Arc<Made>>| self.touched.iter().any(|(start, bytes)| meet(part, *start, *bytes));
+        let is_own =
+            |part: &Part<Arc<MappedResult>>| self.touched.iter().any(|(start, bytes)| meet(part, *start, *bytes));
         self.library.staying.keep(staying.into_iter().filter(is_own).collect());
     }
 }
@@ -436,20 +437,20 @@ fn mapped_again(report: &Report) -> Option<String> {
     (times > 0).then(|| format!("the rest was mapped again: {times} time{}\n", if times == 1 { "" } else { "s" }))
 }
 
-fn meet(part: &Part<Arc<Made>>, start: usize, bytes: usize) -> bool {
+fn meet(part: &Part<Arc<MappedResult>>, start: usize, bytes: usize) -> bool {
     part.start < start + bytes && start < part.end
 }
 
 /// A call that is not part of the plan and has not been waited for.
-struct Apart {
+struct UnplannedCall {
     written: Vec<Range>,
     /// The parts that were elsewhere in the memory that it overwrites.
-    former: Vec<Part<Arc<Made>>>,
+    former: Vec<Part<Arc<MappedResult>>>,
     session: Arc<Session>,
 }
 
 /// An outstanding call.
-enum MadeCall {
-    Mapped(Arc<Limited>),
-    Apart { work: Work, written: Vec<Range>, former: Vec<Part<Arc<Made>>> },
+enum SubmittedCall {
+    Mapped(Arc<GroupCall>),
+    Apart { work: Work, written: Vec<Range>, former: Vec<Part<Arc<MappedResult>>> },
 }

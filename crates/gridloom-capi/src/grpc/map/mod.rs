@@ -11,7 +11,7 @@
 
 mod discover;
 mod follow;
-mod known;
+mod memory_state;
 mod overwritten;
 
 use std::cell::RefCell;
@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom::PlanRecord;
 
-use super::arguments::Survey;
+use super::arguments::CallSurvey;
 use super::call::Call;
 use super::code::{Failed, Outcome};
 use super::graphs::check_name;
 use super::library::{Library, library};
-use discover::{Discovered, Discovery};
-use follow::{Ended, Run};
+use discover::{Discovery, FirstRunResult};
+use follow::{BlockOutcome, SecondRun};
 
 /// The runs of a block, with their numbers in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ struct Block {
 
 enum Stage {
     Discovering(Discovery),
-    Mapped(Run),
+    Mapped(SecondRun),
 }
 
 /// How the calls that are discovered in a block are used.
@@ -62,35 +62,35 @@ pub(super) enum Kind {
 
 /// The outcome of a thread's last block.
 #[derive(Clone, Default)]
-pub(super) struct Last {
+pub(super) struct BlockReport {
     pub(super) failed: Option<Failed>,
     pub(super) report: Option<String>,
     pub(super) plan: Option<PlanRecord>,
 }
 
-impl Last {
+impl BlockReport {
     /// Returns the outcome of a block without calls.
-    pub(super) fn failed(failed: Failed) -> Last {
-        Last { failed: Some(failed), ..Last::default() }
+    pub(super) fn failed(failed: Failed) -> BlockReport {
+        BlockReport { failed: Some(failed), ..BlockReport::default() }
     }
 }
 
 thread_local! {
     static BLOCK: RefCell<Option<Block>> = const { RefCell::new(None) };
-    static LAST: RefCell<Last> = RefCell::default();
+    static LAST: RefCell<BlockReport> = RefCell::default();
 }
 
 /// Returns the result of `look` for the block of this thread. A thread that is ending is in no block. A callback that
 /// runs on this thread meanwhile is in no block either: its calls are plain ones.
 fn in_block<R>(look: impl FnOnce(&mut Block) -> R) -> Option<R> {
-    let mut taken = Taken(set_block(None));
+    let mut taken = BlockGuard(set_block(None));
     taken.0.as_mut().map(look)
 }
 
 /// Puts a block back when dropped.
-struct Taken(Option<Block>);
+struct BlockGuard(Option<Block>);
 
-impl Drop for Taken {
+impl Drop for BlockGuard {
     fn drop(&mut self) {
         if let Some(block) = self.0.take() {
             set_block(Some(block));
@@ -139,7 +139,7 @@ pub(super) fn discovering<R>(look: impl FnOnce(&mut Discovery, &Library) -> R) -
 ///
 /// # Safety
 /// The arguments match the signature (`memory`).
-pub(super) unsafe fn call(opened: &Call, survey: Survey<'_>) -> Outcome<()> {
+pub(super) unsafe fn call(opened: &Call, survey: CallSurvey<'_>) -> Outcome<()> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => discovery.call(opened, &survey.items),
         // SAFETY: promised by the caller.
@@ -157,7 +157,7 @@ pub(super) fn keeps_handle(number: u64) -> bool {
 ///
 /// # Safety
 /// As for [`run`], until the block has ended.
-pub(super) unsafe fn begin(opened: &Call, survey: Survey<'_>) -> Outcome<c_int> {
+pub(super) unsafe fn begin(opened: &Call, survey: CallSurvey<'_>) -> Outcome<c_int> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => {
             discovery.call(opened, &survey.items)?;
@@ -204,7 +204,7 @@ pub(super) fn begin_following(name: &str, heuristic: Option<&str>) -> Outcome<u6
     }
     let library = library()?;
     let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
-    let run = Run::new(&library, &heuristic, library.graphs.find(name)?.into());
+    let run = SecondRun::new(&library, &heuristic, library.graphs.find(name)?.into());
     Ok(open_block(Block { library, heuristic, kind: Kind::Called, stage: Stage::Mapped(run) }))
 }
 
@@ -233,7 +233,7 @@ fn set_block(block: Option<Block>) -> Option<Block> {
     BLOCK.try_with(|place| std::mem::replace(&mut *place.borrow_mut(), block)).ok().flatten()
 }
 
-pub(super) fn remember(last: Last) {
+pub(super) fn remember(last: BlockReport) {
     let _ = LAST.try_with(|place| *place.borrow_mut() = last);
 }
 
@@ -244,7 +244,7 @@ pub(super) fn begin_second_run() -> bool {
     };
     match kind {
         Kind::Called => {
-            let run = Run::new(&library, &heuristic, discovery.end());
+            let run = SecondRun::new(&library, &heuristic, discovery.end());
             set_block(Some(Block { library, heuristic, kind, stage: Stage::Mapped(run) }));
             true
         }
@@ -260,11 +260,11 @@ pub(super) fn begin_second_run() -> bool {
 }
 
 /// Defines the discovered calls as a graph of that name.
-fn described(library: &Library, name: &str, discovered: Discovered) -> Last {
+fn described(library: &Library, name: &str, discovered: FirstRunResult) -> BlockReport {
     let failed = discovered.failed.clone();
     let defined = failed.map_or(Ok(()), Err).and_then(|()| library.graphs.define(name, Some(discovered.into())));
     let text = |failed: Failed| Failed::other(format!("the graph '{name}' cannot be described: {}", failed.text));
-    defined.map_or_else(|failed| Last::failed(text(failed)), |()| Last::default())
+    defined.map_or_else(|failed| BlockReport::failed(text(failed)), |()| BlockReport::default())
 }
 
 /// Makes calls that are described from now on optional, or not.
@@ -283,14 +283,14 @@ pub(super) fn describe_optional(is_optional: bool) -> Outcome<()> {
 }
 
 /// Returns the plan to which a block would be mapped.
-fn planned(library: &Library, heuristic: &str, discovered: &Discovered) -> Last {
+fn planned(library: &Library, heuristic: &str, discovered: &FirstRunResult) -> BlockReport {
     match discovered.group(library, heuristic) {
         Ok(group) => {
             let plan = group.and_then(|group| group.described_plan());
-            Last { failed: None, report: plan.as_ref().map(|plan| format!("{plan}\n")), plan }
+            BlockReport { failed: None, report: plan.as_ref().map(|plan| format!("{plan}\n")), plan }
         }
         Err(failed) => {
-            Last::failed(Failed::other(format!("the block cannot be mapped by '{heuristic}': {}", failed.text)))
+            BlockReport::failed(Failed::other(format!("the block cannot be mapped by '{heuristic}': {}", failed.text)))
         }
     }
 }
@@ -299,8 +299,8 @@ fn planned(library: &Library, heuristic: &str, discovered: &Discovered) -> Last 
 pub(super) fn end_block() {
     let Some(Block { library, stage: Stage::Mapped(run), .. }) = set_block(None) else { return };
     // SAFETY: the memory of the block's calls is valid until it ends, as the header requires.
-    let Ended { failed, report, plan } = unsafe { run.end(&library) };
-    remember(Last { failed, report, plan });
+    let BlockOutcome { failed, report, plan } = unsafe { run.end(&library) };
+    remember(BlockReport { failed, report, plan });
 }
 
 /// Leaves the block at once, whatever runs in it.
@@ -309,7 +309,7 @@ pub(super) fn drop_block() {
 }
 
 /// Returns the outcome of this thread's last block.
-pub(super) fn last() -> Last {
+pub(super) fn last() -> BlockReport {
     LAST.try_with(|last| last.borrow().clone()).unwrap_or_default()
 }
 
@@ -362,7 +362,7 @@ pub(super) fn will_be_written(addresses: &[usize]) {
 }
 
 /// Keeps the results at these addresses on their servers; returns `None` outside of a block.
-pub(super) fn stay(addresses: &[usize]) -> Option<()> {
+pub(super) fn keep_remote(addresses: &[usize]) -> Option<()> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => discovery.stays.extend(addresses),
         Stage::Mapped(run) => run.stays.extend(addresses),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use gridloom::Grid;
 
-use super::super::elsewhere::{Made, Part, Regions, put_back};
 use super::super::memory;
-use super::super::session::Limited;
+use super::super::remote_results::{MappedResult, Part, Regions, restore};
+use super::super::session::GroupCall;
 
 /// The memory of calls that have not ended, or that have failed.
 #[derive(Default)]
@@ -19,45 +19,45 @@ pub(super) struct Overwritten {
 }
 
 struct Call {
-    limited: Arc<Limited>,
-    results: Vec<Former>,
+    limited: Arc<GroupCall>,
+    results: Vec<PreviousContent>,
 }
 
 /// The previous content of one result's memory.
-pub(super) struct Former {
-    made: Arc<Made>,
+pub(super) struct PreviousContent {
+    made: Arc<MappedResult>,
     /// Results that were elsewhere. All other memory still has its previous content.
-    regions: Regions<Arc<Made>>,
+    regions: Regions<Arc<MappedResult>>,
     /// Copies of memory by first address, if the memory is filled meanwhile.
     copies: Vec<(usize, Vec<u8>)>,
 }
 
-impl Former {
+impl PreviousContent {
     /// Records the regions in `known` that `made` will overwrite, and copies the rest if the debug mode fills it.
     ///
     /// # Safety
     /// There is memory of this size.
     pub(super) unsafe fn new(
-        known: &Regions<Arc<Made>>,
+        known: &Regions<Arc<MappedResult>>,
         start: usize,
         bytes: usize,
-        made: &Arc<Made>,
+        made: &Arc<MappedResult>,
         is_filled: bool,
-    ) -> Former {
+    ) -> PreviousContent {
         let mut regions = Regions::default();
         let there = known.parts(start, bytes).into_iter().filter(|part| !part.writer.is_here());
-        there.for_each(|part| regions.put(part.within(start, start + bytes)));
+        there.for_each(|part| regions.restore(part.within(start, start + bytes)));
         // SAFETY: promised by the caller.
         let copy = |(from, to): (usize, usize)| (from, unsafe { memory::bytes_at(from, to - from) });
         let copies =
             if is_filled { regions.gaps(start, start + bytes).into_iter().map(copy).collect() } else { Vec::new() };
-        Former { made: made.clone(), regions, copies }
+        PreviousContent { made: made.clone(), regions, copies }
     }
 }
 
 impl Overwritten {
     /// Records a call that was made, with these results.
-    pub(super) fn note(&mut self, limited: &Arc<Limited>, results: Vec<Former>) {
+    pub(super) fn note(&mut self, limited: &Arc<GroupCall>, results: Vec<PreviousContent>) {
         self.open.push_back(Call { limited: limited.clone(), results });
     }
 
@@ -75,7 +75,7 @@ impl Overwritten {
     ///
     /// # Safety
     /// The memory of the block's calls is valid.
-    pub(super) unsafe fn restore(mut self, regions: &mut Regions<Arc<Made>>, grid: &Grid) {
+    pub(super) unsafe fn restore(mut self, regions: &mut Regions<Arc<MappedResult>>, grid: &Grid) {
         self.failed.extend(self.open.drain(..).filter(|call| call.limited.await_end(grid).is_err()));
         // In reverse order: the previous content of one may be the missing result of another failed call.
         for former in self.failed.iter().rev().flat_map(|call| &call.results) {
@@ -84,7 +84,7 @@ impl Overwritten {
                 regions.forget(start, end - start);
                 for part in former.regions.parts(start, end - start) {
                     // SAFETY: promised by the caller.
-                    unsafe { put_back(regions, part.within(start, end)) };
+                    unsafe { restore(regions, part.within(start, end)) };
                 }
                 for (first, bytes) in &former.copies {
                     let (from, to) = ((*first).max(start), (first + bytes.len()).min(end));

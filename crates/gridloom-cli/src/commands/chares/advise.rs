@@ -9,7 +9,7 @@ use gridloom::chares::ELEMENT_FUNCTION;
 use gridloom::chares::Places;
 use gridloom::{SimulateConfig, SimulationReport};
 use gridloom_base::limits::CHARES_MAX;
-use gridloom_base::say;
+use gridloom_base::stderr_line;
 use gridloom_platform::{HostId, Platform, deployment};
 use serde_json::json;
 
@@ -62,7 +62,7 @@ pub struct Options {
 const PLACEHOLDER: &str = "{chares}";
 
 /// Runs that take at most this many times the shortest time count as equally good.
-const AS_GOOD: f64 = 1.01;
+const EQUALLY_GOOD_FACTOR: f64 = 1.01;
 
 /// Results of the simulations with one number of chares.
 struct Row {
@@ -70,7 +70,7 @@ struct Row {
     chares: usize,
     run_s: f64,
     /// Time without latency between sites, if there are several sites.
-    near_s: Option<f64>,
+    no_latency_s: Option<f64>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -117,7 +117,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let run_s = program.simulated_s(&config)?;
         let is_apart = !near.without_latency.is_empty();
         let near_s = is_apart.then(|| program.simulated_s(&near)).transpose()?;
-        rows.push(Row { per_element, chares, run_s, near_s });
+        rows.push(Row { per_element, chares, run_s, no_latency_s: near_s });
     }
     print(&rows, hosts.len(), options.json)?;
     Ok(ExitCode::SUCCESS)
@@ -167,7 +167,7 @@ impl Program<'_> {
         let words: Vec<String> = words.iter().map(|word| word.replace(PLACEHOLDER, &number)).collect();
         let with = format!("with {} ({per_element} an element)", count(*chares, "chare"));
         let near = if config.without_latency.is_empty() { "" } else { ", no latency between sites" };
-        say!("gridloom: simulating {with}{near}");
+        stderr_line!("gridloom: simulating {with}{near}");
         let report = config.report.as_deref().expect("it has a report");
         // The report of the previous run must not be taken for this one's.
         if report.exists() {
@@ -190,7 +190,8 @@ impl Program<'_> {
 /// Returns the first row that is as good as the shortest run.
 fn best(rows: &[Row]) -> (&Row, f64) {
     let least_s = rows.iter().map(|row| row.run_s).min_by(f64::total_cmp).expect("there is a number to try");
-    let best = rows.iter().find(|row| row.run_s <= least_s * AS_GOOD).expect("the shortest is as good as itself");
+    let best =
+        rows.iter().find(|row| row.run_s <= least_s * EQUALLY_GOOD_FACTOR).expect("the shortest is as good as itself");
     (best, least_s)
 }
 
@@ -201,7 +202,7 @@ fn print(rows: &[Row], elements: usize, json: bool) -> Result<()> {
         let runs = rows.iter().map(|row| {
             json!({
                 "per_element": row.per_element, "chares": row.chares, "seconds": row.run_s, "ratio": ratio(row),
-                "seconds_without_latency": row.near_s,
+                "seconds_without_latency": row.no_latency_s,
             })
         });
         return print_json(&json!({
@@ -209,7 +210,7 @@ fn print(rows: &[Row], elements: usize, json: bool) -> Result<()> {
             "best_chares": best.chares,
         }));
     }
-    let near = |text: String| if best.near_s.is_some() { format!(" {text:>32}") } else { String::new() };
+    let near = |text: String| if best.no_latency_s.is_some() { format!(" {text:>32}") } else { String::new() };
     print_line(&format!(
         "{:>17} {:>10} {:>12} {:>15}{}",
         "chares an element",
@@ -225,7 +226,7 @@ fn print(rows: &[Row], elements: usize, json: bool) -> Result<()> {
             row.chares,
             digits(row.run_s),
             ratio(row),
-            near(row.near_s.map(digits).unwrap_or_default())
+            near(row.no_latency_s.map(digits).unwrap_or_default())
         ))?;
     }
     print_line(&format!("best: {} an element, {} in all", count(best.per_element as usize, "chare"), best.chares))

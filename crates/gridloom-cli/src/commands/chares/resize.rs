@@ -31,7 +31,7 @@ pub struct Options {
 }
 
 /// Interval between two checks of the run.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running program.
 struct Run {
@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         if !is_wanted && epochs.refused()?.is_none() && !has(number)? {
             bail!("run {process} will no longer continue with {number} elements: another resize has replaced this one");
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use gridloom::chares::{Records, keep_record, monotonic_ns, write_elements};
 use gridloom_base::limits::CHARE_EVENTS_MAX;
-use gridloom_base::say;
+use gridloom_base::stderr_line;
 
 use super::text_of;
 use crate::commands::OwnFolder;
@@ -44,14 +44,14 @@ impl TimelineFile {
         let lacks = write_elements(&self.file, &self.folder.0, elements, self.began_ns)?;
         let file = self.file.display();
         if lacks.events > 0 {
-            say!(
+            stderr_line!(
                 "gridloom: {file} lacks the last {} events, of elements with more than {CHARE_EVENTS_MAX}",
                 lacks.events
             );
         }
         let elements: Vec<String> = lacks.elements.iter().map(|(_, element)| element.to_string()).collect();
         if !elements.is_empty() {
-            say!(
+            stderr_line!(
                 "gridloom: {file} lacks elements that left no record, for example because they were killed: {}",
                 elements.join(", ")
             );

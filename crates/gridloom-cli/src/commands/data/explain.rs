@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use gridloom::SharedExplained;
-use gridloom_base::{Method, NodeId, Shown};
-use gridloom_core::data::{Standing, Verdict, VersionReport};
-use gridloom_core::node::message::{Basis, CandidateReport, CopyReport};
+use gridloom_base::{Escaped, Method, NodeId};
+use gridloom_core::data::{Verdict, VersionReport, VersionState};
+use gridloom_core::node::message::{CandidateReport, CopyReport, LinkBasis};
 use gridloom_perf::LinkEstimate;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn to_json(name: &str, explained: &SharedExplained) -> Value {
             "method": one.named.method.to_string(),
             "servers": names(&one.holders),
             "keepers": names(&one.keepers),
-            "coming_to": names(&one.coming_to),
+            "coming_to": names(&one.assigned),
             "readers": one.readers,
             "lost": one.lost,
         })
@@ -59,7 +59,7 @@ fn to_json(name: &str, explained: &SharedExplained) -> Value {
         let sources = one.candidates.iter().map(|source| source_json(explained, source));
         json!({
             "server": explained.name_of(one.server),
-            "is_coming": one.is_coming,
+            "is_coming": one.is_in_transfer,
             "source_count": one.count,
             "sources": sources.collect::<Vec<_>>(),
         })
@@ -80,7 +80,7 @@ fn source_json(explained: &SharedExplained, source: &CandidateReport) -> Value {
         "link": basis(source.basis),
         "verdict": match source.verdict {
             Verdict::Taken => "taken",
-            Verdict::Behind => "behind",
+            Verdict::NotBest => "behind",
             Verdict::Busier => "busier",
             Verdict::Narrower => "narrower",
             Verdict::Farther => "farther",
@@ -89,26 +89,26 @@ fn source_json(explained: &SharedExplained, source: &CandidateReport) -> Value {
     })
 }
 
-fn state(standing: Standing) -> &'static str {
+fn state(standing: VersionState) -> &'static str {
     match standing {
-        Standing::Coming => "being put",
-        Standing::Current => "current",
-        Standing::Former => "former",
+        VersionState::BeingPut => "being put",
+        VersionState::Current => "current",
+        VersionState::Former => "former",
     }
 }
 
-fn basis(basis: Basis) -> &'static str {
+fn basis(basis: LinkBasis) -> &'static str {
     match basis {
-        Basis::SameHost => "same host",
-        Basis::Measured => "measured",
-        Basis::Others => "as others",
-        Basis::Unknown => "not measured",
-        Basis::Broken => "broken",
+        LinkBasis::SameHost => "same host",
+        LinkBasis::Measured => "measured",
+        LinkBasis::Others => "as others",
+        LinkBasis::Unknown => "not measured",
+        LinkBasis::Broken => "broken",
     }
 }
 
 fn page(name: &str, explained: &SharedExplained) -> String {
-    let mut text = format!("{}\n", Shown(name));
+    let mut text = format!("{}\n", Escaped(name));
     explained.versions.iter().for_each(|version| text += &version_lines(explained, version));
     if explained.copies.is_empty() {
         return text;
@@ -144,8 +144,8 @@ fn version_lines(explained: &SharedExplained, version: &VersionReport) -> String
     let wanted = version.named.replicas;
     let kept = if version.keepers.is_empty() { "none".to_string() } else { names(&mut version.keepers.iter()) };
     text += &format!("  kept by {kept}{}\n", if wanted > 1 { format!(" ({wanted} required)") } else { String::new() });
-    if !version.coming_to.is_empty() {
-        text += &format!("  to be kept by {}\n", names(&mut version.coming_to.iter()));
+    if !version.assigned.is_empty() {
+        text += &format!("  to be kept by {}\n", names(&mut version.assigned.iter()));
     }
     let mut copies = version.holders.iter().filter(|node| !version.keepers.contains(node)).peekable();
     if copies.peek().is_some() {
@@ -155,7 +155,7 @@ fn version_lines(explained: &SharedExplained, version: &VersionReport) -> String
         text += &format!("  read by {}\n", count(version.readers as usize, "program"));
     }
     if let Some(why) = &version.lost {
-        text += &format!("  lost: {}\n", Shown(why));
+        text += &format!("  lost: {}\n", Escaped(why));
     }
     text
 }
@@ -169,9 +169,9 @@ fn copy_row(explained: &SharedExplained, copy: &CopyReport) -> [String; 5] {
     [server, explained.name_of(best.from), takes, link_text(best.link, best.basis), why(explained, copy)]
 }
 
-fn link_text(link: LinkEstimate, of: Basis) -> String {
+fn link_text(link: LinkEstimate, of: LinkBasis) -> String {
     match of {
-        Basis::SameHost | Basis::Broken => basis(of).to_string(),
+        LinkBasis::SameHost | LinkBasis::Broken => basis(of).to_string(),
         _ => format!("{}, {}, {}", scaled(link.bandwidth, "B/s"), scaled(link.latency_s, "s"), basis(of)),
     }
 }
@@ -179,14 +179,14 @@ fn link_text(link: LinkEstimate, of: Basis) -> String {
 /// Explains why the first source is chosen: the disadvantage of the second one.
 fn why(explained: &SharedExplained, copy: &CopyReport) -> String {
     let best = &copy.candidates[0];
-    let mut text = match (copy.is_coming, copy.candidates.get(1)) {
+    let mut text = match (copy.is_in_transfer, copy.candidates.get(1)) {
         (true, None) => "it is being sent".to_string(),
         (true, Some(next)) => format!("it is being sent in slices, also from {}", explained.name_of(next.from)),
         (false, None) => "the only source".to_string(),
         (false, Some(next)) => {
             let name = explained.name_of(next.from);
             let against = match next.verdict {
-                Verdict::Taken | Verdict::Behind => format!("{name} would do as well"),
+                Verdict::Taken | Verdict::NotBest => format!("{name} would do as well"),
                 Verdict::Busier => format!("{name} sends it to {} already", count(next.sends as usize, "server")),
                 Verdict::Narrower => format!("the link from {name} is narrow, {}", scaled(next.link.bandwidth, "B/s")),
                 Verdict::Farther => format!("{name} is farther, {}", scaled(next.link.latency_s, "s")),

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::super::{print_json, print_line, read_text};
 
 /// The heuristics whose best plan is compared.
-const FOUR: [&str; 4] = ["heft", "cpop", "min-min", "max-min"];
+const COMPARED_HEURISTICS: [&str; 4] = ["heft", "cpop", "min-min", "max-min"];
 /// For model m2 the mean gain of this many best cases is shown.
-const MOST: usize = 10;
+const BEST_CASES: usize = 10;
 
 /// Makespans of one case.
 struct Row {
@@ -120,7 +120,7 @@ fn row(case: &Case<'_>, name: &str, platform: &Value) -> Result<Row> {
         let map_s = started.elapsed().as_secs_f64();
         Ok((case.evaluate(plan).with_context(|| format!("{name}: {spec}"))?.makespan_s, map_s))
     };
-    let four: Vec<f64> = FOUR.iter().map(|spec| Ok(mapped(spec)?.0)).collect::<Result<_>>()?;
+    let four: Vec<f64> = COMPARED_HEURISTICS.iter().map(|spec| Ok(mapped(spec)?.0)).collect::<Result<_>>()?;
     let (auto_s, map_s) = mapped("auto")?;
     Ok(Row {
         workflow: name.to_owned(),
@@ -170,7 +170,7 @@ fn print_means(rows: &[Row]) -> Result<()> {
         over_heft.sort_by(|a, b| b.total_cmp(a));
         print_line(&format!(
             "{name}: auto takes {:.4} of the best of four ({:.4} over the {} cases more than 10 % above the bound, {:.4} at \
-             worst); mct takes {:.3} times auto, heft {:.3} times ({:.3} in the {MOST} that gain most, {:.3} at worst); mapped \
+             worst); mct takes {:.3} times auto, heft {:.3} times ({:.3} in the {BEST_CASES} that gain most, {:.3} at worst); mapped \
              in {slowest_s:.2} s at most",
             mean(&of_best),
             mean(&of_far),
@@ -178,7 +178,7 @@ fn print_means(rows: &[Row]) -> Result<()> {
             of_best.iter().copied().fold(0.0, f64::max),
             mean(&over_mct),
             mean(&over_heft),
-            mean(&over_heft[..MOST.min(over_heft.len())]),
+            mean(&over_heft[..BEST_CASES.min(over_heft.len())]),
             over_heft.last().copied().unwrap_or(1.0),
         ))?;
         let of_known: Vec<f64> = rows.iter().filter_map(|row| Some(row.auto_s / row.best_known_s?)).collect();

@@ -111,7 +111,7 @@ fn print_as_json(case: &Case<'_>, found: &Evaluated, map_s: f64) -> Result<()> {
     if case.model == Model::M2 {
         value["sources"] = json!(text.sources);
     }
-    if found.plan.is_plain {
+    if found.plan.is_stateless {
         value["plain"] = json!(true);
     }
     print_json(&value)

@@ -144,8 +144,8 @@ fn given(lines: &mut Vec<String>, platform: &Platform, outline: &Outline, most: 
     };
     let name = |member: usize| name_of(platform, &outline.members[member]);
     match &outline.shape {
-        Shape::Routes { ways, .. } => {
-            for OutlineLink { from, to, links, both_ways } in ways {
+        Shape::Routes { routes: ways, .. } => {
+            for OutlineLink { from, to, links, is_bidirectional: both_ways } in ways {
                 let arrow = if *both_ways { "–" } else { "→" };
                 lines.push(format!("{} {arrow} {} over {}", name(*from), name(*to), over(links)));
             }
@@ -176,7 +176,7 @@ fn given(lines: &mut Vec<String>, platform: &Platform, outline: &Outline, most: 
         Shape::Dragonfly { .. } => {
             lines.push(format!("any two hosts of {}: over the link between their groups", outline.name))
         }
-        Shape::Apart => {}
+        Shape::Disjoint => {}
     }
     for bypass in &outline.bypasses {
         lines.push(format!("{} → {} over {} (bypass)", bypass.from, bypass.to, over(&bypass.links)));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use gridloom_testbed::check::{self, PairCheck, TogetherCheck};
-use gridloom_testbed::control::{self, Answer, Request};
+use gridloom_testbed::control::{self, ReplyBody, Request};
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::{Topology, Tuning};
 use gridloom_testbed::report::Report;
@@ -13,7 +13,7 @@ use gridloom_testbed::spec::{Launch, Spec, read_platform};
 use gridloom_testbed::tool::{Keeper, Testbed};
 use serde_json::json;
 
-use super::keeper;
+use super::supervisor_command;
 use crate::commands::{absolute, print_json, print_line};
 
 /// Measure how accurately this machine emulates a platform.
@@ -44,7 +44,7 @@ pub fn run(options: &Check) -> Result<ExitCode> {
     let topology = Topology::new(&platform, &Tuning::default())?;
     let program = std::env::current_exe().context("this program's own path")?.display().to_string();
     let name = format!("check-{}", std::process::id());
-    let keeper = Keeper::start(&name, keeper()?, None)?;
+    let keeper = Keeper::start(&name, supervisor_command()?, None)?;
     let services = (0..topology.hosts.len()).map(|host| {
         let words = ["testbed".into(), "probe".into(), keeper.folder().display().to_string(), host.to_string()];
         let mut command = vec![program.clone()];
@@ -95,8 +95,8 @@ pub fn run(options: &Check) -> Result<ExitCode> {
 }
 
 fn report(testbed: &Testbed) -> Result<Report> {
-    match control::ask(testbed.folder(), &Request::Show)?.0 {
-        Answer::Report(report) => Ok(*report),
+    match control::request(testbed.folder(), &Request::Show)?.0 {
+        ReplyBody::Report(report) => Ok(*report),
         _ => anyhow::bail!("the testbed sent no report"),
     }
 }

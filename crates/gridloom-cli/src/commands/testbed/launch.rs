@@ -17,8 +17,8 @@ use gridloom_testbed::spec::Deployed;
 use gridloom_testbed::spec::{Launch, Spec, read_platform};
 use gridloom_testbed::tool::{Keeper, Testbed};
 
-use super::keep_until_its_end;
-use super::speeds::{self, Asked, Speeds};
+use super::run_supervisor;
+use super::speeds::{self, SpeedOptions, Speeds};
 use crate::commands::deploy::deployed;
 use crate::commands::offering::OfferingOptions;
 use crate::commands::up::{PYTHON_PATH, code_folder, python_path};
@@ -122,7 +122,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     }
     let is_with_processes = !parts.processes.is_empty() && parts.grid.is_some();
     if is_with_processes && !options.quiet {
-        gridloom_base::say!(
+        gridloom_base::stderr_line!(
             "gridloom: testbed: an agent and {} run in addition to the processes, measure the links and cost \
              traffic; --no-grid leaves them out",
             count(spec.services.len() - 1, "server")
@@ -133,7 +133,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         spec.processes = parts.deployed(&platform, &options.program, options.common.slower, keeper.folder());
         options.common.start(keeper, spec, &platform, options.quiet, signals)
     };
-    keep_until_its_end(&options.common.name(), build, options.quiet, options.json)
+    run_supervisor(&options.common.name(), build, options.quiet, options.json)
 }
 
 pub fn up(options: &Up) -> Result<ExitCode> {
@@ -152,7 +152,7 @@ pub fn up(options: &Up) -> Result<ExitCode> {
         print_line(&format!("testbed {} is up", options.common.name()))?;
         Ok(testbed)
     };
-    keep_until_its_end(&options.common.name(), build, false, false)
+    run_supervisor(&options.common.name(), build, false, false)
 }
 
 /// The processes on the hosts.
@@ -185,8 +185,8 @@ impl Common {
         quiet: bool,
         signals: &Signals,
     ) -> Result<Testbed> {
-        let asked = Asked { speeds: self.speeds, overload: self.overload, name: &self.name(), quiet };
-        speeds::apply(&asked, &mut spec, platform, |group| folder::note_group(keeper.folder(), group))?;
+        let asked = SpeedOptions { speeds: self.speeds, overload: self.overload, name: &self.name(), quiet };
+        speeds::apply(&asked, &mut spec, platform, |group| folder::record_group(keeper.folder(), group))?;
         Ok(Testbed::start(keeper, &spec, Some(signals))?)
     }
 
@@ -202,14 +202,14 @@ impl Common {
         let is_asked_for = offered.iter().any(|word| word == BUILTIN_LINALG);
         match why_no_linalg(&named) {
             Some(why) if is_asked_for => return Err(why.into()),
-            Some(_) if !quiet => gridloom_base::say!(
+            Some(_) if !quiet => gridloom_base::stderr_line!(
                 "gridloom: testbed: linalg/... is not offered: no BLAS library is found; --library or GRIDLOOM_BLAS names one"
             ),
             None if !is_asked_for => offered.insert(0, BUILTIN_LINALG.into()),
             _ => {}
         }
         for program in self.offering.programs() {
-            offered.extend(program.words()?);
+            offered.extend(program.serve_arguments()?);
         }
         if self.run_code {
             offered.push("--run-code".into());
@@ -311,7 +311,7 @@ impl Common {
             words.extend(["--models", "none"].map(String::from));
             // The functions are the program's own, and so is its environment.
             words.extend(["--env", "*"].map(String::from));
-            if server.plain {
+            if server.is_stateless {
                 words.push("--plain".into());
             }
             let mut server = service(host, &format!("server '{}'", server.name), words);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use gridloom_net::jobs::measure_speed;
 use gridloom_platform::Platform;
 use gridloom_testbed::capacity::{self, Capacity};
-use gridloom_testbed::kernel::groups::{self, GroupRoot};
+use gridloom_testbed::kernel::groups::{self, CgroupRoot};
 use gridloom_testbed::model::topology::Topology;
 use gridloom_testbed::profiles;
 use gridloom_testbed::spec::{Launch, Quota, Spec};
@@ -26,7 +26,7 @@ pub enum Speeds {
 }
 
 /// Options of the command that starts a testbed.
-pub struct Asked<'a> {
+pub struct SpeedOptions<'a> {
     pub speeds: Speeds,
     /// True to run a platform even if this machine cannot carry it.
     pub overload: bool,
@@ -34,10 +34,10 @@ pub struct Asked<'a> {
     pub quiet: bool,
 }
 
-impl Asked<'_> {
-    fn say(&self, line: &str) {
+impl SpeedOptions<'_> {
+    fn print(&self, line: &str) {
         if !self.quiet {
-            gridloom_base::say!("gridloom: testbed: {line}");
+            gridloom_base::stderr_line!("gridloom: testbed: {line}");
         }
     }
 }
@@ -48,7 +48,7 @@ impl Asked<'_> {
 /// # Errors
 /// If the platform exceeds what this machine can carry, or if quotas are required but not available.
 pub fn apply(
-    asked: &Asked<'_>,
+    asked: &SpeedOptions<'_>,
     spec: &mut Spec,
     platform: &Platform,
     note: impl Fn(&Path) -> io::Result<()>,
@@ -69,7 +69,7 @@ pub fn apply(
     let quotas = &spec.quotas;
     let dropped = profiles::not_followed(platform, |host| quotas.iter().any(|quota| quota.host == host));
     if !dropped.is_empty() {
-        asked.say(&format!(
+        asked.print(&format!(
             "warning: these profiles of the platform are not followed: {}; only those of links are, and speeds of \
              hosts with servers if they are emulated by quota",
             dropped.join(", ")
@@ -79,7 +79,7 @@ pub fn apply(
 }
 
 /// Refuses a platform that the network cannot carry, or warns about it.
-fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: f64) -> Result<()> {
+fn check_rate(asked: &SpeedOptions<'_>, needed: &Capacity, machine: &Capacity, slower: f64) -> Result<()> {
     let times = machine.slower_for_rate(needed);
     if times <= 1.0 {
         return Ok(());
@@ -97,7 +97,7 @@ fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: 
             capacity::OVERLOAD_MAX
         );
     }
-    asked.say(&format!(
+    asked.print(&format!(
         "warning: {both}: transfers that fill it are slower than they should be; --slower {fits} keeps proportions"
     ));
     Ok(())
@@ -105,7 +105,7 @@ fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: 
 
 /// Sets the speeds of the hosts that compute.
 fn emulate(
-    asked: &Asked<'_>,
+    asked: &SpeedOptions<'_>,
     spec: &mut Spec,
     platform: &Platform,
     computing: &[usize],
@@ -115,7 +115,7 @@ fn emulate(
 ) -> Result<()> {
     let slower = spec.tuning.slower;
     if asked.speeds == Speeds::None {
-        asked.say("processor speeds are not emulated");
+        asked.print("processor speeds are not emulated");
         return Ok(());
     }
     let times = machine.slower_for_speed(needed) * slower;
@@ -132,7 +132,7 @@ fn emulate(
         if asked.speeds != Speeds::Auto {
             bail!("processor speeds cannot be emulated: {why}");
         }
-        asked.say(&format!("warning: processor speeds are not emulated: {why}"));
+        asked.print(&format!("warning: processor speeds are not emulated: {why}"));
         return Ok(());
     }
     let core_speed = machine.core_speed * slower;
@@ -144,7 +144,7 @@ fn emulate(
     match place {
         Ok(place) => {
             limit(spec, platform, &place, asked.name, computing, core_speed, note)?;
-            asked.say(&format!("processor speeds are emulated by quota: a core here counts as {core:.1} Gflop/s"));
+            asked.print(&format!("processor speeds are emulated by quota: a core here counts as {core:.1} Gflop/s"));
         }
         Err(Some(why)) if asked.speeds == Speeds::Quota => {
             bail!("processor speeds cannot be emulated by quota: {why}")
@@ -152,7 +152,7 @@ fn emulate(
         Err(why) => {
             slow_down(spec, platform, core_speed);
             let why = why.map(|why| format!(" (no quota: {why})")).unwrap_or_default();
-            asked.say(&format!(
+            asked.print(&format!(
                 "processor speeds are emulated by slowing calls down: a core here counts as {core:.1} Gflop/s{why}"
             ));
         }
@@ -176,7 +176,7 @@ fn slow_down(spec: &mut Spec, platform: &Platform, core_speed: f64) {
 fn limit(
     spec: &mut Spec,
     platform: &Platform,
-    place: &GroupRoot,
+    place: &CgroupRoot,
     name: &str,
     computing: &[usize],
     core_speed: f64,

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use gridloom_net::identity::SECRET_VARIABLE;
 use gridloom_testbed::spec::read_platform;
 
-use super::fault::last;
+use super::fault::last_line;
 use super::slurm::command;
 
 /// The host property with the arguments of 'sbatch'.
@@ -27,13 +27,13 @@ const OTHER_VARIABLES: [&str; 3] = ["SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBAT
 /// A script that runs as long as its allocation.
 const SCRIPT: &str = "sleep infinity";
 /// Interval between requests to Slurm, at first and after [`SOON`].
-const ASKED_EVERY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
+const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
 /// Many jobs start within this time.
-const SOON: Duration = Duration::from_secs(10);
+const FAST_POLL_TIME: Duration = Duration::from_secs(10);
 /// Interval at which the reason for waiting is repeated.
-const SAID_EVERY: Duration = Duration::from_secs(60);
+const REASON_INTERVAL: Duration = Duration::from_secs(60);
 /// Reasons that waiting does not resolve, from squeue's manual page.
-const NEVER: [&str; 8] = [
+const PERMANENT_REASONS: [&str; 8] = [
     "AccountNotAllowed",
     "BadConstraints",
     "DependencyNeverSatisfied",
@@ -48,7 +48,7 @@ const NEVER: [&str; 8] = [
 const NODE_LIMIT: &str = "PartitionNodeLimit";
 
 /// Returns the arguments of 'sbatch' in a file of hosts: those of the first host that has the property.
-pub fn words(file: &Path) -> Result<Vec<String>> {
+pub fn sbatch_arguments(file: &Path) -> Result<Vec<String>> {
     let platform = read_platform(file)?;
     let found = platform.hosts().iter().find_map(|host| host.properties.get(PROPERTY));
     let text = found.with_context(|| {
@@ -90,7 +90,7 @@ pub fn submit(words: &[String]) -> Result<String> {
     ensure!(
         output.status.success() && is_number,
         "Slurm refuses the job: {}\n  tried: sbatch {}\n  remedy: correct the property 'sbatch'; 'sinfo' shows partitions, nodes and limits",
-        last(&errors).trim_start_matches("sbatch: error: "),
+        last_line(&errors).trim_start_matches("sbatch: error: "),
         words.join(" ")
     );
     Ok(job.to_string())
@@ -104,12 +104,12 @@ pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
     let (begun, mut said) = (Instant::now(), None::<(String, Instant)>);
     loop {
         let (state, reason, is_never) = match state_of(job)? {
-            Told::Job(found) => {
-                let is_never =
-                    NEVER.contains(&found.reason.as_str()) || found.reason == NODE_LIMIT && found.is_too_large();
+            SlurmAnswer::Job(found) => {
+                let is_never = PERMANENT_REASONS.contains(&found.reason.as_str())
+                    || found.reason == NODE_LIMIT && found.is_too_large();
                 (found.state, found.reason, is_never)
             }
-            Told::Nothing(why) => ("PENDING".into(), format!("Slurm does not answer: {why}"), false),
+            SlurmAnswer::Nothing(why) => ("PENDING".into(), format!("Slurm does not answer: {why}"), false),
         };
         match state.as_str() {
             "RUNNING" => return Ok(()),
@@ -128,12 +128,15 @@ pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
                 limit.as_secs_f64()
             );
         }
-        let is_known = |(known, at): &(String, Instant)| *known == reason && at.elapsed() < SAID_EVERY;
+        let is_known = |(known, at): &(String, Instant)| *known == reason && at.elapsed() < REASON_INTERVAL;
         if !said.as_ref().is_some_and(is_known) {
-            gridloom_base::say!("gridloom: the job {job} has been waiting for {} s: {reason}", waited.as_secs());
+            gridloom_base::stderr_line!(
+                "gridloom: the job {job} has been waiting for {} s: {reason}",
+                waited.as_secs()
+            );
             said = Some((reason, Instant::now()));
         }
-        std::thread::sleep(ASKED_EVERY[usize::from(waited > SOON)]);
+        std::thread::sleep(POLL_INTERVALS[usize::from(waited > FAST_POLL_TIME)]);
     }
 }
 
@@ -147,19 +150,19 @@ pub fn release(job: &str) -> Result<()> {
     ensure!(
         output.status.success() || errors.contains("Invalid job id"),
         "Slurm cannot cancel the job {job}: {}",
-        last(&errors)
+        last_line(&errors)
     );
     Ok(())
 }
 
 /// Slurm's answer about a job.
-enum Told {
-    Job(Found),
+enum SlurmAnswer {
+    Job(JobState),
     /// Slurm does not answer.
     Nothing(String),
 }
 
-struct Found {
+struct JobState {
     state: String,
     reason: String,
     /// Minimum number of nodes that it requests.
@@ -168,11 +171,11 @@ struct Found {
     partitions: Vec<String>,
 }
 
-impl Found {
-    fn read(line: &str) -> Option<Found> {
+impl JobState {
+    fn read(line: &str) -> Option<JobState> {
         let [state, reason, nodes, partitions] = line.split('|').collect::<Vec<_>>()[..] else { return None };
         let partitions = partitions.split(',').map(str::to_string).collect();
-        Some(Found { state: state.into(), reason: reason.into(), nodes: nodes.parse().unwrap_or(0), partitions })
+        Some(JobState { state: state.into(), reason: reason.into(), nodes: nodes.parse().unwrap_or(0), partitions })
     }
 
     /// True if each of its partitions has too few nodes, or does not allow a job to have that many. Limits that Slurm
@@ -194,19 +197,19 @@ fn nodes_at_most(partition: &str) -> Option<u64> {
 }
 
 /// Returns the state of a job and its reason.
-fn state_of(job: &str) -> Result<Told> {
+fn state_of(job: &str) -> Result<SlurmAnswer> {
     let mut command = command("squeue");
     command.args(["--noheader", "--states=all", "--jobs", job, "--format=%T|%r|%D|%P"]);
     let output = output_of(command)?;
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if let Some(found) = said.lines().next().and_then(Found::read) {
-        return Ok(Told::Job(found));
+    if let Some(found) = said.lines().next().and_then(JobState::read) {
+        return Ok(SlurmAnswer::Job(found));
     }
     ensure!(
         !output.status.success() && !errors.contains("Invalid job id"),
         "Slurm no longer knows the job {job}: it has ended"
     );
-    Ok(Told::Nothing(last(&errors).to_string()))
+    Ok(SlurmAnswer::Nothing(last_line(&errors).to_string()))
 }
 
 /// Removes the grid's secret from the environment, because Slurm stores the environment of 'sbatch'.

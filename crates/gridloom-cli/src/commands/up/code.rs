@@ -30,7 +30,7 @@ pub const CODE_BYTES_MAX: u64 = 100 << 20;
 /// Maximum number of files. Each takes some milliseconds on a file system that nodes share.
 const CODE_FILES_MAX: usize = 10_000;
 /// Number of sent files that are shown, the largest first.
-const SHOWN: usize = 10;
+const FILES_SHOWN_MAX: usize = 10;
 
 /// A folder in the form in which it is sent.
 pub struct Code {
@@ -40,23 +40,23 @@ pub struct Code {
     pub archive: Vec<u8>,
     /// Paths in the folder, with sizes.
     files: Vec<(PathBuf, u64)>,
-    left_out: Vec<LeftOut>,
+    skipped: Vec<SkippedFile>,
     /// Files and folders that match a file of [`IGNORE_FILES`].
     ignored: Vec<PathBuf>,
 }
 
 /// A file or folder that is not sent although no ignore file excludes it.
 #[derive(Debug, PartialEq, Eq)]
-struct LeftOut {
+struct SkippedFile {
     path: PathBuf,
     why: String,
     /// True if reading it failed.
     is_unread: bool,
 }
 
-impl LeftOut {
-    fn unreadable(path: PathBuf, error: &io::Error) -> LeftOut {
-        LeftOut { path, why: format!("cannot be read ({error})"), is_unread: true }
+impl SkippedFile {
+    fn unreadable(path: PathBuf, error: &io::Error) -> SkippedFile {
+        SkippedFile { path, why: format!("cannot be read ({error})"), is_unread: true }
     }
 }
 
@@ -69,7 +69,7 @@ impl Code {
     /// # Errors
     /// If it has no files, too many files, or if they are too large.
     pub fn pack(folder: &Path) -> Result<Code> {
-        let mut found = Walk::of(folder)?;
+        let mut found = FolderScan::of(folder)?;
         found.check()?;
         let mut archive = tar::Builder::new(Vec::new());
         let mut files = Vec::new();
@@ -77,7 +77,7 @@ impl Code {
             let whole = folder.join(path);
             let content = match fs::read(&whole) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    found.left_out.push(LeftOut::unreadable(path.clone(), &error));
+                    found.left_out.push(SkippedFile::unreadable(path.clone(), &error));
                     continue;
                 }
                 read => read.with_context(|| format!("code: {}", whole.display()))?,
@@ -93,7 +93,7 @@ impl Code {
         ensure!(!files.is_empty(), "code: '{}' has no file that can be read", folder.display());
         let archive = archive.into_inner().context("code")?;
         let hash = hash_of(&archive);
-        Ok(Code { folder: folder.into(), hash, archive, files, left_out: found.left_out, ignored: found.ignored })
+        Ok(Code { folder: folder.into(), hash, archive, files, skipped: found.left_out, ignored: found.ignored })
     }
 
     fn bytes(&self) -> u64 {
@@ -103,14 +103,14 @@ impl Code {
     pub fn json(&self, sent: &[String], held: &[String]) -> Value {
         let files: Vec<_> =
             self.files.iter().map(|(path, bytes)| json!({ "path": path.to_string_lossy(), "bytes": bytes })).collect();
-        let left_out: Vec<_> = self.left_out.iter().map(|left| left.path.to_string_lossy()).collect();
+        let left_out: Vec<_> = self.skipped.iter().map(|left| left.path.to_string_lossy()).collect();
         let ignored: Vec<_> = self.ignored.iter().map(|path| path.to_string_lossy()).collect();
         json!({ "code": self.folder.to_string_lossy(), "hash": self.hash, "bytes": self.bytes(), "files": files,
                 "left_out": left_out, "ignored": ignored, "sent_to": sent, "held_by": held })
     }
 
     /// Prints a summary: what was sent to which hosts, and what was left out.
-    pub fn tell(&self, sent: &[String], held: &[String]) -> Result<()> {
+    pub fn print_summary(&self, sent: &[String], held: &[String]) -> Result<()> {
         let (files, bytes) = (count(self.files.len(), "file"), size_text(self.bytes()));
         let mut line = format!("code '{}': {files}, {bytes}, hash {}", self.folder.display(), self.hash);
         for (what, hosts) in [("sent to", sent), ("already on", held)] {
@@ -122,15 +122,15 @@ impl Code {
         if !sent.is_empty() {
             let mut files: Vec<_> = self.files.iter().collect();
             files.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-            for (path, bytes) in files.iter().take(SHOWN) {
+            for (path, bytes) in files.iter().take(FILES_SHOWN_MAX) {
                 print_line(&format!("  {}: {}", path.display(), size_text(*bytes)))?;
             }
-            if let Some(more) = files.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            if let Some(more) = files.len().checked_sub(FILES_SHOWN_MAX).filter(|more| *more > 0) {
                 print_line(&format!("  and {more} more, which are no larger; --json lists all"))?;
             }
         }
-        for LeftOut { path, why, .. } in &self.left_out {
-            gridloom_base::say!("gridloom: code: '{}' {why}, and was left out", path.display());
+        for SkippedFile { path, why, .. } in &self.skipped {
+            gridloom_base::stderr_line!("gridloom: code: '{}' {why}, and was left out", path.display());
         }
         if !sent.is_empty() && !self.ignored.is_empty() {
             print_line(&format!("  left out by .gitignore or .gridloomignore: {}", self.ignored_text()))?;
@@ -139,8 +139,9 @@ impl Code {
     }
 
     fn ignored_text(&self) -> String {
-        let shown = self.ignored.iter().take(SHOWN).map(|path| path.display().to_string()).collect::<Vec<_>>();
-        let more = self.ignored.len().checked_sub(SHOWN).filter(|more| *more > 0);
+        let shown =
+            self.ignored.iter().take(FILES_SHOWN_MAX).map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let more = self.ignored.len().checked_sub(FILES_SHOWN_MAX).filter(|more| *more > 0);
         let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
         format!("{}{more}", shown.join(", "))
     }
@@ -160,18 +161,18 @@ pub fn is_whole(copy: &Path, hash: &str) -> Result<bool> {
         Err(error) if !error.root_cause().is::<io::Error>() => return Ok(false),
         found => found?,
     };
-    if let Some(LeftOut { path, why, .. }) = found.left_out.iter().find(|left| left.is_unread) {
+    if let Some(SkippedFile { path, why, .. }) = found.skipped.iter().find(|left| left.is_unread) {
         bail!("'{}' {why}", path.display());
     }
     // A copy has no excluded files when it is created, so such files were added later.
-    Ok(found.hash == hash && found.left_out.is_empty() && found.ignored.is_empty())
+    Ok(found.hash == hash && found.skipped.is_empty() && found.ignored.is_empty())
 }
 
 /// Contents of folders that would be sent; each folder is scanned once.
 #[derive(Default)]
-pub struct Sent(RefCell<BTreeMap<PathBuf, BTreeSet<PathBuf>>>);
+pub struct SentFiles(RefCell<BTreeMap<PathBuf, BTreeSet<PathBuf>>>);
 
-impl Sent {
+impl SentFiles {
     /// True if an argument is a file of that folder that is sent.
     ///
     /// # Errors
@@ -182,7 +183,7 @@ impl Sent {
         }
         let mut known = self.0.borrow_mut();
         if !known.contains_key(folder) {
-            known.insert(folder.into(), Walk::of(folder)?.files.into_keys().collect());
+            known.insert(folder.into(), FolderScan::of(folder)?.files.into_keys().collect());
         }
         let inner: PathBuf = Path::new(word).components().filter(|part| *part != Component::CurDir).collect();
         ensure!(
@@ -246,25 +247,25 @@ pub fn python_path(code: &Path) -> Result<OsString> {
 pub const PYTHON_PATH: &str = "PYTHONPATH";
 
 /// A scan of a folder.
-struct Walk<'a> {
+struct FolderScan<'a> {
     root: &'a Path,
     /// The files, by their paths in the folder.
-    files: BTreeMap<PathBuf, Found>,
-    left_out: Vec<LeftOut>,
+    files: BTreeMap<PathBuf, FoundFile>,
+    left_out: Vec<SkippedFile>,
     ignored: Vec<PathBuf>,
     /// The rules in [`IGNORE_FILES`] of all folders from the root to the current one.
     rules: Vec<Gitignore>,
 }
 
-struct Found {
+struct FoundFile {
     bytes: u64,
     is_executable: bool,
 }
 
-impl Walk<'_> {
-    fn of(root: &Path) -> Result<Walk<'_>> {
+impl FolderScan<'_> {
+    fn of(root: &Path) -> Result<FolderScan<'_>> {
         let mut walk =
-            Walk { root, files: BTreeMap::new(), left_out: Vec::new(), ignored: Vec::new(), rules: Vec::new() };
+            FolderScan { root, files: BTreeMap::new(), left_out: Vec::new(), ignored: Vec::new(), rules: Vec::new() };
         walk.enter(Path::new(""))?;
         walk.ignored.sort();
         Ok(walk)
@@ -276,7 +277,7 @@ impl Walk<'_> {
         let entries = match fs::read_dir(&folder) {
             // If the root itself cannot be read, there is nothing to send.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !inner.as_os_str().is_empty() => {
-                self.left_out.push(LeftOut::unreadable(inner.into(), &error));
+                self.left_out.push(SkippedFile::unreadable(inner.into(), &error));
                 return Ok(());
             }
             read => read.with_context(at)?,
@@ -293,20 +294,21 @@ impl Walk<'_> {
             let metadata = match fs::metadata(entry.path()) {
                 Ok(metadata) => metadata,
                 Err(error) => {
-                    let dead = |path| LeftOut { path, why: format!("is a broken link ({error})"), is_unread: false };
-                    self.left_out.push(if is_link { dead(path) } else { LeftOut::unreadable(path, &error) });
+                    let dead =
+                        |path| SkippedFile { path, why: format!("is a broken link ({error})"), is_unread: false };
+                    self.left_out.push(if is_link { dead(path) } else { SkippedFile::unreadable(path, &error) });
                     continue;
                 }
             };
             if self.is_ignored(&path, metadata.is_dir()) {
                 self.ignored.push(path);
             } else if metadata.is_dir() && is_link {
-                self.left_out.push(LeftOut { path, why: "is a link to a folder".into(), is_unread: false });
+                self.left_out.push(SkippedFile { path, why: "is a link to a folder".into(), is_unread: false });
             } else if metadata.is_dir() && !entry.path().join("pyvenv.cfg").exists() {
                 self.enter(&path)?;
             } else if metadata.is_file() {
                 let is_executable = metadata.permissions().mode() & 0o100 != 0;
-                self.files.insert(path, Found { bytes: metadata.len(), is_executable });
+                self.files.insert(path, FoundFile { bytes: metadata.len(), is_executable });
                 ensure!(
                     self.files.len() <= CODE_FILES_MAX,
                     "code: '{}' has more than {CODE_FILES_MAX} files: name a folder that contains only the modules",
@@ -385,7 +387,7 @@ mod tests {
             let files: Vec<_> = code.files.iter().map(|(path, _)| path.to_str().unwrap()).collect();
             assert_eq!((files, code.bytes()), (sent.to_vec(), 18));
             let mut left: Vec<_> =
-                code.left_out.iter().map(|left| (left.path.to_str().unwrap(), &left.why[..])).collect();
+                code.skipped.iter().map(|left| (left.path.to_str().unwrap(), &left.why[..])).collect();
             left.sort_unstable();
             let [("broken", broken), ("link", "is a link to a folder")] = left[..] else { panic!("{left:?}") };
             assert!(broken.starts_with("is a broken link (No such file"), "{broken}");
@@ -405,7 +407,7 @@ mod tests {
             std::os::unix::fs::symlink("/proc/self/mem", folder.join("unread.py")).unwrap();
             assert!(is_whole(folder, &code.hash).is_err());
             fs::remove_file(folder.join("unread.py")).unwrap();
-            let sent = Sent::default();
+            let sent = SentFiles::default();
             assert!(sent.has(folder, "functions.py").unwrap() && sent.has(folder, "./package/data.txt").unwrap());
             assert!(!sent.has(folder, "--run-code").unwrap() && !sent.has(folder, "../functions.py").unwrap());
             for left in [".env", "env/a.py"] {
@@ -428,7 +430,7 @@ mod tests {
             assert_eq!(files, ["a.py", "kept.so", "package/b.py", "package/own/c.log"]);
             assert_eq!(code.ignored, ["built.so", "data", "package/notes.txt"].map(Path::new));
             assert_eq!(code.ignored_text(), "built.so, data, package/notes.txt");
-            let why = Sent::default().has(folder, "built.so").unwrap_err().to_string();
+            let why = SentFiles::default().has(folder, "built.so").unwrap_err().to_string();
             assert!(why.contains("'!built.so' in .gridloomignore"), "{why}");
         });
     }
@@ -451,9 +453,9 @@ mod tests {
             }
             let code = code.unwrap();
             let files: Vec<_> = code.files.iter().map(|(path, _)| path.to_str().unwrap()).collect();
-            let left: Vec<_> = code.left_out.iter().map(|left| left.path.to_str().unwrap()).collect();
+            let left: Vec<_> = code.skipped.iter().map(|left| left.path.to_str().unwrap()).collect();
             assert_eq!((files, left), (vec!["a.py"], closed.to_vec()));
-            assert!(code.left_out[0].why.starts_with("cannot be read (Permission denied"));
+            assert!(code.skipped[0].why.starts_with("cannot be read (Permission denied"));
         });
     }
 

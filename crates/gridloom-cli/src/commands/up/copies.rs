@@ -29,9 +29,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::code::{CODE_BYTES_MAX, hash_in, hash_of, is_copy, is_whole};
 
 /// Number of copies that are kept although no server uses them: the next grid may have the same folder.
-const KEPT: usize = 4;
+const UNUSED_COPIES_MAX: usize = 4;
 /// The same for copies of the program: a user may try another version and then return to the old one.
-const PROGRAMS_KEPT: usize = 2;
+const UNUSED_PROGRAMS_MAX: usize = 2;
 /// Maximum size of the archive, including headers and padding of blocks.
 const ARCHIVE_BYTES_MAX: u64 = 2 * CODE_BYTES_MAX;
 
@@ -42,14 +42,14 @@ pub fn path(copy: &str) -> Result<PathBuf> {
 }
 
 /// A copy that a server can use.
-pub struct Received {
+pub struct ReceivedCopy {
     pub copy: String,
     pub was_there: bool,
 }
 
 /// Receives the folder of that hash, unless a complete copy exists. `input` has an archive of `bytes` bytes. `used`
 /// returns the copies that servers use.
-pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> Vec<String>) -> Result<Received> {
+pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> Vec<String>) -> Result<ReceivedCopy> {
     receive_in(&folder()?, hash, bytes, input, used, |copy| is_whole(copy, hash))
 }
 
@@ -60,7 +60,7 @@ fn receive_in(
     input: impl Read,
     used: impl FnOnce() -> Vec<String>,
     is_whole: impl Fn(&Path) -> Result<bool>,
-) -> Result<Received> {
+) -> Result<ReceivedCopy> {
     let at = || format!("copies of programs in '{}'", folder.display());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(at)?;
     // Waits for a copy that is being received.
@@ -71,8 +71,8 @@ fn receive_in(
     for copy in &known {
         match is_whole(&folder.join(&copy.name)) {
             Ok(true) => {
-                if take(folder, copy).with_context(at)? {
-                    return Ok(Received { copy: copy.name.clone(), was_there: true });
+                if mark_used(folder, copy).with_context(at)? {
+                    return Ok(ReceivedCopy { copy: copy.name.clone(), was_there: true });
                 }
             }
             // Changed by a disk fault or by a function.
@@ -91,7 +91,7 @@ fn receive_in(
     // Another client may have sent it meanwhile.
     if let Some(brought) = now.into_iter().find(|copy| known.iter().all(|known| known.made != copy.made)) {
         touch(&folder.join(&brought.name)).with_context(at)?;
-        return Ok(Received { copy: brought.name, was_there: true });
+        return Ok(ReceivedCopy { copy: brought.name, was_there: true });
     }
     let part = folder.join(".part");
     remove(&part).with_context(at)?;
@@ -104,24 +104,24 @@ fn receive_in(
     }
     let copy = placed.with_context(at)?;
     used.push(copy.clone());
-    remove_old(folder, is_copy, &used, KEPT).with_context(at)?;
-    Ok(Received { copy, was_there: false })
+    remove_old(folder, is_copy, &used, UNUSED_COPIES_MAX).with_context(at)?;
+    Ok(ReceivedCopy { copy, was_there: false })
 }
 
 struct Copy {
     name: String,
-    made: Made,
+    made: CopyIdentity,
 }
 
 /// Distinguishes a copy from a later one of the same name. A replacement has another inode, because both exist for a
 /// while. After a copy was removed, a file system may reuse its inode: then the creation time of the folder differs,
 /// if the file system records it.
 #[derive(PartialEq, Eq)]
-struct Made(u64, Option<SystemTime>);
+struct CopyIdentity(u64, Option<SystemTime>);
 
-impl Made {
-    fn of(metadata: &Metadata) -> Made {
-        Made(metadata.ino(), metadata.created().ok())
+impl CopyIdentity {
+    fn of(metadata: &Metadata) -> CopyIdentity {
+        CopyIdentity(metadata.ino(), metadata.created().ok())
     }
 }
 
@@ -135,7 +135,7 @@ impl Copy {
             // A host with the same home folder may have removed it meanwhile.
             let (Some(name), Ok(metadata)) = (name.to_str(), metadata) else { continue };
             if is_copy(name) && hash_in(name) == hash {
-                found.push((metadata.modified()?, Copy { name: name.into(), made: Made::of(&metadata) }));
+                found.push((metadata.modified()?, Copy { name: name.into(), made: CopyIdentity::of(&metadata) }));
             }
         }
         found.sort_by(|(one, copy), (other, another)| other.cmp(one).then_with(|| copy.name.cmp(&another.name)));
@@ -144,10 +144,10 @@ impl Copy {
 }
 
 /// Marks a copy as most recently used, so that nobody removes it. Returns whether it still exists.
-fn take(folder: &Path, copy: &Copy) -> io::Result<bool> {
+fn mark_used(folder: &Path, copy: &Copy) -> io::Result<bool> {
     let _lock = lock(folder, FlockOperation::LockShared)?;
     let path = folder.join(&copy.name);
-    let is_there = path.symlink_metadata().is_ok_and(|metadata| Made::of(&metadata) == copy.made);
+    let is_there = path.symlink_metadata().is_ok_and(|metadata| CopyIdentity::of(&metadata) == copy.made);
     if is_there {
         touch(&path)?;
     }
@@ -157,7 +157,7 @@ fn take(folder: &Path, copy: &Copy) -> io::Result<bool> {
 /// Renames the unpacked folder to the first free name, and returns this name. Removes `damaged` copies, except those
 /// that servers use.
 fn place(part: &Path, hash: &str, damaged: &[&Copy], used: &[String]) -> io::Result<String> {
-    let free = |copy: &&&Copy| !used.contains(&copy.name) && !is_held(&part.with_file_name(&copy.name));
+    let free = |copy: &&&Copy| !used.contains(&copy.name) && !is_in_use(&part.with_file_name(&copy.name));
     for copy in damaged.iter().filter(free) {
         // If this fails, the name is not free.
         let _ = remove(&part.with_file_name(&copy.name));
@@ -178,7 +178,7 @@ fn lock(folder: &Path, how: FlockOperation) -> io::Result<File> {
 /// Marks a copy of a folder or of the program as used until the process that inherits the returned file has ended, for
 /// all hosts that share it. Returns `None` if the file system does not support locks: then only the record of the
 /// process shows the use.
-pub fn hold(copy: &Path) -> Option<File> {
+pub fn mark_in_use(copy: &Path) -> Option<File> {
     let file = lock_file(&used_file(copy)?).ok()?;
     flock(&file, FlockOperation::LockShared).ok()?;
     fcntl_setfd(&file, FdFlags::empty()).ok()?;
@@ -186,7 +186,7 @@ pub fn hold(copy: &Path) -> Option<File> {
 }
 
 /// True if a process holds it.
-fn is_held(copy: &Path) -> bool {
+fn is_in_use(copy: &Path) -> bool {
     let Some(file) = used_file(copy).filter(|file| file.exists()) else { return false };
     let free = lock_file(&file).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
     !free
@@ -214,7 +214,7 @@ pub fn remove_old_programs(used: &[PathBuf]) -> io::Result<()> {
     touch(&own)?;
     let names = used.iter().chain([&own]).filter(|file| file.parent() == Some(folder));
     let names: Vec<String> = names.filter_map(|file| Some(file.file_name()?.to_str()?.to_string())).collect();
-    remove_old(folder, |name| name.starts_with("gridloom-"), &names, PROGRAMS_KEPT)
+    remove_old(folder, |name| name.starts_with("gridloom-"), &names, UNUSED_PROGRAMS_MAX)
 }
 
 /// Returns the program's file if it is a copy that was sent.
@@ -237,7 +237,7 @@ fn remove_old(folder: &Path, is_copy: impl Fn(&str) -> bool, used: &[String], ke
     }
     unused.sort();
     let old = unused.len().saturating_sub(kept);
-    for (_, copy) in unused[..old].iter().filter(|(_, copy)| !is_held(copy)) {
+    for (_, copy) in unused[..old].iter().filter(|(_, copy)| !is_in_use(copy)) {
         // A copy that cannot be removed does not prevent a server from starting.
         let _ = remove(copy).and_then(|()| used_file(copy).iter().try_for_each(|file| remove(file)));
     }
@@ -272,17 +272,17 @@ mod tests {
     use super::*;
 
     /// A temporary folder for copies that contains one copy; it is removed with the guard.
-    struct Place {
+    struct CopiesFolder {
         folder: PathBuf,
         code: Code,
     }
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl CopiesFolder {
+        fn new(name: &str) -> CopiesFolder {
             let folder = std::env::temp_dir().join(format!("gridloom-copies-{}-{name}", std::process::id()));
             fs::create_dir_all(folder.join("program")).unwrap();
             fs::write(folder.join("program/a.py"), "x = 1\n").unwrap();
-            let place = Place { code: Code::pack(&folder.join("program")).unwrap(), folder };
+            let place = CopiesFolder { code: Code::pack(&folder.join("program")).unwrap(), folder };
             assert_eq!(place.receive(|_| unreachable!()), (place.code.hash.clone(), false));
             place
         }
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for CopiesFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.folder);
         }
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_is_removed_while_it_is_looked_through_is_received_anew() {
-        let place = Place::new("gone");
+        let place = CopiesFolder::new("gone");
         let received = place.receive(|copy| {
             fs::remove_dir_all(copy)?;
             Ok(true)
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_cannot_be_read_stays_and_gets_another_beside_it() {
-        let place = Place::new("unread");
+        let place = CopiesFolder::new("unread");
         let (first, second) = place.names();
         assert_eq!(place.receive(|_| bail!("too many open files")), (second.clone(), false));
         assert!(first.join("a.py").exists());
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_damaged_copy_that_cannot_be_removed_gets_another_beside_it() {
-        let place = Place::new("fixed");
+        let place = CopiesFolder::new("fixed");
         let (first, second) = place.names();
         let set = |mode| fs::set_permissions(&first, fs::Permissions::from_mode(mode)).unwrap();
         set(0o500);
@@ -357,9 +357,9 @@ mod tests {
         fs::create_dir_all(folder.join("another")).unwrap();
         touch(&folder.join(name(1))).unwrap();
         // As a process of another host would.
-        let held = hold(&folder.join(name(2))).unwrap();
+        let held = mark_in_use(&folder.join(name(2))).unwrap();
         let left = || {
-            remove_old(&folder, is_copy, &[name(0), name(7)], KEPT).unwrap();
+            remove_old(&folder, is_copy, &[name(0), name(7)], UNUSED_COPIES_MAX).unwrap();
             (0..8).filter(|number| folder.join(name(*number)).exists()).collect::<Vec<u64>>()
         };
         assert_eq!(left(), [0, 1, 2, 4, 5, 6, 7]);

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::request::{Action, State};
 use super::state::{self, Grid};
-use super::status::ask_all;
+use super::status::request_all;
 use super::{SOME_FAILED, trouble_json};
 use crate::commands::{print_json, print_line};
 
@@ -49,12 +49,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut left = Vec::new();
     // If the agent ended first, servers would log that it is lost: its host, which is the first, is asked at the same
     // time as the others.
-    for (host, result) in grid.hosts.iter().zip(ask_all(&grid, limit, end)) {
+    for (host, result) in grid.hosts.iter().zip(request_all(&grid, limit, end)) {
         match result {
             Err(trouble) => {
                 match options.json {
                     true => print_json(&trouble_json(&trouble))?,
-                    false => gridloom_base::say!("gridloom: {trouble}"),
+                    false => gridloom_base::stderr_line!("gridloom: {trouble}"),
                 }
                 left.push(host.clone());
             }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::plan::AGENT;
 use super::request::{Action, State};
 use super::state::{self, Grid};
-use super::status::ask_all;
+use super::status::request_all;
 use super::{SOME_FAILED, trouble_json};
 use crate::commands::{print_json, print_line};
 
@@ -58,25 +58,25 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         asked.hosts.push(host);
     }
     let drain = |labels| Action::Drain { labels, wait_s: options.wait };
-    let mut results = ask_all(&asked, Duration::from_secs_f64(options.wait + 30.0), drain);
+    let mut results = request_all(&asked, Duration::from_secs_f64(options.wait + 30.0), drain);
     let is_left = |result: &Result<Vec<_>, _>| result.as_ref().is_ok_and(|parts| !have_ended(parts));
     if options.now && results.iter().any(is_left) {
         let end = |labels| Action::End { labels, grace_s: GRACE_S };
-        results = ask_all(&asked, Duration::from_secs_f64(GRACE_S + 30.0), end);
+        results = request_all(&asked, Duration::from_secs_f64(GRACE_S + 30.0), end);
     }
     let mut ended = Vec::new();
     for (host, result) in asked.hosts.iter().zip(&results) {
         let labels = host.labels.join(", ");
         match result {
             Err(trouble) if options.json => print_json(&trouble_json(trouble))?,
-            Err(trouble) => gridloom_base::say!("gridloom: {trouble}"),
+            Err(trouble) => gridloom_base::stderr_line!("gridloom: {trouble}"),
             Ok(parts) => {
                 let has_ended = have_ended(parts);
                 ended.extend(has_ended.then_some(host));
                 match options.json {
                     true => print_json(&json!({ "host": host.name, "parts": host.labels, "ended": has_ended }))?,
                     false if has_ended => print_line(&format!("{}: ended {labels}", host.name))?,
-                    false => gridloom_base::say!(
+                    false => gridloom_base::stderr_line!(
                         "gridloom: {}: {labels} still drains after {} s: it has calls, results that programs use, \
                          or shared data ('gridloom calls', 'gridloom data'); --now ends it",
                         host.name,
@@ -99,7 +99,7 @@ fn forget(name: &str, ended: &[&state::Host]) -> Result<()> {
     let _lock = state::lock(name)?;
     let Some(mut grid) = Grid::read(name)? else { return Ok(()) };
     let asked = Grid { hosts: ended.iter().map(|host| (*host).clone()).collect(), ..grid.clone() };
-    let looked = ask_all(&asked, Duration::from_secs(20), |labels| Action::Look { labels });
+    let looked = request_all(&asked, Duration::from_secs(20), |labels| Action::Look { labels });
     let have_gone = |result: &Result<Vec<_>, _>| result.as_ref().is_ok_and(|parts| have_ended(parts));
     for (gone, _) in asked.hosts.iter().zip(looked).filter(|(_, result)| have_gone(result)) {
         let of_host = grid.hosts.iter_mut().filter(|host| host.name == gone.name);

@@ -2,7 +2,7 @@
 
 /// Why a host did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct HostFailure {
     pub host: String,
     /// The error.
     pub why: String,
@@ -15,14 +15,14 @@ pub struct Trouble {
     pub is_missing: bool,
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for HostFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "host '{}': {}\n  tried: {}\n  remedy: {}", self.host, self.why, self.tried, self.remedy)
     }
 }
 
 /// The output and exit status of a command on the other side of a connection.
-pub struct Said {
+pub struct CommandOutput {
     /// The exit status; `None` after a signal.
     pub code: Option<i32>,
     pub output: String,
@@ -41,8 +41,8 @@ impl Fault {
         Fault { why, remedy: remedy.into(), may_run: false }
     }
 
-    pub fn at(self, host: &str, tried: String) -> Trouble {
-        Trouble {
+    pub fn at(self, host: &str, tried: String) -> HostFailure {
+        HostFailure {
             host: host.into(),
             why: self.why,
             tried,
@@ -54,6 +54,6 @@ impl Fault {
 }
 
 /// Returns the last line that is not empty.
-pub fn last(text: &str) -> String {
+pub fn last_line(text: &str) -> String {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_string()
 }

@@ -31,16 +31,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::code::{PYTHON_PATH, python_path};
-use super::copies::{self, Received};
+use super::copies::{self, ReceivedCopy};
 use super::folders::state_folder;
 use super::plan::{AGENT, CPUS};
 use super::process::{Process, stop, wait_for};
-use super::python::{Asked, Environment, Unfit};
+use super::python::{Environment, PythonError, PythonSpec};
 use super::request::{
-    Action, Answer, CODE, Launch, PartState, Python, Refusal, Reply, Request, Start, State, Stay, VERSION,
+    Action, Answer, CODE, Launch, PartState, PythonCheck, Refusal, Reply, Request, Start, State, StayOptions, VERSION,
 };
 use super::slurm::CPUS_VARIABLE;
-use super::stay::stay;
+use super::wait_for_end::wait_and_drain;
 use crate::commands::{hide_memory, print_line};
 
 /// Free space that a log needs when a part starts.
@@ -48,9 +48,9 @@ const LOG_BYTES_MIN: usize = 64 << 10;
 /// How often the output of a part is checked; there is no notification of it.
 const PAUSE: Duration = Duration::from_millis(20);
 /// A process on another host with the same home folder, or from before this host was rebooted, is assumed to run for this long.
-const ELSEWHERE_AT_MOST: Duration = Duration::from_secs(30 * 86400);
+const REMOTE_RECORD_LIMIT: Duration = Duration::from_secs(30 * 86400);
 /// A process that was killed ends within this time.
-const KILLED_WITHIN: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Start, check or end parts of a grid on this host, as requested by a line on standard input
 #[derive(clap::Args)]
@@ -63,17 +63,17 @@ pub fn run(_: Options) -> Result<ExitCode> {
     let mut staying = None;
     let answer = Answer { gridloom_host: VERSION.into(), result: answer(&line, input, &mut staying) };
     print_line(&serde_json::to_string(&answer)?)?;
-    if let Some(Staying { host, labels, stay: until }) = staying {
-        host.stay(&labels, &until)?;
+    if let Some(RunningParts { host, labels, stay: until }) = staying {
+        host.wait_for_end(&labels, &until)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Parts that this command has started and has to outlive.
-struct Staying {
-    host: Host,
+struct RunningParts {
+    host: LocalHost,
     labels: Vec<String>,
-    stay: Stay,
+    stay: StayOptions,
 }
 
 fn of_error(error: &anyhow::Error) -> Refusal {
@@ -84,9 +84,9 @@ fn of_error(error: &anyhow::Error) -> Refusal {
 }
 
 /// `rest` is the input after the line.
-fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<Reply, Refusal> {
-    let other = |error: anyhow::Error| match error.downcast::<Unfit>() {
-        Ok(Unfit { why, remedy }) => Refusal::Unfit { why, remedy },
+fn answer(line: &str, rest: impl Read, staying: &mut Option<RunningParts>) -> Result<Reply, Refusal> {
+    let other = |error: anyhow::Error| match error.downcast::<PythonError>() {
+        Ok(PythonError { why, remedy }) => Refusal::Unfit { why, remedy },
         Err(error) => of_error(&error),
     };
     // Only the version is in the same place in all versions.
@@ -98,21 +98,21 @@ fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<
     let carry_out = || -> Result<Reply> {
         if let Action::Receive { hash, bytes } = &request.action {
             let used = || used().into_iter().filter_map(|used| used.code).collect();
-            let Received { copy, was_there } = copies::receive(hash, *bytes, rest, used)?;
+            let ReceivedCopy { copy, was_there } = copies::receive(hash, *bytes, rest, used)?;
             return Ok(Reply::Received { copy, was_there });
         }
-        if let Action::Python(Python { asked, code, folder }) = &request.action {
+        if let Action::Python(PythonCheck { python: asked, code, folder }) = &request.action {
             let (_, found) = look(asked, code.as_deref(), folder.as_deref())?;
             found.check()?;
             return Ok(Reply::Python(found));
         }
-        let host = Host::open(&request)?;
+        let host = LocalHost::open(&request)?;
         if let Action::Start(Start { stay: Some(stay), parts, .. }) = &request.action {
             let mut labels = Vec::new();
             for part in parts {
                 labels.extend(host.running(&part.label)?.is_none().then(|| part.label.clone()));
             }
-            *staying = Some(Staying { host: host.clone(), labels, stay: stay.clone() });
+            *staying = Some(RunningParts { host: host.clone(), labels, stay: stay.clone() });
         }
         host.carry_out(request.action).map(Reply::Parts)
     };
@@ -121,7 +121,7 @@ fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<
 
 /// This machine, for one grid.
 #[derive(Clone)]
-struct Host {
+struct LocalHost {
     folder: PathBuf,
     grid_id: String,
 }
@@ -139,12 +139,12 @@ struct Record {
     program: Option<PathBuf>,
 }
 
-impl Host {
-    fn open(request: &Request) -> Result<Host> {
+impl LocalHost {
+    fn open(request: &Request) -> Result<LocalHost> {
         let folder = state_folder()?.join("host").join(&request.grid);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.with_context(|| format!("the folder of the grid's logs '{}'", folder.display()))?;
-        Ok(Host { folder, grid_id: request.grid_id.clone() })
+        Ok(LocalHost { folder, grid_id: request.grid_id.clone() })
     }
 
     fn carry_out(&self, action: Action) -> Result<Vec<PartState>> {
@@ -184,7 +184,7 @@ impl Host {
     }
 
     /// Starts the parts one after the other, because the agent must run before a server. Stops at the first failure.
-    fn start(&self, start: &Start, pythons: Vec<Result<Option<Found>>>) -> Result<Vec<PartState>> {
+    fn start(&self, start: &Start, pythons: Vec<Result<Option<FoundPython>>>) -> Result<Vec<PartState>> {
         let mut states = Vec::new();
         for (launch, python) in start.parts.iter().zip(pythons) {
             let state = match self.running(&launch.label)? {
@@ -205,7 +205,7 @@ impl Host {
         Ok(states)
     }
 
-    fn start_one(&self, launch: &Launch, start: &Start, python: Option<Found>) -> Result<PartState> {
+    fn start_one(&self, launch: &Launch, start: &Start, python: Option<FoundPython>) -> Result<PartState> {
         python.iter().try_for_each(|(_, found)| found.check())?;
         let log = self.new_log(&launch.label)?;
         let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
@@ -220,13 +220,13 @@ impl Host {
             );
             command.env(PYTHON_PATH, python_path(code)?);
         }
-        let words = launch.words.iter().map(|word| match (word.split_once(CODE), &code) {
+        let words = launch.arguments.iter().map(|word| match (word.split_once(CODE), &code) {
             (Some((before, file)), Some(code)) => {
                 let mut word = OsString::from(before);
                 word.push(code.join(file));
                 word
             }
-            _ if word == CPUS => own_cpus().into(),
+            _ if word == CPUS => allocated_cpus().into(),
             _ => word.into(),
         });
         command.args(words);
@@ -241,7 +241,7 @@ impl Host {
         command.process_group(0);
         // The part inherits these locks.
         let _held: Vec<File> =
-            code.iter().chain(copies::program_copy(&program)).filter_map(|copy| copies::hold(copy)).collect();
+            code.iter().chain(copies::program_copy(&program)).filter_map(|copy| copies::mark_in_use(copy)).collect();
         let mut child = command.spawn().with_context(|| format!("'{}' in '{}'", launch.label, folder.display()))?;
         let record = |process| {
             let (grid_id, code) = (self.grid_id.clone(), launch.code.clone());
@@ -315,13 +315,13 @@ impl Host {
     }
 
     /// Waits until these parts have ended. The servers among them drain before the allocation ends.
-    fn stay(&self, labels: &[String], until: &Stay) -> Result<()> {
+    fn wait_for_end(&self, labels: &[String], until: &StayOptions) -> Result<()> {
         let mut left = Vec::new();
         for label in labels {
             left.extend(self.running(label)?.map(|running| running.process));
         }
         let servers: Vec<String> = labels.iter().filter(|label| *label != AGENT).cloned().collect();
-        stay(left, until, || self.drain(&servers, Duration::ZERO).map(drop))
+        wait_and_drain(left, until, || self.drain(&servers, Duration::ZERO).map(drop))
     }
 
     fn look(&self, label: &str) -> Result<PartState> {
@@ -386,7 +386,7 @@ impl Host {
         }
         wait_for(&mut left, Instant::now() + grace)?;
         left.iter().try_for_each(Process::kill)?;
-        wait_for(&mut left, Instant::now() + KILLED_WITHIN)?;
+        wait_for(&mut left, Instant::now() + KILL_TIMEOUT)?;
         if let Some(process) = left.first() {
             bail!("process {} cannot be killed", process.pid);
         }
@@ -403,18 +403,18 @@ impl Host {
 }
 
 /// An interpreter and its packages.
-type Found = (PathBuf, Environment);
+type FoundPython = (PathBuf, Environment);
 
 /// Returns the Python that runs the functions of a part.
-fn python_of(launch: &Launch, start: &Start) -> Result<Option<Found>> {
+fn python_of(launch: &Launch, start: &Start) -> Result<Option<FoundPython>> {
     let asked = launch.python.as_ref();
     asked.map(|asked| look(asked, launch.code.as_deref(), start.folder.as_deref())).transpose()
 }
 
-fn look(asked: &Asked, code: Option<&str>, folder: Option<&str>) -> Result<Found> {
+fn look(asked: &PythonSpec, code: Option<&str>, folder: Option<&str>) -> Result<FoundPython> {
     let file = asked.file(&working_folder(folder)?)?;
     let code = code.map(copies::path).transpose()?;
-    let found = asked.look(&file, code.as_deref())?;
+    let found = asked.inspect(&file, code.as_deref())?;
     Ok((file, found))
 }
 
@@ -431,14 +431,15 @@ fn used() -> Vec<Record> {
     let files = grids.flat_map(entries).filter(|file| file.extension().is_some_and(|kind| kind == "json"));
     let is_recent = |file: &Path| {
         let written = fs::metadata(file).and_then(|file| file.modified());
-        written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age < ELSEWHERE_AT_MOST))
+        written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age < REMOTE_RECORD_LIMIT))
     };
-    let runs = |file: &Path, record: &Record| record.process.runs() || record.process.is_elsewhere() && is_recent(file);
+    let runs =
+        |file: &Path, record: &Record| record.process.runs() || record.process.is_on_other_boot() && is_recent(file);
     files.filter_map(|file| read(&file).filter(|record| runs(&file, record))).collect()
 }
 
 /// Returns the number of processors that the allocation has on this node.
-fn own_cpus() -> String {
+fn allocated_cpus() -> String {
     let of_job = std::env::var(CPUS_VARIABLE).ok().filter(|text| text.parse::<u32>().is_ok_and(|cpus| cpus > 0));
     of_job.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).to_string())
 }
@@ -451,7 +452,7 @@ mod tests {
     fn parts_have_locks_of_their_own() {
         let folder = std::env::temp_dir().join(format!("gridloom-host-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let host = Host { folder: folder.clone(), grid_id: "1".into() };
+        let host = LocalHost { folder: folder.clone(), grid_id: "1".into() };
         let _held = host.lock(&["server-a".into()]).unwrap();
         // Without the check for duplicates this would deadlock.
         let _other = host.lock(&["server-b".into(), "server-b".into()]).unwrap();

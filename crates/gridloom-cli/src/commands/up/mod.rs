@@ -9,12 +9,12 @@ mod down;
 mod drain;
 mod fault;
 mod folders;
-mod heard;
 mod host;
-mod passing;
 mod pbs;
+mod pipe_reader;
 mod plan;
 mod process;
+mod progress_reader;
 mod python;
 mod remote;
 mod request;
@@ -23,7 +23,7 @@ mod source;
 mod ssh;
 mod state;
 mod status;
-mod stay;
+mod wait_for_end;
 
 pub use code::{PYTHON_PATH, code_folder, python_path};
 pub use down::Options as Down;
@@ -48,12 +48,12 @@ use serde_json::{Value, json};
 
 use super::{absolute, count, hide_memory, print_json, print_line};
 use code::{Code, hash_in};
-use copies::Received;
-use fault::Trouble;
-use plan::{AGENT, Planned, Reach, plan_file};
-use python::{Asked, Environment, LOOK_WITHIN, skews, usual};
-use request::{Action, CODE, Launch, PartState, Python, Start, State};
-use source::{Found, Source};
+use copies::ReceivedCopy;
+use fault::HostFailure;
+use plan::{AGENT, ConnectOptions, HostPlan, plan_file};
+use python::{Environment, INSPECT_TIMEOUT, PythonSpec, default_interpreter, skews};
+use request::{Action, CODE, Launch, PartState, PythonCheck, Start, State};
+use source::{HostsToStart, Source};
 use state::{Grid, Host};
 
 /// Start the agent and the servers of a file of hosts, by ssh or in an allocation of Slurm.
@@ -96,7 +96,7 @@ pub struct Options {
     drain_wait: f64,
     /// The ssh command, with its first arguments
     #[arg(long, default_value = "ssh", value_name = "COMMAND", value_parser = parse_words)]
-    ssh: Words,
+    ssh: CommandWords,
     /// Print JSON, a line for each host, and one for the grid
     #[arg(long)]
     json: bool,
@@ -104,9 +104,9 @@ pub struct Options {
 
 /// A command and its arguments.
 #[derive(Clone)]
-struct Words(Vec<String>);
+struct CommandWords(Vec<String>);
 
-fn parse_words(text: &str) -> Result<Words, String> {
+fn parse_words(text: &str) -> Result<CommandWords, String> {
     let Some(mut words) = shlex::split(text).filter(|words| !words.is_empty()) else {
         return Err("expected a command".into());
     };
@@ -114,7 +114,7 @@ fn parse_words(text: &str) -> Result<Words, String> {
     if words[0].contains('/') {
         words[0] = absolute(words[0].as_ref()).map_err(|error| error.to_string())?.display().to_string();
     }
-    Ok(Words(words))
+    Ok(CommandWords(words))
 }
 
 /// Seconds in addition to --wait for work of a host other than waiting.
@@ -154,14 +154,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCode> {
     let name = before.name.clone();
     let found = options.source.find(&options.file, &before, &options.reach(), options.trust_this_network)?;
-    let Found { hosts, gone } = found;
+    let HostsToStart { hosts, removed_hosts: gone } = found;
     before.hosts.retain(|host| !gone.contains(&host.name));
     let codes = packed(&hosts)?;
-    let mut up = Up {
+    let mut up = GridStart {
         grid: recorded(before, &hosts),
         secret: Secret::find_text_or_make()?,
         codes,
-        given: Mutex::default(),
+        received: Mutex::default(),
         pythons: Mutex::default(),
         options,
     };
@@ -170,7 +170,7 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
     let agent = match up.start(head, head.agent.clone()).and_then(|states| address_of(&states, head)) {
         Ok(agent) => agent,
         Err(trouble) => {
-            up.tell(head, Err(&trouble))?;
+            up.report_host(head, Err(&trouble))?;
             forget(up.grid, known, &hosts, |host| host == head.name && trouble.may_run)?;
             bail!("the agent does not run, so no server was started");
         }
@@ -178,14 +178,14 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
     up.grid.agent = Some(agent.clone());
     up.grid.write()?;
     if head.server.is_none() {
-        up.tell(head, Ok(&agent))?;
+        up.report_host(head, Ok(&agent))?;
     }
     let troubles = match options.restart {
         false => up.start_servers(&hosts, &agent)?,
         true => up.restart_servers(&hosts, &agent)?,
     };
-    up.tell_codes()?;
-    up.tell_skews(&hosts)?;
+    up.report_codes()?;
+    up.report_skews(&hosts)?;
     let is_free = |host: &str| troubles.iter().any(|trouble| trouble.host == host && !trouble.may_run);
     forget(up.grid, known, &hosts, |host| host == head.name || !is_free(host))?;
     let (servers, failed) = (hosts.iter().filter(|host| host.server.is_some()).count(), troubles.len());
@@ -195,10 +195,10 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
             "grid '{name}' runs with {}; programs find it with: export GRIDLOOM_AGENT={agent}",
             count(servers, "server")
         ))?,
-        false if options.restart => gridloom_base::say!(
+        false if options.restart => gridloom_base::stderr_line!(
             "gridloom: the servers of the following hosts are unchanged; correct the error and run the same command again"
         ),
-        false => gridloom_base::say!(
+        false => gridloom_base::stderr_line!(
             "gridloom: {failed} of {} failed; correct that and run the same command again, or 'gridloom down {name}'",
             count(servers, "server")
         ),
@@ -207,13 +207,13 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
 }
 
 impl Options {
-    fn reach(&self) -> Reach {
-        Reach { ssh: self.ssh.0.clone(), connect_s: self.connect_timeout }
+    fn reach(&self) -> ConnectOptions {
+        ConnectOptions { ssh: self.ssh.0.clone(), connect_s: self.connect_timeout }
     }
 }
 
 /// Packs the folders that are sent to these hosts.
-fn packed(hosts: &[Planned]) -> Result<Vec<Code>> {
+fn packed(hosts: &[HostPlan]) -> Result<Vec<Code>> {
     let codes: BTreeSet<&Path> = hosts.iter().filter_map(|host| host.code.as_deref()).collect();
     codes.into_iter().map(Code::pack).collect()
 }
@@ -233,7 +233,7 @@ fn grid_of(name: &str, before: Option<Grid>, options: &Options) -> Result<Grid> 
 }
 
 /// Returns the grid as it is recorded from now on. Hosts from an earlier file are kept, because their parts may run.
-fn recorded(mut grid: Grid, hosts: &[Planned]) -> Grid {
+fn recorded(mut grid: Grid, hosts: &[HostPlan]) -> Grid {
     for host in hosts {
         let new = Host { name: host.name.clone(), target: host.target.clone(), labels: host.labels() };
         match grid.hosts.iter_mut().find(|known| known.name == host.name) {
@@ -250,35 +250,35 @@ fn recorded(mut grid: Grid, hosts: &[Planned]) -> Grid {
 
 /// Records the grid without hosts on which nothing can run: those that were not `known` before, and for which
 /// `may_run` returns false.
-fn forget(mut grid: Grid, known: &[String], hosts: &[Planned], may_run: impl Fn(&str) -> bool) -> Result<()> {
+fn forget(mut grid: Grid, known: &[String], hosts: &[HostPlan], may_run: impl Fn(&str) -> bool) -> Result<()> {
     let is_new = |name: &String| hosts.iter().any(|host| host.name == *name) && !known.contains(name);
     grid.hosts.retain(|host| !is_new(&host.name) || may_run(&host.name));
     if grid.hosts.is_empty() { grid.remove() } else { grid.write() }
 }
 
 /// A grid that is being started.
-struct Up<'a> {
+struct GridStart<'a> {
     grid: Grid,
     secret: String,
     /// Folders of programs that are sent to hosts.
     codes: Vec<Code>,
     /// Hosts that have received a folder, and their copies.
-    given: Mutex<Vec<(String, Received)>>,
+    received: Mutex<Vec<(String, ReceivedCopy)>>,
     /// The Python environment of each host.
     pythons: Mutex<BTreeMap<String, Environment>>,
     options: &'a Options,
 }
 
-impl Up<'_> {
+impl GridStart<'_> {
     /// Drains and restarts one server after the other. Stops at the first failure, because the next ones might fail as well.
-    fn restart_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
+    fn restart_servers(&self, hosts: &[HostPlan], agent: &str) -> Result<Vec<HostFailure>> {
         for host in hosts.iter().filter(|host| host.server.is_some()) {
             // If there is no room for the new folder, or if Python lacks something, the server keeps running unchanged.
-            let ready = self.give(host).and_then(|code| self.check_python(host, code));
+            let ready = self.send_code(host).and_then(|code| self.check_python(host, code));
             let troubles = match ready.and_then(|()| self.drain(host)) {
                 Ok(()) => self.start_servers(std::slice::from_ref(host), agent)?,
                 Err(trouble) => {
-                    self.tell(host, Err(&trouble))?;
+                    self.report_host(host, Err(&trouble))?;
                     vec![trouble]
                 }
             };
@@ -290,22 +290,22 @@ impl Up<'_> {
     }
 
     /// Refuses a Python with which the server would not start.
-    fn check_python(&self, host: &Planned, code: Option<String>) -> Result<(), Trouble> {
+    fn check_python(&self, host: &HostPlan, code: Option<String>) -> Result<(), HostFailure> {
         let Some(asked) = host.server.as_ref().and_then(|server| server.python.clone()) else { return Ok(()) };
-        let python = Python { asked, code, folder: host.folder.clone() };
-        let limit = LOOK_WITHIN + Duration::from_secs_f64(SLACK_S);
+        let python = PythonCheck { python: asked, code, folder: host.folder.clone() };
+        let limit = INSPECT_TIMEOUT + Duration::from_secs_f64(SLACK_S);
         host.target.python(&host.name, &self.grid.request(Action::Python(python)), limit).map(drop)
     }
 
-    fn drain(&self, host: &Planned) -> Result<(), Trouble> {
+    fn drain(&self, host: &HostPlan) -> Result<(), HostFailure> {
         let labels = host.server.iter().map(|server| server.label.clone()).collect();
         let wait_s = self.options.drain_wait;
         let drain = Action::Drain { labels, wait_s };
         let limit = Duration::from_secs_f64(wait_s + SLACK_S);
-        let states = host.target.ask(&host.name, &self.grid.request(drain), limit)?;
+        let states = host.target.request(&host.name, &self.grid.request(drain), limit)?;
         match states.iter().find(|state| state.state != State::Ended) {
             None => Ok(()),
-            Some(left) => Err(Trouble {
+            Some(left) => Err(HostFailure {
                 host: host.name.clone(),
                 why: format!(
                     "'{}' still drains after {wait_s} s: it has calls, or data that programs need",
@@ -321,14 +321,14 @@ impl Up<'_> {
     }
 
     /// Starts all servers at the same time, and reports each result as soon as it is known. Returns the failures.
-    fn start_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
+    fn start_servers(&self, hosts: &[HostPlan], agent: &str) -> Result<Vec<HostFailure>> {
         std::thread::scope(|scope| {
             let (done, results) = std::sync::mpsc::channel();
             for (host, mut server) in hosts.iter().filter_map(|host| Some((host, host.server.clone()?))) {
-                server.words.extend(["--agent".to_string(), agent.to_string()]);
+                server.arguments.extend(["--agent".to_string(), agent.to_string()]);
                 let done = done.clone();
                 scope.spawn(move || {
-                    let started = self.give(host).and_then(|code| {
+                    let started = self.send_code(host).and_then(|code| {
                         server.code = code;
                         self.start(host, Some(server))
                     });
@@ -340,7 +340,7 @@ impl Up<'_> {
             drop(done);
             let mut troubles = Vec::new();
             for (host, started) in results {
-                self.tell(host, started.as_deref())?;
+                self.report_host(host, started.as_deref())?;
                 troubles.extend(started.err());
             }
             Ok(troubles)
@@ -348,26 +348,26 @@ impl Up<'_> {
     }
 
     /// Sends the program's folder that the host's server uses. Returns the name of the copy there.
-    fn give(&self, host: &Planned) -> Result<Option<String>, Trouble> {
+    fn send_code(&self, host: &HostPlan) -> Result<Option<String>, HostFailure> {
         let is_of_host = |code: &&Code| host.code.as_ref().is_some_and(|folder| *folder == code.folder);
         let Some(code) = self.codes.iter().find(is_of_host) else { return Ok(None) };
-        let given = || self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = || self.received.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, received)) = given().iter().find(|(name, _)| *name == host.name) {
             return Ok(Some(received.copy.clone()));
         }
         let receive = Action::Receive { hash: code.hash.clone(), bytes: code.archive.len() as u64 };
-        let received = host.target.give(&host.name, &self.grid.request(receive), &code.archive)?;
+        let received = host.target.send_code(&host.name, &self.grid.request(receive), &code.archive)?;
         let copy = received.copy.clone();
         given().push((host.name.clone(), received));
         Ok(Some(copy))
     }
 
     /// Reports which folders of programs were sent.
-    fn tell_codes(&self) -> Result<()> {
-        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+    fn report_codes(&self) -> Result<()> {
+        let given = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         for code in &self.codes {
             let hosts = |held: bool| {
-                let is_of_code = |of: &Received| hash_in(&of.copy) == code.hash && of.was_there == held;
+                let is_of_code = |of: &ReceivedCopy| hash_in(&of.copy) == code.hash && of.was_there == held;
                 let of_code = given.iter().filter(|(_, received)| is_of_code(received));
                 let mut hosts: Vec<String> = of_code.map(|(host, _)| host.clone()).collect();
                 hosts.sort();
@@ -375,33 +375,33 @@ impl Up<'_> {
             };
             match self.options.json {
                 true => print_json(&code.json(&hosts(false), &hosts(true)))?,
-                false => code.tell(&hosts(false), &hosts(true))?,
+                false => code.print_summary(&hosts(false), &hosts(true))?,
             }
         }
         Ok(())
     }
 
     /// Reports the versions of Python and its packages in which hosts differ from this machine.
-    fn tell_skews(&self, hosts: &[Planned]) -> Result<()> {
+    fn report_skews(&self, hosts: &[HostPlan]) -> Result<()> {
         let pythons = self.pythons.lock().unwrap_or_else(PoisonError::into_inner);
         if pythons.is_empty() {
             return Ok(());
         }
         let asked = hosts.iter().filter_map(|host| host.server.as_ref()?.python.as_ref());
         let packages = asked.flat_map(|asked| asked.packages.clone()).collect::<BTreeSet<String>>();
-        let asked = Asked { interpreter: None, packages: packages.into_iter().collect() };
+        let asked = PythonSpec { interpreter: None, packages: packages.into_iter().collect() };
         // Without a Python here, hosts are compared with each other.
-        let here = asked.look(&usual(), None).ok();
+        let here = asked.inspect(&default_interpreter(), None).ok();
         for skew in skews(here.as_ref(), &pythons) {
             match self.options.json {
                 true => print_json(&skew.json())?,
-                false => gridloom_base::say!("gridloom: {skew}"),
+                false => gridloom_base::stderr_line!("gridloom: {skew}"),
             }
         }
         Ok(())
     }
 
-    fn start(&self, host: &Planned, part: Option<Launch>) -> Result<Vec<PartState>, Trouble> {
+    fn start(&self, host: &HostPlan, part: Option<Launch>) -> Result<Vec<PartState>, HostFailure> {
         let code = part.as_ref().and_then(|part| part.code.clone());
         let parts = part.into_iter().collect();
         let start = Start {
@@ -409,10 +409,10 @@ impl Up<'_> {
             parts,
             folder: host.folder.clone(),
             wait_s: self.options.wait,
-            stay: self.options.source.stay(host),
+            stay: self.options.source.stay_options(host),
         };
-        let limit = LOOK_WITHIN + Duration::from_secs_f64(self.options.wait + SLACK_S);
-        let states = host.target.ask(&host.name, &self.grid.request(Action::Start(start)), limit)?;
+        let limit = INSPECT_TIMEOUT + Duration::from_secs_f64(self.options.wait + SLACK_S);
+        let states = host.target.request(&host.name, &self.grid.request(Action::Start(start)), limit)?;
         match states.iter().find(|state| state.state != State::Runs) {
             None => {
                 for old in states.iter().filter(|state| state.code != code) {
@@ -423,14 +423,14 @@ impl Up<'_> {
                         }
                         false => "the folder of code as it was when it started: --restart sends the new one",
                     };
-                    gridloom_base::say!("gridloom: {}: '{}' still runs with {with}", host.name, old.label);
+                    gridloom_base::stderr_line!("gridloom: {}: '{}' still runs with {with}", host.name, old.label);
                 }
                 let found = states.iter().filter_map(|state| state.python.clone());
                 let found = found.map(|found| (host.name.clone(), found));
                 self.pythons.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
                 Ok(states)
             }
-            Some(failed) => Err(Trouble {
+            Some(failed) => Err(HostFailure {
                 host: host.name.clone(),
                 why: format!(
                     "'{}' did not start: {}",
@@ -446,7 +446,7 @@ impl Up<'_> {
     }
 
     /// Reports the result of a host as soon as it is known.
-    fn tell(&self, host: &Planned, result: Result<&str, &Trouble>) -> Result<()> {
+    fn report_host(&self, host: &HostPlan, result: Result<&str, &HostFailure>) -> Result<()> {
         match (result, self.options.json) {
             (Ok(address), true) => {
                 let pythons = self.pythons.lock().unwrap_or_else(PoisonError::into_inner);
@@ -456,22 +456,22 @@ impl Up<'_> {
             (Ok(address), false) => print_line(&format!("{}: {} at {address}", host.name, host.labels().join(", "))),
             (Err(trouble), true) => print_json(&trouble_json(trouble)),
             (Err(trouble), false) => {
-                gridloom_base::say!("gridloom: {trouble}");
+                gridloom_base::stderr_line!("gridloom: {trouble}");
                 Ok(())
             }
         }
     }
 }
 
-impl Planned {
+impl HostPlan {
     fn words_of(&self, label: &str) -> String {
         let part = if label == AGENT { &self.agent } else { &self.server };
-        format!("gridloom {}", part.as_ref().map(|part| part.words.join(" ").replace(CODE, "")).unwrap_or_default())
+        format!("gridloom {}", part.as_ref().map(|part| part.arguments.join(" ").replace(CODE, "")).unwrap_or_default())
     }
 }
 
-fn address_of(states: &[PartState], host: &Planned) -> Result<String, Trouble> {
-    states.first().and_then(|state| state.address.clone()).ok_or_else(|| Trouble {
+fn address_of(states: &[PartState], host: &HostPlan) -> Result<String, HostFailure> {
+    states.first().and_then(|state| state.address.clone()).ok_or_else(|| HostFailure {
         host: host.name.clone(),
         why: "it reports that nothing was started".into(),
         tried: format!("{} host", host.target.gridloom),
@@ -481,6 +481,6 @@ fn address_of(states: &[PartState], host: &Planned) -> Result<String, Trouble> {
     })
 }
 
-fn trouble_json(trouble: &Trouble) -> Value {
+fn trouble_json(trouble: &HostFailure) -> Value {
     json!({ "host": trouble.host, "error": trouble.why, "tried": trouble.tried, "remedy": trouble.remedy })
 }

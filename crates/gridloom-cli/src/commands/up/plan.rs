@@ -8,14 +8,14 @@ use gridloom::{Roles, ServerRole};
 use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::spec::read_platform;
 
-use super::code::{Sent, code_folder};
+use super::code::{SentFiles, code_folder};
 use super::folders::check_name;
-use super::python::Asked;
-use super::remote::{Target, Way};
+use super::python::PythonSpec;
+use super::remote::{Connection, Target};
 use super::request::{CODE, Launch};
 use super::slurm::Step;
 use super::ssh::Ssh;
-use crate::commands::serve::check_words;
+use crate::commands::serve::check_arguments;
 
 /// Label of the agent among the parts of a host.
 pub const AGENT: &str = "agent";
@@ -25,7 +25,7 @@ const AGENT_PORT: u16 = 7711;
 pub const CPUS: &str = "{cpus}";
 
 /// How all hosts are reached, unless the file defines otherwise.
-pub struct Reach {
+pub struct ConnectOptions {
     pub ssh: Vec<String>,
     pub connect_s: u32,
 }
@@ -42,14 +42,14 @@ pub struct Node {
 
 impl Node {
     /// Returns its name in its allocation.
-    fn own_name(&self) -> &str {
+    fn name_in_allocation(&self) -> &str {
         self.step.as_ref().map_or(&self.name, |step| &step.node)
     }
 }
 
 /// The parts to start on a host.
 #[derive(Debug)]
-pub struct Planned {
+pub struct HostPlan {
     pub name: String,
     pub target: Target,
     /// Working directory on the host.
@@ -62,7 +62,7 @@ pub struct Planned {
     pub server: Option<Launch>,
 }
 
-impl Planned {
+impl HostPlan {
     pub fn labels(&self) -> Vec<String> {
         self.agent.iter().chain(&self.server).map(|part| part.label.clone()).collect()
     }
@@ -75,7 +75,7 @@ pub struct AgentAt<'a> {
 }
 
 /// A host of the file, and its node in an allocation.
-struct Site<'a> {
+struct HostSite<'a> {
     id: HostId,
     node: Option<&'a Node>,
     is_agent: bool,
@@ -86,14 +86,14 @@ struct Site<'a> {
 
 /// Returns the hosts that have a part; the agent's host is the first. `before` is the previous place of the agent.
 /// `trusts` is the option --trust-this-network.
-pub fn plan(file: &Path, before: Option<AgentAt>, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
+pub fn plan(file: &Path, before: Option<AgentAt>, reach: &ConnectOptions, trusts: bool) -> Result<Vec<HostPlan>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
     let ids = (0..platform.hosts().len() as u32).map(HostId);
     let sites = ids.map(|id| {
         let (is_agent, server) = (id == roles.agent, roles.server_on(id));
         let has_been = before.as_ref().filter(|agent| agent.host == platform.hosts()[id.0 as usize].name);
-        Site { id, node: None, is_agent, agent_address: has_been.and_then(|agent| agent.address), server }
+        HostSite { id, node: None, is_agent, agent_address: has_been.and_then(|agent| agent.address), server }
     });
     planned_all(file, &platform, sites.collect(), reach, trusts)
 }
@@ -105,28 +105,28 @@ pub fn plan_nodes(
     file: &Path,
     nodes: &[Node],
     agent: Option<AgentAt>,
-    reach: &Reach,
+    reach: &ConnectOptions,
     trusts: bool,
-) -> Result<Vec<Planned>> {
+) -> Result<Vec<HostPlan>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
     let first = roles.servers.first().context("the file has no server")?;
     let agent = agent.unwrap_or_else(|| {
         let of_file = &platform.hosts()[roles.agent.0 as usize].name;
-        let node = nodes.iter().find(|node| node.own_name() == of_file).or(nodes.first());
+        let node = nodes.iter().find(|node| node.name_in_allocation() == of_file).or(nodes.first());
         AgentAt { host: node.map_or("", |node| &node.name), address: None }
     });
     let sites = nodes.iter().map(|node| {
-        let named = platform.host(node.own_name());
+        let named = platform.host(node.name_in_allocation());
         let server = named.map_or(Some(first), |id| roles.server_on(id));
         let (id, is_agent) = (named.unwrap_or(first.host), node.name == agent.host);
-        Site { id, node: Some(node), is_agent, agent_address: agent.address, server }
+        HostSite { id, node: Some(node), is_agent, agent_address: agent.address, server }
     });
     planned_all(file, &platform, sites.collect(), reach, trusts)
 }
 
 /// Does the same for a file before there is an allocation: its hosts take the place of the nodes.
-pub fn plan_file(file: &Path, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
+pub fn plan_file(file: &Path, reach: &ConnectOptions, trusts: bool) -> Result<Vec<HostPlan>> {
     let names = read_platform(file)?.hosts().iter().map(|host| host.name.clone()).collect::<Vec<String>>();
     let node = |name: &String| Node {
         name: name.clone(),
@@ -139,16 +139,16 @@ pub fn plan_file(file: &Path, reach: &Reach, trusts: bool) -> Result<Vec<Planned
 fn planned_all(
     file: &Path,
     platform: &Platform,
-    mut sites: Vec<Site>,
-    reach: &Reach,
+    mut sites: Vec<HostSite>,
+    reach: &ConnectOptions,
     trusts: bool,
-) -> Result<Vec<Planned>> {
+) -> Result<Vec<HostPlan>> {
     sites.retain(|site| site.is_agent || site.server.is_some());
     sites.sort_by_key(|site| !site.is_agent);
-    let sent = Sent::default();
-    let hosts: Vec<Planned> =
+    let sent = SentFiles::default();
+    let hosts: Vec<HostPlan> =
         sites.iter().map(|site| planned(file, platform, site, reach, trusts, &sent)).collect::<Result<_>>()?;
-    let mut labels: Vec<String> = hosts.iter().flat_map(Planned::labels).collect();
+    let mut labels: Vec<String> = hosts.iter().flat_map(HostPlan::labels).collect();
     labels.sort();
     if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
         bail!("{}: two hosts have the part '{}': give their servers different names", file.display(), pair[0]);
@@ -156,13 +156,20 @@ fn planned_all(
     Ok(hosts)
 }
 
-fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts: bool, sent: &Sent) -> Result<Planned> {
+fn planned(
+    file: &Path,
+    platform: &Platform,
+    site: &HostSite,
+    reach: &ConnectOptions,
+    trusts: bool,
+    sent: &SentFiles,
+) -> Result<HostPlan> {
     let host = &platform.hosts()[site.id.0 as usize];
     let properties = Properties { of: &host.properties };
     let at = |why: anyhow::Error| {
-        anyhow::anyhow!("{}", platform.error_of(site.id, format!("host '{}': {why:#}", host.name)))
+        anyhow::anyhow!("{}", platform.host_error(site.id, format!("host '{}': {why:#}", host.name)))
     };
-    let read = || -> Result<Planned> {
+    let read = || -> Result<HostPlan> {
         properties.check()?;
         let code = properties.get("code").map(|code| code_folder(file, code)).transpose()?;
         let name = site.node.map_or(&host.name, |node| &node.name);
@@ -173,8 +180,8 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
         let is_sent = properties.is("send")?;
         ensure!(!is_sent || properties.get("gridloom").is_none(), "send = true and 'gridloom' exclude each other");
         let way = match site.node.and_then(|node| node.step.clone()) {
-            Some(step) => Way::Slurm(step),
-            None => Way::Ssh(Ssh {
+            Some(step) => Connection::Slurm(step),
+            None => Connection::Ssh(Ssh {
                 ssh: reach.ssh.clone(),
                 destination: properties.get("ssh").filter(|_| site.node.is_none()).unwrap_or(address).to_string(),
                 user: properties.get("user").map(str::to_string),
@@ -203,7 +210,7 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
             let is_free = of_file.ends_with(":0") && !of_file.starts_with("0.0.0.0:");
             let listen = site.agent_address.filter(|_| is_free).map_or(of_file, str::to_string);
             common(&mut words, &listen);
-            Launch { label: AGENT.into(), words, code: None, python: None }
+            Launch { label: AGENT.into(), arguments: words, code: None, python: None }
         });
         let server = site.server.map(|role| -> Result<Launch> {
             let server = role.server(platform, &[])?;
@@ -229,13 +236,17 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
             }
             words.extend(["--name".into(), server_name.clone(), "--slots".into(), slots]);
             words.extend(properties.get("memory").into_iter().flat_map(|size| ["--memory".into(), size.to_string()]));
-            words.extend(server.plain.then(|| "--plain".to_string()));
+            words.extend(server.is_stateless.then(|| "--plain".to_string()));
             common(&mut words, properties.get("listen").unwrap_or(&format!("{address}:0")));
-            Ok(Launch { label: format!("server-{server_name}"), words, code: None, python })
+            Ok(Launch { label: format!("server-{server_name}"), arguments: words, code: None, python })
         });
-        Ok(Planned {
+        Ok(HostPlan {
             name: name.clone(),
-            target: Target { way, gridloom: properties.get("gridloom").unwrap_or("gridloom").to_string(), is_sent },
+            target: Target {
+                connection: way,
+                gridloom: properties.get("gridloom").unwrap_or("gridloom").to_string(),
+                is_sent,
+            },
             folder: properties.get("folder").map(str::to_string),
             server: server.transpose()?,
             agent,
@@ -283,13 +294,13 @@ impl Properties<'_> {
     }
 
     /// Returns the Python of a server that has Python functions, or that names its Python.
-    fn python(&self, served: &[String]) -> Option<Asked> {
+    fn python(&self, served: &[String]) -> Option<PythonSpec> {
         let interpreter = self.get("python").map(str::to_string);
         let packages = self.get("packages").unwrap_or_default().split([',', ' ']).filter(|name| !name.is_empty());
         let packages: Vec<String> = packages.map(str::to_string).collect();
         let is_python = |word: &String| word == "--run-code" || word.ends_with(".py");
         let is_needed = interpreter.is_some() || !packages.is_empty() || served.iter().any(is_python);
-        is_needed.then_some(Asked { interpreter, packages })
+        is_needed.then_some(PythonSpec { interpreter, packages })
     }
 
     /// Returns the arguments of 'gridloom serve': what it offers, and further options.
@@ -311,7 +322,7 @@ impl Properties<'_> {
             }
             Some(word) => bail!("serve has {word}: it is a property of the host, '{}'", word.trim_start_matches('-')),
             None => {
-                check_words(&words).with_context(|| format!("serve = '{text}'"))?;
+                check_arguments(&words).with_context(|| format!("serve = '{text}'"))?;
                 Ok(words)
             }
         }
@@ -322,22 +333,22 @@ impl Properties<'_> {
 mod tests {
     use super::*;
 
-    fn with_file<T>(name: &str, text: &str, run: impl FnOnce(&Path, &Reach) -> T) -> T {
+    fn with_file<T>(name: &str, text: &str, run: impl FnOnce(&Path, &ConnectOptions) -> T) -> T {
         let file = std::env::temp_dir().join(format!("gridloom-plan-{}-{name}.toml", std::process::id()));
         std::fs::write(&file, text).unwrap();
-        let result = run(&file, &Reach { ssh: vec!["ssh".into()], connect_s: 10 });
+        let result = run(&file, &ConnectOptions { ssh: vec!["ssh".into()], connect_s: 10 });
         std::fs::remove_file(&file).unwrap();
         result
     }
 
-    fn plan_of(name: &str, text: &str) -> Result<Vec<Planned>> {
+    fn plan_of(name: &str, text: &str) -> Result<Vec<HostPlan>> {
         with_file(name, text, |file, reach| plan(file, None, reach, false))
     }
 
-    fn ssh(host: &Planned) -> &Ssh {
-        match &host.target.way {
-            Way::Ssh(ssh) => ssh,
-            Way::Slurm(step) => panic!("{step:?}"),
+    fn ssh(host: &HostPlan) -> &Ssh {
+        match &host.target.connection {
+            Connection::Ssh(ssh) => ssh,
+            Connection::Slurm(step) => panic!("{step:?}"),
         }
     }
 
@@ -357,7 +368,7 @@ mod tests {
         let node = |name: &str| Node { name: name.into(), address: format!("{name}.x"), step: step(name) };
         let nodes = [node("a"), node("b")];
         let hosts = with_file("nodes", text, |file, reach| plan_nodes(file, &nodes, None, reach, false)).unwrap();
-        let words = |part: &Option<Launch>| part.as_ref().map(|part| part.words.join(" "));
+        let words = |part: &Option<Launch>| part.as_ref().map(|part| part.arguments.join(" "));
         assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen c:9"));
         assert_eq!(words(&hosts[0].server).unwrap(), "serve --run-code --name a --slots {cpus} --listen a.x:0");
         assert_eq!(words(&hosts[1].server).unwrap(), "serve functions.py --name b --slots 3 --listen b.x:0");
@@ -388,9 +399,9 @@ mod tests {
         .unwrap();
         let [head, node] = &hosts[..] else { panic!("{hosts:?}") };
         assert_eq!((ssh(head).destination.as_str(), ssh(head).port), ("10.0.0.1", Some(2222)));
-        assert_eq!(head.agent.as_ref().unwrap().words, ["agent", "--listen", "10.0.0.1:7711"]);
+        assert_eq!(head.agent.as_ref().unwrap().arguments, ["agent", "--listen", "10.0.0.1:7711"]);
         assert!(head.server.is_none() && node.agent.is_none());
-        let words = node.server.as_ref().unwrap().words.join(" ");
+        let words = node.server.as_ref().unwrap().arguments.join(" ");
         assert_eq!(
             words,
             "serve functions.py --disk /a b --name node --slots 4 --memory 2GiB --listen 0.0.0.0:7801 --advertise node:7801"
@@ -409,7 +420,7 @@ mod tests {
         let hosts = plan_of("page", rest.split_once("```").unwrap().0).unwrap();
         let [head, nodes @ ..] = &hosts[..] else { panic!("{hosts:?}") };
         assert!(head.agent.is_some() && head.server.is_none() && nodes.len() == 8);
-        let words = nodes[7].server.as_ref().unwrap().words.join(" ");
+        let words = nodes[7].server.as_ref().unwrap().arguments.join(" ");
         assert_eq!(words, "serve builtin:linalg --run-code --name node-8 --slots 8 --memory 8GiB --listen node-8:0");
         assert_eq!(ssh(&nodes[7]).jump.as_deref(), Some("10.0.0.1"));
     }

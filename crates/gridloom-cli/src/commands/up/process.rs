@@ -33,7 +33,7 @@ impl Process {
     }
 
     /// True if it was started on another machine, or before this machine was rebooted.
-    pub fn is_elsewhere(&self) -> bool {
+    pub fn is_on_other_boot(&self) -> bool {
         boot().is_ok_and(|boot| boot != self.boot)
     }
 

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::code::{PYTHON_PATH, python_path};
-use super::fault::last;
-use super::heard::Heard;
+use super::fault::last_line;
+use super::pipe_reader::PipeReader;
 use super::process::{Process, stop, wait_for};
 
 /// The Python that a server uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct PythonSpec {
     /// An interpreter, or the folder of a virtual environment; `None` for the default one of the host.
     pub interpreter: Option<String>,
     /// Packages that functions need, as pip names them.
@@ -38,12 +38,12 @@ pub struct Environment {
 /// This program's version, which the package must have.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The package that all Python functions need.
-const OWN: &str = "gridloom";
+const GRIDLOOM_PACKAGE: &str = "gridloom";
 
 /// Time limit for an answer of a Python. On a file system that many nodes share, the first start takes a while.
-pub const LOOK_WITHIN: Duration = Duration::from_secs(60);
+pub const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for its last output after it has ended: a process that it has started may hold the output open.
-const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+const LAST_OUTPUT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Python versions since 2015 can run it.
 const SCRIPT: &str = r#"
@@ -61,10 +61,10 @@ packages = {name: version(name) for name in sys.argv[1:]}
 print(json.dumps({"executable": sys.executable, "python": "%d.%d.%d" % sys.version_info[:3], "packages": packages}))
 "#;
 
-impl Asked {
+impl PythonSpec {
     /// Returns the interpreter's file on this machine. Paths are relative to `folder`.
     pub fn file(&self, folder: &Path) -> Result<PathBuf> {
-        let Some(named) = &self.interpreter else { return Ok(usual()) };
+        let Some(named) = &self.interpreter else { return Ok(default_interpreter()) };
         let path = match named.strip_prefix("~/") {
             Some(rest) => std::env::home_dir().context("this user has no home folder")?.join(rest),
             None if named.contains('/') => folder.join(named),
@@ -79,12 +79,12 @@ impl Asked {
     ///
     /// # Errors
     /// [`Unfit`] if there is no such interpreter, or if it does not run or answer.
-    pub fn look(&self, file: &Path, code: Option<&Path>) -> Result<Environment> {
-        self.look_within(file, code, LOOK_WITHIN)
+    pub fn inspect(&self, file: &Path, code: Option<&Path>) -> Result<Environment> {
+        self.inspect_within(file, code, INSPECT_TIMEOUT)
     }
 
-    fn look_within(&self, file: &Path, code: Option<&Path>, within: Duration) -> Result<Environment> {
-        let names = std::iter::once(OWN).chain(self.packages.iter().map(String::as_str));
+    fn inspect_within(&self, file: &Path, code: Option<&Path>, within: Duration) -> Result<Environment> {
+        let names = std::iter::once(GRIDLOOM_PACKAGE).chain(self.packages.iter().map(String::as_str));
         let mut command = Command::new(file);
         // The current folder must not affect the result.
         command.args(["-c", SCRIPT]).args(names).current_dir("/").stdin(Stdio::null());
@@ -92,14 +92,14 @@ impl Asked {
         if let Some(code) = code {
             command.env(PYTHON_PATH, python_path(code)?);
         }
-        let unfit = |why: String| Unfit {
+        let unfit = |why: String| PythonError {
             why: format!("its Python '{}' does not run: {why}", file.display()),
             remedy: "install it, or name an interpreter or a virtual environment there with the property 'python'"
                 .into(),
         };
         let mut child = command.spawn().map_err(|error| unfit(error.to_string()))?;
-        let said = Heard::of(child.stdout.take().expect("a pipe"), |_| false);
-        let errors = Heard::of(child.stderr.take().expect("a pipe"), |_| false);
+        let said = PipeReader::of(child.stdout.take().expect("a pipe"), |_| false);
+        let errors = PipeReader::of(child.stderr.take().expect("a pipe"), |_| false);
         let mut left = vec![Process::of(child.id())?];
         wait_for(&mut left, Instant::now() + within)?;
         if !left.is_empty() {
@@ -107,29 +107,29 @@ impl Asked {
             return Err(unfit(format!("it has not answered within {} s", within.as_secs_f64())).into());
         }
         let status = child.wait()?;
-        [&said, &errors].into_iter().for_each(|heard| heard.wait(Some(LAST_WORDS_WITHIN)));
+        [&said, &errors].into_iter().for_each(|heard| heard.wait(Some(LAST_OUTPUT_LIMIT)));
         match said.text().lines().last().and_then(|line| serde_json::from_str(line).ok()) {
             Some(found) if status.success() => Ok(found),
-            _ => Err(unfit(last(&errors.text())).into()),
+            _ => Err(unfit(last_line(&errors.text())).into()),
         }
     }
 }
 
 /// Returns the interpreter of servers that name none.
-pub fn usual() -> PathBuf {
+pub fn default_interpreter() -> PathBuf {
     std::env::var_os("GRIDLOOM_PYTHON").filter(|file| !file.is_empty()).map_or("python3".into(), PathBuf::from)
 }
 
 /// A Python that cannot run a server.
 #[derive(Debug)]
-pub struct Unfit {
+pub struct PythonError {
     pub why: String,
     pub remedy: String,
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for PythonError {}
 
-impl std::fmt::Display for Unfit {
+impl std::fmt::Display for PythonError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.why)
     }
@@ -137,14 +137,14 @@ impl std::fmt::Display for Unfit {
 
 impl Environment {
     /// Refuses an environment that lacks a package that functions need.
-    pub fn check(&self) -> Result<(), Unfit> {
+    pub fn check(&self) -> Result<(), PythonError> {
         let missing: Vec<&str> =
             self.packages.iter().filter(|(_, version)| version.is_none()).map(|(name, _)| name.as_str()).collect();
         if missing.is_empty() {
             return Ok(());
         }
         let (python, version, packages) = (&self.executable, &self.python, missing.join(" "));
-        Err(Unfit {
+        Err(PythonError {
             why: format!("its Python '{python}' ({version}) has no package {}", missing.join(", ")),
             remedy: format!(
                 "run '{python} -m pip install {packages}' there, or name another Python with the property 'python'"
@@ -168,32 +168,32 @@ impl Environment {
 
 /// A difference between hosts and this machine, or among hosts.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Skew {
+pub struct VersionSkew {
     pub hosts: Vec<String>,
     /// `Python`, or a package.
-    pub of: String,
+    pub package: String,
     pub there: String,
     /// The expected version, and where it is: `here`, or a host.
     pub expected: (String, String),
     pub remedy: String,
 }
 
-impl Skew {
+impl VersionSkew {
     pub fn json(&self) -> Value {
         let (expected, at) = &self.expected;
-        json!({ "skew": self.of, "hosts": self.hosts, "version": self.there, "expected": expected, "expected_by": at,
+        json!({ "skew": self.package, "hosts": self.hosts, "version": self.there, "expected": expected, "expected_by": at,
                 "remedy": self.remedy })
     }
 }
 
-impl std::fmt::Display for Skew {
+impl std::fmt::Display for VersionSkew {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (expected, at) = &self.expected;
         write!(
             f,
             "{}: {} is {} there and {expected} {at}\n  remedy: {}",
             self.hosts.join(", "),
-            self.of,
+            self.package,
             self.there,
             self.remedy
         )
@@ -202,13 +202,19 @@ impl std::fmt::Display for Skew {
 
 /// Returns the versions in which `hosts` differ from this machine. Packages that this machine lacks are compared with
 /// the first host.
-pub fn skews(here: Option<&Environment>, hosts: &BTreeMap<String, Environment>) -> Vec<Skew> {
-    let mut skews: Vec<Skew> = Vec::new();
+pub fn skews(here: Option<&Environment>, hosts: &BTreeMap<String, Environment>) -> Vec<VersionSkew> {
+    let mut skews: Vec<VersionSkew> = Vec::new();
     let mut tell = |host: &str, of: &str, there: &str, expected: (String, String), remedy: String| {
-        let same = skews.iter_mut().find(|skew| skew.of == of && skew.there == there && skew.remedy == remedy);
+        let same = skews.iter_mut().find(|skew| skew.package == of && skew.there == there && skew.remedy == remedy);
         match same {
             Some(skew) => skew.hosts.push(host.into()),
-            None => skews.push(Skew { hosts: vec![host.into()], of: of.into(), there: there.into(), expected, remedy }),
+            None => skews.push(VersionSkew {
+                hosts: vec![host.into()],
+                package: of.into(),
+                there: there.into(),
+                expected,
+                remedy,
+            }),
         }
     };
     let first = hosts.iter().next();
@@ -229,7 +235,7 @@ pub fn skews(here: Option<&Environment>, hosts: &BTreeMap<String, Environment>) 
         }
         for package in there.packages.keys() {
             let Some(version) = there.version(package) else { continue };
-            let expected = match package == OWN {
+            let expected = match package == GRIDLOOM_PACKAGE {
                 // The program there has this version, too.
                 true => Some((VERSION.to_string(), "for this program".to_string())),
                 false => reference(&|one| one.version(package).map(str::to_string)),
@@ -260,7 +266,7 @@ mod tests {
         let same = environment("3.12.9", &[("gridloom", Some("")), ("numpy", Some("2.3.1")), ("scipy", Some("1.16"))]);
         let hosts: BTreeMap<_, _> =
             [("a", &old), ("b", &same), ("c", &old)].map(|(name, one)| (name.to_string(), one.clone())).into();
-        let lines: Vec<String> = skews(Some(&here), &hosts).iter().map(Skew::to_string).collect();
+        let lines: Vec<String> = skews(Some(&here), &hosts).iter().map(VersionSkew::to_string).collect();
         let expected = [
             "a, c: Python is 3.10.1 there and 3.12 here\n  remedy: name a Python 3.12 of that host with".to_string(),
             format!("a, c: gridloom is 0.0.1 there and {VERSION} for this program\n  remedy: run '/venv/bin/python -m pip install gridloom=="),
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_the_command_that_installs_it() {
         let why = environment("3.11.2", &[("gridloom", Some("1")), ("numpy", None), ("scipy", None)]).check();
-        let Unfit { why, remedy } = why.unwrap_err();
+        let PythonError { why, remedy } = why.unwrap_err();
         assert_eq!(why, "its Python '/venv/bin/python' (3.11.2) has no package numpy, scipy");
         assert!(remedy.starts_with("run '/venv/bin/python -m pip install numpy scipy' there"), "{remedy}");
     }
@@ -287,10 +293,10 @@ mod tests {
         let file = std::env::temp_dir().join(format!("gridloom-silent-{}", std::process::id()));
         std::fs::write(&file, "#!/bin/sh\nsleep 1000\n").unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let asked = Asked { interpreter: None, packages: Vec::new() };
-        let why = asked.look_within(&file, None, Duration::from_millis(50)).unwrap_err();
+        let asked = PythonSpec { interpreter: None, packages: Vec::new() };
+        let why = asked.inspect_within(&file, None, Duration::from_millis(50)).unwrap_err();
         assert!(
-            why.is::<Unfit>() && why.to_string().ends_with("does not run: it has not answered within 0.05 s"),
+            why.is::<PythonError>() && why.to_string().ends_with("does not run: it has not answered within 0.05 s"),
             "{why}"
         );
         std::fs::remove_file(&file).unwrap();
@@ -300,7 +306,8 @@ mod tests {
     fn the_interpreter_may_be_a_folder() {
         let folder = std::env::temp_dir().join(format!("gridloom-python-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("venv/bin")).unwrap();
-        let file = |named: &str| Asked { interpreter: Some(named.into()), packages: Vec::new() }.file(&folder).unwrap();
+        let file =
+            |named: &str| PythonSpec { interpreter: Some(named.into()), packages: Vec::new() }.file(&folder).unwrap();
         assert_eq!(file("venv"), folder.join("venv/bin/python"));
         assert_eq!(file("python3.12"), Path::new("python3.12"));
         assert_eq!(file("venv/bin/python3"), folder.join("venv/bin/python3"));

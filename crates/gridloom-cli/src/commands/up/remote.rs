@@ -15,23 +15,23 @@ use std::time::Duration;
 use gridloom_net::identity::SECRET_VARIABLE;
 use serde::{Deserialize, Serialize};
 
-use super::copies::Received;
-use super::fault::{Fault, Said, Trouble, last};
+use super::copies::ReceivedCopy;
+use super::fault::{CommandOutput, Fault, HostFailure, last_line};
 use super::folders::step_log;
-use super::heard::Heard;
-use super::passing::Passing;
+use super::pipe_reader::PipeReader;
+use super::progress_reader::ProgressReader;
 use super::python::Environment;
 use super::request::{Action, Answer, PartState, Refusal, Reply, Request, VERSION};
 use super::slurm::Step;
 use super::ssh::Ssh;
 
 /// Time limit for ssh's last output after it has ended.
-const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+const LAST_OUTPUT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A host, and the program there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    pub way: Way,
+    pub connection: Connection,
     /// Command of the program there, quoted for its shell.
     pub gridloom: String,
     /// True if it is a copy of the local program, which is sent when it is missing.
@@ -41,46 +41,46 @@ pub struct Target {
 
 /// How a host is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Way {
+pub enum Connection {
     Ssh(Ssh),
     Slurm(Step),
 }
 
-impl Way {
+impl Connection {
     /// Returns the command and arguments that precede the command on the host.
-    fn words(&self) -> Vec<String> {
+    fn command_prefix(&self) -> Vec<String> {
         match self {
-            Way::Ssh(ssh) => ssh.words(),
-            Way::Slurm(step) => step.words(),
+            Connection::Ssh(ssh) => ssh.command_prefix(),
+            Connection::Slurm(step) => step.command_prefix(),
         }
     }
 
     /// Returns why the host was not reached; `None` if it was reached and the command failed.
-    fn failure(&self, said: &Said) -> Option<Fault> {
+    fn failure(&self, said: &CommandOutput) -> Option<Fault> {
         match self {
-            Way::Ssh(ssh) => ssh.failure(said),
-            Way::Slurm(step) => step.failure(said),
+            Connection::Ssh(ssh) => ssh.failure(said),
+            Connection::Slurm(step) => step.failure(said),
         }
     }
 
     /// Returns why nothing can run there any more, if that is so.
     fn lost(&self) -> Option<String> {
         match self {
-            Way::Ssh(_) => None,
-            Way::Slurm(step) => step.lost(),
+            Connection::Ssh(_) => None,
+            Connection::Slurm(step) => step.lost(),
         }
     }
 
     /// True if the processes that a command has started end with the command.
     pub fn ends_with_command(&self) -> bool {
-        matches!(self, Way::Slurm(_))
+        matches!(self, Connection::Slurm(_))
     }
 
     /// Returns the seconds within which the host must connect, in addition to the time for the request.
     fn connect_s(&self) -> u32 {
         match self {
-            Way::Ssh(ssh) => ssh.connect_s,
-            Way::Slurm(_) => STEP_S,
+            Connection::Ssh(ssh) => ssh.connect_s,
+            Connection::Slurm(_) => STEP_S,
         }
     }
 }
@@ -91,19 +91,19 @@ const NOT_FOUND: i32 = 127;
 const PART_BYTES: usize = 64 << 10;
 /// Limit for a host that receives data: it is reported if it accepts nothing for this long, or does not answer this
 /// long after the last byte. ssh and the network buffer some of the data.
-const SILENT_AT_MOST: Duration = Duration::from_secs(120);
+const SILENCE_LIMIT: Duration = Duration::from_secs(120);
 /// Seconds until a step of Slurm runs.
 const STEP_S: u32 = 60;
 
 /// A copy of this program, for hosts.
-struct Copy {
+struct ProgramCopy {
     file: PathBuf,
     /// Name of the copy, derived from its content.
     name: String,
     bytes: usize,
 }
 
-impl Copy {
+impl ProgramCopy {
     /// Returns the path of the program there, quoted for a shell.
     fn path(&self) -> String {
         format!("~/.cache/gridloom/bin/{}", self.name)
@@ -112,8 +112,8 @@ impl Copy {
 
 impl Target {
     /// Returns the command that was run, for messages.
-    fn tried(&self, command: &str) -> String {
-        let words = self.way.words();
+    fn command_text(&self, command: &str) -> String {
+        let words = self.connection.command_prefix();
         let words = words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
         format!("{} {command}", words.collect::<Vec<_>>().join(" "))
     }
@@ -121,8 +121,8 @@ impl Target {
     /// Sends a request to the host. It has `limit` for its answer, in addition to the time to connect.
     ///
     /// If parts end with the command that has started them, the command keeps running, and writes later messages to a file.
-    pub fn ask(&self, host: &str, request: &Request, limit: Duration) -> Result<Vec<PartState>, Trouble> {
-        match self.ask_with(host, request, &[], limit)? {
+    pub fn request(&self, host: &str, request: &Request, limit: Duration) -> Result<Vec<PartState>, HostFailure> {
+        match self.request_with_input(host, request, &[], limit)? {
             Reply::Parts(states) => Ok(states),
             Reply::Received { .. } | Reply::Python(_) => {
                 unreachable!("it was asked about parts, by a program of this version")
@@ -131,9 +131,9 @@ impl Target {
     }
 
     /// Sends the folder of a program to the host, unless the host has a copy.
-    pub fn give(&self, host: &str, request: &Request, archive: &[u8]) -> Result<Received, Trouble> {
-        match self.ask_with(host, request, archive, SILENT_AT_MOST)? {
-            Reply::Received { copy, was_there } => Ok(Received { copy, was_there }),
+    pub fn send_code(&self, host: &str, request: &Request, archive: &[u8]) -> Result<ReceivedCopy, HostFailure> {
+        match self.request_with_input(host, request, archive, SILENCE_LIMIT)? {
+            Reply::Received { copy, was_there } => Ok(ReceivedCopy { copy, was_there }),
             Reply::Parts(_) | Reply::Python(_) => {
                 unreachable!("it was asked about a folder, by a program of this version")
             }
@@ -141,8 +141,8 @@ impl Target {
     }
 
     /// Returns the Python environment of a server.
-    pub fn python(&self, host: &str, request: &Request, limit: Duration) -> Result<Environment, Trouble> {
-        match self.ask_with(host, request, &[], limit)? {
+    pub fn python(&self, host: &str, request: &Request, limit: Duration) -> Result<Environment, HostFailure> {
+        match self.request_with_input(host, request, &[], limit)? {
             Reply::Python(found) => Ok(found),
             Reply::Parts(_) | Reply::Received { .. } => {
                 unreachable!("it was asked about Python, by a program of this version")
@@ -151,57 +151,66 @@ impl Target {
     }
 
     /// A copy of the program may have another version than this one, or may have been removed: then this program is sent.
-    fn ask_with(&self, host: &str, request: &Request, more: &[u8], limit: Duration) -> Result<Reply, Trouble> {
+    fn request_with_input(
+        &self,
+        host: &str,
+        request: &Request,
+        more: &[u8],
+        limit: Duration,
+    ) -> Result<Reply, HostFailure> {
         if !self.is_sent {
-            return self.ask_program(&self.gridloom, host, request, more, limit);
+            return self.send_to_program(&self.gridloom, host, request, more, limit);
         }
         let unreadable = |error: &std::io::Error| {
             Fault::new(format!("cannot read this program's own file: {error}"), "install it").at(host, "a copy".into())
         };
         let copy = own_copy().as_ref().map_err(unreadable)?;
-        match self.ask_program(&copy.path(), host, request, more, limit) {
+        match self.send_to_program(&copy.path(), host, request, more, limit) {
             Err(trouble) if trouble.is_missing => {
                 self.send(host, copy)?;
-                self.ask_program(&copy.path(), host, request, more, limit)
+                self.send_to_program(&copy.path(), host, request, more, limit)
             }
             answered => answered,
         }
     }
 
-    fn ask_program(
+    fn send_to_program(
         &self,
         program: &str,
         host: &str,
         request: &Request,
         more: &[u8],
         limit: Duration,
-    ) -> Result<Reply, Trouble> {
+    ) -> Result<Reply, HostFailure> {
         let command = format!("{program} host");
-        let trouble = |fault: Fault| fault.at(host, self.tried(&command));
+        let trouble = |fault: Fault| fault.at(host, self.command_text(&command));
         let errors = match &request.action {
-            Action::Start(_) if self.way.ends_with_command() => Some(step_log(&request.grid, host)),
+            Action::Start(_) if self.connection.ends_with_command() => Some(step_log(&request.grid, host)),
             _ => None,
         };
         let errors = errors.transpose().map_err(|error| trouble(Fault::new(format!("{error:#}"), FULL)))?;
         let mut text = serde_json::to_string(request).expect("text and numbers");
         text.push('\n');
         let all = text.as_bytes().chain(more);
-        let mut input = Passing::new(all, host, "the folder of code", (text.len() + more.len()) as u64);
+        let mut input = ProgressReader::new(all, host, "the folder of code", (text.len() + more.len()) as u64);
         let said = self.run(&command, &mut input, limit, errors.as_deref()).map_err(trouble)?;
         match said.output.lines().rev().find_map(read_answer).map(|answer| answer.result) {
             Some(Ok(reply)) => Ok(reply),
             Some(Err(refusal)) => Err(trouble(refused(refusal))),
-            None => match (request.action.labels(), self.way.lost()) {
+            None => match (request.action.labels(), self.connection.lost()) {
                 (Some(labels), Some(why)) => {
                     Ok(Reply::Parts(labels.iter().map(|label| PartState::lost(label, &why)).collect()))
                 }
-                _ => Err(Trouble { is_missing: is_not_found(&said), ..trouble(no_answer(&said, program, &self.way)) }),
+                _ => Err(HostFailure {
+                    is_missing: is_not_found(&said),
+                    ..trouble(no_answer(&said, program, &self.connection))
+                }),
             },
         }
     }
 
     /// Puts a copy of this program on the host, unless it exists.
-    fn send(&self, host: &str, copy: &Copy) -> Result<(), Trouble> {
+    fn send(&self, host: &str, copy: &ProgramCopy) -> Result<(), HostFailure> {
         let path = copy.path();
         let folder = "~/.cache/gridloom/bin";
         let (part, bytes) = (format!("{folder}/.{}.$$", copy.name), copy.bytes);
@@ -212,28 +221,34 @@ impl Target {
              chmod 700 {part} && {{ test -x {path} || mv {part} {path}; }} && rm -f {part} || {{ rm -f {part}; exit 73; }}"
         );
         let command = format!("exec sh -c '{script}'");
-        let trouble = |fault: Fault| fault.at(host, self.tried("sh, with this program as its input"));
+        let trouble = |fault: Fault| fault.at(host, self.command_text("sh, with this program as its input"));
         let unreadable =
             |error| trouble(Fault::new(format!("cannot read '{}': {error}", copy.file.display()), "install it"));
         let file = File::open(&copy.file).map_err(unreadable)?;
-        let mut input = Passing::new(file, host, "this program", copy.bytes as u64);
-        let said = self.run(&command, &mut input, SILENT_AT_MOST, None).map_err(trouble)?;
+        let mut input = ProgressReader::new(file, host, "this program", copy.bytes as u64);
+        let said = self.run(&command, &mut input, SILENCE_LIMIT, None).map_err(trouble)?;
         match said.code {
             Some(0) => Ok(()),
             Some(73) if said.errors.contains("No space left") || said.errors.contains("quota exceeded") => {
                 let room =
                     "make room in the home folder there, or install Gridloom elsewhere and name it with 'gridloom'";
-                Err(trouble(Fault::new(format!("no room for the program: {}", last(&said.errors)), room)))
+                Err(trouble(Fault::new(format!("no room for the program: {}", last_line(&said.errors)), room)))
             }
-            _ => Err(trouble(Fault { may_run: false, ..no_answer(&said, "sh", &self.way) })),
+            _ => Err(trouble(Fault { may_run: false, ..no_answer(&said, "sh", &self.connection) })),
         }
     }
 
     /// Runs a command there with that input. It is killed if for `limit`, in addition to the time to connect, it has
     /// neither accepted input nor answered. If `stays` is given, the command keeps running after its answer, and
     /// `stays` is the file of its standard error.
-    fn run(&self, command: &str, input: &mut dyn Read, limit: Duration, stays: Option<&Path>) -> Result<Said, Fault> {
-        let words = self.way.words();
+    fn run(
+        &self,
+        command: &str,
+        input: &mut dyn Read,
+        limit: Duration,
+        stays: Option<&Path>,
+    ) -> Result<CommandOutput, Fault> {
+        let words = self.connection.command_prefix();
         let cannot_run = |error: std::io::Error| {
             let program = &words[0];
             Fault::new(format!("cannot run '{program}': {error}"), "install it; --ssh names another ssh")
@@ -251,11 +266,11 @@ impl Target {
         let run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = run.spawn().map_err(cannot_run)?;
         let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let limit = limit + Duration::from_secs(u64::from(self.way.connect_s()));
+        let limit = limit + Duration::from_secs(u64::from(self.connection.connect_s()));
         let is_to_stay = stays.is_some();
         let is_last = move |line: &str| is_to_stay && read_answer(line).is_some();
-        let output = Heard::of(stdout.expect("a pipe"), is_last);
-        let errors = stderr.map(|pipe| Heard::of(pipe, |_| false));
+        let output = PipeReader::of(stdout.expect("a pipe"), is_last);
+        let errors = stderr.map(|pipe| PipeReader::of(pipe, |_| false));
         let pid = child.id();
         let (passes, has_passed) = std::sync::mpsc::channel::<()>();
         let guard = std::thread::spawn(move || {
@@ -284,14 +299,14 @@ impl Target {
         output.wait(None);
         drop(passes);
         let is_late = guard.join().unwrap_or(true);
-        let code = match output.has_ended_early() {
+        let code = match output.has_last_line() {
             true => None,
             false => child.wait().map_err(cannot_run)?.code(),
         };
         let errors = match (errors, stays) {
             // A connection to a jump host, or one that ssh keeps for later, may hold standard error open.
             (Some(errors), _) => {
-                errors.wait(Some(LAST_WORDS_WITHIN));
+                errors.wait(Some(LAST_OUTPUT_LIMIT));
                 errors.text()
             }
             (None, Some(file)) => std::fs::read_to_string(file).map_err(cannot_run)?,
@@ -302,7 +317,7 @@ impl Target {
             let why = format!("does not answer: nothing was transferred for {} s", limit.as_secs());
             return Err(Fault { may_run: true, ..Fault::new(why, "check that host, or raise --wait") });
         }
-        Ok(Said { code, output, errors })
+        Ok(CommandOutput { code, output, errors })
     }
 }
 
@@ -326,18 +341,18 @@ fn read_answer(line: &str) -> Option<Answer> {
 }
 
 /// True if a login shell did not find the program. csh and tcsh exit with status 1 in this case.
-fn is_not_found(said: &Said) -> bool {
-    said.code == Some(NOT_FOUND) || said.code == Some(1) && last(&said.errors).ends_with(": Command not found.")
+fn is_not_found(said: &CommandOutput) -> bool {
+    said.code == Some(NOT_FOUND) || said.code == Some(1) && last_line(&said.errors).ends_with(": Command not found.")
 }
 
 /// Returns why there is no answer of `gridloom host`.
-fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
+fn no_answer(said: &CommandOutput, program: &str, way: &Connection) -> Fault {
     if let Some(fault) = way.failure(said) {
         return fault;
     }
     // srun's message about a failed command is less specific than the command's own.
     let own: Vec<&str> = said.errors.lines().filter(|line| !line.starts_with("srun: ")).collect();
-    let line = last(&own.join("\n"));
+    let line = last_line(&own.join("\n"));
     let has = |text: &str| said.errors.contains(text);
     let install =
         "install Gridloom there; name its program with the property 'gridloom', or let 'up' copy this one: send = true";
@@ -362,17 +377,17 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
 }
 
 /// Returns this program, to be copied.
-fn own_copy() -> &'static std::io::Result<Copy> {
-    static OWN: OnceLock<std::io::Result<Copy>> = OnceLock::new();
+fn own_copy() -> &'static std::io::Result<ProgramCopy> {
+    static OWN: OnceLock<std::io::Result<ProgramCopy>> = OnceLock::new();
     OWN.get_or_init(read_own)
 }
 
-fn read_own() -> std::io::Result<Copy> {
+fn read_own() -> std::io::Result<ProgramCopy> {
     let file = std::env::current_exe()?;
     let content = std::fs::read(&file)?;
     let mut hash = gridloom_base::Fnv::default();
     content.iter().for_each(|byte| hash.byte(*byte));
-    Ok(Copy { name: format!("gridloom-{VERSION}-{:016x}", hash.0), bytes: content.len(), file })
+    Ok(ProgramCopy { name: format!("gridloom-{VERSION}-{:016x}", hash.0), bytes: content.len(), file })
 }
 
 #[cfg(test)]
@@ -381,7 +396,7 @@ mod tests {
 
     fn target(ssh: Vec<String>) -> Target {
         let ssh = Ssh { ssh, destination: "node-1".into(), user: None, port: None, jump: None, connect_s: 7 };
-        Target { way: Way::Ssh(ssh), gridloom: "gridloom".into(), is_sent: false }
+        Target { connection: Connection::Ssh(ssh), gridloom: "gridloom".into(), is_sent: false }
     }
 
     /// Like `ssh -W` to a jump host, or a connection that is kept for later.
@@ -400,7 +415,7 @@ mod tests {
     fn a_host_that_takes_no_more_is_given_up() {
         let ssh = vec!["sh".into(), "-c".into(), "head -c 100000 >/dev/null; exec sleep 1000".into()];
         let mut target = target(ssh);
-        let Way::Ssh(ssh) = &mut target.way else { unreachable!("made above") };
+        let Connection::Ssh(ssh) = &mut target.connection else { unreachable!("made above") };
         ssh.connect_s = 0;
         let mut input = std::io::repeat(b'x').take(1 << 20);
         let fault = target.run("command", &mut input, Duration::from_millis(200), None).err().unwrap();
@@ -410,8 +425,8 @@ mod tests {
     #[test]
     fn errors_of_ssh_have_names_and_remedies() {
         let meaning = |code: i32, errors: &str| {
-            let said = Said { code: Some(code), output: String::new(), errors: errors.into() };
-            no_answer(&said, "gridloom", &target(vec!["ssh".into()]).way)
+            let said = CommandOutput { code: Some(code), output: String::new(), errors: errors.into() };
+            no_answer(&said, "gridloom", &target(vec!["ssh".into()]).connection)
         };
         let cases = [
             (255, "ada@node-1: Permission denied (publickey).", "refuses the key", "ssh-copy-id"),

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::python::{Asked, Environment};
+use super::python::{Environment, PythonSpec};
 
 /// This program's version: both sides must have the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -32,7 +32,7 @@ pub enum Action {
         bytes: u64,
     },
     /// Report the Python environment of a part, and refuse one that lacks something.
-    Python(Python),
+    Python(PythonCheck),
     /// Check these parts.
     Look {
         labels: Vec<String>,
@@ -69,13 +69,13 @@ pub struct Start {
     /// Seconds until each part must have registered.
     pub wait_s: f64,
     /// Keep running until the parts have ended, because they would end with this command.
-    pub stay: Option<Stay>,
+    pub stay: Option<StayOptions>,
 }
 
 /// A Python that is checked before a part is started with it.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Python {
-    pub asked: Asked,
+pub struct PythonCheck {
+    pub python: PythonSpec,
     /// The copy of the program's folder.
     pub code: Option<String>,
     /// Working directory; `None` for the user's home.
@@ -84,7 +84,7 @@ pub struct Python {
 
 /// The allocation in which parts run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Stay {
+pub struct StayOptions {
     /// Number of its Slurm job.
     pub job: String,
     /// Servers drain this many seconds before its end.
@@ -97,11 +97,11 @@ pub struct Launch {
     /// `agent` or `server-NAME`: unique in the grid, and the name of its files.
     pub label: String,
     /// Arguments after `gridloom`.
-    pub words: Vec<String>,
+    pub arguments: Vec<String>,
     /// The copy of the program's folder, in which Python finds its modules. Arguments may contain it: see [`CODE`].
     pub code: Option<String>,
     /// The Python that runs its functions, if it has Python functions.
-    pub python: Option<Asked>,
+    pub python: Option<PythonSpec>,
 }
 
 /// Placeholder in an argument of a launch for the copy of the program's folder.
@@ -168,7 +168,7 @@ pub enum State {
 }
 
 impl State {
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             State::Runs => "runs",
             State::Drains => "drains",

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Fault, Said, last};
+use super::fault::{CommandOutput, Fault, last_line};
 
 /// The environment variable that names the allocation inside 'sbatch', 'salloc' and 'srun'.
 pub const JOB_VARIABLE: &str = "SLURM_JOB_ID";
@@ -50,7 +50,7 @@ pub fn command(name: &str) -> Command {
 
 impl Step {
     /// Returns the arguments that precede the command on the node. A single task gets everything that the job has on the node.
-    pub fn words(&self) -> Vec<String> {
+    pub fn command_prefix(&self) -> Vec<String> {
         let job = format!("--jobid={}", self.job);
         let node = format!("--nodelist={}", self.node);
         let name = "--job-name=gridloom";
@@ -59,7 +59,7 @@ impl Step {
     }
 
     /// Returns why there was no step; `None` if there was one and the command failed.
-    pub fn failure(&self, said: &Said) -> Option<Fault> {
+    pub fn failure(&self, said: &CommandOutput) -> Option<Fault> {
         // "n1: task 0: Exited with exit code 127" is about the command.
         let is_own = |line: &&str| line.starts_with("srun: error: ") && !line.contains(": task ");
         let own = said.errors.lines().rfind(is_own)?;
@@ -77,7 +77,7 @@ impl Step {
     /// Returns why nothing can run there any more, if that is so: Slurm has ended all processes of the allocation, or
     /// those on that node.
     pub fn lost(&self) -> Option<String> {
-        let Ok(found) = Found::of(&self.job) else { return None };
+        let Ok(found) = JobInfo::of(&self.job) else { return None };
         let job = &self.job;
         match found {
             None => Some(format!("its allocation {job} has ended")),
@@ -99,7 +99,7 @@ impl Allocation {
     /// If Slurm does not answer, or if the job has not started.
     pub fn find(job: &str) -> Result<Option<Allocation>> {
         ensure!(!job.is_empty() && job.chars().all(|c| c.is_ascii_digit()), "'{job}' is not the number of a Slurm job");
-        let Some(found) = Found::of(job)? else { return Ok(None) };
+        let Some(found) = JobInfo::of(job)? else { return Ok(None) };
         if ["PENDING", "CONFIGURING"].contains(&found.state.as_str()) {
             bail!("the allocation {job} has not begun: {}; run this in its script, or when it runs", found.state);
         }
@@ -112,7 +112,7 @@ impl Allocation {
 }
 
 /// squeue's answer about a job.
-struct Found {
+struct JobInfo {
     state: String,
     /// Seconds since 1970.
     end_s: Option<f64>,
@@ -120,8 +120,8 @@ struct Found {
     nodes: String,
 }
 
-impl Found {
-    fn of(job: &str) -> Result<Option<Found>> {
+impl JobInfo {
+    fn of(job: &str) -> Result<Option<JobInfo>> {
         let output = command("squeue")
             .args(["--noheader", "--states=all", "--jobs", job, "--format=%T|%e|%N"])
             .env("SLURM_TIME_FORMAT", "%s")
@@ -129,17 +129,17 @@ impl Found {
             .context("cannot run Slurm's command 'squeue'")?;
         let errors = String::from_utf8_lossy(&output.stderr);
         match String::from_utf8_lossy(&output.stdout).lines().next() {
-            Some(line) => Ok(Some(Found::read(line).with_context(|| format!("squeue printed '{line}'"))?)),
+            Some(line) => Ok(Some(JobInfo::read(line).with_context(|| format!("squeue printed '{line}'"))?)),
             // Slurm forgets a job some minutes after its end.
             None if output.status.success() || errors.contains("Invalid job id") => Ok(None),
-            None => bail!("Slurm does not report what happened to job {job}: {}", last(&errors)),
+            None => bail!("Slurm does not report what happened to job {job}: {}", last_line(&errors)),
         }
     }
 
-    fn read(line: &str) -> Option<Found> {
+    fn read(line: &str) -> Option<JobInfo> {
         let mut fields = line.split('|');
         let (state, end, nodes) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Found { state: state.into(), end_s: end.parse().ok(), nodes: nodes.into() })
+        Some(JobInfo { state: state.into(), end_s: end.parse().ok(), nodes: nodes.into() })
     }
 
     fn runs(&self) -> bool {
@@ -158,7 +158,7 @@ fn nodes(list: &str) -> Result<Vec<(String, String)>> {
     let nodes: Vec<(String, String)> =
         text.lines().filter_map(|line| Some((field(line, "NodeName=")?, field(line, "NodeAddr=")?))).collect();
     if !output.status.success() || nodes.is_empty() {
-        bail!("Slurm names no nodes '{list}': {}", last(&String::from_utf8_lossy(&output.stderr)));
+        bail!("Slurm names no nodes '{list}': {}", last_line(&String::from_utf8_lossy(&output.stderr)));
     }
     Ok(nodes)
 }
@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn a_line_of_squeue_has_state_end_and_nodes() {
-        let found = Found::read("RUNNING|1795752540|n[1-2]").unwrap();
+        let found = JobInfo::read("RUNNING|1795752540|n[1-2]").unwrap();
         assert!(found.runs() && found.end_s == Some(1795752540.0) && found.nodes == "n[1-2]");
-        let found = Found::read("CANCELLED|N/A|").unwrap();
+        let found = JobInfo::read("CANCELLED|N/A|").unwrap();
         assert!(!found.runs() && found.end_s.is_none());
-        assert!(Found::read("slurm_load_jobs error").is_none());
+        assert!(JobInfo::read("slurm_load_jobs error").is_none());
     }
 }

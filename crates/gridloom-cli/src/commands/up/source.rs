@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::allocate;
 use super::pbs;
-use super::plan::{AgentAt, Node, Planned, Reach, plan, plan_nodes};
-use super::remote::Way;
-use super::request::Stay;
+use super::plan::{AgentAt, ConnectOptions, HostPlan, Node, plan, plan_nodes};
+use super::remote::Connection;
+use super::request::StayOptions;
 use super::slurm::{Allocation, JOB_VARIABLE, Step};
 use super::state::Grid;
 
@@ -35,10 +35,10 @@ pub struct Source {
 }
 
 /// The hosts to start, and those that no longer exist.
-pub struct Found {
-    pub hosts: Vec<Planned>,
+pub struct HostsToStart {
+    pub hosts: Vec<HostPlan>,
     /// Hosts of the grid that are no longer in its allocations.
-    pub gone: Vec<String>,
+    pub removed_hosts: Vec<String>,
 }
 
 impl Source {
@@ -71,7 +71,7 @@ impl Source {
                      --job, or run 'gridloom down {0}' first",
                     grid.name
                 );
-                let words = allocate::words(&grid.file)?;
+                let words = allocate::sbatch_arguments(&grid.file)?;
                 check()?;
                 let job = allocate::submit(&words)?;
                 grid.job = Some(job.clone());
@@ -80,7 +80,7 @@ impl Source {
                     let left = allocate::release(&job).err().map(|left| format!("; {left:#}"));
                     return Err(error.context(format!("the job {job} was not recorded{}", left.unwrap_or_default())));
                 }
-                gridloom_base::say!(
+                gridloom_base::stderr_line!(
                     "gridloom: Slurm has accepted the job {job}; to release it, end this command, then run 'gridloom down {}'",
                     grid.name
                 );
@@ -94,11 +94,11 @@ impl Source {
     }
 
     /// Returns what to start on which hosts of a file. `before` is the recorded grid.
-    pub fn find(&self, file: &Path, before: &Grid, reach: &Reach, trusts: bool) -> Result<Found> {
+    pub fn find(&self, file: &Path, before: &Grid, reach: &ConnectOptions, trusts: bool) -> Result<HostsToStart> {
         if !self.slurm && !self.pbs {
             let address = before.agent.as_deref();
             let agent = before.agent_host().map(|host| AgentAt { host: &host.name, address });
-            return Ok(Found { hosts: plan(file, agent, reach, trusts)?, gone: Vec::new() });
+            return Ok(HostsToStart { hosts: plan(file, agent, reach, trusts)?, removed_hosts: Vec::new() });
         }
         let nodes = match self.pbs {
             true => pbs::nodes()?.into_iter().map(|name| Node { address: name.clone(), name, step: None }).collect(),
@@ -117,7 +117,7 @@ impl Source {
         }
         let address = before.agent.as_deref();
         let agent = agent.map(|host| AgentAt { host: &host.name, address });
-        Ok(Found { hosts: plan_nodes(file, &nodes, agent, reach, trusts)?, gone })
+        Ok(HostsToStart { hosts: plan_nodes(file, &nodes, agent, reach, trusts)?, removed_hosts: gone })
     }
 
     /// Returns the nodes of the grid's allocations, and of the given one.
@@ -148,7 +148,7 @@ impl Source {
             for (node, address) in allocation.nodes {
                 let step = Step { job: job.into(), node: node.clone() };
                 let is_taken = nodes.iter().any(|other| other.name == node);
-                let name = match before.host_of(&Way::Slurm(step.clone())) {
+                let name = match before.host_of(&Connection::Slurm(step.clone())) {
                     Some(known) => known.name.clone(),
                     // Two allocations may share a node.
                     None if is_taken => format!("{node}-{job}"),
@@ -161,10 +161,10 @@ impl Source {
     }
 
     /// Returns how long the command that starts parts on a host has to keep running there.
-    pub fn stay(&self, host: &Planned) -> Option<Stay> {
-        match &host.target.way {
-            Way::Slurm(step) => Some(Stay { job: step.job.clone(), drain_s: self.drain_before }),
-            Way::Ssh(_) => None,
+    pub fn stay_options(&self, host: &HostPlan) -> Option<StayOptions> {
+        match &host.target.connection {
+            Connection::Slurm(step) => Some(StayOptions { job: step.job.clone(), drain_s: self.drain_before }),
+            Connection::Ssh(_) => None,
         }
     }
 }

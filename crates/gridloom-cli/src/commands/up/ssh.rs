@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Fault, Said, last};
+use super::fault::{CommandOutput, Fault, last_line};
 
 /// A host that is reached by `ssh`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct Ssh {
 
 impl Ssh {
     /// Returns the arguments that precede the command on the host.
-    pub fn words(&self) -> Vec<String> {
+    pub fn command_prefix(&self) -> Vec<String> {
         let mut words = self.ssh.clone();
         let timeout = format!("ConnectTimeout={}", self.connect_s);
         let options = ["BatchMode=yes", &timeout, "ServerAliveInterval=5", "ServerAliveCountMax=3"];
@@ -43,7 +43,7 @@ impl Ssh {
     }
 
     /// Returns why there is no connection; `None` if there was one and the command failed.
-    pub fn failure(&self, said: &Said) -> Option<Fault> {
+    pub fn failure(&self, said: &CommandOutput) -> Option<Fault> {
         if said.code != Some(FAILED) {
             return None;
         }
@@ -53,7 +53,7 @@ impl Ssh {
             known.map_or(("ssh failed", "try the same command by hand"), |(_, what, remedy)| (*what, *remedy));
         let never_came =
             ["connect to host", "Permission denied", "Host key", "HOST IDENTIFICATION", "resolve hostname"];
-        let line = last(&said.errors);
+        let line = last_line(&said.errors);
         let said = if line.is_empty() { format!("exit status {FAILED}") } else { line };
         let may_run = !never_came.iter().any(has);
         Some(Fault { may_run, ..Fault::new(format!("{what}: {said}"), remedy) })
@@ -111,7 +111,7 @@ mod tests {
             connect_s: 7,
         };
         assert_eq!(
-            ssh.words().join(" "),
+            ssh.command_prefix().join(" "),
             "ssh -v -T -o BatchMode=yes -o ConnectTimeout=7 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 \
              -o ProxyJump=gate:22 -l ada -p 2222 -- node-1"
         );

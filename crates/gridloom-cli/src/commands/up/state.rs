@@ -23,7 +23,7 @@ use super::allocate;
 use super::folders::{folder, path};
 use super::pbs;
 use super::plan::AGENT;
-use super::remote::{Target, Way};
+use super::remote::{Connection, Target};
 use super::request::{Action, Request, VERSION};
 use super::slurm::JOB_VARIABLE;
 
@@ -103,7 +103,7 @@ impl Grid {
     pub fn remove(&self) -> Result<()> {
         if let Some(job) = &self.job {
             allocate::release(job)?;
-            gridloom_base::say!("gridloom: the job {job} of Slurm has ended");
+            gridloom_base::stderr_line!("gridloom: the job {job} of Slurm has ended");
         }
         let steps = path(&self.name, "steps")?;
         match fs::remove_dir_all(&steps) {
@@ -122,8 +122,8 @@ impl Grid {
     }
 
     /// Returns the host with that connection.
-    pub fn host_of(&self, way: &Way) -> Option<&Host> {
-        self.hosts.iter().find(|host| host.target.way == *way)
+    pub fn host_of(&self, way: &Connection) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.target.connection == *way)
     }
 
     /// Returns the numbers of the Slurm allocations that it uses, the first one first.
@@ -131,7 +131,7 @@ impl Grid {
         let mut jobs = Vec::new();
         jobs.extend(self.job.as_deref());
         for host in &self.hosts {
-            if let Way::Slurm(step) = &host.target.way
+            if let Connection::Slurm(step) = &host.target.connection
                 && !jobs.contains(&step.job.as_str())
             {
                 jobs.push(step.job.as_str());

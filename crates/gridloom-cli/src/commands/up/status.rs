@@ -9,7 +9,7 @@ use gridloom::Grid as Session;
 use serde_json::json;
 
 use super::code::hash_in;
-use super::fault::Trouble;
+use super::fault::HostFailure;
 use super::plan::AGENT;
 use super::request::{Action, PartState, State};
 use super::state::Grid;
@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let agent = grid.agent.with_context(|| format!("the agent of the grid '{}' never ran", grid.name))?;
         return print_line(&agent).map(|()| ExitCode::SUCCESS);
     }
-    let results = ask_all(&grid, Duration::from_secs(20), |labels| Action::Look { labels });
+    let results = request_all(&grid, Duration::from_secs(20), |labels| Action::Look { labels });
     let registered = match &grid.agent {
         None => Err("the agent never ran".to_string()),
         Some(agent) => Session::connect(agent).map_err(|error| error.to_string()).map(|session| {
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             servers
                 .servers
                 .iter()
-                .map(|server| (server.name.clone(), server.runs()))
+                .map(|server| (server.name.clone(), server.version_text()))
                 .collect::<BTreeMap<String, String>>()
         }),
     };
@@ -76,7 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                     let parts: Vec<_> = parts
                         .iter()
                         .map(|part| {
-                            json!({ "part": part.label, "state": part.state.word(), "pid": part.pid, "address": part.address,
+                            json!({ "part": part.label, "state": part.state.name(), "pid": part.pid, "address": part.address,
                                     "registered": is_registered(part), "release": release(part), "log": part.log, "why": part.why,
                                     "code": part.code.as_deref().map(hash_in) })
                         })
@@ -99,12 +99,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             .is_ok_and(|parts| parts.iter().all(|part| part.state == State::Runs && is_registered(part) == Some(true)));
         match result {
             _ if options.json => {}
-            Err(trouble) => gridloom_base::say!("gridloom: {trouble}"),
+            Err(trouble) => gridloom_base::stderr_line!("gridloom: {trouble}"),
             Ok(parts) => {
                 for part in parts {
                     let pid = part.pid.map_or("-".to_string(), |pid| pid.to_string());
                     let address = part.address.as_deref().unwrap_or("-");
-                    let state = part.state.word();
+                    let state = part.state.name();
                     print_line(&format!(
                         "{:<16} {:<20} {state:<8} {:<10} {:<10} {pid:>8}  {address}",
                         host.name,
@@ -114,7 +114,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                     ))?;
                     if let Some(why) = &part.why {
                         let log = if part.log.is_empty() { String::new() } else { format!(" (log: {})", part.log) };
-                        gridloom_base::say!("gridloom: {}: {} has ended: {why}{log}", host.name, part.label);
+                        gridloom_base::stderr_line!("gridloom: {}: {} has ended: {why}{log}", host.name, part.label);
                     }
                 }
             }
@@ -123,24 +123,24 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if let Err(why) = registered.as_ref().map_err(|why| why.lines().next().unwrap_or_default())
         && !options.json
     {
-        gridloom_base::say!("gridloom: no session with the agent from this machine: {why}");
+        gridloom_base::stderr_line!("gridloom: no session with the agent from this machine: {why}");
     }
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })
 }
 
 /// Sends a request to all hosts at the same time. Returns the answers in the order of the hosts.
-pub fn ask_all(
+pub fn request_all(
     grid: &Grid,
     limit: Duration,
     action: impl Fn(Vec<String>) -> Action,
-) -> Vec<Result<Vec<PartState>, Trouble>> {
+) -> Vec<Result<Vec<PartState>, HostFailure>> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = grid
             .hosts
             .iter()
             .map(|host| {
                 let request = grid.request(action(host.labels.clone()));
-                scope.spawn(move || host.target.ask(&host.name, &request, limit))
+                scope.spawn(move || host.target.request(&host.name, &request, limit))
             })
             .collect();
         asked.into_iter().map(|thread| thread.join().expect("asking does not panic")).collect()

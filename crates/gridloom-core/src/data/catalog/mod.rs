@@ -13,22 +13,22 @@
 //!
 //! What it does not do: move or store bytes, or choose servers. It queues updates for servers and clients as [`News`].
 
-mod again;
-mod away;
-mod finding;
-mod keeping;
-mod news;
+mod absent_readers;
+mod keepers;
+mod lookup;
+mod repeated_puts;
 mod reports;
+mod updates;
 mod version;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use away::Away;
+use absent_readers::AbsentReaders;
 use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
-use gridloom_base::{DatumId, Fnv, Maker, Meta, Method, NameError, Named, NodeId, check_name};
-pub use news::{News, Question, Stored};
-pub use reports::{Standing, VersionReport};
+use gridloom_base::{DatumId, Fnv, Meta, Method, NameError, NamedDatum, NodeId, PutOrigin, check_name};
+pub use reports::{VersionReport, VersionState};
+pub use updates::{CatalogUpdate, RequestId, Stored};
 use version::{Stage, Version};
 use waits::Waits;
 
@@ -38,7 +38,7 @@ pub struct Content {
     pub meta: Meta,
     pub is_durable: bool,
     pub method: Method,
-    pub made_by: Option<Maker>,
+    pub made_by: Option<PutOrigin>,
 }
 
 /// See the module's documentation.
@@ -61,14 +61,14 @@ pub struct Catalog {
     /// True once every node that knew an earlier agent has had time to report to this one.
     is_settled: bool,
     /// Copies of data whose name no server has reported yet.
-    strays: BTreeSet<(DatumId, NodeId)>,
+    unnamed_copies: BTreeSet<(DatumId, NodeId)>,
     /// Readers of data that no server has reported yet.
     early_readers: BTreeMap<(DatumId, NodeId), u64>,
-    away: Away,
+    away: AbsentReaders,
     /// The most recently dropped data: a server that was away, or missed the update, may return with a copy.
     tombstones: BTreeSet<DatumId>,
     tombstones_in_order: VecDeque<DatumId>,
-    news: Vec<News>,
+    updates: Vec<CatalogUpdate>,
 }
 
 impl Catalog {
@@ -85,12 +85,12 @@ impl Catalog {
             lacking: BTreeSet::new(),
             waits: Waits::default(),
             is_settled: false,
-            strays: BTreeSet::new(),
+            unnamed_copies: BTreeSet::new(),
             early_readers: BTreeMap::new(),
-            away: Away::default(),
+            away: AbsentReaders::default(),
             tombstones: BTreeSet::new(),
             tombstones_in_order: VecDeque::new(),
-            news: Vec::new(),
+            updates: Vec::new(),
         }
     }
 
@@ -115,18 +115,18 @@ impl Catalog {
     }
 
     /// Returns the name and description of a datum.
-    pub fn named(&self, datum: DatumId) -> Option<&Named> {
+    pub fn named(&self, datum: DatumId) -> Option<&NamedDatum> {
         self.versions.get(&datum).map(|version| &version.named)
     }
 
     /// True if that version has been put completely and has a copy, even if its name was deleted or put again since.
-    pub fn is_whole(&self, datum: DatumId) -> bool {
-        self.versions.get(&datum).is_some_and(|version| !version.is_coming() && !version.holders.is_empty())
+    pub fn is_complete(&self, datum: DatumId) -> bool {
+        self.versions.get(&datum).is_some_and(|version| !version.is_being_put() && !version.holders.is_empty())
     }
 
     /// True if that version is being put.
-    pub fn is_coming(&self, datum: DatumId) -> bool {
-        self.versions.get(&datum).is_some_and(Version::is_coming)
+    pub fn is_being_put(&self, datum: DatumId) -> bool {
+        self.versions.get(&datum).is_some_and(Version::is_being_put)
     }
 
     /// Returns the servers with a copy.
@@ -135,14 +135,14 @@ impl Catalog {
     }
 
     /// Returns the current version of a name, if a connected server has it.
-    pub fn current(&self, name: &str) -> Option<&Named> {
+    pub fn current(&self, name: &str) -> Option<&NamedDatum> {
         let version = &self.versions[self.current.get(name)?];
         (!version.holders.is_empty()).then_some(&version.named)
     }
 
     /// Removes and returns the queued updates.
-    pub fn take_news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
+    pub fn take_updates(&mut self) -> Vec<CatalogUpdate> {
+        std::mem::take(&mut self.updates)
     }
 
     // ---- putting
@@ -162,14 +162,14 @@ impl Catalog {
         let name = name.to_string();
         match self.current.get(&name).map(|datum| &self.versions[datum]) {
             Some(version) if !version.holders.is_empty() => Err(NameError::Exists { name }),
-            _ if self.versions_of(&name).any(Version::is_coming) => Err(NameError::BeingPut { name }),
+            _ if self.versions_of(&name).any(Version::is_being_put) => Err(NameError::BeingPut { name }),
             _ => Ok(()),
         }
     }
 
     /// Begins a new version of a checked name at these servers: the client sends it to the first, and the others fetch
     /// it from there.
-    pub fn begin(&mut self, question: Question, name: &str, content: Content, places: &[NodeId]) -> &Named {
+    pub fn begin(&mut self, question: RequestId, name: &str, content: Content, places: &[NodeId]) -> &NamedDatum {
         self.serial += 1;
         let mut hash = Fnv::default();
         [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
@@ -178,24 +178,37 @@ impl Catalog {
         let replicas = places.len().try_into().unwrap_or(u16::MAX);
         let Content { meta, is_durable, method, made_by } = content;
         let version = former.saturating_add(1);
-        let named = Named { datum, name: name.into(), version, meta, replicas, is_durable, method, made_by };
-        self.insert(named, places[0], Stage::Coming(question), true);
+        let named =
+            NamedDatum { datum, name: name.into(), version, meta, replicas, is_durable, method, put_by: made_by };
+        self.insert(named, places[0], Stage::BeingPut(question), true);
         places.iter().for_each(|server| self.keep_at(datum, *server));
         self.by_client.insert((question.client, datum));
         &self.versions[&datum].named
     }
 
-    fn insert(&mut self, named: Named, place: NodeId, stage: Stage, is_own: bool) {
+    fn insert(&mut self, named: NamedDatum, place: NodeId, stage: Stage, is_own: bool) {
         let datum = named.datum;
         self.by_name.entry(named.name.clone()).or_default().insert(datum);
         let of_it = (datum, NodeId(0))..=(datum, NodeId(u64::MAX));
-        let holders: BTreeSet<NodeId> = self.strays.range(of_it.clone()).map(|(_, server)| *server).collect();
-        holders.iter().for_each(|server| _ = self.strays.remove(&(datum, *server)));
+        let holders: BTreeSet<NodeId> = self.unnamed_copies.range(of_it.clone()).map(|(_, server)| *server).collect();
+        holders.iter().for_each(|server| _ = self.unnamed_copies.remove(&(datum, *server)));
         let (keepers, coming_to, refused, joined) = Default::default();
         let (readers, lost) = Default::default();
         self.versions.insert(
             datum,
-            Version { named, stage, is_own, holders, keepers, coming_to, refused, joined, place, readers, lost },
+            Version {
+                named,
+                stage,
+                is_own,
+                holders,
+                keepers,
+                assigned: coming_to,
+                refused,
+                joined,
+                place,
+                readers,
+                lost,
+            },
         );
         let early: Vec<(NodeId, u64)> = self.early_readers.range(of_it).map(|((_, client), n)| (*client, *n)).collect();
         for (client, times) in early {
@@ -214,8 +227,8 @@ impl Catalog {
             }
         }
         version.clients().for_each(|client| _ = self.by_client.remove(&(client, datum)));
-        for server in version.keepers.iter().chain(&version.coming_to) {
-            self.uncount(*server, version.named.meta.size_bytes());
+        for server in version.keepers.iter().chain(&version.assigned) {
+            self.subtract_placed(*server, version.named.meta.size_bytes());
         }
         self.lacking.remove(&datum);
         Some(version)
@@ -223,32 +236,32 @@ impl Catalog {
 
     /// Withdraws a version that the client was putting.
     pub fn withdraw(&mut self, client: NodeId, datum: DatumId) {
-        let coming = self.versions.get(&datum).and_then(Version::coming);
+        let coming = self.versions.get(&datum).and_then(Version::put_request);
         if coming.is_some_and(|question| question.client == client) {
-            self.not_put(datum);
+            self.put_failed(datum);
         }
     }
 
     /// Removes a version whose put failed. Returns the request that put it.
-    pub fn not_put(&mut self, datum: DatumId) -> Option<(Question, Named)> {
-        let question = self.versions.get(&datum)?.coming()?;
+    pub fn put_failed(&mut self, datum: DatumId) -> Option<(RequestId, NamedDatum)> {
+        let question = self.versions.get(&datum)?.put_request()?;
         let version = self.remove(datum)?;
         self.add_tombstone(datum);
-        self.news.push(News::GivenUp { datum, holders: version.places() });
-        self.news.extend(version.joined_news(false));
+        self.updates.push(CatalogUpdate::Dropped { datum, holders: version.places() });
+        self.updates.extend(version.joined_update(false));
         Some((question, version.named))
     }
 
     /// Handles the report of a registering server about a version, and whether it was current as far as the server
     /// knows. Returns the requests that waited for the version, if it is current.
-    pub fn told(&mut self, server: NodeId, mut named: Named, is_current: bool) -> Vec<Question> {
+    pub fn server_reported(&mut self, server: NodeId, mut named: NamedDatum, is_current: bool) -> Vec<RequestId> {
         let datum = named.datum;
         named.replicas = named.replicas.clamp(1, REPLICAS_MAX);
         if !datum.is_shared() || check_name(&named.name).is_err() {
             return Vec::new();
         }
         if self.tombstones.contains(&datum) {
-            self.news.push(News::GivenUp { datum, holders: vec![server] });
+            self.updates.push(CatalogUpdate::Dropped { datum, holders: vec![server] });
             return Vec::new();
         }
         let is_new = !self.versions.contains_key(&datum);
@@ -259,14 +272,14 @@ impl Catalog {
             self.insert(named, server, Stage::Former, false);
         }
         let version = self.versions.get_mut(&datum).expect("inserted above");
-        if version.is_coming() {
+        if version.is_being_put() {
             return Vec::new();
         }
         // One of its keepers may be this same server before it restarted.
         let may_be_its = version.named.is_durable;
         if !version.keepers.contains(&server) && version.is_kept_by_all() && !may_be_its {
             // Other servers have replaced it while it was away.
-            self.news.push(News::GivenUp { datum, holders: vec![server] });
+            self.updates.push(CatalogUpdate::Dropped { datum, holders: vec![server] });
             return Vec::new();
         }
         version.lost = None;
@@ -274,7 +287,9 @@ impl Catalog {
         match (is_new, self.versions[&datum].stage) {
             (true, _) if is_current => self.supersede(datum),
             (true, _) => _ = self.give_up_if_unread(datum),
-            (false, Stage::Former) if is_current => self.news.push(News::Former { datum, holders: vec![server] }),
+            (false, Stage::Former) if is_current => {
+                self.updates.push(CatalogUpdate::Superseded { datum, holders: vec![server] })
+            }
             (false, _) => {}
         }
         self.take_waiting(datum)
@@ -290,7 +305,7 @@ impl Catalog {
             self.current.insert(name, datum);
             self.versions.get_mut(&datum).expect("found above").stage = Stage::Current;
             former.into_iter().for_each(|former| self.not_current(former));
-            self.note_lack(datum);
+            self.update_lacking(datum);
         } else {
             self.not_current(datum);
         }
@@ -304,7 +319,7 @@ impl Catalog {
         let version = &self.versions[&datum];
         let holders = version.holders.iter().copied().collect();
         if !self.give_up_if_unread(datum) {
-            self.news.push(News::Former { datum, holders });
+            self.updates.push(CatalogUpdate::Superseded { datum, holders });
         }
     }
 
@@ -334,7 +349,7 @@ impl Catalog {
         if is_unread {
             let version = self.remove(datum).expect("it is listed");
             self.add_tombstone(datum);
-            self.news.push(News::GivenUp { datum, holders: version.places() });
+            self.updates.push(CatalogUpdate::Dropped { datum, holders: version.places() });
         }
         is_unread
     }
@@ -357,28 +372,28 @@ impl Catalog {
             self.early_readers.clear();
             let unread: Vec<DatumId> = self.versions.keys().copied().filter(|datum| self.is_unread(*datum)).collect();
             unread.into_iter().for_each(|datum| _ = self.give_up_if_unread(datum));
-            self.versions.keys().copied().collect::<Vec<_>>().into_iter().for_each(|datum| self.note_lack(datum));
+            self.versions.keys().copied().collect::<Vec<_>>().into_iter().for_each(|datum| self.update_lacking(datum));
         }
-        std::mem::take(&mut self.strays)
+        std::mem::take(&mut self.unnamed_copies)
     }
 
     // ---- nodes
 
     /// Records that a server has a copy. Returns false if the copy is useless.
     #[must_use]
-    pub fn copied(&mut self, datum: DatumId, server: NodeId) -> bool {
+    pub fn has_copy(&mut self, datum: DatumId, server: NodeId) -> bool {
         if let Some(version) = self.versions.get_mut(&datum) {
-            if !version.is_coming() {
+            if !version.is_being_put() {
                 version.holders.insert(server);
                 version.lost = None;
-                self.note_lack(datum);
+                self.update_lacking(datum);
             }
             return true;
         }
         // Another server may report its name.
-        let is_kept = !self.is_settled && datum.is_shared() && self.strays.len() < SHARED_DATA_MAX;
+        let is_kept = !self.is_settled && datum.is_shared() && self.unnamed_copies.len() < SHARED_DATA_MAX;
         is_kept && !self.tombstones.contains(&datum) && {
-            self.strays.insert((datum, server));
+            self.unnamed_copies.insert((datum, server));
             true
         }
     }
@@ -393,23 +408,23 @@ impl Catalog {
     }
 
     /// Handles a lost server. Returns the requests that were putting data there.
-    pub fn server_lost(&mut self, server: NodeId, why: &str) -> Vec<(Question, Named)> {
+    pub fn server_lost(&mut self, server: NodeId, why: &str) -> Vec<(RequestId, NamedDatum)> {
         let mut not_put = Vec::new();
         for datum in self.versions.keys().copied().collect::<Vec<_>>() {
             let version = self.versions.get_mut(&datum).expect("listed above");
-            if !version.holders.contains(&server) && !version.coming_to.contains(&server) {
+            if !version.holders.contains(&server) && !version.assigned.contains(&server) {
                 continue;
             }
             if version.holders.remove(&server) && version.holders.is_empty() {
                 version.lost = Some(why.into());
             }
-            let is_put_there = version.is_coming() && version.place == server;
+            let is_put_there = version.is_being_put() && version.place == server;
             self.not_kept(datum, server);
             if is_put_there {
-                not_put.extend(self.not_put(datum));
+                not_put.extend(self.put_failed(datum));
             }
         }
-        self.strays.retain(|(_, at)| *at != server);
+        self.unnamed_copies.retain(|(_, at)| *at != server);
         not_put
     }
 

@@ -1,14 +1,14 @@
 //! Versions of names: put, found, waited for, lost, listed, and reported to a new agent.
 
-use gridloom_base::limits::RETURN_NS_MAX;
+use gridloom_base::limits::RECONNECT_NS_MAX;
 use gridloom_base::{Dtype, TaskId, Time};
 
 use super::*;
 
 const SERVER: NodeId = NodeId(3);
 const OTHER: NodeId = NodeId(4);
-const READER: Question = Question { client: NodeId(8), ask: 1 };
-const WRITER: Question = Question { client: NodeId(7), ask: 1 };
+const READER: RequestId = RequestId { client: NodeId(8), number: 1 };
+const WRITER: RequestId = RequestId { client: NodeId(7), number: 1 };
 
 fn content(meta: Meta) -> Content {
     Content { meta, is_durable: false, method: Method::Auto, made_by: None }
@@ -33,12 +33,12 @@ fn found(catalog: &mut Catalog, name: &str) -> DatumId {
     catalog.find(READER, name, false).unwrap().unwrap().datum
 }
 
-fn given_up(datum: DatumId, holders: &[NodeId]) -> News {
-    News::GivenUp { datum, holders: holders.to_vec() }
+fn given_up(datum: DatumId, holders: &[NodeId]) -> CatalogUpdate {
+    CatalogUpdate::Dropped { datum, holders: holders.to_vec() }
 }
 
-fn former(datum: DatumId) -> News {
-    News::Former { datum, holders: vec![SERVER] }
+fn former(datum: DatumId) -> CatalogUpdate {
+    CatalogUpdate::Superseded { datum, holders: vec![SERVER] }
 }
 
 #[test]
@@ -51,15 +51,15 @@ fn readers_see_a_version_whole_and_keep_it() {
     let coming = catalog.begin(WRITER, "mesh", content(array(6)), &[SERVER]).clone();
     assert_eq!(coming.version, 2);
     assert_eq!(found(&mut catalog, "mesh"), first, "the second is not whole");
-    assert!(catalog.is_whole(first) && !catalog.is_whole(coming.datum));
+    assert!(catalog.is_complete(first) && !catalog.is_complete(coming.datum));
     let stored = catalog.stored(SERVER, WRITER.client, coming.datum);
     assert_eq!(stored, Stored::Whole { by: WRITER, waiting: vec![] });
-    assert_eq!(catalog.take_news(), [former(first)], "the first is read");
+    assert_eq!(catalog.take_updates(), [former(first)], "the first is read");
     catalog.check().unwrap();
     catalog.release(READER.client, first, 1);
-    assert_eq!(catalog.take_news(), [], "it was found twice");
+    assert_eq!(catalog.take_updates(), [], "it was found twice");
     catalog.release(READER.client, first, 1);
-    assert_eq!(catalog.take_news(), [given_up(first, &[SERVER])]);
+    assert_eq!(catalog.take_updates(), [given_up(first, &[SERVER])]);
     catalog.check().unwrap();
 }
 
@@ -84,13 +84,13 @@ fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
     catalog.delete("mesh").unwrap();
     catalog.find(READER, "other", true).unwrap();
     let coming = catalog.begin(READER, "mine", content(array(5)), &[OTHER]).datum;
-    catalog.take_news();
+    catalog.take_updates();
     catalog.client_lost(Time(5), READER.client);
-    catalog.forget_away(Time(4 + RETURN_NS_MAX));
-    assert_eq!(catalog.take_news(), [given_up(coming, &[OTHER])], "it may come back, and reads on");
+    catalog.forget_away(Time(4 + RECONNECT_NS_MAX));
+    assert_eq!(catalog.take_updates(), [given_up(coming, &[OTHER])], "it may come back, and reads on");
     catalog.check().unwrap();
-    catalog.forget_away(Time(5 + RETURN_NS_MAX));
-    assert_eq!(catalog.take_news(), [given_up(mesh, &[SERVER])]);
+    catalog.forget_away(Time(5 + RECONNECT_NS_MAX));
+    assert_eq!(catalog.take_updates(), [given_up(mesh, &[SERVER])]);
     assert_eq!((catalog.waits(), catalog.len(), catalog.placed_bytes(OTHER)), (0, 0, 0));
     catalog.check().unwrap();
 }
@@ -105,12 +105,12 @@ fn a_client_that_comes_back_reads_what_it_says() {
     catalog.reads(READER.client, kept, 1);
     found(&mut catalog, "c");
     ["a", "b", "c"].into_iter().for_each(|name| catalog.delete(name).unwrap());
-    catalog.take_news();
-    catalog.forget_away(Time(RETURN_NS_MAX));
-    assert_eq!(catalog.take_news(), [given_up(released, &[SERVER])]);
+    catalog.take_updates();
+    catalog.forget_away(Time(RECONNECT_NS_MAX));
+    assert_eq!(catalog.take_updates(), [given_up(released, &[SERVER])]);
     for datum in [kept, found_again] {
         catalog.release(READER.client, datum, 1);
-        assert_eq!(catalog.take_news(), [given_up(datum, &[SERVER])]);
+        assert_eq!(catalog.take_updates(), [given_up(datum, &[SERVER])]);
     }
     catalog.check().unwrap();
 }
@@ -124,18 +124,18 @@ fn a_new_agent_learns_names_from_servers() {
     });
     let mut restarted = restarted();
     restarted.find(READER, "mesh", true).unwrap();
-    assert_eq!(restarted.told(SERVER, new.clone(), true), [READER]);
-    assert_eq!(restarted.told(SERVER, old.clone(), true), []);
-    assert_eq!(restarted.take_news(), [former(old.datum)], "a client may report that it reads it");
+    assert_eq!(restarted.server_reported(SERVER, new.clone(), true), [READER]);
+    assert_eq!(restarted.server_reported(SERVER, old.clone(), true), []);
+    assert_eq!(restarted.take_updates(), [former(old.datum)], "a client may report that it reads it");
     let third = put(&mut restarted, "mesh");
     assert_eq!(restarted.named(third).unwrap().version, 3);
     restarted.check().unwrap();
-    restarted.take_news();
+    restarted.take_updates();
     restarted.release(READER.client, new.datum, 1);
-    assert_eq!(restarted.take_news(), []);
+    assert_eq!(restarted.take_updates(), []);
     assert!(restarted.settle().is_empty());
     let (mut given, mut expected) =
-        (restarted.take_news(), [old.datum, new.datum].map(|datum| given_up(datum, &[SERVER])));
+        (restarted.take_updates(), [old.datum, new.datum].map(|datum| given_up(datum, &[SERVER])));
     given.sort_by_key(|news| format!("{news:?}"));
     expected.sort_by_key(|news| format!("{news:?}"));
     assert_eq!(given, expected);
@@ -150,10 +150,10 @@ fn what_is_put_at_a_new_agent_replaces_what_servers_tell_it_of() {
     let old = catalog.named(old).unwrap().clone();
     let mut restarted = restarted();
     let new = put(&mut restarted, "mesh");
-    assert_eq!(restarted.told(SERVER, old.clone(), true), []);
+    assert_eq!(restarted.server_reported(SERVER, old.clone(), true), []);
     assert_eq!(found(&mut restarted, "mesh"), new);
     _ = restarted.settle();
-    assert_eq!(restarted.take_news(), [former(old.datum), given_up(old.datum, &[SERVER])]);
+    assert_eq!(restarted.take_updates(), [former(old.datum), given_up(old.datum, &[SERVER])]);
 }
 
 #[test]
@@ -166,19 +166,19 @@ fn readers_of_a_deleted_name_keep_it_when_the_agent_begins_anew() {
         if reader_is_first {
             restarted.reads(READER.client, mesh.datum, 2);
         }
-        assert_eq!(restarted.told(SERVER, mesh.clone(), false), []);
+        assert_eq!(restarted.server_reported(SERVER, mesh.clone(), false), []);
         if !reader_is_first {
             restarted.reads(READER.client, mesh.datum, 2);
         }
         assert!(restarted.find(READER, "mesh", false).is_err(), "it is deleted");
         _ = restarted.settle();
         restarted.release(READER.client, mesh.datum, 1);
-        assert_eq!(restarted.take_news(), []);
+        assert_eq!(restarted.take_updates(), []);
         restarted.check().unwrap();
         restarted.release(READER.client, mesh.datum, 1);
-        assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])]);
-        assert_eq!(restarted.told(SERVER, mesh.clone(), false), []);
-        assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])], "later reports are too late");
+        assert_eq!(restarted.take_updates(), [given_up(mesh.datum, &[SERVER])]);
+        assert_eq!(restarted.server_reported(SERVER, mesh.clone(), false), []);
+        assert_eq!(restarted.take_updates(), [given_up(mesh.datum, &[SERVER])], "later reports are too late");
         restarted.check().unwrap();
     }
 }
@@ -192,10 +192,10 @@ fn a_server_that_was_away_does_not_bring_a_deleted_name_back() {
     catalog.server_lost(SERVER, "server 's' is gone");
     catalog.delete("a").unwrap();
     catalog.delete("b").unwrap();
-    catalog.take_news();
-    named.into_iter().for_each(|named| assert_eq!(catalog.told(SERVER, named, true), []));
-    assert_eq!(catalog.take_news(), [former(read), given_up(unread, &[SERVER])]);
-    assert!(!catalog.copied(unread, SERVER));
+    catalog.take_updates();
+    named.into_iter().for_each(|named| assert_eq!(catalog.server_reported(SERVER, named, true), []));
+    assert_eq!(catalog.take_updates(), [former(read), given_up(unread, &[SERVER])]);
+    assert!(!catalog.has_copy(unread, SERVER));
     assert_eq!(catalog.list("", "").count(), 0);
     catalog.check().unwrap();
 }
@@ -210,13 +210,13 @@ fn what_is_lost_is_told_and_can_be_put_again() {
     assert_eq!(catalog.check_put("mesh", false), Ok(()));
     assert_eq!(catalog.placed_bytes(SERVER), 0);
     let again = put(&mut catalog, "mesh");
-    assert_eq!(catalog.take_news(), [given_up(lost, &[])]);
+    assert_eq!(catalog.take_updates(), [given_up(lost, &[])]);
     assert_eq!(found(&mut catalog, "mesh"), again);
     catalog.delete("mesh").unwrap();
-    assert_eq!(catalog.take_news(), [former(again)], "it is read");
+    assert_eq!(catalog.take_updates(), [former(again)], "it is read");
     catalog.client_lost(Time(0), READER.client);
-    catalog.forget_away(Time(RETURN_NS_MAX));
-    assert_eq!(catalog.take_news(), [given_up(again, &[SERVER])]);
+    catalog.forget_away(Time(RECONNECT_NS_MAX));
+    assert_eq!(catalog.take_updates(), [given_up(again, &[SERVER])]);
 }
 
 #[test]
@@ -234,8 +234,8 @@ fn names_are_listed_by_how_they_begin() {
     assert_eq!(list("", "").len(), 4);
 }
 
-fn keep(datum: DatumId, at: &[NodeId]) -> News {
-    News::Keep { datum, at: at.to_vec() }
+fn keep(datum: DatumId, at: &[NodeId]) -> CatalogUpdate {
+    CatalogUpdate::Keep { datum, at: at.to_vec() }
 }
 
 #[test]
@@ -244,13 +244,13 @@ fn a_version_is_whole_once_all_its_replicas_are_there() {
     let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER, OTHER]).datum;
     assert_eq!(catalog.placed_bytes(OTHER), 5);
     assert_eq!(catalog.stored(SERVER, WRITER.client, datum), Stored::Copy);
-    assert_eq!(catalog.take_news(), [keep(datum, &[OTHER])]);
-    assert!(catalog.find(READER, "mesh", false).is_err() && !catalog.is_whole(datum));
+    assert_eq!(catalog.take_updates(), [keep(datum, &[OTHER])]);
+    assert!(catalog.find(READER, "mesh", false).is_err() && !catalog.is_complete(datum));
     catalog.check().unwrap();
     let stored = catalog.stored(OTHER, NodeId::CATALOG, datum);
     assert_eq!(stored, Stored::Whole { by: WRITER, waiting: vec![] });
     assert_eq!(found(&mut catalog, "mesh"), datum);
-    assert_eq!(catalog.lacking(None).count(), 0);
+    assert_eq!(catalog.lacking_keepers(None).count(), 0);
     catalog.check().unwrap();
 }
 
@@ -262,18 +262,18 @@ fn a_server_that_is_lost_is_replaced_by_another() {
     catalog.stored(SERVER, WRITER.client, datum);
     catalog.stored(OTHER, NodeId::CATALOG, datum);
     let named = catalog.named(datum).unwrap().clone();
-    catalog.take_news();
+    catalog.take_updates();
     assert_eq!(catalog.server_lost(SERVER, "gone"), []);
-    assert_eq!(catalog.lacking(None).collect::<Vec<_>>(), [datum]);
+    assert_eq!(catalog.lacking_keepers(None).collect::<Vec<_>>(), [datum]);
     catalog.keep_at(datum, THIRD);
-    assert_eq!((catalog.lacking(None).count(), catalog.lacks(datum)), (0, 0));
+    assert_eq!((catalog.lacking_keepers(None).count(), catalog.missing_keepers(datum)), (0, 0));
     catalog.refused(datum, THIRD, "its disk is full".into());
-    assert!(!catalog.has_refused(datum, THIRD) && catalog.lacks(datum) == 1, "it may be asked again");
+    assert!(!catalog.has_refused(datum, THIRD) && catalog.missing_keepers(datum) == 1, "it may be asked again");
     catalog.keep_at(datum, THIRD);
     assert_eq!(catalog.stored(THIRD, NodeId::CATALOG, datum), Stored::Copy);
     catalog.check().unwrap();
-    assert_eq!(catalog.told(SERVER, named, true), []);
-    assert_eq!(catalog.take_news(), [given_up(datum, &[SERVER])], "it is not needed any more");
+    assert_eq!(catalog.server_reported(SERVER, named, true), []);
+    assert_eq!(catalog.take_updates(), [given_up(datum, &[SERVER])], "it is not needed any more");
     assert_eq!(catalog.keepers(datum).collect::<Vec<_>>(), [OTHER, THIRD]);
     catalog.check().unwrap();
 }
@@ -283,9 +283,12 @@ fn a_put_of_which_a_replica_is_lost_needs_another() {
     let mut catalog = Catalog::new(NodeId(1));
     let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER, OTHER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
-    catalog.take_news();
+    catalog.take_updates();
     catalog.server_lost(OTHER, "gone");
-    assert_eq!((catalog.take_news(), catalog.lacks(datum)), (vec![News::Short { datum }], 1));
+    assert_eq!(
+        (catalog.take_updates(), catalog.missing_keepers(datum)),
+        (vec![CatalogUpdate::KeeperMissing { datum }], 1)
+    );
     let (question, named) = catalog.server_lost(SERVER, "gone").remove(0);
     assert_eq!((question, named.datum), (WRITER, datum));
     assert_eq!((catalog.len(), catalog.placed_bytes(SERVER)), (0, 0));
@@ -300,12 +303,12 @@ fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
     let withdrawn = catalog.begin(WRITER, "b", content(array(5)), &[SERVER]).clone();
     catalog.delete("a").unwrap();
     catalog.withdraw(WRITER.client, withdrawn.datum);
-    catalog.take_news();
+    catalog.take_updates();
     // The updates were in transit when its connection broke.
     catalog.server_lost(SERVER, "gone");
     for named in [deleted, withdrawn] {
-        assert_eq!(catalog.told(SERVER, named.clone(), true), []);
-        assert_eq!(catalog.take_news(), [given_up(named.datum, &[SERVER])]);
+        assert_eq!(catalog.server_reported(SERVER, named.clone(), true), []);
+        assert_eq!(catalog.take_updates(), [given_up(named.datum, &[SERVER])]);
     }
     assert_eq!(catalog.list("", "").count(), 0);
 }
@@ -317,16 +320,17 @@ fn a_copy_that_comes_late_is_found_and_kept() {
     catalog.server_lost(SERVER, "gone");
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
     assert!(matches!(catalog.not_found("mesh"), NameError::Lost { .. }));
-    assert!(catalog.copied(mesh, OTHER));
+    assert!(catalog.has_copy(mesh, OTHER));
     assert_eq!(catalog.take_waiting(mesh), [READER]);
-    assert_eq!(catalog.lacking(None).collect::<Vec<_>>(), [mesh], "it is one copy of a reader's");
+    assert_eq!(catalog.lacking_keepers(None).collect::<Vec<_>>(), [mesh], "it is one copy of a reader's");
     catalog.check().unwrap();
 }
 
 #[test]
 fn a_call_that_runs_again_may_put_the_same_again() {
     let mut catalog = restarted();
-    let maker = |serial, digest| Some(Maker { task: TaskId { client: READER.client, serial }, digest: [digest; 32] });
+    let maker =
+        |serial, digest| Some(PutOrigin { task: TaskId { client: READER.client, serial }, digest: [digest; 32] });
     let has_put = |catalog: &Catalog, made_by, is_durable| {
         catalog.has_put("mesh", &Content { made_by, is_durable, ..content(array(5)) }, 1)
     };
@@ -334,14 +338,14 @@ fn a_call_that_runs_again_may_put_the_same_again() {
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(false));
     let coming = catalog.begin(WRITER, "mesh", first, &[SERVER]).datum;
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(false), "it is not there yet");
-    let broken_off = |catalog: &Catalog, question, made_by| catalog.broken_off(question, "mesh", made_by);
+    let broken_off = |catalog: &Catalog, question, made_by| catalog.put_of_earlier_run(question, "mesh", made_by);
     assert_eq!(broken_off(&catalog, READER, maker(1, 2)), Some(coming));
     assert_eq!(broken_off(&catalog, WRITER, maker(1, 2)), None, "the first put continues");
     assert_eq!((broken_off(&catalog, READER, maker(2, 1)), broken_off(&catalog, READER, None)), (None, None));
     catalog.stored(SERVER, WRITER.client, coming);
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(true));
     assert_eq!(has_put(&catalog, maker(1, 1), true), Ok(false), "it is not durable");
-    assert_eq!(has_put(&catalog, maker(1, 2), false), Err(NameError::Differs { name: "mesh".into() }));
+    assert_eq!(has_put(&catalog, maker(1, 2), false), Err(NameError::ContentDiffers { name: "mesh".into() }));
     assert_eq!((has_put(&catalog, maker(2, 1), false), has_put(&catalog, None, false)), (Ok(false), Ok(false)));
     assert_eq!(broken_off(&catalog, READER, maker(1, 1)), None);
 }

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::{DatumId, Named, NodeId};
+use gridloom_base::{DatumId, NamedDatum, NodeId};
 
-use super::Question;
+use super::RequestId;
 
 /// The stage of a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// It is being put by that request.
-    Coming(Question),
+    BeingPut(RequestId),
     /// Requests for its name find it.
     Current,
     /// It was replaced, or its name was deleted. It is kept for clients that found it before.
@@ -19,7 +19,7 @@ pub(super) enum Stage {
 
 #[derive(Debug)]
 pub(super) struct Version {
-    pub(super) named: Named,
+    pub(super) named: NamedDatum,
     pub(super) stage: Stage,
     /// True if it was put at this agent. For a version that servers reported to a new agent, some readers may not have
     /// reported yet.
@@ -29,11 +29,11 @@ pub(super) struct Version {
     /// The holders that keep it.
     pub(super) keepers: BTreeSet<NodeId>,
     /// Servers assigned to keep it that do not have it yet.
-    pub(super) coming_to: BTreeSet<NodeId>,
+    pub(super) assigned: BTreeSet<NodeId>,
     /// Servers that could not store it while it was being put, with the reasons.
     pub(super) refused: BTreeMap<NodeId, String>,
     /// Other puts of the call that puts it, which end with it.
-    pub(super) joined: Vec<Question>,
+    pub(super) joined: Vec<RequestId>,
     /// The server to which the putting client sends it.
     pub(super) place: NodeId,
     /// Clients that read it, with the number of finds that each has not released.
@@ -51,7 +51,7 @@ impl Version {
 
     /// Returns how many more keepers it needs.
     pub(super) fn lacks(&self) -> usize {
-        usize::from(self.named.replicas).saturating_sub(self.keepers.len() + self.coming_to.len())
+        usize::from(self.named.replicas).saturating_sub(self.keepers.len() + self.assigned.len())
     }
 
     pub(super) fn is_kept_by_all(&self) -> bool {
@@ -60,23 +60,23 @@ impl Version {
 
     /// Returns the servers that have it or are assigned to keep it.
     pub(super) fn places(&self) -> Vec<NodeId> {
-        self.holders.union(&self.coming_to).copied().collect()
+        self.holders.union(&self.assigned).copied().collect()
     }
 
-    pub(super) fn is_coming(&self) -> bool {
-        matches!(self.stage, Stage::Coming(_))
+    pub(super) fn is_being_put(&self) -> bool {
+        matches!(self.stage, Stage::BeingPut(_))
     }
 
     /// Returns the request that puts it, until the put is complete.
-    pub(super) fn coming(&self) -> Option<Question> {
+    pub(super) fn put_request(&self) -> Option<RequestId> {
         match self.stage {
-            Stage::Coming(question) => Some(question),
+            Stage::BeingPut(question) => Some(question),
             Stage::Current | Stage::Former => None,
         }
     }
 
     /// Returns the clients that read or put it.
     pub(super) fn clients(&self) -> impl Iterator<Item = NodeId> {
-        self.readers.keys().copied().chain(self.coming().map(|question| question.client))
+        self.readers.keys().copied().chain(self.put_request().map(|question| question.client))
     }
 }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use gridloom_base::limits::NAME_WAITS_MAX;
 use gridloom_base::{NameError, NodeId};
 
-use super::Question;
+use super::RequestId;
 
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    by_name: BTreeMap<String, BTreeSet<Question>>,
-    names: BTreeMap<Question, String>,
+    by_name: BTreeMap<String, BTreeSet<RequestId>>,
+    names: BTreeMap<RequestId, String>,
 }
 
 impl Waits {
@@ -20,7 +20,7 @@ impl Waits {
 
     /// # Errors
     /// If too many requests wait.
-    pub(super) fn add(&mut self, question: Question, name: &str) -> Result<(), NameError> {
+    pub(super) fn add(&mut self, question: RequestId, name: &str) -> Result<(), NameError> {
         if self.len() >= NAME_WAITS_MAX {
             return Err(NameError::TooMany { what: "waiting requests for names".into(), limit: NAME_WAITS_MAX });
         }
@@ -32,7 +32,7 @@ impl Waits {
     }
 
     /// Ends a wait. Returns true if the request was waiting.
-    pub(super) fn remove(&mut self, question: Question) -> bool {
+    pub(super) fn remove(&mut self, question: RequestId) -> bool {
         let Some(name) = self.names.remove(&question) else { return false };
         let questions = self.by_name.get_mut(&name).expect("it waits for that name");
         questions.remove(&question);
@@ -43,15 +43,15 @@ impl Waits {
     }
 
     /// Removes and returns all requests that wait for a name.
-    pub(super) fn take(&mut self, name: &str) -> BTreeSet<Question> {
+    pub(super) fn take(&mut self, name: &str) -> BTreeSet<RequestId> {
         let questions = self.by_name.remove(name).unwrap_or_default();
         questions.iter().for_each(|question| _ = self.names.remove(question));
         questions
     }
 
     pub(super) fn client_lost(&mut self, client: NodeId) {
-        let all = Question { client, ask: u64::MIN }..=Question { client, ask: u64::MAX };
-        let questions: Vec<Question> = self.names.range(all).map(|(question, _)| *question).collect();
+        let all = RequestId { client, number: u64::MIN }..=RequestId { client, number: u64::MAX };
+        let questions: Vec<RequestId> = self.names.range(all).map(|(question, _)| *question).collect();
         questions.into_iter().for_each(|question| _ = self.remove(question));
     }
 

@@ -33,16 +33,16 @@ use serde::{Deserialize, Serialize};
 pub use swarm::{Batch, SLICED_BYTES_MIN};
 
 /// Largest time of an acceptable source, as a multiple of that of the earliest.
-const NEAR_EARLIEST: f64 = 1.25;
+const TIME_FACTOR_MAX: f64 = 1.25;
 /// Largest time of a closer source, as a multiple of that of the earliest.
-const NEAR_CLOSE: f64 = 3.0;
+const CLOSE_TIME_FACTOR: f64 = 3.0;
 /// Latencies that differ by less than this, in seconds, or by less than the factor below are attributed to the same
 /// site.
-const CLOSE_S: f64 = 3e-3;
-const CLOSE: f64 = 4.0;
+const CLOSE_LATENCY_S: f64 = 3e-3;
+const CLOSE_LATENCY_FACTOR: f64 = 4.0;
 /// Smallest acceptable fraction of the widest link's bandwidth. It is above a half because the link between two sites
 /// often has half or a third of the bandwidth of network interfaces, and both are known to within a tenth.
-const NEAR_WIDEST: f64 = 0.7;
+const BANDWIDTH_PART_MIN: f64 = 0.7;
 
 /// The node from which a server fetches a datum.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -59,7 +59,7 @@ pub struct Source {
 pub struct Candidate {
     pub source: Source,
     /// The link from there.
-    pub way: LinkEstimate,
+    pub link: LinkEstimate,
     /// Number of other servers to which it already sends the datum.
     pub sends: u32,
     /// Number of other data that it sends.
@@ -72,7 +72,7 @@ pub struct Candidate {
 pub enum Verdict {
     Taken,
     /// The taken source ends earlier, has fewer hops, or has a lower number.
-    Behind,
+    NotBest,
     /// It sends the datum to more other servers, or sends more other data.
     Busier,
     /// Its link is much narrower.
@@ -91,7 +91,7 @@ pub struct Reader<'a> {
     /// Servers that have it.
     pub holders: &'a [NodeId],
     /// Other slices of it in transfer, which use the same network interfaces.
-    pub beside: &'a [&'a Spread],
+    pub other_slices: &'a [&'a DatumTransfers],
     /// Returns the number of transfers of other data that a server sends.
     pub sends_others: &'a dyn Fn(NodeId) -> u32,
     pub is_usable: &'a dyn Fn(NodeId) -> bool,
@@ -109,34 +109,34 @@ impl Reader<'_> {
 
 /// The transfers of one datum, or of a slice of one, to servers.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Spread {
-    coming: BTreeMap<NodeId, Source>,
+pub struct DatumTransfers {
+    sources: BTreeMap<NodeId, Source>,
 }
 
-impl Spread {
+impl DatumTransfers {
     /// True if there are no transfers.
     pub fn is_empty(&self) -> bool {
-        self.coming.is_empty()
+        self.sources.is_empty()
     }
 
     /// Removes the transfer to a server, which has completed or was cancelled.
     pub fn ended(&mut self, server: NodeId) {
-        self.coming.remove(&server);
+        self.sources.remove(&server);
     }
 
     /// Returns the sender and receiver of each transfer.
-    pub fn moving(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
-        self.coming.iter().map(|(server, source)| (source.node, *server))
+    pub fn pairs(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
+        self.sources.iter().map(|(server, source)| (source.node, *server))
     }
 
     /// Returns the source of the transfer to a server.
-    pub fn coming(&self, server: NodeId) -> Option<Source> {
-        self.coming.get(&server).copied()
+    pub fn source_of(&self, server: NodeId) -> Option<Source> {
+        self.sources.get(&server).copied()
     }
 
     /// Records that a server fetches it from that source from now on.
     pub fn begin(&mut self, server: NodeId, source: Source) {
-        self.coming.insert(server, source);
+        self.sources.insert(server, source);
     }
 
     /// Returns the possible sources for a server that has no transfer yet, by a method. The one to take is first.
@@ -149,13 +149,13 @@ impl Spread {
             // best one there is.
             Method::Auto | Method::Tree | Method::Swarm => tree::candidates(self, reader),
         };
-        judged(reader.now_s, candidates)
+        with_verdicts(reader.now_s, candidates)
     }
 
     /// Returns the number of servers to which each source sends it, or another slice.
-    fn sends(&self, now_s: f64, beside: &[&Spread]) -> BTreeMap<NodeId, u32> {
+    fn sends(&self, now_s: f64, beside: &[&DatumTransfers]) -> BTreeMap<NodeId, u32> {
         let mut sends = BTreeMap::new();
-        let all = beside.iter().flat_map(|spread| spread.coming.values()).chain(self.coming.values());
+        let all = beside.iter().flat_map(|spread| spread.sources.values()).chain(self.sources.values());
         for source in all.filter(|source| source.end_s > now_s) {
             *sends.entry(source.node).or_default() += 1;
         }
@@ -165,8 +165,8 @@ impl Spread {
     /// True if a server gets it from `other`, directly or indirectly.
     fn is_behind(&self, server: NodeId, other: NodeId) -> bool {
         let mut at = server;
-        for _ in 0..=self.coming.len() {
-            match self.coming.get(&at) {
+        for _ in 0..=self.sources.len() {
+            match self.sources.get(&at) {
                 Some(source) if source.node == other => return true,
                 Some(source) => at = source.node,
                 None => return false,
@@ -177,10 +177,10 @@ impl Spread {
 }
 
 /// Sets the verdict of each candidate and puts the best first.
-fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-    let weighed = Weighed::new(candidates.iter().map(|one| (one.source.end_s - now_s, one.way)));
+fn with_verdicts(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let weighed = SourceThresholds::new(candidates.iter().map(|one| (one.source.end_s - now_s, one.link)));
     for one in &mut candidates {
-        one.verdict = weighed.verdict(one.source.end_s - now_s, one.way);
+        one.verdict = weighed.verdict(one.source.end_s - now_s, one.link);
     }
     candidates.sort_by(|a, b| {
         // Servers that all need the same data share the work evenly, though the first would be the best source for
@@ -192,13 +192,13 @@ fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     });
     let fewest = candidates.first().map_or((0, 0), |best| (best.sends, best.sends_others));
     for one in candidates.iter_mut().skip(1).filter(|one| one.verdict == Verdict::Taken) {
-        one.verdict = if (one.sends, one.sends_others) > fewest { Verdict::Busier } else { Verdict::Behind };
+        one.verdict = if (one.sends, one.sends_others) > fewest { Verdict::Busier } else { Verdict::NotBest };
     }
     candidates
 }
 
 /// The thresholds for sources.
-struct Weighed {
+struct SourceThresholds {
     /// Lowest latency among the sources that are not much too late.
     closest_s: f64,
     /// Earliest end among the close sources.
@@ -207,26 +207,26 @@ struct Weighed {
     widest: f64,
 }
 
-impl Weighed {
+impl SourceThresholds {
     /// Computes the thresholds from the sources' ends, in seconds from now, and links.
-    fn new(sources: impl Iterator<Item = (f64, LinkEstimate)> + Clone) -> Weighed {
+    fn new(sources: impl Iterator<Item = (f64, LinkEstimate)> + Clone) -> SourceThresholds {
         let least = |values: &mut dyn Iterator<Item = f64>| values.min_by(f64::total_cmp).unwrap_or(0.0);
-        let limit_s = NEAR_CLOSE * least(&mut sources.clone().map(|(end_s, _)| end_s));
+        let limit_s = CLOSE_TIME_FACTOR * least(&mut sources.clone().map(|(end_s, _)| end_s));
         let in_time = sources.clone().filter(|(end_s, _)| *end_s <= limit_s);
         let closest_s = least(&mut in_time.map(|(_, way)| way.latency_s));
         let close = sources.filter(|(_, way)| is_close(way.latency_s, closest_s));
         let earliest_s = least(&mut close.clone().map(|(end_s, _)| end_s));
-        let wide = close.filter(|(end_s, _)| *end_s <= earliest_s * NEAR_EARLIEST);
+        let wide = close.filter(|(end_s, _)| *end_s <= earliest_s * TIME_FACTOR_MAX);
         let widest = wide.map(|(_, way)| way.bandwidth).max_by(f64::total_cmp).unwrap_or(0.0);
-        Weighed { closest_s, earliest_s, widest }
+        SourceThresholds { closest_s, earliest_s, widest }
     }
 
     fn verdict(&self, end_s: f64, way: LinkEstimate) -> Verdict {
-        if end_s > self.earliest_s * NEAR_EARLIEST {
+        if end_s > self.earliest_s * TIME_FACTOR_MAX {
             Verdict::Later
         } else if !is_close(way.latency_s, self.closest_s) {
             Verdict::Farther
-        } else if way.bandwidth < self.widest * NEAR_WIDEST {
+        } else if way.bandwidth < self.widest * BANDWIDTH_PART_MIN {
             Verdict::Narrower
         } else {
             Verdict::Taken
@@ -235,7 +235,7 @@ impl Weighed {
 }
 
 fn is_close(latency_s: f64, closest_s: f64) -> bool {
-    latency_s <= closest_s + CLOSE_S || latency_s <= closest_s * CLOSE
+    latency_s <= closest_s + CLOSE_LATENCY_S || latency_s <= closest_s * CLOSE_LATENCY_FACTOR
 }
 
 #[cfg(test)]

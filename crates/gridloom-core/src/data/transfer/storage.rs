@@ -8,10 +8,10 @@
 //! The speed of a storage is unknown before it is used. So `auto` never takes this method, and the predicted time is
 //! that of the link between the two servers.
 
-use super::{Candidate, Reader, Spread, tree};
+use super::{Candidate, DatumTransfers, Reader, tree};
 
 /// Returns one holder, or the candidates of `tree`.
-pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate> {
+pub(super) fn candidates(spread: &DatumTransfers, reader: &Reader<'_>) -> Vec<Candidate> {
     let mut candidates = tree::candidates(spread, reader);
     let is_sharing = |one: &Candidate| reader.serves_by_storage(one.source.node);
     if let Some(holder) = candidates.iter().filter(|one| is_sharing(one)).map(|one| one.source.node).min() {

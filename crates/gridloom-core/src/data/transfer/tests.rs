@@ -13,7 +13,17 @@ fn equal(_: NodeId, _: NodeId) -> LinkEstimate {
 
 fn reader<'a>(server: NodeId, holders: &'a [NodeId], shares_storage: &'a dyn Fn(NodeId) -> bool) -> Reader<'a> {
     let (now_s, size_bytes, beside, sends_others) = (0.0, SIZE, &[], &|_| 0);
-    Reader { now_s, server, size_bytes, holders, beside, sends_others, is_usable: &all, shares_storage, way: &equal }
+    Reader {
+        now_s,
+        server,
+        size_bytes,
+        holders,
+        other_slices: beside,
+        sends_others,
+        is_usable: &all,
+        shares_storage,
+        way: &equal,
+    }
 }
 
 /// Hosts at two sites: those with even numbers and those with odd ones. The link between the sites is ten times as
@@ -24,7 +34,7 @@ fn sites(a: NodeId, b: NodeId) -> LinkEstimate {
 }
 
 fn candidates(
-    spread: &Spread,
+    spread: &DatumTransfers,
     (now_s, server, size_bytes): (f64, NodeId, u64),
     holders: &[NodeId],
     is_usable: impl Fn(NodeId) -> bool,
@@ -36,7 +46,7 @@ fn candidates(
         server,
         size_bytes,
         holders,
-        beside: &[],
+        other_slices: &[],
         sends_others: &|_| 0,
         is_usable,
         shares_storage,
@@ -45,7 +55,7 @@ fn candidates(
     spread.candidates(Method::Tree, &reader)
 }
 
-impl Spread {
+impl DatumTransfers {
     /// Has a server fetch it.
     fn choose(
         &mut self,
@@ -67,15 +77,15 @@ impl Spread {
 fn of_sources_alike_the_one_is_taken_that_sends_the_fewest_other_data() {
     let holders = [NodeId(1), NodeId(2), NodeId(3)];
     let taken = |sends_others: &dyn Fn(NodeId) -> u32| {
-        let candidates = Spread::default()
+        let candidates = DatumTransfers::default()
             .candidates(Method::Tree, &Reader { sends_others, ..reader(NodeId(9), &holders, &|_| false) });
         candidates.iter().map(|one| (one.source.node.0, one.verdict)).collect::<Vec<_>>()
     };
     use Verdict::*;
-    assert_eq!(taken(&|_| 0), [(1, Taken), (2, Behind), (3, Behind)]);
+    assert_eq!(taken(&|_| 0), [(1, Taken), (2, NotBest), (3, NotBest)]);
     assert_eq!(taken(&|node| u32::from(node.0 != 2)), [(2, Taken), (1, Busier), (3, Busier)]);
     // Sends of this datum count first, because they certainly delay it.
-    let mut spread = Spread::default();
+    let mut spread = DatumTransfers::default();
     spread.begin(NodeId(8), Source { node: NodeId(2), hops: 1, end_s: 9.0 });
     let busy =
         Reader { sends_others: &|node| if node.0 == 2 { 0 } else { 5 }, ..reader(NodeId(9), &holders, &|_| false) };
@@ -83,7 +93,7 @@ fn of_sources_alike_the_one_is_taken_that_sends_the_fewest_other_data() {
 }
 
 fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate) -> Vec<Source> {
-    let mut spread = Spread::default();
+    let mut spread = DatumTransfers::default();
     (2..readers + 2)
         .map(|reader| spread.choose(0.0, NodeId(reader), size_bytes, &[NodeId(1)], all, way).unwrap())
         .collect()
@@ -93,7 +103,7 @@ fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate
 fn each_source_has_a_verdict() {
     // 2 sends it to 8 and 4 to 6. The link from 1 is narrow, those from 9 and 11 are longer, and that from 12 is the
     // longest.
-    let mut spread = Spread::default();
+    let mut spread = DatumTransfers::default();
     let holders = [1, 2, 4, 9, 11, 12].map(NodeId);
     for (server, node, end_s) in [(6, 4, 100.0), (8, 2, 5.0)] {
         spread.begin(NodeId(server), Source { node: NodeId(node), hops: 1, end_s });
@@ -106,7 +116,7 @@ fn each_source_has_a_verdict() {
     let verdicts: Vec<(u64, Verdict)> = candidates.iter().map(|one| (one.source.node.0, one.verdict)).collect();
     let expected = [
         (9, Verdict::Taken),
-        (11, Verdict::Behind),
+        (11, Verdict::NotBest),
         (2, Verdict::Busier),
         (4, Verdict::Busier),
         (1, Verdict::Narrower),
@@ -169,7 +179,7 @@ fn a_long_link_is_crossed_once_though_it_looks_wider() {
         assert_eq!(crossings, 1);
     }
     for slice in slices(Method::Swarm, 16, &[NodeId(2)], disturbed).unwrap() {
-        assert_eq!(slice.moving().filter(|(from, to)| from.0 % 2 != to.0 % 2).count(), 1);
+        assert_eq!(slice.pairs().filter(|(from, to)| from.0 % 2 != to.0 % 2).count(), 1);
     }
 }
 
@@ -179,13 +189,13 @@ fn a_far_source_is_taken_if_it_is_much_earlier() {
         1 => LinkEstimate { bandwidth: 1e6, latency_s: 1e-4 },
         _ => LinkEstimate { bandwidth: 12.5e6, latency_s: 1e-2 },
     };
-    let found = candidates(&Spread::default(), (0.0, NodeId(9), SIZE), &[NodeId(1), NodeId(2)], all, way);
+    let found = candidates(&DatumTransfers::default(), (0.0, NodeId(9), SIZE), &[NodeId(1), NodeId(2)], all, way);
     assert_eq!(found.iter().map(|one| one.source.node.0).collect::<Vec<_>>(), [2, 1]);
 }
 
 #[test]
 fn no_circle_closes_when_a_source_fails() {
-    let mut spread = Spread::default();
+    let mut spread = DatumTransfers::default();
     for reader in 2..5 {
         spread.choose(0.0, NodeId(reader), SIZE, &[NodeId(1)], all, equal);
     }
@@ -197,12 +207,12 @@ fn no_circle_closes_when_a_source_fails() {
     assert_eq!((again.node, again.hops), (NodeId(1), 1));
     spread.ended(NodeId(2));
     assert_eq!(spread.choose(1.0, NodeId(9), SIZE, &[], all, equal).unwrap().node, NodeId(4));
-    assert_eq!(Spread::default().choose(1.0, NodeId(9), SIZE, &[], all, equal), None);
+    assert_eq!(DatumTransfers::default().choose(1.0, NodeId(9), SIZE, &[], all, equal), None);
 }
 
 #[test]
 fn direct_takes_those_that_have_it() {
-    let mut spread = Spread::default();
+    let mut spread = DatumTransfers::default();
     for server in [2, 3, 4].map(NodeId) {
         let reader = reader(server, &[NodeId(1)], &|_| false);
         let candidates = spread.candidates(Method::Direct, &reader);
@@ -213,7 +223,7 @@ fn direct_takes_those_that_have_it() {
 
 #[test]
 fn one_file_of_a_storage_serves_all_that_share_it() {
-    let mut spread = Spread::default();
+    let mut spread = DatumTransfers::default();
     let (holders, shares) = ([NodeId(1), NodeId(2), NodeId(3)], |node| node != NodeId(1));
     for server in [4, 5, 6].map(NodeId) {
         let candidates = spread.candidates(Method::Storage, &reader(server, &holders, &shares));
@@ -232,21 +242,21 @@ fn slices(
     readers: u64,
     holders: &[NodeId],
     way: fn(NodeId, NodeId) -> LinkEstimate,
-) -> Option<[Spread; SLICES]> {
+) -> Option<[DatumTransfers; SLICES]> {
     let readers: Vec<NodeId> = (100..readers + 100).map(NodeId).collect();
     Batch { now_s: 0.0, size_bytes: SIZE, holders, readers: &readers, way: &way }.in_slices(method)
 }
 
 /// Returns the time at which all servers have it.
-fn end_s(spread: &Spread) -> f64 {
-    spread.coming.values().map(|source| source.end_s).fold(0.0, f64::max)
+fn end_s(spread: &DatumTransfers) -> f64 {
+    spread.sources.values().map(|source| source.end_s).fold(0.0, f64::max)
 }
 
 /// Returns the number of sends of each slice by each node.
-fn sends(slices: &[Spread; SLICES]) -> BTreeMap<NodeId, [u32; SLICES]> {
+fn sends(slices: &[DatumTransfers; SLICES]) -> BTreeMap<NodeId, [u32; SLICES]> {
     let mut sends: BTreeMap<NodeId, [u32; SLICES]> = BTreeMap::new();
     for (number, slice) in slices.iter().enumerate() {
-        slice.moving().for_each(|(from, _)| sends.entry(from).or_default()[number] += 1);
+        slice.pairs().for_each(|(from, _)| sends.entry(from).or_default()[number] += 1);
     }
     sends
 }
@@ -260,12 +270,12 @@ fn in_a_swarm_each_card_sends_no_more_than_the_datum() {
         }
         let alone_s = SIZE as f64 / 125e6;
         for slice in &slices {
-            assert_eq!(slice.moving().count() as u64, readers);
+            assert_eq!(slice.pairs().count() as u64, readers);
             assert!(end_s(slice) < 1.1 * alone_s, "{readers}: {}", end_s(slice) / alone_s);
-            let deepest = slice.coming.values().map(|source| source.hops).max().unwrap();
+            let deepest = slice.sources.values().map(|source| source.hops).max().unwrap();
             assert!(f64::from(deepest) <= (readers as f64).log2() + 2.0, "{readers}: {deepest} sends");
             // There is no cycle.
-            slice.coming.keys().for_each(|node| assert!(!slice.is_behind(*node, *node)));
+            slice.sources.keys().for_each(|node| assert!(!slice.is_behind(*node, *node)));
         }
     }
 }
@@ -282,7 +292,7 @@ fn two_holders_send_a_slice_each() {
 #[test]
 fn a_slow_link_is_crossed_by_each_slice_once() {
     for slice in slices(Method::Swarm, 16, &[NodeId(2)], sites).unwrap() {
-        assert_eq!(slice.moving().filter(|(from, to)| from.0 % 2 != to.0 % 2).count(), 1);
+        assert_eq!(slice.pairs().filter(|(from, to)| from.0 % 2 != to.0 % 2).count(), 1);
     }
 }
 

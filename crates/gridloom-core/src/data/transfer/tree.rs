@@ -23,16 +23,16 @@ use gridloom_base::NodeId;
 use gridloom_base::limits::{HOPS_MAX, PARTS};
 use gridloom_perf::LinkEstimate;
 
-use super::{Candidate, Reader, Source, Spread, Verdict};
+use super::{Candidate, DatumTransfers, Reader, Source, Verdict};
 
 /// Returns the holders and the servers that are still receiving it.
-pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate> {
+pub(super) fn candidates(spread: &DatumTransfers, reader: &Reader<'_>) -> Vec<Candidate> {
     let Reader { now_s, server, size_bytes, holders, .. } = *reader;
     let whole = holders.iter().map(|node| (*node, now_s, 0));
-    let coming = spread.coming.iter().filter(|(node, source)| !holders.contains(node) && source.hops < HOPS_MAX);
+    let coming = spread.sources.iter().filter(|(node, source)| !holders.contains(node) && source.hops < HOPS_MAX);
     let coming = coming.map(|(node, source)| (*node, source.end_s, source.hops));
-    let sends = spread.sends(now_s, reader.beside);
-    let is_source = spread.coming.values().any(|source| source.node == server);
+    let sends = spread.sends(now_s, reader.other_slices);
+    let is_source = spread.sources.values().any(|source| source.node == server);
     let is_behind = |node: NodeId| is_source && spread.is_behind(node, server);
     let usable = |(node, ..): &(NodeId, f64, u16)| *node != server && (reader.is_usable)(*node) && !is_behind(*node);
     let candidate = |(node, source_end_s, hops): (NodeId, f64, u16)| {
@@ -40,7 +40,13 @@ pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate>
         let sends = sends.get(&node).copied().unwrap_or(0);
         let sends_others = (reader.sends_others)(node);
         let end_s = end_s(now_s, size_bytes, (sends, source_end_s), way);
-        Candidate { way, sends, sends_others, source: Source { node, hops: hops + 1, end_s }, verdict: Verdict::Taken }
+        Candidate {
+            link: way,
+            sends,
+            sends_others,
+            source: Source { node, hops: hops + 1, end_s },
+            verdict: Verdict::Taken,
+        }
     };
     whole.chain(coming).filter(usable).map(candidate).collect()
 }
@@ -48,9 +54,9 @@ pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate>
 /// Computes the module's formula for a source that sends it to `sends` others and has it complete at `source_end_s`.
 pub(super) fn end_s(now_s: f64, size_bytes: u64, (sends, source_end_s): (u32, f64), way: LinkEstimate) -> f64 {
     let alone_s = way.seconds(size_bytes.saturating_mul(u64::from(sends) + 1));
-    match PARTS.passes_on(size_bytes) {
+    match PARTS.is_forwarded_early(size_bytes) {
         true => {
-            let behind_s = source_end_s + way.seconds(PARTS.of(size_bytes));
+            let behind_s = source_end_s + way.seconds(PARTS.part_bytes(size_bytes));
             (now_s + alone_s).max(if source_end_s > now_s { behind_s } else { now_s })
         }
         false => source_end_s.max(now_s) + alone_s,

@@ -36,10 +36,10 @@ const SERVERS_MAX: usize = 4096;
 
 /// The servers that wait, by datum.
 #[derive(Debug, Default)]
-pub(super) struct Batches(BTreeMap<DatumId, Waiting>);
+pub(super) struct Batches(BTreeMap<DatumId, PendingBatch>);
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingBatch {
     until: Time,
     /// Latest end of the wait.
     latest: Time,
@@ -63,7 +63,7 @@ impl Batches {
         self.0.values_mut().for_each(|waiting| waiting.servers.retain(|one| *one != node));
     }
 
-    pub(super) fn given_up(&mut self, datum: DatumId) {
+    pub(super) fn forget_datum(&mut self, datum: DatumId) {
         self.0.remove(&datum);
     }
 
@@ -74,7 +74,7 @@ impl Batches {
     }
 
     fn take_due(&mut self, now: Time) -> Vec<(DatumId, Vec<NodeId>)> {
-        let is_due = |(_, waiting): &(&DatumId, &Waiting)| waiting.until <= now;
+        let is_due = |(_, waiting): &(&DatumId, &PendingBatch)| waiting.until <= now;
         let due: Vec<DatumId> = self.0.iter().filter(is_due).map(|(datum, _)| *datum).collect();
         due.into_iter().filter_map(|datum| Some((datum, self.0.remove(&datum)?.servers))).collect()
     }
@@ -82,13 +82,7 @@ impl Batches {
 
 impl Agent {
     /// Adds a server to the batch of a datum, or starts a batch. Returns true if the server waits for others.
-    pub(super) fn waits_for_others(
-        &mut self,
-        now: Time,
-        datum: DatumId,
-        server: NodeId,
-        out: &mut Vec<Effect>,
-    ) -> bool {
+    pub(super) fn join_batch(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) -> bool {
         if let Some(waiting) = self.names.searches.batches.0.get_mut(&datum) {
             let is_there = waiting.servers.contains(&server);
             if !is_there && waiting.servers.len() < SERVERS_MAX {
@@ -98,17 +92,17 @@ impl Agent {
             }
             return is_there;
         }
-        let Some(part_s) = self.waits_s(now, datum, server) else { return false };
+        let Some(part_s) = self.batch_wait_s(now, datum, server) else { return false };
         let gap_ns = seconds_to_ns(part_s.min(WAITS_S_MAX));
         let latest = now + seconds_to_ns((part_s * PART_IN_ALL / PART_OF_TIME).min(WAITS_IN_ALL_S_MAX));
-        let waiting = Waiting { until: now + gap_ns, latest, gap_ns, servers: vec![server] };
+        let waiting = PendingBatch { until: now + gap_ns, latest, gap_ns, servers: vec![server] };
         self.names.searches.batches.0.insert(datum, waiting);
         self.names.searches.batches.set_timer(out);
         true
     }
 
     /// Returns the seconds for which the first server that requests a datum may wait; `None` if it does not wait.
-    fn waits_s(&mut self, now: Time, datum: DatumId, server: NodeId) -> Option<f64> {
+    fn batch_wait_s(&mut self, now: Time, datum: DatumId, server: NodeId) -> Option<f64> {
         let named = self.names.catalog.named(datum).filter(|_| datum.slice().is_none())?;
         let (size_bytes, method) = (named.meta.size_bytes(), named.method);
         let is_alone = self.servers.len() < 3;
@@ -116,8 +110,8 @@ impl Agent {
         if is_alone || is_coming || size_bytes < SLICED_BYTES_MIN || !matches!(method, Method::Auto | Method::Swarm) {
             return None;
         }
-        self.refresh_ways(now);
-        let takes_s = |node| self.way(node, server).0.seconds(size_bytes);
+        self.refresh_links(now);
+        let takes_s = |node| self.link_between(node, server).0.seconds(size_bytes);
         let earliest_s = self.holders_of(datum).into_iter().map(|(node, _)| takes_s(node)).min_by(f64::total_cmp)?;
         let part_s = earliest_s * PART_OF_TIME;
         (part_s >= WAITS_S_MIN || method == Method::Swarm).then(|| part_s.max(WAITS_S_MIN))
@@ -127,7 +121,7 @@ impl Agent {
     pub(super) fn answer_batches(&mut self, now: Time, out: &mut Vec<Effect>) {
         for (datum, servers) in self.names.searches.batches.take_due(now) {
             if !self.answer_in_slices(now, datum, &servers, out) {
-                servers.into_iter().for_each(|server| self.name_source(now, datum, server, out));
+                servers.into_iter().for_each(|server| self.assign_source(now, datum, server, out));
             }
         }
         self.names.searches.batches.set_timer(out);
@@ -136,9 +130,9 @@ impl Agent {
     /// Assigns sources of slices to the servers of a batch. Returns false if they must get the complete datum instead.
     fn answer_in_slices(&mut self, now: Time, datum: DatumId, servers: &[NodeId], out: &mut Vec<Effect>) -> bool {
         let Some(named) = self.names.catalog.named(datum).cloned() else { return false };
-        self.refresh_ways(now);
+        self.refresh_links(now);
         let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
-        let (size_bytes, way) = (named.meta.size_bytes(), &|a, b| self.way(a, b).0);
+        let (size_bytes, way) = (named.meta.size_bytes(), &|a, b| self.link_between(a, b).0);
         let batch = Batch { now_s: now.seconds(), size_bytes, holders: &holders, readers: servers, way };
         let Some(slices) = batch.in_slices(named.method) else { return false };
         for server in servers {
@@ -146,10 +140,10 @@ impl Agent {
                 .slices()
                 .into_iter()
                 .zip(&slices)
-                .filter_map(|(slice, spread)| Some((slice, spread.coming(*server)?)))
+                .filter_map(|(slice, spread)| Some((slice, spread.source_of(*server)?)))
                 .collect();
             if sources.len() < slices.len() || !self.names.searches.answered(now, datum, *server) {
-                self.name_source(now, datum, *server, out);
+                self.assign_source(now, datum, *server, out);
                 continue;
             }
             self.supply_slices(*server, &named.meta, &sources, out);
@@ -177,7 +171,7 @@ impl Agent {
         let source = |slice: DatumId| Some((slice, self.source_for(now, slice, server, &BTreeMap::new())?));
         let sources: Vec<(DatumId, Source)> = slices.into_iter().filter_map(source).collect();
         if sources.len() < slices.len() || !self.names.searches.answered(now, datum, server) {
-            sources.iter().for_each(|(slice, _)| self.names.searches.begins_not(*slice, server));
+            sources.iter().for_each(|(slice, _)| self.names.searches.transfer_not_started(*slice, server));
             return false;
         }
         self.supply_slices(server, &named.meta, &sources, out);
@@ -189,11 +183,11 @@ impl Agent {
 mod tests {
     use super::super::models::tests::{agent, register};
     use super::*;
-    use crate::node::message::{Held, Message, ServerToCatalog, SupplyFault, TaskMessage, TaskToClient};
+    use crate::node::message::{Message, ServerToCatalog, StoredVersion, SupplyFault, TaskMessage, TaskToClient};
     use crate::node::protocol::Input;
     use crate::node::{AgentTimer, Timer};
     use gridloom_base::time::SECOND_NS;
-    use gridloom_base::{Machine, Named};
+    use gridloom_base::{Machine, NamedDatum};
 
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
     const HOLDER: NodeId = NodeId(2);
@@ -212,7 +206,7 @@ mod tests {
     }
 
     fn hold(agent: &mut Agent, datum: DatumId, size_bytes: u64, method: Method) {
-        let named = Named {
+        let named = NamedDatum {
             datum,
             name: format!("mesh {}", datum.serial),
             version: 1,
@@ -220,9 +214,9 @@ mod tests {
             replicas: 1,
             is_durable: false,
             method,
-            made_by: None,
+            put_by: None,
         };
-        let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
+        let message = ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] }.into();
         agent.handle(Time(10), Input::Received { from: HOLDER, message }, &mut Vec::new());
     }
 
@@ -250,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_ask_at_about_the_same_time_get_slices_from_one_another() {
+    fn simultaneous_requests_get_slices_from_one_another() {
         let mut agent = with_holder(4, Method::Swarm);
         for server in 3..=5 {
             assert!(named(&mut agent, 0, asks(DATUM, server, NodeId(server))).is_empty());
@@ -265,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_asks_later_gets_each_slice_from_those_to_which_it_comes() {
+    fn a_later_request_gets_slices_from_current_receivers() {
         let mut agent = with_holder(6, Method::Swarm);
         (3..=5).for_each(|server| _ = named(&mut agent, 0, asks(DATUM, server, NodeId(server))));
         named(&mut agent, WAITS_NS_MAX, fire());
@@ -279,7 +273,7 @@ mod tests {
         }
         // All servers have the complete datum, so no transfer is in progress.
         for server in 3..=7 {
-            let named = Named {
+            let named = NamedDatum {
                 datum: DATUM,
                 name: "mesh 1".into(),
                 version: 1,
@@ -287,16 +281,17 @@ mod tests {
                 replicas: 1,
                 is_durable: false,
                 method: Method::Swarm,
-                made_by: None,
+                put_by: None,
             };
-            let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
+            let message =
+                ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] }.into();
             agent.handle(Time(2 * SECOND_NS), Input::Received { from: NodeId(server), message }, &mut Vec::new());
         }
         assert_eq!(agent.names.searches.len(), 0);
     }
 
     #[test]
-    fn each_that_comes_has_those_before_it_wait_a_little_longer() {
+    fn each_request_extends_the_wait() {
         let mut agent = with_holder_of(64 << 30, 20, Method::Swarm);
         for number in 0..10 {
             let at = number * WAITS_NS_MAX / 2;
@@ -307,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_come_one_by_one_do_not_have_the_first_wait_for_ever() {
+    fn the_wait_of_the_first_request_is_limited() {
         let mut agent = with_holder_of(64 << 30, 30, Method::Swarm);
         let mut at = 0;
         for server in 3..=30 {
@@ -321,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_and_others_by_another_method_get_the_whole() {
+    fn single_requests_and_other_methods_get_the_complete_datum() {
         let mut agent = with_holder(4, Method::Swarm);
         assert!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3))).is_empty());
         assert_eq!(named(&mut agent, WAITS_NS_MAX, fire())[&NodeId(3)], [(DATUM, HOLDER)]);
@@ -331,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_others_longer_than_it_may_pay() {
+    fn short_transfers_do_not_wait() {
         let mut agent = with_holder_of(100 << 10, 4, Method::Auto);
         assert_eq!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3)))[&NodeId(3)], [(DATUM, HOLDER)]);
         let mut agent = with_holder(4, Method::Auto);
@@ -339,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_begins_later_does_not_hold_up_one_before_it() {
+    fn a_later_batch_does_not_delay_an_earlier_one() {
         // 6 MiB: 5 % of the transfer time is less than 10 ms.
         let mut agent = with_holder_of(6 << 20, 4, Method::Auto);
         let other = DatumId { serial: 2, ..DATUM };
@@ -363,7 +358,7 @@ mod tests {
     /// Found by the soak test (seed 3107): a server that could not reach the holder of a slice had been assigned to forward the
     /// slice to all others.
     #[test]
-    fn a_server_that_reaches_no_source_gets_it_from_those_that_were_behind_it() {
+    fn a_server_that_reaches_no_source_gets_the_datum_from_its_dependents() {
         let mut agent = with_holder(4, Method::Swarm);
         (3..=5).for_each(|server| _ = named(&mut agent, 0, asks(DATUM, server, NodeId(server))));
         named(&mut agent, WAITS_NS_MAX, fire());

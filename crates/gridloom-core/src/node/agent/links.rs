@@ -9,13 +9,15 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use super::{Agent, Registered, send};
 use crate::node::AgentTimer;
-use crate::node::message::SeenTransfer;
+use crate::node::message::ReceivedTransfer;
 use crate::node::message::{DirectoryToServer, MapToClient};
 use crate::node::protocol::Effect;
-use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, REMAP_PART_MAX, SEEN_PER_REPORT, SHARED_CARD_SERVERS_MAX};
+use gridloom_base::limits::{
+    HEARTBEAT_NS, LEARN_BYTES_MIN, REMAP_PART_MAX, SHARED_NIC_SERVERS_MAX, TRANSFERS_PER_REPORT,
+};
 use gridloom_base::{GroupId, NodeId, Time};
 use gridloom_map::Plan;
-use gridloom_perf::{Bottleneck, GridView, LinkReport, Seen};
+use gridloom_perf::{Bottleneck, CompletedTransfer, GridView, LinkReport};
 use gridloom_perf::{LinkEstimate, host_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,19 +27,19 @@ pub(super) type Pair = (String, String);
 
 /// The assumptions behind the plan of a group.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlanAssumptions {
     makespan_s: f64,
     /// Bytes that the plan transfers between hosts, by pair. The client handles transfers to and from itself.
-    moves: BTreeMap<Pair, u64>,
+    transfers: BTreeMap<Pair, u64>,
     /// Bandwidths that were known when the plan was made. Plans made from the same bandwidths share one map.
     known: Arc<BTreeMap<Pair, f64>>,
     /// Bandwidths that the plan assumed without a measurement, or of which the client was notified since.
-    told: BTreeMap<Pair, f64>,
+    notified: BTreeMap<Pair, f64>,
 }
 
 impl Agent {
     /// Returns the location of a node for the link models: the host of a server, and a location of its own for any other node.
-    pub(super) fn place(&self, node: NodeId) -> String {
+    pub(super) fn location(&self, node: NodeId) -> String {
         let server = self.servers.get(&node);
         server.map_or_else(|| node.to_string(), |server| host_of(&server.registration.address).to_string())
     }
@@ -50,26 +52,26 @@ impl Agent {
         link: LinkEstimate,
         out: &mut Vec<Effect>,
     ) {
-        let pair = (self.place(from), self.place(to));
+        let pair = (self.location(from), self.location(to));
         let Some(server) = self.servers.get_mut(&from).filter(|_| link.is_sane()) else { return };
         let was_measured = matches!(server.links.insert(to, Some(link)), Some(Some(_)));
         // On hosts with several servers, another pair of servers may have sent the first probe.
         let is_first = !was_measured && !self.links.is_awaited(&pair);
         self.turn_measured(from, to);
-        let moving = self.moving();
+        let moving = self.pairs_in_transfer();
         if is_first {
-            self.links.met_beside(now, pair.clone(), link, &moving);
+            self.links.add_concurrent_first_probe(now, pair.clone(), link, &moving);
         } else {
-            self.links.probed(now, pair.clone(), link, &moving);
+            self.links.add_probe(now, pair.clone(), link, &moving);
             self.link_changed(&pair, out);
         }
-        self.ways_told(now, &pair, out);
+        self.update_paths(now, &pair, out);
     }
 
     /// Returns the pairs of hosts between which transfers may be in progress: those of current plans, and of shared data.
-    fn moving(&self) -> BTreeSet<Pair> {
-        let planned = self.plans.values().flat_map(|plan| plan.moves.keys().cloned());
-        let shared = self.names.searches.moving().map(|(from, to)| (self.place(from), self.place(to)));
+    fn pairs_in_transfer(&self) -> BTreeSet<Pair> {
+        let planned = self.plans.values().flat_map(|plan| plan.transfers.keys().cloned());
+        let shared = self.names.searches.transfer_pairs().map(|(from, to)| (self.location(from), self.location(to)));
         planned.chain(shared).collect()
     }
 
@@ -77,35 +79,41 @@ impl Agent {
         &mut self,
         now: Time,
         to: NodeId,
-        transfers: &[SeenTransfer],
+        transfers: &[ReceivedTransfer],
         out: &mut Vec<Effect>,
     ) {
-        let is_known = |node: NodeId| self.servers.contains_key(&node) || self.telling.is_told(node);
+        let is_known = |node: NodeId| self.servers.contains_key(&node) || self.directory.is_subscribed(node);
         if !is_known(to) {
             return;
         }
-        let at = self.place(to);
+        let at = self.location(to);
         // Do not store a node that is gone.
-        let transfers = transfers.iter().take(SEEN_PER_REPORT).filter(|one| is_known(one.from));
+        let transfers = transfers.iter().take(TRANSFERS_PER_REPORT).filter(|one| is_known(one.from));
         for one in transfers.copied().collect::<Vec<_>>() {
-            let from = self.place(one.from);
-            if one.took_ns == 0 || one.size_bytes < LEARN_BYTES_MIN || from == at {
+            let from = self.location(one.from);
+            if one.duration_ns == 0 || one.size_bytes < LEARN_BYTES_MIN || from == at {
                 continue;
             }
             let end = now - one.age_ns;
-            let seen = Seen { from, to: at.clone(), size_bytes: one.size_bytes, start: end - one.took_ns, end };
-            let settles = self.links.saw(now, seen);
-            if !std::mem::replace(&mut self.settling, true) {
-                out.push(Effect::SetTimer { timer: AgentTimer::Settled.into(), at: settles });
+            let seen = CompletedTransfer {
+                from,
+                to: at.clone(),
+                size_bytes: one.size_bytes,
+                start: end - one.duration_ns,
+                end,
+            };
+            let settles = self.links.add_transfer(now, seen);
+            if !std::mem::replace(&mut self.settle_timer_is_set, true) {
+                out.push(Effect::SetTimer { timer: AgentTimer::TransfersSettled.into(), at: settles });
             }
         }
     }
 
     pub(super) fn on_settled(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let (changed, again) = self.links.settle(now);
-        self.settling = again.is_some();
+        let (changed, again) = self.links.learn_waiting(now);
+        self.settle_timer_is_set = again.is_some();
         if let Some(at) = again {
-            out.push(Effect::SetTimer { timer: AgentTimer::Settled.into(), at });
+            out.push(Effect::SetTimer { timer: AgentTimer::TransfersSettled.into(), at });
         }
         for pair in changed {
             self.link_changed(&pair, out);
@@ -113,16 +121,16 @@ impl Agent {
     }
 
     /// Records a client's estimates of its links. The agent learns the path to and from the client from its transfers.
-    pub(super) fn client_links_told<'a>(
+    pub(super) fn record_client_links<'a>(
         &mut self,
         now: Time,
         client: NodeId,
         links: impl Iterator<Item = &'a (NodeId, LinkEstimate)>,
     ) {
         for (server, link) in links.filter(|(server, _)| self.servers.contains_key(server)).collect::<Vec<_>>() {
-            let (here, there) = (self.place(client), self.place(*server));
-            self.links.met(now, here.clone(), there.clone(), *link);
-            self.links.met(now, there, here, *link);
+            let (here, there) = (self.location(client), self.location(*server));
+            self.links.add_first_probe(now, here.clone(), there.clone(), *link);
+            self.links.add_first_probe(now, there, here, *link);
         }
     }
 
@@ -131,11 +139,11 @@ impl Agent {
     pub(super) fn bottlenecks(&self, servers: &[NodeId], client: NodeId) -> Vec<Bottleneck<usize>> {
         let mut at: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, node) in servers.iter().chain([&client]).enumerate() {
-            at.entry(self.place(*node)).or_default().push(index);
+            at.entry(self.location(*node)).or_default().push(index);
         }
         let mut found = self.links.bottlenecks();
-        found.extend(self.links.ways_between_sites(|place| at.contains_key(place)));
-        found.extend(self.cards_of_several(&at));
+        found.extend(self.links.inter_site_paths(|place| at.contains_key(place)));
+        found.extend(self.shared_nics(&at));
         let numbered = found.into_iter().map(|one| {
             let indices = |place: &String| at.get(place).into_iter().flatten().copied();
             let of_pair = |(from, to): &(String, String)| {
@@ -149,8 +157,8 @@ impl Agent {
 
     /// Returns the network interfaces of hosts with several servers, outgoing and incoming. Each is assumed to be as
     /// fast as its fastest link.
-    fn cards_of_several(&self, at: &BTreeMap<String, Vec<usize>>) -> Vec<Bottleneck<String>> {
-        let several = at.iter().filter(|(_, servers)| (2..=SHARED_CARD_SERVERS_MAX).contains(&servers.len()));
+    fn shared_nics(&self, at: &BTreeMap<String, Vec<usize>>) -> Vec<Bottleneck<String>> {
+        let several = at.iter().filter(|(_, servers)| (2..=SHARED_NIC_SERVERS_MAX).contains(&servers.len()));
         let cards = several.flat_map(|(host, _)| {
             let others = || at.keys().filter(move |other| *other != host);
             let out = others().map(|other| (host.clone(), other.clone())).collect::<Vec<_>>();
@@ -166,12 +174,12 @@ impl Agent {
     }
 
     /// Records a plan made for this grid. Its client is notified when the plan's assumptions no longer hold.
-    pub(super) fn planned(&mut self, group: GroupId, plan: &Plan, grid: &GridView) {
+    pub(super) fn record_plan(&mut self, group: GroupId, plan: &Plan, grid: &GridView) {
         let mut moves: BTreeMap<Pair, u64> = BTreeMap::new();
         let mut supposed: BTreeMap<Pair, f64> = BTreeMap::new();
         for transfer in &plan.transfers {
             let (Some(from), Some(to)) = (grid.server(transfer.from), grid.server(transfer.to)) else { continue };
-            let pair = (self.place(transfer.from), self.place(transfer.to));
+            let pair = (self.location(transfer.from), self.location(transfer.to));
             let bytes = moves.entry(pair.clone()).or_default();
             *bytes = bytes.saturating_add(transfer.size_bytes);
             if let Some(link) = grid.links[from][to].filter(|_| self.links.of(&pair.0, &pair.1).is_none()) {
@@ -182,7 +190,10 @@ impl Agent {
             self.links.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
         let last = self.plans.values().next_back().map(|plan| plan.known.clone());
         let known = last.filter(|last| **last == known).unwrap_or_else(|| Arc::new(known));
-        self.plans.insert(group, Planned { makespan_s: plan.makespan_s, moves, known, told: supposed });
+        self.plans.insert(
+            group,
+            PlanAssumptions { makespan_s: plan.makespan_s, transfers: moves, known, notified: supposed },
+        );
     }
 
     /// Notifies the clients of plans that use a link that has become much slower, or of plans that could now use a
@@ -198,15 +209,16 @@ impl Agent {
         for (group, plan) in &mut self.plans {
             // As in the mapping, a pair that was measured in one direction only is assumed to be symmetric.
             let known = plan.known.get(pair).or_else(|| plan.known.get(&back));
-            let before = plan.told.get(pair).or(known).copied().unwrap_or(LinkEstimate::UNMEASURED.bandwidth);
+            let before = plan.notified.get(pair).or(known).copied().unwrap_or(LinkEstimate::UNMEASURED.bandwidth);
             let Some(change) = model.change_from(before) else { continue };
-            let over_it = plan.moves.get(pair).copied().unwrap_or(0);
-            let bytes = if change < 1.0 { over_it } else { plan.moves.values().copied().fold(0, u64::saturating_add) };
+            let over_it = plan.transfers.get(pair).copied().unwrap_or(0);
+            let bytes =
+                if change < 1.0 { over_it } else { plan.transfers.values().copied().fold(0, u64::saturating_add) };
             let difference_s = bytes as f64 * (1.0 / (before * change) - 1.0 / before).abs();
             if difference_s < REMAP_PART_MAX * plan.makespan_s {
                 continue;
             }
-            plan.told.insert(pair.clone(), before * change);
+            plan.notified.insert(pair.clone(), before * change);
             let (from, to) = (&pair.0, &pair.1);
             let why =
                 format!("the link from '{from}' to '{to}' is {change:.2} times as fast as when the group was mapped");
@@ -216,29 +228,30 @@ impl Agent {
 
     /// Requests a measurement of one link that was not measured for long, doubtful links first. Only one link is
     /// measured at a time, so that probes do not disturb one another, and servers take turns.
-    pub(super) fn probe_one(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn request_probe(&mut self, now: Time, out: &mut Vec<Effect>) {
         let on = |host: &str| self.servers.iter().find(|(_, server)| host_of(&server.registration.address) == host);
         let suspects = self.links.suspects().filter(|pair| self.links.is_due(now, pair)).cloned();
-        let narrow = self.links.narrow().into_iter().filter(|pair| now.since(self.links.last(pair)) >= HEARTBEAT_NS);
+        let narrow =
+            self.links.narrow_pairs().into_iter().filter(|pair| now.since(self.links.last(pair)) >= HEARTBEAT_NS);
         let mut suspects: Vec<Pair> = suspects.chain(narrow).collect();
         suspects.sort_by_key(|pair| self.links.last(pair));
         // Clients probe the links to and from themselves.
         let suspect = suspects.into_iter().find_map(|(from, to)| Some((*on(&from)?.0, *on(&to)?.0)));
-        let Some((from, to)) = suspect.or_else(|| self.oldest_of_next(now)) else { return };
-        self.links.ask(now, (self.place(from), self.place(to)));
-        self.measure_anew(from, to);
+        let Some((from, to)) = suspect.or_else(|| self.next_due_link(now)) else { return };
+        self.links.request_probe(now, (self.location(from), self.location(to)));
+        self.forget_measurements(from, to);
         let address = self.servers[&to].registration.address.clone();
         send(out, from, DirectoryToServer::MeasureLink { to, address });
     }
 
     /// Returns the server whose turn it is, and the server whose link from it is due for a probe and was not measured for longest.
-    fn oldest_of_next(&mut self, now: Time) -> Option<(NodeId, NodeId)> {
-        let usable = |server: &Registered| !server.registration.plain && server.links_done;
+    fn next_due_link(&mut self, now: Time) -> Option<(NodeId, NodeId)> {
+        let usable = |server: &Registered| !server.registration.is_stateless && server.links_done;
         let after = self.servers.range((Excluded(self.probe_turn), Unbounded)).chain(&self.servers);
         let (from, sender) = after.into_iter().find(|(_, server)| usable(server))?;
-        let (from, here) = (*from, self.place(*from));
+        let (from, here) = (*from, self.location(*from));
         let due = self.servers.iter().filter(|(_, server)| usable(server)).filter_map(|(to, receiver)| {
-            let pair = (here.clone(), self.place(*to));
+            let pair = (here.clone(), self.location(*to));
             let is_broken = [sender.links.get(to), receiver.links.get(&from)].contains(&Some(&None));
             let is_due = pair.0 != pair.1 && !is_broken && self.links.is_due(now, &pair);
             is_due.then(|| (self.links.last(&pair), *to))
@@ -252,7 +265,7 @@ impl Agent {
     pub(super) fn forget_links(&mut self, place: &str) {
         if !self.servers.values().any(|server| host_of(&server.registration.address) == place) {
             self.links.forget(&place.to_string());
-            self.forget_ways(place);
+            self.forget_paths(place);
         }
     }
 

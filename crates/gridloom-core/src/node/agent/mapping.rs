@@ -1,7 +1,7 @@
 //! Mapping: views of the grid, and the plans that clients request.
 
-use super::requests::{Stopped, UnderWay};
-use super::{Agent, Promise, Registered, send};
+use super::requests::{RunningMapping, Stopped};
+use super::{Agent, Registered, Reservation, send};
 use crate::node::AgentTimer;
 use crate::node::message::MapRequest;
 use crate::node::message::MapToClient;
@@ -11,9 +11,9 @@ use gridloom_base::limits::{MAP_NS_MAX, MAP_REQUESTS_MAX, MEASURE_WAIT_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{Method, NodeId, Time};
-use gridloom_map::{Guess, MapError, Outline, Plan, Seen};
+use gridloom_map::{MapError, MapperInput, Outline, Plan, UnmeasuredEstimate};
 use gridloom_perf::{GridView, host_of};
-use gridloom_perf::{LinkEstimate, ServerView, Tree};
+use gridloom_perf::{LinkEstimate, NetworkTree, ServerView};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,18 +25,21 @@ impl Agent {
     /// Returns the agent's view of the grid for a request, using `tree` for links. Reservations of the request's own
     /// group are ignored. Without a request, the view has no links and no reservations, and remains valid until
     /// something changes.
-    pub(super) fn grid_view(&self, now: Time, request: Option<(&MapRequest, &Tree<&str>)>) -> GridView {
+    pub(super) fn grid_view(&self, now: Time, request: Option<(&MapRequest, &NetworkTree<&str>)>) -> GridView {
         let group = request.map(|(request, _)| request.group);
-        let without = request.map_or(&[][..], |(request, _)| &request.without);
+        let without = request.map_or(&[][..], |(request, _)| &request.excluded_servers);
         let mut servers: Vec<(&NodeId, &Registered)> =
             self.servers.iter().filter(|(node, _)| !without.contains(node)).collect();
         servers.sort_by(|a, b| a.1.registration.name.cmp(&b.1.registration.name));
         let speeds = self.speeds();
-        let better_elsewhere = self.better_elsewhere();
+        let better_elsewhere = self.runnable_elsewhere();
         let views = servers.iter().map(|(node, server)| {
             let r = &server.registration;
-            let busy =
-                server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, promise)| promise.end.since(now));
+            let busy = server
+                .reservations
+                .iter()
+                .filter(|(id, _)| Some(**id) != group)
+                .map(|(_, promise)| promise.end.since(now));
             let busy_s = request.map_or(0.0, |_| ns_to_seconds(busy.max().unwrap_or(0)));
             let processors = server.processors.as_str();
             let speed_flops = speeds.get(processors).copied();
@@ -45,15 +48,15 @@ impl Agent {
                 name: r.name.clone(),
                 address: r.address.clone(),
                 slots: r.slots,
-                plain: r.plain,
+                stateless: r.is_stateless,
                 memory_bytes: r.memory_bytes,
                 speed_flops,
                 pace: server.pace,
                 functions: r
                     .functions
                     .iter()
-                    .filter(|s| !(server.unable.contains(&s.name) && better_elsewhere.contains(s.name.as_str())))
-                    .map(|s| (s.name.clone(), self.models.of(processors, &s.name, &speeds)))
+                    .filter(|s| !(server.cannot_run.contains(&s.name) && better_elsewhere.contains(s.name.as_str())))
+                    .map(|s| (s.name.clone(), self.models.model_of(processors, &s.name, &speeds)))
                     .collect(),
                 busy_s: vec![busy_s; r.slots as usize],
                 release: r.release.clone(),
@@ -76,13 +79,13 @@ impl Agent {
         grid: &mut GridView,
         servers: &[(&NodeId, &Registered)],
         request: &MapRequest,
-        tree: &Tree<&str>,
+        tree: &NetworkTree<&str>,
     ) {
         let hosts: Vec<&str> = servers.iter().map(|(_, server)| host_of(&server.registration.address)).collect();
         let numbers: Vec<Option<usize>> = hosts.iter().map(|host| tree.number(host)).collect();
         let link = |from: usize, to: usize| {
             let (a, b) = (servers[from], servers[to]);
-            if from == to || a.1.registration.plain || b.1.registration.plain {
+            if from == to || a.1.registration.is_stateless || b.1.registration.is_stateless {
                 return None;
             }
             // A pair that was measured in one direction only is assumed to be symmetric.
@@ -114,26 +117,33 @@ impl Agent {
     }
 
     /// Returns the estimates of all links for a request. `client` is the client's location.
-    fn tree<'a>(&'a self, client: &'a str, request: &MapRequest) -> Tree<&'a str> {
+    fn tree<'a>(&'a self, client: &'a str, request: &MapRequest) -> NetworkTree<&'a str> {
         let known = self.links.estimates().map(|((from, to), link)| ((from.as_str(), to.as_str()), link));
         let guessed = request.client_links.iter().filter_map(|(node, link)| {
-            let server = self.servers.get(node).filter(|_| request.guessed.contains(node))?;
+            let server = self.servers.get(node).filter(|_| request.unmeasured.contains(node))?;
             Some(((client, host_of(&server.registration.address)), *link))
         });
-        Tree::new(known, guessed)
+        NetworkTree::new(known, guessed)
     }
 
     /// Returns the links and functions that a plan uses without a measurement.
-    fn guesses(&self, plan: &Plan, grid: &GridView, request: &MapRequest, tree: &Tree<&str>) -> Vec<Guess> {
+    fn guesses(
+        &self,
+        plan: &Plan,
+        grid: &GridView,
+        request: &MapRequest,
+        tree: &NetworkTree<&str>,
+    ) -> Vec<UnmeasuredEstimate> {
         let client = request.group.client;
-        let number = |node: NodeId| tree.number(&self.place(node).as_str());
+        let number = |node: NodeId| tree.number(&self.location(node).as_str());
         let is_known = |from: NodeId, to: NodeId| {
-            let is_near = from != client && to != client && self.place(from) == self.place(to);
+            let is_near = from != client && to != client && self.location(from) == self.location(to);
             is_near || tree.measured(number(from), number(to)).is_some()
         };
         let pairs: BTreeSet<(NodeId, NodeId)> = plan.transfers.iter().map(|moved| (moved.from, moved.to)).collect();
         let links = pairs.into_iter().filter(|(from, to)| !is_known(*from, *to));
-        let mut guesses: Vec<Guess> = links.map(|(from, to)| Guess::Link { from, to }).collect();
+        let mut guesses: Vec<UnmeasuredEstimate> =
+            links.map(|(from, to)| UnmeasuredEstimate::Link { from, to }).collect();
         let mut functions: BTreeSet<(&str, NodeId)> = BTreeSet::new();
         for (task, placed) in request.outline.tasks.iter().zip(&plan.tasks) {
             let Some(view) = grid.server(placed.server).map(|at| &grid.servers[at]) else { continue };
@@ -144,7 +154,9 @@ impl Agent {
             }
         }
         let functions = functions.into_iter();
-        guesses.extend(functions.map(|(function, server)| Guess::Function { function: function.to_string(), server }));
+        guesses.extend(
+            functions.map(|(function, server)| UnmeasuredEstimate::Function { function: function.to_string(), server }),
+        );
         guesses
     }
 
@@ -165,16 +177,16 @@ impl Agent {
             .filter(|s| !s.links_done || s.speed_flops.is_none())
             .map(|s| s.since + MEASURE_WAIT_NS_MAX)
             .filter(|until| *until > now)
-            .chain(self.ways.awaited(now))
+            .chain(self.paths.awaited(now))
             .max();
         if let Some(until) = unmeasured {
-            out.push(Effect::SetTimer { timer: AgentTimer::Measured.into(), at: until });
+            out.push(Effect::SetTimer { timer: AgentTimer::MeasureTimeout.into(), at: until });
             return;
         }
         while let Some(request) = self.requests.next(now) {
             self.begin_mapping(now, request, out);
         }
-        if let Some(at) = self.requests.look_at(now) {
+        if let Some(at) = self.requests.next_check(now) {
             out.push(Effect::SetTimer { timer: AgentTimer::Mapping.into(), at });
         }
     }
@@ -189,12 +201,12 @@ impl Agent {
 
     fn begin_mapping(&mut self, now: Time, mut request: MapRequest, out: &mut Vec<Effect>) {
         let client = request.group.client;
-        let measured = request.client_links.iter().filter(|(server, _)| !request.guessed.contains(server));
-        self.client_links_told(now, client, measured);
+        let measured = request.client_links.iter().filter(|(server, _)| !request.unmeasured.contains(server));
+        self.record_client_links(now, client, measured);
         let name = client.to_string();
         let mut grid = self.grid_view(now, Some((&request, &self.tree(&name, &request))));
         occupy(&mut grid, &request.busy);
-        self.place_shared(&mut request.outline);
+        self.set_shared_locations(&mut request.outline);
         // Holders that are unknown here are removed: the client can obtain their data, or has them made again.
         for datum in request.outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
             datum.at.retain(|node| *node == client || grid.server(*node).is_some());
@@ -210,7 +222,7 @@ impl Agent {
 
     /// Sets the locations and sizes of shared data that functions read. Names that do not exist yet are left out,
     /// because no plan predicts how long a call waits for one.
-    fn place_shared(&self, outline: &mut Outline) {
+    fn set_shared_locations(&self, outline: &mut Outline) {
         let mut unknown = BTreeSet::new();
         for (index, datum) in outline.data.iter_mut().enumerate().filter(|(_, datum)| datum.producer.is_none()) {
             let Some(name) = &datum.name else { continue };
@@ -238,13 +250,13 @@ impl Agent {
     }
 
     pub(super) fn on_mapped(&mut self, now: Time, number: u64, outcome: Result<Plan, MapError>, out: &mut Vec<Effect>) {
-        let Some(UnderWay { job, stopped, .. }) = self.requests.end(number) else { return };
+        let Some(RunningMapping { job, stopped, .. }) = self.requests.end(number) else { return };
         let is_known = |plan: &Plan| plan.tasks.iter().all(|task| self.servers.contains_key(&task.server));
         match (outcome, stopped) {
             (_, Some(Stopped::Unwanted)) => {}
             // A server was lost meanwhile.
             (Ok(plan), _) if !is_known(&plan) => self.on_request(now, job.request.clone(), out),
-            (Ok(plan), _) => self.hand_out(now, plan, &job, out),
+            (Ok(plan), _) => self.send_plan(now, plan, &job, out),
             (Err(error), _) => {
                 let MapRequest { group, round, .. } = job.request;
                 let why = if error == MapError::Stopped { took_too_long(&job.request) } else { error.to_string() };
@@ -255,7 +267,7 @@ impl Agent {
     }
 
     /// Sends a client its plan, and records the reservations.
-    fn hand_out(&mut self, now: Time, plan: Plan, job: &MapJob, out: &mut Vec<Effect>) {
+    fn send_plan(&mut self, now: Time, plan: Plan, job: &MapJob, out: &mut Vec<Effect>) {
         let MapJob { request, grid } = job;
         let MapRequest { group, round, purpose, .. } = *request;
         let client = group.client;
@@ -267,21 +279,21 @@ impl Agent {
             let end = ends.entry(task.server).or_default();
             *end = end.max(task.end_s);
         }
-        for (node, end_s) in ends.iter().filter(|_| purpose != Purpose::Look) {
+        for (node, end_s) in ends.iter().filter(|_| purpose != Purpose::PlanOnly) {
             let end = now + seconds_to_ns(*end_s);
             let server = self.servers.get_mut(node).expect("checked by the caller");
-            server.promised.insert(group, Promise { end, pace: server.pace });
+            server.reservations.insert(group, Reservation { end, pace: server.pace });
         }
-        if purpose != Purpose::Look {
-            self.planned(group, &plan, grid);
+        if purpose != Purpose::PlanOnly {
+            self.record_plan(group, &plan, grid);
         }
         let addresses = grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
         let addresses = addresses.collect();
-        let seen =
-            (purpose != Purpose::Run).then(|| Box::new(Seen::new(client, request.outline.clone(), grid.clone())));
+        let seen = (purpose != Purpose::Run)
+            .then(|| Box::new(MapperInput::new(client, request.outline.clone(), grid.clone())));
         // The client must know every server of its plan, and whether it is stateless.
-        if self.telling.has_news() {
-            self.tell_now(now, out);
+        if self.directory.has_pending() {
+            self.push_directory(now, out);
         }
         send(out, client, MapToClient::GroupMapped { group, round, plan, addresses, seen });
     }
@@ -336,16 +348,16 @@ mod tests {
     use crate::node::Message;
     use crate::node::message::MapMessage;
     use gridloom_base::GroupId;
-    use gridloom_map::{MapBy, OutlineDatum, OutlineTask, Stop};
+    use gridloom_map::{MappingMethod, OutlineDatum, OutlineTask, Stop};
 
     #[test]
-    fn a_plan_takes_no_link_for_fast_that_is_not_measured_and_says_so() {
+    fn a_plan_does_not_assume_fast_links_and_lists_guesses() {
         let (mut agent, client) = (agent(), NodeId(9));
         register(&mut agent, 2, "near:1", 1.0, 1.0);
         register(&mut agent, 3, "far:1", 1.0, 1.0);
         let method = Method::Auto;
         let datum = |at| OutlineDatum { size_bytes: 1_000_000, producer: None, at, wanted: false, name: None, method };
-        let task = |inputs| OutlineTask { function: 0, work_flops: Some(1e9), only: None, inputs, outputs: vec![] };
+        let task = |inputs| OutlineTask { function: 0, work_flops: Some(1e9), bound_to: None, inputs, outputs: vec![] };
         let request = MapRequest {
             group: GroupId { client, serial: 1 },
             round: 1,
@@ -354,14 +366,14 @@ mod tests {
                 tasks: vec![task(vec![0]), task(vec![1])],
                 data: vec![datum(vec![NodeId(2)]), datum(vec![NodeId(2)])],
             },
-            heuristic: MapBy::from("heft"),
+            heuristic: MappingMethod::from("heft"),
             purpose: Purpose::Run,
             client_links: vec![
                 (NodeId(2), LinkEstimate { latency_s: 1e-4, bandwidth: 1e8 }),
                 (NodeId(3), LinkEstimate { latency_s: 0.15, bandwidth: 2e5 }),
             ],
-            guessed: BTreeSet::from([NodeId(3)]),
-            without: Vec::new(),
+            unmeasured: BTreeSet::from([NodeId(3)]),
+            excluded_servers: Vec::new(),
             busy: Vec::new(),
         };
         let later = Time(0) + 2 * MEASURE_WAIT_NS_MAX;
@@ -382,8 +394,8 @@ mod tests {
         };
         let plan = planned(&request);
         assert!(plan.tasks.iter().all(|task| task.server == NodeId(2)) && plan.guesses.is_empty(), "{plan:?}");
-        let known = MapRequest { client_links: Vec::new(), guessed: BTreeSet::new(), ..request };
+        let known = MapRequest { client_links: Vec::new(), unmeasured: BTreeSet::new(), ..request };
         let plan = planned(&MapRequest { group: GroupId { client: NodeId(10), serial: 1 }, ..known });
-        assert_eq!(plan.guesses, [Guess::Link { from: NodeId(2), to: NodeId(3) }], "{plan:?}");
+        assert_eq!(plan.guesses, [UnmeasuredEstimate::Link { from: NodeId(2), to: NodeId(3) }], "{plan:?}");
     }
 }

@@ -2,21 +2,21 @@
 //!
 //! Its knowledge is soft state: servers register again with a restarted agent. Neither data nor running plans depend on the agent.
 
+mod backoff;
 mod batches;
-mod explaining;
-mod keeping;
+mod directory;
+mod explain;
 mod links;
 mod mapping;
 mod models;
 mod names;
+mod paths;
+mod placement;
 mod registry;
 mod requests;
-mod resting;
-mod searches;
+mod sources;
 mod stale;
-mod telling;
 mod turns;
-mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,18 +27,18 @@ use crate::node::message::{
 };
 use crate::node::protocol::{Effect, Input, Role};
 use crate::node::{AgentTimer, Category, LogLine, Timer};
+use directory::{DIRECTORY_PAUSE_NS, DirectoryPush};
 use gridloom_base::limits::{HEARTBEAT_NS, PACE_MAX, PACE_MIN};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{GroupId, Level, Machine, NodeId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::{LinkEstimate, Links, host_of};
-use links::Planned;
+use links::PlanAssumptions;
 use models::Models;
 use names::Names;
+use paths::Paths;
 use requests::Requests;
-use telling::{DIRECTORY_PAUSE_NS, Telling};
 use turns::Turns;
-use ways::Ways;
 
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct AgentConfig {
 
 /// The data stored for each peer.
 #[derive(Clone, Copy, Debug)]
-struct About {
+struct PeerInfo {
     role: Role,
     /// Version of the protocol.
     version: u16,
@@ -72,16 +72,16 @@ struct Registered {
     links: BTreeMap<NodeId, Option<LinkEstimate>>,
     pace: f64,
     /// Functions that it offers but failed to run. It receives calls of them only while no other server can run them.
-    unable: BTreeSet<String>,
+    cannot_run: BTreeSet<String>,
     /// It is draining and will exit.
-    drains: bool,
+    is_draining: bool,
     /// Work reserved for groups.
-    promised: BTreeMap<GroupId, Promise>,
+    reservations: BTreeMap<GroupId, Reservation>,
 }
 
 /// A group's reservation of a server, with the assumptions of its plan.
 #[derive(Clone, Copy, Debug)]
-struct Promise {
+struct Reservation {
     /// Predicted end of the group's tasks on this server.
     end: Time,
     /// The server's pace at the time of the plan.
@@ -92,24 +92,24 @@ struct Promise {
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
-    members: Members<About>,
+    members: Members<PeerInfo>,
     servers: BTreeMap<NodeId, Registered>,
     /// The registered functions: signature, and number of servers that offer the function.
     functions: BTreeMap<String, (Signature, u32)>,
-    telling: Telling,
+    directory: DirectoryPush,
     models: Models,
     /// Models of links by host. Each client counts as a host of its own.
     links: Links<String>,
     /// Reported transfers wait until the link models are updated from them.
-    settling: bool,
+    settle_timer_is_set: bool,
     /// The server whose turn it was last to be asked for a probe.
     probe_turn: NodeId,
     /// Plans of groups that have not ended.
-    plans: BTreeMap<GroupId, Planned>,
+    plans: BTreeMap<GroupId, PlanAssumptions>,
     requests: Requests,
     /// Turns to measure links.
     turns: Turns,
-    ways: Ways,
+    paths: Paths,
     names: Names,
 }
 
@@ -122,21 +122,21 @@ impl Agent {
             members: Members::default(),
             servers: BTreeMap::new(),
             functions: BTreeMap::new(),
-            telling: Telling::default(),
+            directory: DirectoryPush::default(),
             models: Models::default(),
             links: Links::default(),
-            settling: false,
+            settle_timer_is_set: false,
             probe_turn: NodeId(0),
             plans: BTreeMap::new(),
             requests: Requests::default(),
             turns: Turns::default(),
-            ways: Ways::default(),
+            paths: Paths::default(),
         }
     }
 
     /// Records that a peer is alive although it sent nothing here.
-    pub(in crate::node) fn heard(&mut self, now: Time, peer: NodeId) {
-        let _ = self.members.heard(now, peer);
+    pub(in crate::node) fn mark_alive(&mut self, now: Time, peer: NodeId) {
+        let _ = self.members.record_received(now, peer);
     }
 
     pub fn id(&self) -> NodeId {
@@ -149,8 +149,8 @@ impl Agent {
 
     /// Returns the number of entries about groups and shared data, by kind: all 0 once every group has ended or its
     /// client is gone, and all names are deleted and no longer read.
-    pub fn leftovers(&self) -> [(&'static str, usize); 6] {
-        let promised = self.servers.values().map(|server| server.promised.len()).sum();
+    pub fn leak_counts(&self) -> [(&'static str, usize); 6] {
+        let promised = self.servers.values().map(|server| server.reservations.len()).sum();
         let [versions, waits, searches] = self.names.counts();
         [
             ("reservations of groups", promised),
@@ -181,25 +181,25 @@ impl Agent {
             | Message::Map(MapMessage::ToClient(_))
             | Message::Task(TaskMessage::ToServer(_))
             | Message::Catalog(CatalogMessage::ToClient(_) | CatalogMessage::ToServer(_))
-            | Message::Data(_) => not_taken(from, out),
+            | Message::Data(_) => reject_message(from, out),
         }
     }
 
     fn on_link_message(&mut self, now: Time, from: NodeId, message: LinkToAgent, out: &mut Vec<Effect>) {
         match message {
             LinkToAgent::LinkMeasured { to, link } => self.on_link_measured(now, from, to, link, out),
-            LinkToAgent::TransfersSeen { transfers } => self.on_transfers_seen(now, from, &transfers, out),
+            LinkToAgent::TransfersReceived { transfers } => self.on_transfers_seen(now, from, &transfers, out),
             LinkToAgent::LinkBroken { to } => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.links.insert(to, None);
                 }
             }
-            LinkToAgent::AskTurn { to } => self.on_ask_turn(now, from, to, out),
+            LinkToAgent::RequestTurn { to } => self.on_turn_request(now, from, to, out),
             LinkToAgent::TurnOver { to } => self.on_turn_over(now, from, to, out),
             LinkToAgent::LinksDone => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.links_done = true;
-                    self.newly_usable(from, out);
+                    self.notify_newly_usable(from, out);
                     self.map_waiting(now, out);
                 }
             }
@@ -211,30 +211,30 @@ impl Agent {
             DirectoryToAgent::Register(registration) if self.is_server(from) => {
                 self.on_register(now, from, registration, out);
             }
-            DirectoryToAgent::Register(_) => not_taken(from, out),
+            DirectoryToAgent::Register(_) => reject_message(from, out),
             DirectoryToAgent::Speed { flops } => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
-                    self.tell(now + DIRECTORY_PAUSE_NS, out);
-                    self.newly_usable(from, out);
+                    self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
+                    self.notify_newly_usable(from, out);
                     self.map_waiting(now, out);
                 }
             }
             DirectoryToAgent::Model { function, model } => self.on_model(now, from, &function, model, out),
             // The requesting client may be connected to another agent, or may be gone.
-            DirectoryToAgent::ModelsTold { client } if self.telling.is_told(client) => {
-                self.tell_now(now, out);
+            DirectoryToAgent::ModelsReported { client } if self.directory.is_subscribed(client) => {
+                self.push_directory(now, out);
                 send(out, client, DirectoryToClient::ModelsKnown { server: from });
             }
-            DirectoryToAgent::ModelsTold { .. } => {}
+            DirectoryToAgent::ModelsReported { .. } => {}
             DirectoryToAgent::Pace { pace } if (PACE_MIN..=PACE_MAX).contains(&pace) => {
                 self.on_pace(now, from, pace, out);
             }
-            DirectoryToAgent::Pace { .. } => not_taken(from, out),
+            DirectoryToAgent::Pace { .. } => reject_message(from, out),
             DirectoryToAgent::CannotRun { function, why } => self.on_cannot_run(now, from, function, &why, out),
-            DirectoryToAgent::Drains => self.on_drains(now, from, out),
+            DirectoryToAgent::Draining => self.on_drains(now, from, out),
             DirectoryToAgent::Subscribe => self.on_subscribe(now, from, out),
-            DirectoryToAgent::AskLinks => {
+            DirectoryToAgent::GetLinks => {
                 send(out, from, DirectoryToClient::LinksKnown { links: self.link_reports(now) });
             }
         }
@@ -260,7 +260,7 @@ impl Agent {
                     self.plans.remove(&group);
                     self.requests.forget_group(group, out);
                     self.servers.values_mut().for_each(|server| {
-                        server.promised.remove(&group);
+                        server.reservations.remove(&group);
                     });
                 }
             }
@@ -270,15 +270,15 @@ impl Agent {
     fn on_timer(&mut self, now: Time, timer: AgentTimer, out: &mut Vec<Effect>) {
         match timer {
             AgentTimer::Heartbeat => self.on_heartbeat(now, out),
-            AgentTimer::Settled => self.on_settled(now, out),
+            AgentTimer::TransfersSettled => self.on_settled(now, out),
             AgentTimer::Batches => self.answer_batches(now, out),
-            AgentTimer::Measured => self.map_waiting(now, out),
+            AgentTimer::MeasureTimeout => self.map_waiting(now, out),
             AgentTimer::Turns => self.on_turns_timer(now, out),
             AgentTimer::Mapping => {
                 self.requests.stop_late(now, out);
                 self.map_waiting(now, out);
             }
-            AgentTimer::Directory => self.tell_now(now, out),
+            AgentTimer::DirectoryPush => self.push_directory(now, out),
         }
     }
 
@@ -289,19 +289,19 @@ impl Agent {
             send(out, peer, LinkMessage::Ping { token });
         }
         for (peer, silence_ns) in beat.silent {
-            out.push(Effect::HangUp { peer });
+            out.push(Effect::Disconnect { peer });
             self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
-        self.probe_one(now, out);
-        self.seek_all(now, out);
+        self.request_probe(now, out);
+        self.retry_all_searches(now, out);
         self.settle_names(now, out);
-        self.keep_more(now, out);
+        self.add_missing_keepers(now, out);
         debug_assert_eq!(self.names.catalog().check(), Ok(()), "agent '{}'", self.config.name);
     }
 
     /// True if a peer is a server, registered or not.
     fn is_server(&self, peer: NodeId) -> bool {
-        self.members.get(peer).is_some_and(|peer| peer.about.role == Role::Server)
+        self.members.get(peer).is_some_and(|peer| peer.data.role == Role::Server)
     }
 
     fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
@@ -318,15 +318,15 @@ impl Agent {
     }
 
     fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
-        self.members.lost(node);
+        self.members.remove(node);
         self.turns_lost(now, node, out);
-        self.telling.forget(node);
+        self.directory.forget(node);
         self.requests.forget_client(node, out);
         self.plans.retain(|group, _| group.client != node);
         self.forget_links(&node.to_string());
         self.names_lost(now, node, why, out);
         for server in self.servers.values_mut() {
-            server.promised.retain(|group, _| group.client != node);
+            server.reservations.retain(|group, _| group.client != node);
             server.links.remove(&node);
         }
         if let Some(server) = self.forget_server(node) {
@@ -334,10 +334,10 @@ impl Agent {
             let line = LogLine::new(Level::Warning, Category::Agent, "lost a server");
             out.push(line.peer(name).address(address).why(why).into());
             self.forget_links(host_of(&server.registration.address));
-            self.changed(now, out);
+            self.directory_changed(now, out);
             self.map_waiting(now, out);
         }
-        self.tell_news(now, out);
+        self.send_catalog_updates(now, out);
     }
 }
 
@@ -351,10 +351,10 @@ impl Machine for Agent {
                 self.names.begin(now);
                 out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
-            Input::PeerUp { peer, role, version, .. } => self.members.up(now, peer, About { role, version }),
+            Input::PeerUp { peer, role, version, .. } => self.members.add(now, peer, PeerInfo { role, version }),
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {
-                if self.members.heard(now, from) {
+                if self.members.record_received(now, from) {
                     self.on_message(now, from, message, out);
                 }
             }
@@ -368,8 +368,8 @@ impl Machine for Agent {
             | Input::DatumBroken { .. }
             | Input::TaskEnded { .. }
             | Input::CallsBack(_)
-            | Input::Said(_)
-            | Input::Calling { .. }
+            | Input::CallOutput(_)
+            | Input::Paused { .. }
             | Input::SpeedMeasured { .. }
             | Input::MadeDurable { .. }
             | Input::Command(_) => {}
@@ -381,7 +381,7 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
     out.push(Effect::Send { to, message: message.into() });
 }
 
-fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
+fn reject_message(from: NodeId, out: &mut Vec<Effect>) {
     out.push(
         LogLine::new(Level::Warning, Category::Agent, "ignored a message that an agent does not accept")
             .peer(from)

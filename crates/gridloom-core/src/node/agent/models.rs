@@ -9,13 +9,13 @@ use gridloom_perf::FunctionModel;
 /// applies to all, so noise does not make equal servers look different.
 #[derive(Debug, Default)]
 pub(super) struct Models {
-    by_function: BTreeMap<String, BTreeMap<String, OfHost>>,
+    by_function: BTreeMap<String, BTreeMap<String, HostModels>>,
     /// Hash of the current signature of each function.
     signatures: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Default)]
-struct OfHost {
+struct HostModels {
     by_server: BTreeMap<String, FunctionModel>,
     merged: FunctionModel,
 }
@@ -29,7 +29,7 @@ impl Models {
     }
 
     /// Updates a server's model.
-    pub(super) fn take(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) {
+    pub(super) fn update(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) {
         let of_host = self.by_function.entry(function.into()).or_default().entry(host.into()).or_default();
         let calls = model.calls();
         let before = of_host.by_server.insert(server.into(), model);
@@ -43,7 +43,7 @@ impl Models {
     /// Returns the model of a function on a host: the one measured there, or otherwise (also for much larger calls)
     /// the one of the other hosts, scaled by the ratio of their speeds. Relative to the speed benchmark, a tuned
     /// library is much faster on every host, and an interpreter is slower.
-    pub(super) fn of(&self, host: &str, function: &str, speeds: &BTreeMap<&str, f64>) -> FunctionModel {
+    pub(super) fn model_of(&self, host: &str, function: &str, speeds: &BTreeMap<&str, f64>) -> FunctionModel {
         let Some(hosts) = self.by_function.get(function) else { return FunctionModel::default() };
         let known = hosts.get(host).map(|known| known.merged.clone()).unwrap_or_default();
         if hosts.len() == usize::from(hosts.contains_key(host)) {
@@ -86,13 +86,13 @@ pub(super) mod tests {
             name,
             address: address.into(),
             slots: 1,
-            plain: false,
+            is_stateless: false,
             memory_bytes: 1 << 20,
             is_durable: false,
             storage: None,
             slowdown,
             functions: vec![signature],
-            codes: BTreeMap::from([("m/f".to_string(), node)]),
+            code_hashes: BTreeMap::from([("m/f".to_string(), node)]),
             release: RELEASE.into(),
         };
         handle(Input::Received { from: peer, message: DirectoryToAgent::Register(registration).into() });
@@ -110,24 +110,24 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_server_knew_before_it_was_started_again_holds_on() {
+    fn models_of_a_servers_previous_run_still_apply() {
         let model = |calls: usize, seconds: f64| {
             let mut learner = Learner::default();
             (0..calls).for_each(|_| learner.learn(Size::Work(1e9), seconds, 1.0, false));
             learner.model()
         };
         let (mut models, speeds) = (super::Models::default(), BTreeMap::new());
-        let seconds = |models: &super::Models| models.of("host", "m/f", &speeds).seconds(Size::Work(1e9), None);
+        let seconds = |models: &super::Models| models.model_of("host", "m/f", &speeds).seconds(Size::Work(1e9), None);
         models.offered("m/f", 7);
-        models.take("host", "a", "m/f", model(300, 2.0));
-        models.take("host", "a", "m/f", model(1, 4.0));
+        models.update("host", "a", "m/f", model(300, 2.0));
+        models.update("host", "a", "m/f", model(1, 4.0));
         assert_eq!(seconds(&models), 3.0, "one call of each run");
-        models.take("host", "a", "m/f", model(9, 4.0));
+        models.update("host", "a", "m/f", model(9, 4.0));
         assert!((3.7..4.0).contains(&seconds(&models)), "{}", seconds(&models));
         models.offered("m/f", 7);
         assert!(seconds(&models) > 3.0);
         models.offered("m/f", 8);
-        assert!(models.of("host", "m/f", &speeds).is_empty());
+        assert!(models.model_of("host", "m/f", &speeds).is_empty());
     }
 
     #[test]

@@ -2,33 +2,33 @@
 //!
 //! To servers, the catalog is the owner of shared data. It has servers drop copies that nobody needs.
 
-use super::keeping::{Keeping, Wanted, refusal};
-use super::searches::Searches;
-use super::{Agent, not_taken, send};
-use crate::data::{Catalog, Content, News, Question, Stored};
+use super::placement::{Placement, PutRequest, refusal};
+use super::sources::SourceSearches;
+use super::{Agent, reject_message, send};
+use crate::data::{Catalog, CatalogUpdate, Content, RequestId, Stored};
 use crate::node::message::{
-    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Held, Listed, ServerToCatalog, TaskToClient,
-    TaskToServer,
+    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, NameEntry, ServerToCatalog, StoredVersion,
+    TaskToClient, TaskToServer,
 };
 use crate::node::protocol::{Effect, Role};
-use gridloom_base::limits::{KEEPERS_TRIED_MAX, REPLICAS_MAX, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
-use gridloom_base::{DatumId, NameError, Named, NodeId, Time};
+use gridloom_base::limits::{KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE};
+use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, Time};
 
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) catalog: Catalog,
     /// True if clients share this agent. An agent that maps for a single client has no names to share.
-    is_kept: bool,
+    is_shared: bool,
     /// Start time of the agent.
     since: Time,
-    pub(super) searches: Searches,
-    pub(super) keeping: Keeping,
+    pub(super) searches: SourceSearches,
+    pub(super) keeping: Placement,
 }
 
 impl Names {
-    pub(super) fn new(agent: NodeId, is_kept: bool) -> Names {
+    pub(super) fn new(agent: NodeId, is_shared: bool) -> Names {
         let (searches, keeping) = Default::default();
-        Names { catalog: Catalog::new(agent), is_kept, since: Time(0), searches, keeping }
+        Names { catalog: Catalog::new(agent), is_shared, since: Time(0), searches, keeping }
     }
 
     pub(super) fn begin(&mut self, now: Time) {
@@ -55,38 +55,40 @@ impl Agent {
         message: ClientToCatalog,
         out: &mut Vec<Effect>,
     ) {
-        if self.members.get(client).is_none_or(|peer| peer.about.role != Role::Client) {
-            return not_taken(client, out);
+        if self.members.get(client).is_none_or(|peer| peer.data.role != Role::Client) {
+            return reject_message(client, out);
         }
-        if let Some(ask) = message.ask().filter(|_| !self.names.is_kept) {
+        if let Some(ask) = message.request().filter(|_| !self.names.is_shared) {
             let why = "this session uses a list of servers and maps by itself".into();
-            let answer = CatalogToClient::Answer { ask, answer: Err(NameError::NoAgent { why }) };
+            let answer = CatalogToClient::Answer { request: ask, answer: Err(NameError::NoAgent { why }) };
             return send(out, client, answer);
         }
         let answered = match message {
-            ClientToCatalog::Put { ask, .. } => (ask, self.on_put(now, client, message, out)),
-            ClientToCatalog::AskPut { ask, datum } if self.names.catalog.is_whole(datum) => {
+            ClientToCatalog::Put { request: ask, .. } => (ask, self.on_put(now, client, message, out)),
+            ClientToCatalog::CheckPut { request: ask, datum } if self.names.catalog.is_complete(datum) => {
                 (ask, Ok(Some(CatalogAnswer::Put)))
             }
-            ClientToCatalog::AskPut { ask, datum } => {
+            ClientToCatalog::CheckPut { request: ask, datum } => {
                 if self.names.catalog.holders(datum).next().is_some() {
-                    send(out, client, CatalogToClient::BeingKept { ask });
+                    send(out, client, CatalogToClient::Replicating { request: ask });
                 }
                 return;
             }
-            ClientToCatalog::Find { ask, name, waits } => (ask, self.find(Question { client, ask }, &name, waits)),
-            ClientToCatalog::Delete { ask, name } => {
+            ClientToCatalog::Find { ask, name, waits } => {
+                (ask, self.find(RequestId { client, number: ask }, &name, waits))
+            }
+            ClientToCatalog::Delete { request: ask, name } => {
                 (ask, self.names.catalog.delete(&name).map(|()| Some(CatalogAnswer::Deleted)))
             }
-            ClientToCatalog::List { ask, prefix, after } => (ask, Ok(Some(self.list(&prefix, &after)))),
-            ClientToCatalog::Explain { ask, name, after } => (ask, self.explain(now, &name, after).map(Some)),
-            ClientToCatalog::Forget { ask, name } => {
-                let waited = self.names.catalog.forget_wait(Question { client, ask });
+            ClientToCatalog::List { request: ask, prefix, after } => (ask, Ok(Some(self.list(&prefix, &after)))),
+            ClientToCatalog::Explain { request: ask, name, after } => (ask, self.explain(now, &name, after).map(Some)),
+            ClientToCatalog::CancelRequest { request: ask, name } => {
+                let waited = self.names.catalog.forget_wait(RequestId { client, number: ask });
                 (ask, if waited { Err(self.names.catalog.not_found(&name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
                 self.names.catalog.withdraw(client, datum);
-                return self.tell_news(now, out);
+                return self.send_catalog_updates(now, out);
             }
             ClientToCatalog::Locate { datum } => {
                 let holders = self.holders_of(datum);
@@ -98,15 +100,15 @@ impl Agent {
             }
             ClientToCatalog::Release { datum, times } => {
                 self.names.catalog.release(client, datum, times);
-                return self.tell_news(now, out);
+                return self.send_catalog_updates(now, out);
             }
         };
         match answered {
             (_, Ok(None)) => {}
-            (ask, Ok(Some(answer))) => send(out, client, CatalogToClient::Answer { ask, answer: Ok(answer) }),
-            (ask, Err(error)) => send(out, client, CatalogToClient::Answer { ask, answer: Err(error) }),
+            (ask, Ok(Some(answer))) => send(out, client, CatalogToClient::Answer { request: ask, answer: Ok(answer) }),
+            (ask, Err(error)) => send(out, client, CatalogToClient::Answer { request: ask, answer: Err(error) }),
         }
-        self.tell_news(now, out);
+        self.send_catalog_updates(now, out);
     }
 
     /// Handles a client's request where to put a datum.
@@ -118,7 +120,7 @@ impl Agent {
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
         let ClientToCatalog::Put {
-            ask,
+            request: ask,
             name,
             meta,
             replaces,
@@ -126,14 +128,14 @@ impl Agent {
             is_durable,
             method,
             made_by,
-            at,
-            before,
+            holders: at,
+            earlier_attempt: before,
             refused,
         } = message
         else {
             return Ok(None);
         };
-        if before.is_some_and(|datum| self.names.catalog.is_whole(datum)) {
+        if before.is_some_and(|datum| self.names.catalog.is_complete(datum)) {
             return Ok(Some(CatalogAnswer::Put));
         }
         let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
@@ -141,18 +143,18 @@ impl Agent {
         let content = Content { meta, is_durable, method, made_by };
         let refused = refused.iter().take(KEEPERS_TRIED_MAX);
         let refused = refused.map(|(server, why)| (*server, refusal(why))).collect();
-        let wanted = Wanted { content, replaces, replicas, at, refused };
-        self.note_refused(now, &wanted, out);
-        self.begin_put(now, Question { client, ask }, &name, wanted, out)
+        let wanted = PutRequest { content, replaces, replicas, at, refused };
+        self.record_refusals(now, &wanted, out);
+        self.begin_put(now, RequestId { client, number: ask }, &name, wanted, out)
     }
 
     /// Chooses the servers that keep a new version of a name. No servers are chosen if the call has already put it before.
     fn begin_put(
         &mut self,
         now: Time,
-        question: Question,
+        question: RequestId,
         name: &str,
-        wanted: Wanted,
+        wanted: PutRequest,
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
         match self.names.catalog.has_put(name, &wanted.content, wanted.replicas) {
@@ -165,15 +167,15 @@ impl Agent {
             Err(error) if !wanted.replaces => return Err(error),
             Ok(false) | Err(_) => {}
         }
-        let broken_off = self.names.catalog.broken_off(question, name, wanted.content.made_by);
-        if let Some((former, _)) = broken_off.and_then(|datum| self.names.catalog.not_put(datum)) {
+        let broken_off = self.names.catalog.put_of_earlier_run(question, name, wanted.content.made_by);
+        if let Some((former, _)) = broken_off.and_then(|datum| self.names.catalog.put_failed(datum)) {
             // If that run of the call still continues, this one has replaced it.
-            let answer = Err(NameError::Differs { name: name.into() });
-            send(out, former.client, CatalogToClient::Answer { ask: former.ask, answer });
-            self.tell_news(now, out);
+            let answer = Err(NameError::ContentDiffers { name: name.into() });
+            send(out, former.client, CatalogToClient::Answer { request: former.number, answer });
+            self.send_catalog_updates(now, out);
         }
         self.names.catalog.check_put(name, wanted.replaces)?;
-        let places = self.places_for(name, &wanted)?;
+        let places = self.choose_keepers(name, &wanted)?;
         let server = places[0];
         let address = self.servers[&server].registration.address.clone();
         let named = self.names.catalog.begin(question, name, wanted.content, &places).clone();
@@ -182,26 +184,26 @@ impl Agent {
         }
         // This message arrives before the client's copy, which is sent over a different connection.
         send(out, server, CatalogToServer::Expect { named: named.clone(), client: question.client });
-        send(out, question.client, CatalogToClient::Place { ask: question.ask, named, server, address });
+        send(out, question.client, CatalogToClient::Place { request: question.number, named, server, address });
         Ok(None)
     }
 
-    fn find(&mut self, question: Question, name: &str, waits: bool) -> Result<Option<CatalogAnswer>, NameError> {
+    fn find(&mut self, question: RequestId, name: &str, waits: bool) -> Result<Option<CatalogAnswer>, NameError> {
         let found = self.names.catalog.find(question, name, waits)?.cloned();
         Ok(found.map(|named| self.found(named)))
     }
 
-    fn found(&self, named: Named) -> CatalogAnswer {
+    fn found(&self, named: NamedDatum) -> CatalogAnswer {
         CatalogAnswer::Found { holders: self.holders_of(named.datum), named }
     }
 
     fn list(&self, prefix: &str, after: &str) -> CatalogAnswer {
         let mut listed = self.names.catalog.list(prefix, after);
-        let of = |(named, holders): (&Named, &std::collections::BTreeSet<NodeId>)| Listed {
+        let of = |(named, holders): (&NamedDatum, &std::collections::BTreeSet<NodeId>)| NameEntry {
             named: named.clone(),
             holders: holders.iter().copied().collect(),
         };
-        let names = listed.by_ref().take(SHARED_DATA_TOLD_MAX).map(of).collect();
+        let names = listed.by_ref().take(SHARED_DATA_PER_MESSAGE).map(of).collect();
         CatalogAnswer::Listed { names, has_more: listed.next().is_some() }
     }
 
@@ -220,38 +222,40 @@ impl Agent {
     }
 
     /// Sends the catalog's pending updates to servers and clients.
-    pub(super) fn tell_news(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn send_catalog_updates(&mut self, now: Time, out: &mut Vec<Effect>) {
         // Handling one update may cause another.
-        while let Some(news) = Some(self.names.catalog.take_news()).filter(|news| !news.is_empty()) {
-            news.into_iter().for_each(|news| self.tell_one(now, news, out));
+        while let Some(news) = Some(self.names.catalog.take_updates()).filter(|news| !news.is_empty()) {
+            news.into_iter().for_each(|news| self.send_catalog_update(now, news, out));
         }
     }
 
-    fn tell_one(&mut self, now: Time, news: News, out: &mut Vec<Effect>) {
+    fn send_catalog_update(&mut self, now: Time, news: CatalogUpdate, out: &mut Vec<Effect>) {
         match news {
-            News::GivenUp { datum, holders } => {
-                self.names.searches.given_up(datum);
-                self.names.keeping.resting.given_up(datum);
+            CatalogUpdate::Dropped { datum, holders } => {
+                self.names.searches.forget_datum(datum);
+                self.names.keeping.backoff.forget_datum(datum);
                 for server in holders {
-                    self.call_off(datum, server, out);
+                    self.cancel_keeping(datum, server, out);
                     send(out, server, TaskToServer::Release { data: vec![datum] });
                 }
-                self.seek_again(now, datum, out);
+                self.retry_searches_of(now, datum, out);
             }
-            News::Former { datum, holders } => {
-                holders.iter().for_each(|to| send(out, *to, CatalogToServer::Former { datum }));
+            CatalogUpdate::Superseded { datum, holders } => {
+                holders.iter().for_each(|to| send(out, *to, CatalogToServer::Superseded { datum }));
             }
-            News::Keep { datum, at } => at.into_iter().for_each(|server| self.have_kept(now, datum, server, out)),
-            News::Joined { name, place, joined, is_put } => {
+            CatalogUpdate::Keep { datum, at } => {
+                at.into_iter().for_each(|server| self.send_to_keeper(now, datum, server, out))
+            }
+            CatalogUpdate::Joined { name, place, joined, is_put } => {
                 let server = self.servers.get(&place).map(|server| server.registration.name.clone());
                 let why = "a concurrent put of the same value by the same call failed".into();
                 let failed = NameError::NotStored { name, server: server.unwrap_or_default(), why };
-                for Question { client, ask } in joined {
+                for RequestId { client, number: ask } in joined {
                     let answer = if is_put { Ok(CatalogAnswer::Put) } else { Err(failed.clone()) };
-                    send(out, client, CatalogToClient::Answer { ask, answer });
+                    send(out, client, CatalogToClient::Answer { request: ask, answer });
                 }
             }
-            News::Short { datum } => self.complete_put(now, datum, out),
+            CatalogUpdate::KeeperMissing { datum } => self.add_missing_to_put(now, datum, out),
         }
     }
 
@@ -265,40 +269,40 @@ impl Agent {
         out: &mut Vec<Effect>,
     ) {
         if !self.servers.contains_key(&server) {
-            return not_taken(server, out);
+            return reject_message(server, out);
         }
         match message {
             ServerToCatalog::Stored { datum, client } => self.stored(server, client, datum, out),
             ServerToCatalog::HasCopies { data } => {
-                data.into_iter().for_each(|datum| self.copy_at(now, datum, server, out));
+                data.into_iter().for_each(|datum| self.record_copy(now, datum, server, out));
             }
-            ServerToCatalog::Holds { data } => {
-                for Held { named, is_current } in data {
+            ServerToCatalog::StoredVersions { data } => {
+                for StoredVersion { named, is_current } in data {
                     let datum = named.datum;
-                    if self.names.catalog.is_coming(datum) {
+                    if self.names.catalog.is_being_put(datum) {
                         // The server took the datum while this agent was not connected. Its report may have been lost.
                         self.stored(server, NodeId::CATALOG, datum, out);
                         continue;
                     }
-                    let waiting = self.names.catalog.told(server, named, is_current);
-                    self.tell_found(datum, waiting, out);
-                    self.seek_again(now, datum, out);
+                    let waiting = self.names.catalog.server_reported(server, named, is_current);
+                    self.send_found(datum, waiting, out);
+                    self.retry_searches_of(now, datum, out);
                 }
             }
         }
-        self.tell_news(now, out);
+        self.send_catalog_updates(now, out);
     }
 
     /// Handles a server's report that it has stored a version, which it was assigned to store or another server has
     /// stored in its place.
     fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         let is_durable = self.names.catalog.named(datum).is_some_and(|named| named.is_durable);
-        self.names.keeping.resting.kept(server, datum, is_durable);
+        self.names.keeping.backoff.kept(server, datum, is_durable);
         match self.names.catalog.stored(server, client, datum) {
             Stored::Whole { by, waiting } => {
-                let answer = CatalogToClient::Answer { ask: by.ask, answer: Ok(CatalogAnswer::Put) };
+                let answer = CatalogToClient::Answer { request: by.number, answer: Ok(CatalogAnswer::Put) };
                 send(out, by.client, answer);
-                self.tell_found(datum, waiting, out);
+                self.send_found(datum, waiting, out);
             }
             Stored::Copy => {}
             Stored::Unknown => send(out, server, TaskToServer::Release { data: vec![datum] }),
@@ -306,55 +310,55 @@ impl Agent {
     }
 
     /// Handles a server's report of a copy. The server drops a copy that is not needed.
-    fn copy_at(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+    fn record_copy(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         if !datum.is_shared() {
             return;
         }
-        if !self.names.catalog.copied(datum, server) {
+        if !self.names.catalog.has_copy(datum, server) {
             return send(out, server, TaskToServer::Release { data: vec![datum] });
         }
         let waiting = self.names.catalog.take_waiting(datum);
-        self.tell_found(datum, waiting, out);
-        self.seek_again(now, datum, out);
+        self.send_found(datum, waiting, out);
+        self.retry_searches_of(now, datum, out);
     }
 
     /// Drops the data that nobody needs, once servers and clients have had time to report what they have.
     pub(super) fn settle_names(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.names.catalog.forget_away(now);
-        self.tell_news(now, out);
-        if now.since(self.names.since) >= RETURN_NS_MAX {
+        self.send_catalog_updates(now, out);
+        if now.since(self.names.since) >= RECONNECT_NS_MAX {
             for (datum, server) in self.names.catalog.settle() {
                 send(out, server, TaskToServer::Release { data: vec![datum] });
             }
-            self.tell_news(now, out);
+            self.send_catalog_updates(now, out);
         }
     }
 
-    fn tell_found(&self, datum: DatumId, waiting: Vec<Question>, out: &mut Vec<Effect>) {
+    fn send_found(&self, datum: DatumId, waiting: Vec<RequestId>, out: &mut Vec<Effect>) {
         let Some(named) = self.names.catalog.named(datum) else { return };
-        for Question { client, ask } in waiting {
-            send(out, client, CatalogToClient::Answer { ask, answer: Ok(self.found(named.clone())) });
+        for RequestId { client, number: ask } in waiting {
+            send(out, client, CatalogToClient::Answer { request: ask, answer: Ok(self.found(named.clone())) });
         }
     }
 
     /// Handles messages that a server sends to the owner of data, for shared data.
     pub(super) fn on_owner_message(&mut self, now: Time, server: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
         if !self.servers.contains_key(&server) {
-            return not_taken(server, out);
+            return reject_message(server, out);
         }
         match message {
             TaskToClient::TasksEnded { reports, transfers, .. } => {
                 let has_ended = !reports.is_empty();
-                reports.into_iter().for_each(|report| self.keeping_ended(now, server, report, out));
+                reports.into_iter().for_each(|report| self.keeper_task_ended(now, server, report, out));
                 if has_ended {
-                    self.keep_more(now, out);
+                    self.add_missing_keepers(now, out);
                 }
                 for report in transfers.iter().filter(|report| report.to == server) {
-                    self.names.searches.coming_no_more(report.datum, server);
+                    self.names.searches.transfer_ended(report.datum, server);
                     if report.datum.slice().is_some() {
                         continue;
                     }
-                    self.copy_at(now, report.datum, server, out);
+                    self.record_copy(now, report.datum, server, out);
                 }
             }
             TaskToClient::Dropped { data } => {
@@ -364,9 +368,9 @@ impl Agent {
             TaskToClient::SupplyFailed { datum, from, .. } if datum.is_shared() => {
                 self.supply_failed(now, (datum, server, from), out);
             }
-            _ => not_taken(server, out),
+            _ => reject_message(server, out),
         }
-        self.tell_news(now, out);
+        self.send_catalog_updates(now, out);
     }
 
     // ---- lost nodes
@@ -376,10 +380,10 @@ impl Agent {
         if let Some(server) = self.servers.get(&node) {
             let name = server.registration.name.clone();
             let coming = self.names.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
-            for (Question { client, ask }, named) in coming {
+            for (RequestId { client, number: ask }, named) in coming {
                 let error =
                     NameError::NotStored { name: named.name, server: name.clone(), why: format!("it is gone ({why})") };
-                send(out, client, CatalogToClient::Answer { ask, answer: Err(error) });
+                send(out, client, CatalogToClient::Answer { request: ask, answer: Err(error) });
             }
             self.names.keeping.server_lost(node);
         } else {
@@ -401,7 +405,7 @@ mod tests {
 
     const CLIENT: NodeId = NodeId(9);
 
-    fn hears(agent: &mut Agent, from: NodeId, message: impl Into<Message>) -> Vec<Effect> {
+    fn receive(agent: &mut Agent, from: NodeId, message: impl Into<Message>) -> Vec<Effect> {
         let mut out = Vec::new();
         agent.handle(Time(20), Input::Received { from, message: message.into() }, &mut out);
         out
@@ -418,9 +422,9 @@ mod tests {
     }
 
     /// Puts ten numbers. Returns the version in the catalog, and the server that the client is assigned.
-    fn put(agent: &mut Agent, name: &str, replicas: u16) -> (Named, NodeId) {
+    fn put(agent: &mut Agent, name: &str, replicas: u16) -> (NamedDatum, NodeId) {
         let put = ClientToCatalog::Put {
-            ask: 1,
+            request: 1,
             name: name.into(),
             meta: Meta::array(Dtype::Float64, &[10]),
             replaces: false,
@@ -428,11 +432,11 @@ mod tests {
             is_durable: false,
             method: Method::Auto,
             made_by: None,
-            at: Vec::new(),
-            before: None,
+            holders: Vec::new(),
+            earlier_attempt: None,
             refused: Vec::new(),
         };
-        let placed = hears(agent, CLIENT, put).into_iter().find_map(|effect| match effect {
+        let placed = receive(agent, CLIENT, put).into_iter().find_map(|effect| match effect {
             Effect::Send {
                 message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, server, .. })),
                 ..
@@ -445,7 +449,7 @@ mod tests {
     #[test]
     fn a_server_that_drains_keeps_new_data_only_if_no_other_can() {
         let mut agent = with_three();
-        hears(&mut agent, NodeId(2), DirectoryToAgent::Drains);
+        receive(&mut agent, NodeId(2), DirectoryToAgent::Draining);
         let mut keepers = |name: &str, replicas| {
             let (named, _) = put(&mut agent, name, replicas);
             agent.names.catalog.keepers(named.datum).collect::<BTreeSet<NodeId>>()
@@ -457,25 +461,25 @@ mod tests {
     /// Found by the soak test (seed 445): a server was suspended when it was to store a replica, and another server
     /// was assigned in its place. When it resumed, it stored the datum and kept it forever.
     #[test]
-    fn a_server_that_takes_what_others_have_taken_in_its_place_is_to_drop_it() {
+    fn a_replaced_server_drops_a_late_replica() {
         let mut agent = with_three();
         let (named, first) = put(&mut agent, "mesh", 2);
         let datum = named.datum;
         let second = agent.names.catalog.keepers(datum).find(|server| *server != first).expect("there are two");
-        hears(&mut agent, first, ServerToCatalog::Stored { datum, client: CLIENT });
+        receive(&mut agent, first, ServerToCatalog::Stored { datum, client: CLIENT });
         agent.handle(Time(21), Input::PeerLost { peer: second, why: "it sleeps".into() }, &mut Vec::new());
         let third = agent.names.catalog.keepers(datum).find(|server| *server != first).expect("there are two again");
         assert_ne!(second, third);
         register(&mut agent, second.0, &format!("host-{}:1", second.0), 1.0, 1.0);
 
-        let holds = |named| ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] };
-        let told = hears(&mut agent, second, holds(named.clone()));
+        let holds = |named| ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] };
+        let told = receive(&mut agent, second, holds(named.clone()));
         let release = Effect::Send { to: second, message: TaskToServer::Release { data: vec![datum] }.into() };
         assert_eq!(told, [release]);
         // A report by `Holds` also counts for a server that was assigned a replica.
-        let told = hears(&mut agent, third, holds(named));
-        let answer = CatalogToClient::Answer { ask: 1, answer: Ok(CatalogAnswer::Put) };
+        let told = receive(&mut agent, third, holds(named));
+        let answer = CatalogToClient::Answer { request: 1, answer: Ok(CatalogAnswer::Put) };
         assert_eq!(told, [Effect::Send { to: CLIENT, message: answer.into() }]);
-        assert!(agent.names.catalog.is_whole(datum));
+        assert!(agent.names.catalog.is_complete(datum));
     }
 }

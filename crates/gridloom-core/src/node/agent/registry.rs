@@ -1,6 +1,6 @@
 //! Registration of servers: which servers are accepted, and the functions that they offer.
 
-use super::telling::DIRECTORY_PAUSE_NS;
+use super::directory::DIRECTORY_PAUSE_NS;
 use super::{Agent, Registered, send};
 use crate::node::message::DirectoryToServer;
 use crate::node::message::Registration;
@@ -27,11 +27,11 @@ impl Agent {
         if let Err((may_pass, why)) = self.check_registration(now, from, &registration, &before) {
             let line = LogLine::new(Level::Warning, Category::Agent, "refused a server");
             out.push(line.peer(&registration.name).address(&registration.address).why(&why).into());
-            send(out, from, DirectoryToServer::RegistrationRefused { why, may_pass });
+            send(out, from, DirectoryToServer::RegistrationRefused { why, is_temporary: may_pass });
             return;
         }
         for node in before {
-            out.push(Effect::HangUp { peer: node });
+            out.push(Effect::Disconnect { peer: node });
             self.on_lost(now, node, "another server listens at its address", out);
         }
         self.turns_lost(now, from, out);
@@ -45,11 +45,11 @@ impl Agent {
             let line = LogLine::new(Level::Warning, Category::Agent, text.clone());
             out.push(line.peer(&registration.name).address(&registration.address).into());
         }
-        let peers = if registration.plain { Vec::new() } else { self.peers_to_measure() };
+        let peers = if registration.is_stateless { Vec::new() } else { self.peers_to_measure() };
         let listed = registration.functions.iter().filter(|signature| is_listed(&signature.name)).count();
         let line = LogLine::new(Level::Info, Category::Agent, format!("a server offers {listed} functions"));
         out.push(line.peer(&registration.name).address(&registration.address).into());
-        let protocol = self.members.get(from).map_or(0, |peer| peer.about.version);
+        let protocol = self.members.get(from).map_or(0, |peer| peer.data.version);
         if protocol < VERSIONS.1 {
             let text = format!(
                 "a server supports protocol versions up to {protocol}, but this agent also supports {}; update the server",
@@ -62,7 +62,7 @@ impl Agent {
         self.servers.insert(
             from,
             Registered {
-                links_done: registration.plain,
+                links_done: registration.is_stateless,
                 processors: registration.processors(),
                 registration,
                 protocol,
@@ -70,22 +70,23 @@ impl Agent {
                 number,
                 speed_flops: None,
                 pace: 1.0,
-                unable: BTreeSet::new(),
-                drains: false,
+                cannot_run: BTreeSet::new(),
+                is_draining: false,
                 links: BTreeMap::new(),
-                promised: BTreeMap::new(),
+                reservations: BTreeMap::new(),
             },
         );
         send(out, from, DirectoryToServer::Registered { peers, differences });
-        self.changed(now, out);
+        self.directory_changed(now, out);
     }
 
     /// Returns the functions with different code on other servers, one line for each such server.
     fn differences_of_code(&self, registration: &Registration) -> Vec<String> {
         let others = self.servers.values().map(|server| &server.registration);
         let lines = others.filter(|other| other.name != registration.name).filter_map(|other| {
-            let is_other = |(name, code): &(&String, &u64)| other.codes.get(*name).is_some_and(|known| known != *code);
-            let names: Vec<&String> = registration.codes.iter().filter(is_other).map(|(name, _)| name).collect();
+            let is_other =
+                |(name, code): &(&String, &u64)| other.code_hashes.get(*name).is_some_and(|known| known != *code);
+            let names: Vec<&String> = registration.code_hashes.iter().filter(is_other).map(|(name, _)| name).collect();
             let first = names.first()?;
             let (more, have) =
                 if names.len() > 1 { (format!(" and {} more", names.len() - 1), "have") } else { ("".into(), "has") };
@@ -106,32 +107,32 @@ impl Agent {
     ) {
         let Some(server) = self.servers.get_mut(&from) else { return };
         let is_offered = server.registration.functions.iter().any(|signature| signature.name == function);
-        if !is_offered || !server.unable.insert(function.clone()) {
+        if !is_offered || !server.cannot_run.insert(function.clone()) {
             return;
         }
         let text =
             format!("a server cannot run '{function}'; it receives no calls of it while another server offers it");
         let line = LogLine::new(Level::Warning, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
-        self.tell(now + DIRECTORY_PAUSE_NS, out);
+        self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
     }
 
     /// Handles a server that is draining: calls and new shared data are sent to other servers from now on.
     pub(super) fn on_drains(&mut self, now: Time, from: NodeId, out: &mut Vec<Effect>) {
         let Some(server) = self.servers.get_mut(&from) else { return };
-        server.unable = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
-        server.drains = true;
+        server.cannot_run = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
+        server.is_draining = true;
         let text = "a server is draining; it receives no calls of functions that another server offers";
         let line = LogLine::new(Level::Info, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).into());
-        self.tell(now + DIRECTORY_PAUSE_NS, out);
+        self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
     }
 
     /// Returns the functions that some servers cannot run and others can.
-    pub(super) fn better_elsewhere(&self) -> BTreeSet<&str> {
-        let unable = self.servers.values().flat_map(|server| server.unable.iter().map(String::as_str));
+    pub(super) fn runnable_elsewhere(&self) -> BTreeSet<&str> {
+        let unable = self.servers.values().flat_map(|server| server.cannot_run.iter().map(String::as_str));
         let is_able = |server: &Registered, name: &str| {
-            !server.unable.contains(name) && server.registration.functions.iter().any(|known| known.name == name)
+            !server.cannot_run.contains(name) && server.registration.functions.iter().any(|known| known.name == name)
         };
         let unable: BTreeSet<&str> = unable.collect();
         unable.into_iter().filter(|name| self.servers.values().any(|server| is_able(server, name))).collect()
@@ -141,7 +142,7 @@ impl Agent {
     /// measured by all.
     fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
         let mut peers: Vec<(&NodeId, &Registered)> =
-            self.servers.iter().filter(|(_, server)| !server.registration.plain).collect();
+            self.servers.iter().filter(|(_, server)| !server.registration.is_stateless).collect();
         peers.sort_by_key(|(_, server)| std::cmp::Reverse(server.number));
         peers.truncate(PROBE_PEERS_MAX);
         peers.into_iter().map(|(node, server)| (*node, server.registration.address.clone())).collect()
@@ -224,13 +225,13 @@ mod tests {
     use gridloom_base::Machine;
 
     #[test]
-    fn a_server_hears_that_others_have_other_code() {
+    fn a_server_is_notified_of_different_code() {
         let mut agent = agent();
         register(&mut agent, 2, "one:1", 1.0, 1.0);
         register(&mut agent, 3, "two:1", 1.0, 1.0);
         let again = |agent: &mut Agent, code: u64| {
             let mut registration = agent.servers[&NodeId(3)].registration.clone();
-            registration.codes.insert("m/f".into(), code);
+            registration.code_hashes.insert("m/f".into(), code);
             let (mut out, message) = (Vec::new(), DirectoryToAgent::Register(registration).into());
             agent.handle(Time(9), Input::Received { from: NodeId(3), message }, &mut out);
             let told = out.into_iter().find_map(|effect| match effect {
@@ -245,14 +246,14 @@ mod tests {
         assert_eq!(again(&mut agent, 2), [""; 0]);
         for server in [2, 3] {
             let known = agent.servers.get_mut(&NodeId(server)).expect("it has registered");
-            known.registration.codes.insert("m/g".into(), server);
+            known.registration.code_hashes.insert("m/g".into(), server);
         }
         let line = "'m/f' and 1 more have different code on servers 'server-3' and 'server-2': results may differ";
         assert_eq!(again(&mut agent, 3), [line]);
     }
 
     #[test]
-    fn a_server_of_the_last_release_is_taken_and_named_in_the_log() {
+    fn a_server_of_the_last_release_is_accepted_and_logged() {
         let mut agent = agent();
         register(&mut agent, 2, "one:1", 1.0, 1.0);
         let registration = agent.servers[&NodeId(2)].registration.clone();
@@ -262,7 +263,8 @@ mod tests {
         agent.handle(Time(9), Input::PeerUp { peer, role: Role::Server, name, address, version }, &mut out);
         let message = DirectoryToAgent::Register(old).into();
         agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
-        let runs: Vec<String> = agent.grid_view(Time(9), None).servers.iter().map(|server| server.runs()).collect();
+        let runs: Vec<String> =
+            agent.grid_view(Time(9), None).servers.iter().map(|server| server.version_text()).collect();
         assert_eq!(runs, [format!("?/{version}"), format!("{RELEASE}/{}", VERSIONS.1)]);
         let said = format!("a server supports protocol versions up to {version}");
         let is_said = |effect: &Effect| format!("{effect:?}").contains(&said);

@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 use crate::node::message::MapRequest;
 use crate::node::protocol::{Effect, MapJob};
-use gridloom_base::limits::{MAP_ALONE_NS, MAP_NS_MAX, MAP_REQUESTS_MAX, MAPPINGS_MAX};
+use gridloom_base::limits::{MAP_EXCLUSIVE_NS, MAP_NS_MAX, MAP_REQUESTS_MAX, MAPPINGS_MAX};
 use gridloom_base::{GroupId, NodeId, Time};
 
 /// The waiting and running requests. See the module.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     waiting: VecDeque<MapRequest>,
-    under_way: BTreeMap<u64, UnderWay>,
+    running: BTreeMap<u64, RunningMapping>,
     /// Number of the last mapping of each client, which orders their turns.
     turns: BTreeMap<NodeId, u64>,
     /// Number of mappings that have started.
@@ -32,7 +32,7 @@ pub(super) struct Requests {
 
 /// A running mapping.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(super) struct RunningMapping {
     pub(super) job: Arc<MapJob>,
     since: Time,
     pub(super) stopped: Option<Stopped>,
@@ -62,8 +62,8 @@ impl Requests {
 
     /// Removes and returns the next request to map now, if there is one.
     pub(super) fn next(&mut self, now: Time) -> Option<MapRequest> {
-        let is_alone = |mapping: &UnderWay| mapping.stopped.is_none() && now < mapping.since + MAP_ALONE_NS;
-        if self.under_way.len() >= MAPPINGS_MAX || self.under_way.values().any(is_alone) {
+        let is_alone = |mapping: &RunningMapping| mapping.stopped.is_none() && now < mapping.since + MAP_EXCLUSIVE_NS;
+        if self.running.len() >= MAPPINGS_MAX || self.running.values().any(is_alone) {
             return None;
         }
         let is_mapping = |client| self.wanted().any(|mapping| mapping.job.request.group.client == client);
@@ -77,13 +77,13 @@ impl Requests {
     pub(super) fn begin(&mut self, now: Time, job: Arc<MapJob>) -> u64 {
         self.begun += 1;
         self.turns.insert(job.request.group.client, self.begun);
-        self.under_way.insert(self.begun, UnderWay { job, since: now, stopped: None });
+        self.running.insert(self.begun, RunningMapping { job, since: now, stopped: None });
         self.begun
     }
 
     /// Removes and returns a mapping that has ended.
-    pub(super) fn end(&mut self, number: u64) -> Option<UnderWay> {
-        let ended = self.under_way.remove(&number)?;
+    pub(super) fn end(&mut self, number: u64) -> Option<RunningMapping> {
+        let ended = self.running.remove(&number)?;
         self.forget_turn(ended.job.request.group.client);
         Some(ended)
     }
@@ -109,8 +109,8 @@ impl Requests {
 
     /// Returns the time at which the state must be checked again without an event: when other requests may start
     /// beside a mapping, or a mapping must be stopped.
-    pub(super) fn look_at(&self, now: Time) -> Option<Time> {
-        let dates = self.wanted().flat_map(|mapping| [mapping.since + MAP_ALONE_NS, mapping.since + MAP_NS_MAX]);
+    pub(super) fn next_check(&self, now: Time) -> Option<Time> {
+        let dates = self.wanted().flat_map(|mapping| [mapping.since + MAP_EXCLUSIVE_NS, mapping.since + MAP_NS_MAX]);
         dates.filter(|at| *at > now).min()
     }
 
@@ -123,12 +123,12 @@ impl Requests {
         !self.waiting.is_empty()
     }
 
-    fn wanted(&self) -> impl Iterator<Item = &UnderWay> {
-        self.under_way.values().filter(|mapping| mapping.stopped != Some(Stopped::Unwanted))
+    fn wanted(&self) -> impl Iterator<Item = &RunningMapping> {
+        self.running.values().filter(|mapping| mapping.stopped != Some(Stopped::Unwanted))
     }
 
-    fn stop(&mut self, is_meant: impl Fn(&UnderWay) -> bool, why: Stopped, out: &mut Vec<Effect>) {
-        for (number, mapping) in self.under_way.iter_mut().filter(|(_, mapping)| is_meant(mapping)) {
+    fn stop(&mut self, is_meant: impl Fn(&RunningMapping) -> bool, why: Stopped, out: &mut Vec<Effect>) {
+        for (number, mapping) in self.running.iter_mut().filter(|(_, mapping)| is_meant(mapping)) {
             if mapping.stopped.is_none() {
                 out.push(Effect::StopMapping { number: *number });
             }
@@ -138,7 +138,7 @@ impl Requests {
 
     fn forget_turn(&mut self, client: NodeId) {
         let is_its = |request: &MapRequest| request.group.client == client;
-        if !self.waiting.iter().any(is_its) && !self.under_way.values().any(|mapping| is_its(&mapping.job.request)) {
+        if !self.waiting.iter().any(is_its) && !self.running.values().any(|mapping| is_its(&mapping.job.request)) {
             self.turns.remove(&client);
         }
     }
@@ -148,7 +148,7 @@ impl Requests {
 mod tests {
     use super::*;
     use crate::node::message::Purpose;
-    use gridloom_map::{MapBy, Outline};
+    use gridloom_map::{MappingMethod, Outline};
     use gridloom_perf::GridView;
     use std::collections::BTreeSet;
 
@@ -157,11 +157,11 @@ mod tests {
             group: GroupId { client: NodeId(client), serial },
             round: 1,
             outline: Outline::default(),
-            heuristic: MapBy::from("heft"),
+            heuristic: MappingMethod::from("heft"),
             purpose: Purpose::Run,
             client_links: Vec::new(),
-            guessed: BTreeSet::new(),
-            without: Vec::new(),
+            unmeasured: BTreeSet::new(),
+            excluded_servers: Vec::new(),
             busy: Vec::new(),
         }
     }
@@ -195,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_mapping_lets_others_by_and_ends_in_time() {
+    fn a_long_mapping_does_not_block_others_and_is_stopped() {
         let mut requests = of(&[(1, 1), (1, 2), (2, 1)]);
         let (long, ..) = begin(&mut requests, Time(0)).unwrap();
-        let later = requests.look_at(Time(0)).unwrap();
+        let later = requests.next_check(Time(0)).unwrap();
         assert_eq!(begin(&mut requests, later).map(|(_, client, _)| client), Some(2));
-        assert_eq!(begin(&mut requests, later + MAP_ALONE_NS), None, "each client has one");
+        assert_eq!(begin(&mut requests, later + MAP_EXCLUSIVE_NS), None, "each client has one");
         let (end, mut out) = (Time(0) + MAP_NS_MAX, Vec::new());
         requests.stop_late(end, &mut out);
         assert_eq!(out, [Effect::StopMapping { number: long }]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_stopped_and_counted_until_it_ends() {
+    fn an_unwanted_mapping_is_stopped_and_counted_until_it_ends() {
         let mut requests = Requests::default();
         let mut out = Vec::new();
         for client in 0..=MAPPINGS_MAX as u64 {
@@ -219,7 +219,7 @@ mod tests {
                 assert_eq!(out.pop(), Some(Effect::StopMapping { number }));
             }
         }
-        assert_eq!((requests.under_way.len(), requests.len()), (MAPPINGS_MAX, 1));
+        assert_eq!((requests.running.len(), requests.len()), (MAPPINGS_MAX, 1));
         assert_eq!(begin(&mut requests, Time(0)), None, "all threads are busy");
         assert_eq!(requests.end(1).map(|mapping| mapping.stopped), Some(Some(Stopped::Unwanted)));
         assert!(begin(&mut requests, Time(0)).is_some() && out.is_empty());

@@ -12,7 +12,7 @@ use crate::node::AgentTimer;
 use crate::node::message::LinkToProber;
 use crate::node::protocol::Effect;
 use gridloom_base::{NodeId, Time};
-use gridloom_perf::{Way, host_of};
+use gridloom_perf::{Path, host_of};
 use std::collections::BTreeMap;
 
 /// Nanoseconds after which a turn no longer blocks others.
@@ -22,7 +22,7 @@ const MEASURED_ENOUGH: u32 = 3;
 
 /// A network interface, which probes share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Card {
+enum Nic {
     /// The interface of a server's host.
     Host(String),
     /// A client, whose host is not known.
@@ -37,46 +37,46 @@ struct Pair {
 }
 
 #[derive(Debug)]
-struct Held {
-    from: Card,
-    to: Card,
+struct TurnInProgress {
+    from: Nic,
+    to: Nic,
     until: Time,
 }
 
 /// The state of a link before its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct LinkState {
     /// The path between sites that the link is assumed to share. Only one link of a path is measured at a time.
-    pub(super) way: Option<Way>,
-    pub(super) next: Next,
+    pub(super) path: Option<Path>,
+    pub(super) next: NextStep,
 }
 
 /// The next step for a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// It is measured in its turn.
     #[default]
     Measure,
     /// Its path is measured first.
     Wait,
     /// It need not be measured: it is assumed to be like the other links on its path.
-    Expect,
+    Assume,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Pairs that wait for each network interface, outgoing and incoming, in order of request.
-    outward: BTreeMap<Card, BTreeMap<u64, Pair>>,
-    inward: BTreeMap<Card, BTreeMap<u64, Pair>>,
-    waiting: BTreeMap<Pair, (u64, Card, Card)>,
-    under_way: BTreeMap<Pair, Held>,
-    measured: BTreeMap<(Card, Card), u32>,
+    outward: BTreeMap<Nic, BTreeMap<u64, Pair>>,
+    inward: BTreeMap<Nic, BTreeMap<u64, Pair>>,
+    waiting: BTreeMap<Pair, (u64, Nic, Nic)>,
+    in_progress: BTreeMap<Pair, TurnInProgress>,
+    measured: BTreeMap<(Nic, Nic), u32>,
     asked: u64,
 }
 
 impl Turns {
-    fn want(&mut self, pair: Pair, from: Card, to: Card) {
-        if self.waiting.contains_key(&pair) || self.under_way.contains_key(&pair) {
+    fn request(&mut self, pair: Pair, from: Nic, to: Nic) {
+        if self.waiting.contains_key(&pair) || self.in_progress.contains_key(&pair) {
             return;
         }
         let number = self.asked;
@@ -87,7 +87,7 @@ impl Turns {
     }
 
     /// Removes a request.
-    fn unwant(&mut self, pair: Pair) -> Option<(Card, Card)> {
+    fn withdraw(&mut self, pair: Pair) -> Option<(Nic, Nic)> {
         let (number, from, to) = self.waiting.remove(&pair)?;
         for (cards, card) in [(&mut self.outward, &from), (&mut self.inward, &to)] {
             if let Some(pairs) = cards.get_mut(card) {
@@ -100,13 +100,13 @@ impl Turns {
         Some((from, to))
     }
 
-    fn is_known(&self, from: &Card, to: &Card) -> bool {
+    fn is_known(&self, from: &Nic, to: &Nic) -> bool {
         self.measured.get(&(from.clone(), to.clone())).is_some_and(|count| *count >= MEASURED_ENOUGH)
     }
 
     /// Grants turns among the requests that wait for one of these interfaces. Returns the granted pairs, each with
     /// whether it must be measured.
-    fn grant(&mut self, now: Time, from: &Card, to: &Card, standing: impl Fn(&Hosts) -> Standing) -> Vec<(Pair, bool)> {
+    fn grant(&mut self, now: Time, from: &Nic, to: &Nic, standing: impl Fn(&Hosts) -> LinkState) -> Vec<(Pair, bool)> {
         let mut candidates: Vec<(u64, Pair)> = Vec::new();
         for (cards, card) in [(&self.outward, from), (&self.inward, to)] {
             candidates.extend(cards.get(card).into_iter().flatten().map(|(number, pair)| (*number, *pair)));
@@ -115,7 +115,7 @@ impl Turns {
     }
 
     /// Grants turns among all waiting requests.
-    fn grant_all(&mut self, now: Time, standing: impl Fn(&Hosts) -> Standing) -> Vec<(Pair, bool)> {
+    fn grant_all(&mut self, now: Time, standing: impl Fn(&Hosts) -> LinkState) -> Vec<(Pair, bool)> {
         let candidates = self.waiting.iter().map(|(pair, (number, ..))| (*number, *pair)).collect();
         self.grant_among(now, candidates, standing)
     }
@@ -124,35 +124,35 @@ impl Turns {
         &mut self,
         now: Time,
         candidates: Vec<(u64, Pair)>,
-        standing: impl Fn(&Hosts) -> Standing,
+        standing: impl Fn(&Hosts) -> LinkState,
     ) -> Vec<(Pair, bool)> {
-        let between = |from: &Card, to: &Card| match (from, to) {
-            (Card::Host(from), Card::Host(to)) => standing(&(from.clone(), to.clone())),
-            _ => Standing::default(),
+        let between = |from: &Nic, to: &Nic| match (from, to) {
+            (Nic::Host(from), Nic::Host(to)) => standing(&(from.clone(), to.clone())),
+            _ => LinkState::default(),
         };
         let with_standing = |(number, pair): (u64, Pair)| {
             let (_, from, to) = &self.waiting[&pair];
             (number, pair, between(from, to))
         };
-        let mut candidates: Vec<(u64, Pair, Standing)> = candidates.into_iter().map(with_standing).collect();
+        let mut candidates: Vec<(u64, Pair, LinkState)> = candidates.into_iter().map(with_standing).collect();
         // Links on a path between sites are first, since other links wait for that path.
-        candidates.sort_unstable_by_key(|(number, pair, standing)| (standing.way.is_none(), *number, *pair));
+        candidates.sort_unstable_by_key(|(number, pair, standing)| (standing.path.is_none(), *number, *pair));
         candidates.dedup();
         let mut granted = Vec::new();
         for (_, pair, standing) in candidates {
             let (_, from, to) = &self.waiting[&pair];
-            if standing.next == Next::Expect || self.is_known(from, to) {
-                self.unwant(pair);
+            if standing.next == NextStep::Assume || self.is_known(from, to) {
+                self.withdraw(pair);
                 granted.push((pair, false));
                 continue;
             }
-            let is_beside = |held: &Held| {
-                let on_same_way = || standing.way.is_some() && between(&held.from, &held.to).way == standing.way;
+            let is_beside = |held: &TurnInProgress| {
+                let on_same_way = || standing.path.is_some() && between(&held.from, &held.to).path == standing.path;
                 held.from == *from || held.to == *to || on_same_way()
             };
-            if standing.next == Next::Measure && !self.under_way.values().any(is_beside) {
-                let (from, to) = self.unwant(pair).expect("it waits");
-                self.under_way.insert(pair, Held { from, to, until: now + TURN_NS_MAX });
+            if standing.next == NextStep::Measure && !self.in_progress.values().any(is_beside) {
+                let (from, to) = self.withdraw(pair).expect("it waits");
+                self.in_progress.insert(pair, TurnInProgress { from, to, until: now + TURN_NS_MAX });
                 granted.push((pair, true));
             }
         }
@@ -161,34 +161,34 @@ impl Turns {
 
     /// Returns the time at which the first current turn no longer blocks others.
     fn due(&self) -> Option<Time> {
-        self.under_way.values().map(|held| held.until).min()
+        self.in_progress.values().map(|held| held.until).min()
     }
 }
 
 impl Agent {
-    fn card(&self, node: NodeId) -> Card {
+    fn nic(&self, node: NodeId) -> Nic {
         match self.servers.get(&node) {
-            Some(server) => Card::Host(host_of(&server.registration.address).to_string()),
-            None => Card::Client(node),
+            Some(server) => Nic::Host(host_of(&server.registration.address).to_string()),
+            None => Nic::Client(node),
         }
     }
 
-    pub(super) fn on_ask_turn(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
+    pub(super) fn on_turn_request(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
         // A server that is gone or was never known. This bounds the number of waiting requests by the number of pairs.
         if !self.servers.contains_key(&peer) {
             return send(out, prober, LinkToProber::Turn { to: peer, is_needed: false });
         }
-        let (from, to) = (self.card(prober), self.card(peer));
-        self.turns.want(Pair { prober, peer }, from.clone(), to.clone());
+        let (from, to) = (self.nic(prober), self.nic(peer));
+        self.turns.request(Pair { prober, peer }, from.clone(), to.clone());
         self.grant_turns(now, &from, &to, out);
     }
 
     pub(super) fn on_turn_over(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
         let pair = Pair { prober, peer };
-        self.turns.unwant(pair);
-        let Some(Held { from, to, .. }) = self.turns.under_way.remove(&pair) else { return };
-        if let (Card::Host(from), Card::Host(to)) = (&from, &to)
-            && self.ways.is_shared(&(from.clone(), to.clone()))
+        self.turns.withdraw(pair);
+        let Some(TurnInProgress { from, to, .. }) = self.turns.in_progress.remove(&pair) else { return };
+        if let (Nic::Host(from), Nic::Host(to)) = (&from, &to)
+            && self.paths.is_shared(&(from.clone(), to.clone()))
         {
             self.grant_all_turns(now, out);
         } else {
@@ -198,28 +198,28 @@ impl Agent {
 
     /// Counts a measurement by a server.
     pub(super) fn turn_measured(&mut self, prober: NodeId, peer: NodeId) {
-        if let Some(Held { from, to, .. }) = self.turns.under_way.get(&Pair { prober, peer }) {
+        if let Some(TurnInProgress { from, to, .. }) = self.turns.in_progress.get(&Pair { prober, peer }) {
             let count = self.turns.measured.entry((from.clone(), to.clone())).or_default();
             *count = count.saturating_add(1);
         }
     }
 
     /// Discards the number of measurements between the hosts of two nodes.
-    pub(super) fn measure_anew(&mut self, prober: NodeId, peer: NodeId) {
-        let pair = (self.card(prober), self.card(peer));
+    pub(super) fn forget_measurements(&mut self, prober: NodeId, peer: NodeId) {
+        let pair = (self.nic(prober), self.nic(peer));
         self.turns.measured.remove(&pair);
     }
 
     /// Ends the turns of a lost node, and discards the measurements of its host, which may be gone, too.
     pub(super) fn turns_lost(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) {
-        let card = self.card(node);
+        let card = self.nic(node);
         self.turns.measured.retain(|(from, to), _| *from != card && *to != card);
         let is_its = |pair: &&Pair| pair.prober == node || pair.peer == node;
         let waiting: Vec<Pair> = self.turns.waiting.keys().filter(is_its).copied().collect();
         waiting.into_iter().for_each(|pair| {
-            self.turns.unwant(pair);
+            self.turns.withdraw(pair);
         });
-        let under_way: Vec<Pair> = self.turns.under_way.keys().filter(is_its).copied().collect();
+        let under_way: Vec<Pair> = self.turns.in_progress.keys().filter(is_its).copied().collect();
         for Pair { prober, peer } in under_way {
             self.on_turn_over(now, prober, peer, out);
         }
@@ -227,8 +227,8 @@ impl Agent {
 
     /// Ends the turns that have taken too long.
     pub(super) fn on_turns_timer(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let is_long = |(_, held): &(&Pair, &Held)| held.until <= now;
-        let long: Vec<Pair> = self.turns.under_way.iter().filter(is_long).map(|(pair, _)| *pair).collect();
+        let is_long = |(_, held): &(&Pair, &TurnInProgress)| held.until <= now;
+        let long: Vec<Pair> = self.turns.in_progress.iter().filter(is_long).map(|(pair, _)| *pair).collect();
         for Pair { prober, peer } in long {
             self.on_turn_over(now, prober, peer, out);
         }
@@ -236,28 +236,28 @@ impl Agent {
         self.grant_all_turns(now, out);
     }
 
-    fn grant_turns(&mut self, now: Time, from: &Card, to: &Card, out: &mut Vec<Effect>) {
-        let (ways, links) = (&self.ways, &self.links);
-        let granted = self.turns.grant(now, from, to, |hosts| ways.standing(now, hosts, links));
-        self.tell_turns(now, granted, out);
+    fn grant_turns(&mut self, now: Time, from: &Nic, to: &Nic, out: &mut Vec<Effect>) {
+        let (ways, links) = (&self.paths, &self.links);
+        let granted = self.turns.grant(now, from, to, |hosts| ways.link_state(now, hosts, links));
+        self.send_turns(now, granted, out);
     }
 
     /// Grants turns after an update of the paths that links share.
     pub(super) fn grant_all_turns(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let (ways, links) = (&self.ways, &self.links);
-        let granted = self.turns.grant_all(now, |hosts| ways.standing(now, hosts, links));
-        self.tell_turns(now, granted, out);
+        let (ways, links) = (&self.paths, &self.links);
+        let granted = self.turns.grant_all(now, |hosts| ways.link_state(now, hosts, links));
+        self.send_turns(now, granted, out);
     }
 
-    fn tell_turns(&mut self, now: Time, granted: Vec<(Pair, bool)>, out: &mut Vec<Effect>) {
+    fn send_turns(&mut self, now: Time, granted: Vec<(Pair, bool)>, out: &mut Vec<Effect>) {
         for (Pair { prober, peer }, is_needed) in granted {
             send(out, prober, LinkToProber::Turn { to: peer, is_needed });
-            let pair = (self.place(prober), self.place(peer));
-            if let Some(link) = self.ways.expected(&pair).filter(|_| !is_needed) {
+            let pair = (self.location(prober), self.location(peer));
+            if let Some(link) = self.paths.assumed(&pair).filter(|_| !is_needed) {
                 self.links.expect(now, pair, link);
             }
         }
-        let due = self.turns.due().into_iter().chain(self.ways.due(now).filter(|_| !self.turns.waiting.is_empty()));
+        let due = self.turns.due().into_iter().chain(self.paths.due(now).filter(|_| !self.turns.waiting.is_empty()));
         if let Some(at) = due.min() {
             out.push(Effect::SetTimer { timer: AgentTimer::Turns.into(), at });
         }
@@ -268,16 +268,16 @@ impl Agent {
 mod tests {
     use super::*;
 
-    fn host(name: &str) -> Card {
-        Card::Host(name.into())
+    fn host(name: &str) -> Nic {
+        Nic::Host(name.into())
     }
 
     fn pair(prober: u64, peer: u64) -> Pair {
         Pair { prober: NodeId(prober), peer: NodeId(peer) }
     }
 
-    fn alone(_: &Hosts) -> Standing {
-        Standing::default()
+    fn alone(_: &Hosts) -> LinkState {
+        LinkState::default()
     }
 
     /// Returns the turns requested by nodes 1 to 4 on hosts a to d.
@@ -285,7 +285,7 @@ mod tests {
         let mut turns = Turns::default();
         for (prober, peer) in pairs {
             let card = |node: u64| host(["a", "b", "c", "d"][node as usize - 1]);
-            turns.want(pair(*prober, *peer), card(*prober), card(*peer));
+            turns.request(pair(*prober, *peer), card(*prober), card(*peer));
         }
         turns
     }
@@ -297,13 +297,13 @@ mod tests {
         // c and d are not involved, and b may send while it receives.
         assert_eq!(turns.grant(Time(0), &host("c"), &host("d"), alone), [(pair(3, 4), true)]);
         assert_eq!(turns.grant(Time(0), &host("b"), &host("a"), alone), [(pair(2, 1), true)]);
-        turns.under_way.remove(&pair(1, 2));
+        turns.in_progress.remove(&pair(1, 2));
         assert_eq!(turns.grant(Time(1), &host("a"), &host("b"), alone), [(pair(1, 3), true), (pair(4, 2), true)]);
-        assert_eq!((turns.waiting.len(), turns.under_way.len()), (0, 4));
+        assert_eq!((turns.waiting.len(), turns.in_progress.len()), (0, 4));
     }
 
     #[test]
-    fn what_is_known_of_two_hosts_is_not_measured_again() {
+    fn a_known_pair_of_hosts_is_not_measured_again() {
         let mut turns = wanted(&[(1, 2), (1, 3)]);
         turns.measured.insert((host("a"), host("b")), MEASURED_ENOUGH);
         assert_eq!(turns.grant(Time(0), &host("a"), &host("b"), alone), [(pair(1, 2), false), (pair(1, 3), true)]);
@@ -311,24 +311,24 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_at_a_time_goes_over_a_way_that_links_share() {
+    fn a_shared_path_carries_one_probe_at_a_time() {
         let mut turns = wanted(&[(1, 3), (2, 4), (1, 2), (4, 2)]);
         // a and b are one site, c and d the other.
         let site = |host: &str| usize::from(host > "b");
-        let on_way = |next: Next| {
+        let on_way = |next: NextStep| {
             move |(from, to): &Hosts| match (site(from), site(to)) {
-                (from, to) if from == to => Standing::default(),
-                way => Standing { way: Some(way), next },
+                (from, to) if from == to => LinkState::default(),
+                way => LinkState { path: Some(way), next },
             }
         };
-        assert_eq!(turns.grant_all(Time(0), on_way(Next::Wait)), [(pair(1, 2), true)]);
-        turns.under_way.clear();
-        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [(pair(1, 3), true), (pair(4, 2), true)]);
-        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), []);
-        turns.under_way.remove(&pair(1, 3));
-        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [(pair(2, 4), true)]);
-        turns.want(pair(1, 4), host("a"), host("d"));
-        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [], "another probe uses the path");
-        assert_eq!(turns.grant_all(Time(0), on_way(Next::Expect)), [(pair(1, 4), false)]);
+        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Wait)), [(pair(1, 2), true)]);
+        turns.in_progress.clear();
+        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), [(pair(1, 3), true), (pair(4, 2), true)]);
+        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), []);
+        turns.in_progress.remove(&pair(1, 3));
+        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), [(pair(2, 4), true)]);
+        turns.request(pair(1, 4), host("a"), host("d"));
+        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), [], "another probe uses the path");
+        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Assume)), [(pair(1, 4), false)]);
     }
 }

@@ -68,7 +68,7 @@ impl Client {
         self.send_copies(datum, out);
         self.supply_waiting(now, datum, out);
         if std::mem::take(&mut self.data.get_mut(&datum).expect("found above").wanted) {
-            out.push(Effect::Emit(Event::DatumHere { datum, meta }));
+            out.push(Effect::Emit(Event::DatumAvailable { datum, meta }));
         }
         self.tidy(datum, out);
     }

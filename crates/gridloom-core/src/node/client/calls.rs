@@ -2,12 +2,12 @@
 
 use super::recovery::not_taken_in;
 use super::{Client, Status, mapping};
-use crate::call::{Call, Limit, Request};
+use crate::call::{Call, LimitKind, Request};
 use crate::graph::Task;
 use crate::node::ClientTimer;
 use crate::node::message::{Supply, TaskReport, TaskToServer, Timing};
 use crate::node::protocol::{Effect, Event};
-use gridloom_base::limits::{BROKEN_MAX, EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::limits::{EAGER_BYTES_MAX, INTERRUPTIONS_MAX, TASK_ATTEMPTS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, NodeId, TaskError, TaskId, Time};
 
@@ -23,7 +23,7 @@ impl Client {
     pub(super) fn send_call(&mut self, now: Time, request: Request, out: &mut Vec<Effect>) {
         let chosen = self.calls.choose(&self.directory.grid, self.links.estimates(), &request);
         // The server is connected, even if an agent that restarted does not know it yet.
-        let only = request.task.terms.only;
+        let only = request.task.options.bound_to;
         let home = only.filter(|home| self.contacts.is_up(*home)).map(|home| (home, 0.0));
         let Some((server, run_s)) = chosen.or(home) else {
             if self.may_wait(now, &request) {
@@ -72,9 +72,9 @@ impl Client {
             }
         }
         let task = task.clone();
-        let is_there = self.calls.sent(request, server, run_s);
+        let is_there = self.calls.record_sent(request, server, run_s);
         self.queue_call(now, &task, is_there);
-        if !is_there && self.calls.transfer_begins(now, task.id, Limit::Arguments) {
+        if !is_there && self.calls.transfer_begins(now, task.id, LimitKind::Arguments) {
             self.set_deadline(out);
         }
     }
@@ -84,12 +84,12 @@ impl Client {
         let Some(call) = self.calls.get(task.id) else { return };
         let ((_, sent_bytes, back_bytes), server) = (call.request.size(), call.server);
         let bytes = sent_bytes.saturating_add(back_bytes);
-        self.queue(now, server, task, bytes, !task.terms.calibrates, is_there);
+        self.queue(now, server, task, bytes, !task.options.is_measuring, is_there);
     }
 
     /// Handles the arrival of an argument at its server, after which the call may have all of them.
     pub(super) fn argument_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
-        let Some(task) = self.calls.argument_there(datum, server) else { return };
+        let Some(task) = self.calls.argument_arrived(datum, server) else { return };
         if self.queues.waits_for_data(task.id, server) {
             self.queue_call(now, &task, true);
         }
@@ -102,7 +102,7 @@ impl Client {
             return self.call_complete(now, call, out);
         }
         let is_returning = self.calls.get(task).is_some_and(|call| call.ended.is_some());
-        if is_returning && self.calls.transfer_begins(now, task, Limit::Results) {
+        if is_returning && self.calls.transfer_begins(now, task, LimitKind::Results) {
             self.set_deadline(out);
         }
     }
@@ -114,8 +114,8 @@ impl Client {
             && self.is_repeated(&request.task, &request.failures, server, error)
         {
             request.failures.push(server, error);
-            if error.is_of_server() {
-                self.calls.unable(server, request.task.name());
+            if error.is_server_fault() {
+                self.calls.record_cannot_run(server, request.task.name());
             }
             self.tell_repeated(&request.task, &request.failures, server, error, out);
             self.send_call(now, request, out);
@@ -156,8 +156,8 @@ impl Client {
         fault: (bool, &str),
         out: &mut Vec<Effect>,
     ) {
-        let Some((task, times)) = self.calls.astray(datum, server) else { return };
-        if times <= BROKEN_MAX {
+        let Some((task, times)) = self.calls.argument_failed(datum, server) else { return };
+        if times <= INTERRUPTIONS_MAX {
             self.supplies.strayed(datum, server);
             return;
         }
@@ -169,7 +169,7 @@ impl Client {
 
     /// Resends the calls with results whose transfer was interrupted since the last heartbeat.
     pub(super) fn calls_again(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for call in self.calls.take_broken() {
+        for call in self.calls.take_interrupted() {
             self.call_again(now, call, out);
         }
     }
@@ -185,9 +185,9 @@ impl Client {
 
     /// Resends a call after the transfer of a result was interrupted. Its server has not kept the result.
     fn call_again(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
-        let Call { mut request, server, broken, .. } = call;
+        let Call { mut request, server, result_error: broken, .. } = call;
         request.losses += 1;
-        if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once {
+        if request.losses >= TASK_ATTEMPTS_MAX || request.task.options.is_once {
             let error = broken.expect("a call is resent because the transfer of a result was interrupted");
             self.call_failed(now, &request, Some(server), error, out);
         } else {
@@ -201,8 +201,8 @@ impl Client {
         for Call { mut request, .. } in self.calls.take_of_server(server) {
             request.losses += 1;
             let offered = self.directory.grid.servers.iter().any(|s| s.functions.contains_key(request.task.name()));
-            let has_place = offered && request.task.terms.only.is_none() || self.may_wait(now, &request);
-            if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once || !has_place {
+            let has_place = offered && request.task.options.bound_to.is_none() || self.may_wait(now, &request);
+            if request.losses >= TASK_ATTEMPTS_MAX || request.task.options.is_once || !has_place {
                 let function = request.task.name().to_string();
                 let is_bound = request.task.is_bound();
                 let error = TaskError::ServerLost { function, server: name.clone(), why: why.into(), is_bound };
@@ -236,15 +236,15 @@ impl Client {
         now: Time,
         request: &Request,
         at: Option<NodeId>,
-        limit: Limit,
+        limit: LimitKind,
         out: &mut Vec<Effect>,
     ) {
         let limit_seconds = ns_to_seconds(request.limits.of(limit));
-        let late = |what: &str| TaskError::TransferLate { what: what.into(), limit_seconds };
+        let late = |what: &str| TaskError::TransferTimedOut { what: what.into(), limit_seconds };
         let error = match limit {
-            Limit::Whole => TaskError::DeadlineExceeded { limit_seconds },
-            Limit::Arguments => late("arguments"),
-            Limit::Results => late("results"),
+            LimitKind::Whole => TaskError::DeadlineExceeded { limit_seconds },
+            LimitKind::Arguments => late("arguments"),
+            LimitKind::Results => late("results"),
         };
         self.call_failed(now, request, at, error, out);
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::member::{Beat, Members};
 use crate::node::message::{DirectoryToAgent, Message};
 use crate::node::protocol::{Effect, Role};
-use gridloom_base::limits::RETURN_NS_MAX;
+use gridloom_base::limits::RECONNECT_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
 /// An item that waits for a connection.
@@ -84,7 +84,7 @@ impl Contacts {
     }
 
     fn expect_nodes(&mut self, now: Time) {
-        self.expected_until = self.expected_until.max(now + RETURN_NS_MAX);
+        self.expected_until = self.expected_until.max(now + RECONNECT_NS_MAX);
     }
 
     /// Returns why the agent was lost or could not be reached.
@@ -132,7 +132,7 @@ impl Contacts {
     /// Records that something was received from a peer. Returns false if it is not connected.
     #[must_use]
     pub(super) fn heard(&mut self, now: Time, peer: NodeId) -> bool {
-        self.members.heard(now, peer)
+        self.members.record_received(now, peer)
     }
 
     pub(super) fn beat(&mut self, now: Time) -> Beat {
@@ -181,7 +181,7 @@ impl Contacts {
 
     /// Handles a connected agent. If it was lost before, it is expected to list these servers.
     pub(super) fn agent_up(&mut self, now: Time, agent: NodeId, known: Vec<NodeId>, out: &mut Vec<Effect>) {
-        self.members.up(now, agent, Role::Agent);
+        self.members.add(now, agent, Role::Agent);
         // Records that took it for a server were wrong.
         self.lost.remove(&agent);
         self.outbox.remove(&agent);
@@ -202,7 +202,7 @@ impl Contacts {
         name: String,
         out: &mut Vec<Effect>,
     ) -> Vec<Parcel> {
-        self.members.up(now, peer, role);
+        self.members.add(now, peer, role);
         if self.lost.remove(&peer).is_some() {
             // It is no longer in the client's view of the grid: the client subscribes to the directory again.
             self.tell_agent(DirectoryToAgent::Subscribe, out);
@@ -228,7 +228,7 @@ impl Contacts {
 
     /// Handles a lost connection. Returns `None` if there was none, else whether it was the agent's.
     pub(super) fn peer_lost(&mut self, now: Time, peer: NodeId) -> Option<bool> {
-        self.members.lost(peer)?;
+        self.members.remove(peer)?;
         let was_agent = self.agent == Some(peer);
         if was_agent {
             self.agent = None;
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_for_a_node_without_an_address() {
         let (mut contacts, mut out) = (Contacts::default(), Vec::new());
-        contacts.post(SERVER, DirectoryToServer::TellModels, &mut out);
+        contacts.post(SERVER, DirectoryToServer::ReportModels, &mut out);
         assert_eq!(out, [Effect::Dial { address: String::new() }]);
         assert_eq!(contacts.unreached_at(""), [SERVER]);
         contacts.server_lost(Time(0), SERVER);
@@ -330,7 +330,9 @@ mod tests {
         let (mut contacts, mut out) = (Contacts::default(), Vec::new());
         contacts.learn_address(SERVER, "there:1".into());
         assert!(contacts.server_lost(Time(0), SERVER) && !contacts.server_lost(Time(0), SERVER));
-        assert!(contacts.may_return(Time(RETURN_NS_MAX - 1), SERVER) && !contacts.awaits_nodes(Time(RETURN_NS_MAX)));
+        assert!(
+            contacts.may_return(Time(RECONNECT_NS_MAX - 1), SERVER) && !contacts.awaits_nodes(Time(RECONNECT_NS_MAX))
+        );
         for (is_listed, is_lost) in [(true, true), (false, true), (true, false)] {
             contacts.directory_has(|_| is_listed);
             assert_eq!(contacts.is_lost(SERVER), is_lost);

@@ -121,7 +121,8 @@ impl Client {
     /// True if data can be sent directly from a node to a server, as far as is known. Otherwise they are sent through
     /// the client.
     fn can_send(&self, from: NodeId, to: NodeId) -> bool {
-        let is_plain = |node| self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].plain);
+        let is_plain =
+            |node| self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].stateless);
         let is_server_way = !is_plain(from) && !is_plain(to) && !self.supplies.are_apart(to, from);
         from == self.config.id || (is_server_way && !self.contacts.is_lost(from))
     }

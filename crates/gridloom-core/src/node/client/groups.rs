@@ -12,7 +12,7 @@ use crate::node::message::{DataMessage, MapToAgent, Supply, TaskReport, TaskToSe
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::limits::GROUP_TASKS_MAX;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
-use gridloom_map::MapBy;
+use gridloom_map::MappingMethod;
 
 impl Client {
     /// `placed` is where the tasks run, if that is known already, and the declared group whose plan they follow.
@@ -20,7 +20,7 @@ impl Client {
         &mut self,
         now: Time,
         group: Group,
-        heuristic: MapBy,
+        heuristic: MappingMethod,
         (placed, follows): (Option<Placed>, Option<GroupId>),
         out: &mut Vec<Effect>,
     ) {
@@ -30,7 +30,7 @@ impl Client {
         let refusal = is_valid(&group).err();
         self.register(group);
         let run = GroupRun {
-            is_given: placed.is_some() || matches!(heuristic, MapBy::Imposed(_)),
+            is_given: placed.is_some() || matches!(heuristic, MappingMethod::Imposed(_)),
             heuristic,
             left: count,
             remembered: count,

@@ -4,11 +4,11 @@ use std::collections::btree_map::Entry;
 
 use super::Client;
 use crate::node::protocol::Effect;
-use gridloom_base::limits::RETURN_NS_MAX;
+use gridloom_base::limits::RECONNECT_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
 /// How long to dial servers that have a datum which is needed here.
-const SEARCH_NS_MAX: u64 = 3 * RETURN_NS_MAX;
+const SEARCH_NS_MAX: u64 = 3 * RECONNECT_NS_MAX;
 
 impl Client {
     /// Searches for a shared datum that is needed here or by a server and has no known copy.
@@ -47,7 +47,7 @@ impl Client {
                 self.datum_lost(now, datum, why, out);
             }
             self.supply_waiting(now, datum, out);
-        } else if sought_ns.is_some_and(|ns| ns >= RETURN_NS_MAX) {
+        } else if sought_ns.is_some_and(|ns| ns >= RECONNECT_NS_MAX) {
             self.names.not_sought(datum);
             self.datum_lost(now, datum, why, out);
         }

@@ -10,7 +10,7 @@ use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::limits::{HOPS_MAX, TASKS_PER_MESSAGE};
 use gridloom_base::{DatumId, GroupId, Method, NodeId, TaskError, TaskId, Time};
-use gridloom_map::{MapBy, Outline, Plan, Seen};
+use gridloom_map::{MapperInput, MappingMethod, Outline, Plan};
 
 /// Why a call fails although other servers could run it.
 pub(super) const BOUND: &str = "it is not in the grid";
@@ -95,7 +95,7 @@ impl Client {
     }
 
     /// Returns the mapping request of this round.
-    fn map_request(&self, group: GroupId, outline: Outline, heuristic: MapBy) -> MapRequest {
+    fn map_request(&self, group: GroupId, outline: Outline, heuristic: MappingMethod) -> MapRequest {
         MapRequest {
             group,
             round: self.round,
@@ -103,8 +103,8 @@ impl Client {
             heuristic,
             purpose: Purpose::Run,
             client_links: self.links.estimates().iter().map(|(node, link)| (*node, *link)).collect(),
-            guessed: self.links.guessed().clone(),
-            without: self.contacts.lost().collect(),
+            unmeasured: self.links.guessed().clone(),
+            excluded_servers: self.contacts.lost().collect(),
             busy: Vec::new(),
         }
     }
@@ -210,7 +210,7 @@ impl Client {
     /// Fails those tasks that only an absent server may run; the others can be mapped without them.
     fn fail_bound_to_nobody(&mut self, now: Time, tasks: &[TaskId], out: &mut Vec<Effect>) {
         for id in tasks {
-            let only = self.tasks.get(id).and_then(|run| run.task.terms.only);
+            let only = self.tasks.get(id).and_then(|run| run.task.options.bound_to);
             // A connected server may be unknown to an agent that restarted; it will be known again.
             let is_away = |server: NodeId| {
                 let may_come = self.contacts.is_up(server) || self.contacts.may_return(now, server);
@@ -226,7 +226,7 @@ impl Client {
     /// Returns the error of a task that is bound to a server that is absent.
     pub(super) fn bound_to_nobody(&self, id: TaskId) -> TaskError {
         let TaskRun { task, lost_with, .. } = &self.tasks[&id];
-        let server = task.terms.only.map_or_else(String::new, |server| self.contacts.name_of(server));
+        let server = task.options.bound_to.map_or_else(String::new, |server| self.contacts.name_of(server));
         let why = lost_with.as_ref().map(|lost| lost.why.clone());
         let (function, is_bound) = (task.name().to_string(), task.object().is_none());
         TaskError::ServerLost { function, server, why: why.unwrap_or_else(|| BOUND.into()), is_bound }
@@ -305,7 +305,7 @@ impl Client {
         now: Time,
         group: GroupId,
         plan: Plan,
-        seen: Option<Box<Seen>>,
+        seen: Option<Box<MapperInput>>,
         out: &mut Vec<Effect>,
     ) {
         let Some(mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
@@ -335,7 +335,7 @@ impl Client {
             seen: seen.map(Arc::from),
         }));
         if let Some(question) = &self.groups[&group].question {
-            if question.purpose == Purpose::Follow && !is_steadfast(&question.heuristic) {
+            if question.purpose == Purpose::Reserve && !is_steadfast(&question.heuristic) {
                 self.following.groups.insert(group);
             }
             self.groups.remove(&group);

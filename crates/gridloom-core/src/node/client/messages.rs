@@ -41,7 +41,7 @@ impl Client {
 
     fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToClient, out: &mut Vec<Effect>) {
         match message {
-            DirectoryToClient::News(news) => self.on_directory(now, news, out),
+            DirectoryToClient::Update(news) => self.on_directory(now, news, out),
             DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
             DirectoryToClient::Status { status } => out.push(Effect::Emit(Event::Status { server: from, status })),
             DirectoryToClient::Output(output) => out.push(Effect::Emit(Event::Output { server: from, output })),
@@ -68,7 +68,7 @@ impl Client {
 
     fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
         match message {
-            TaskToClient::TasksEnded { reports, transfers, others } => {
+            TaskToClient::TasksEnded { reports, transfers, other_tasks: others } => {
                 let slots = self.directory.grid.server(from).map_or(1, |at| self.directory.grid.servers[at].slots);
                 self.queues.others(now, from, slots, others);
                 for report in transfers {
@@ -83,7 +83,7 @@ impl Client {
                 }
             }
             TaskToClient::MakeRoom { data } => self.on_make_room(from, data, out),
-            TaskToClient::OthersRun { elapsed_ns } => self.queues.others_run(now, from, &elapsed_ns),
+            TaskToClient::OtherTasksRunning { elapsed_ns } => self.queues.others_run(now, from, &elapsed_ns),
             TaskToClient::CallsBack(call) => {
                 if self.calls.get(call.task).is_some_and(|known| known.server == from) {
                     out.push(Effect::Emit(Event::CallsBack { server: from, call }));
@@ -96,10 +96,10 @@ impl Client {
                     out.push(Effect::Emit(Event::Paused { task, waits }));
                 }
             }
-            TaskToClient::Said(said) => {
+            TaskToClient::CallOutput(said) => {
                 if let Some(function) = self.label_at(said.task, from) {
                     let (server, function) = (self.contacts.name_of(from), function.to_string());
-                    out.push(Effect::Emit(Event::Said { server, function, said }));
+                    out.push(Effect::Emit(Event::CallOutput { server, function, said }));
                 }
             }
             TaskToClient::Recalled { group: None, tasks, running } => {

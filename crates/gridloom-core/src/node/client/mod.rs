@@ -47,7 +47,7 @@ use following::{Following, Placed};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
-use gridloom_map::MapBy;
+use gridloom_map::MappingMethod;
 use names::Names;
 use own_links::OwnLinks;
 use queues::Queues;
@@ -150,7 +150,7 @@ struct Mapping {
 #[derive(Debug)]
 struct Question {
     group: Group,
-    heuristic: MapBy,
+    heuristic: MappingMethod,
     purpose: Purpose,
     /// See [`Mapping`].
     vain: VainLosses,
@@ -158,7 +158,7 @@ struct Question {
 
 #[derive(Debug)]
 struct GroupRun {
-    heuristic: MapBy,
+    heuristic: MappingMethod,
     /// True if the caller gave the plan of its first mapping.
     is_given: bool,
     /// Number of tasks that have not ended.
@@ -251,7 +251,7 @@ impl Client {
             ClientTimer::Heartbeat => self.on_heartbeat(now, out),
             ClientTimer::Deadline => self.on_deadline(now, out),
             ClientTimer::Links => self.on_links_timer(now, out),
-            ClientTimer::Settled => self.on_settled(now, out),
+            ClientTimer::TransfersSettled => self.on_settled(now, out),
             ClientTimer::Steal => self.on_steal_timer(),
         }
     }
@@ -272,11 +272,11 @@ impl Client {
                 self.contacts.post(server, TaskToServer::CalledBack { task, answer }, out);
             }
             Command::Run { group, heuristic } => self.on_run(now, group, heuristic, (None, None), out),
-            Command::Plan { group, heuristic, is_followed } => {
-                let purpose = if is_followed { Purpose::Follow } else { Purpose::Look };
+            Command::Plan { group, heuristic, is_incremental: is_followed } => {
+                let purpose = if is_followed { Purpose::Reserve } else { Purpose::PlanOnly };
                 self.plan_only(now, Question { group, heuristic, purpose, vain: VainLosses::default() }, out);
             }
-            Command::Follow { group, server, from, heuristic, plan } => {
+            Command::RunPlanned { group, server, from, heuristic, plan } => {
                 self.on_run(now, group, heuristic, (Some(Placed { server, from }), plan), out);
             }
             Command::EndPlan { group } => self.on_end_plan(group, out),
@@ -289,19 +289,19 @@ impl Client {
                 let released: Vec<DatumId> = released.collect();
                 released.into_iter().for_each(|datum| self.release(datum, false, out));
             }
-            Command::Near { server } => self.names.near = Some(server),
-            Command::Name { ask, command } => self.on_name_command(now, ask, command, out),
+            Command::RunsAt { server } => self.names.near = Some(server),
+            Command::Name { request: ask, command } => self.on_name_command(now, ask, command, out),
             Command::Erase { datum } => self.release(datum, true, out),
-            Command::GiveUp { datum, at } => self.give_up(datum, at, out),
+            Command::DropCopy { datum, at } => self.give_up(datum, at, out),
             Command::Cancel { tasks } => self.on_cancel(now, tasks, out),
             Command::Links => match self.contacts.agent() {
-                Some(agent) => send(out, agent, DirectoryToAgent::AskLinks),
+                Some(agent) => send(out, agent, DirectoryToAgent::GetLinks),
                 None => out.push(Effect::Emit(Event::Links { links: Vec::new() })),
             },
-            Command::Models { server } => self.contacts.post(server, DirectoryToServer::TellModels, out),
-            Command::Status { server } => self.contacts.post(server, DirectoryToServer::TellStatus, out),
+            Command::CollectModels { server } => self.contacts.post(server, DirectoryToServer::ReportModels, out),
+            Command::Status { server } => self.contacts.post(server, DirectoryToServer::GetStatus, out),
             Command::Output { server, query } => {
-                self.contacts.post(server, DirectoryToServer::TellOutput(query), out);
+                self.contacts.post(server, DirectoryToServer::GetOutput(query), out);
             }
             Command::EndTask { server, task } => {
                 self.contacts.post(server, DirectoryToServer::EndTask { task }, out);
@@ -317,7 +317,7 @@ impl Client {
                 error: TaskError::DatumLost { datum, why: "it was released, or never produced".into() },
             },
             // A result that has arrived is kept, whatever happens to a later run of its task.
-            Some(run) if run.here => Event::DatumHere { datum, meta: run.meta.clone() },
+            Some(run) if run.here => Event::DatumAvailable { datum, meta: run.meta.clone() },
             Some(DatumRun { error: Some(error), .. }) => Event::DatumLost { datum, error: error.clone() },
             Some(run) => {
                 run.wanted = true;
@@ -396,7 +396,7 @@ impl Client {
             send(out, peer, LinkMessage::Ping { token });
         }
         for (peer, silence_ns) in beat.silent {
-            out.push(Effect::HangUp { peer });
+            out.push(Effect::Disconnect { peer });
             self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
     }
@@ -420,7 +420,7 @@ impl Machine for Client {
                     self.on_message(now, from, message, out);
                 }
             }
-            Input::DatumArrived { from, datum, meta, took_ns } => {
+            Input::DatumArrived { from, datum, meta, duration_ns: took_ns } => {
                 let _ = self.contacts.heard(now, from);
                 self.on_arrived(now, from, datum, (meta, took_ns), out);
             }
@@ -433,8 +433,8 @@ impl Machine for Client {
             | Input::TaskEnded { .. }
             | Input::DatumBegun { .. }
             | Input::CallsBack(_)
-            | Input::Said(_)
-            | Input::Calling { .. }
+            | Input::CallOutput(_)
+            | Input::Paused { .. }
             | Input::Mapped { .. }
             | Input::SpeedMeasured { .. }
             | Input::MadeDurable { .. } => {}

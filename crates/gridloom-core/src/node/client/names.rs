@@ -14,11 +14,11 @@ use super::following::Placed;
 use super::puts::{Put, Stage};
 use super::vain::{Asked, Requests};
 use super::{Client, Status, datum_run};
-use crate::graph::{Argument, Group, Source, Task, TaskKind, Terms};
+use crate::graph::{Argument, CallOptions, Group, Source, Task, TaskKind};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
 use gridloom_base::limits::TASK_ATTEMPTS_MAX;
-use gridloom_base::{DatumId, Method, NameError, Named, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, Method, NameError, NamedDatum, NodeId, TaskError, TaskId, Time};
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -82,9 +82,13 @@ impl Ask {
         match self {
             Ask::Put(put) => put.message(ask, at),
             Ask::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
-            Ask::Delete { name } => ClientToCatalog::Delete { ask, name: name.clone() },
-            Ask::List { prefix, after } => ClientToCatalog::List { ask, prefix: prefix.clone(), after: after.clone() },
-            Ask::Explain { name, after } => ClientToCatalog::Explain { ask, name: name.clone(), after: *after },
+            Ask::Delete { name } => ClientToCatalog::Delete { request: ask, name: name.clone() },
+            Ask::List { prefix, after } => {
+                ClientToCatalog::List { request: ask, prefix: prefix.clone(), after: after.clone() }
+            }
+            Ask::Explain { name, after } => {
+                ClientToCatalog::Explain { request: ask, name: name.clone(), after: *after }
+            }
         }
     }
 
@@ -214,14 +218,14 @@ impl Client {
             NameCommand::Find { name, waits } => {
                 Ask::Find { name, waits, is_forgotten: false, deadline: None, brings: false }
             }
-            NameCommand::Await { name, limit_ns, brings } => {
+            NameCommand::Await { name, limit_ns, gets_data: brings } => {
                 let (waits, deadline) = (limit_ns != Some(0), limit_ns.filter(|ns| *ns > 0).map(|ns| now + ns));
                 Ask::Find { name, waits, is_forgotten: false, deadline, brings }
             }
             NameCommand::Delete { name } => Ask::Delete { name },
             NameCommand::List { prefix, after } => Ask::List { prefix, after },
             NameCommand::Explain { name, after } => Ask::Explain { name, after },
-            NameCommand::Forget => return self.forget_ask(now, ask, out),
+            NameCommand::CancelWait => return self.forget_ask(now, ask, out),
         };
         self.names.insert(ask, question);
         self.set_deadline(out);
@@ -239,7 +243,7 @@ impl Client {
                 let name = name.clone();
                 match self.contacts.agent() {
                     // The agent answers with similar names.
-                    Some(_) => self.contacts.tell_agent(ClientToCatalog::Forget { ask, name }, out),
+                    Some(_) => self.contacts.tell_agent(ClientToCatalog::CancelRequest { request: ask, name }, out),
                     None => self.answer(ask, Err(self.no_agent()), out),
                 }
             }
@@ -300,7 +304,7 @@ impl Client {
 
     fn answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
         let Some((_, released)) = self.names.remove(ask) else { return };
-        out.push(Effect::Emit(Event::Named { ask, answer }));
+        out.push(Effect::Emit(Event::NameResult { request: ask, answer }));
         released.into_iter().for_each(|datum| self.release(datum, false, out));
     }
 
@@ -308,22 +312,22 @@ impl Client {
 
     pub(super) fn on_catalog_message(&mut self, now: Time, message: CatalogToClient, out: &mut Vec<Effect>) {
         match message {
-            CatalogToClient::Place { ask, named, server, address } => {
+            CatalogToClient::Place { request: ask, named, server, address } => {
                 self.contacts.learn_address(server, address);
                 self.on_place(now, ask, named, server, out);
             }
             CatalogToClient::Located { datum, holders, why } => self.on_located(now, datum, holders, &why, out),
-            CatalogToClient::BeingKept { ask } => {
+            CatalogToClient::Replicating { request: ask } => {
                 if let Some(Put { stage: Stage::There { since, .. }, .. }) = self.names.put_mut(ask) {
                     *since = now;
                 }
             }
-            CatalogToClient::Answer { ask, answer } => self.on_answer(now, ask, answer, out),
+            CatalogToClient::Answer { request: ask, answer } => self.on_answer(now, ask, answer, out),
         }
     }
 
     /// Sends a datum to that server, where it becomes that shared datum.
-    fn on_place(&mut self, now: Time, ask: u64, named: Named, server: NodeId, out: &mut Vec<Effect>) {
+    fn on_place(&mut self, now: Time, ask: u64, named: NamedDatum, server: NodeId, out: &mut Vec<Effect>) {
         let Some(put) = self.names.put_mut(ask).filter(|put| put.stage == Stage::Asked) else {
             return self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
         };
@@ -333,14 +337,14 @@ impl Client {
         put.tried = Some(named.datum);
         let (datum, source) = (put.datum, Source { meta: put.meta.clone(), at: Vec::new() });
         // Puts of calls precede requests of others, because calls may wait for them.
-        let terms = Terms { depth: u16::from(named.made_by.is_some()), ..Terms::default() };
+        let terms = CallOptions { depth: u16::from(named.put_by.is_some()), ..CallOptions::default() };
         let task = Task {
             id: put.task,
             kind: TaskKind::Publish(Box::new(named)),
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
-            terms,
+            options: terms,
         };
         let sources = [(datum, source)].into_iter().collect();
         let group = Group { id: put.group, tasks: vec![task], sources, wanted: Vec::new() };
@@ -406,7 +410,7 @@ impl Client {
         };
         self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
         let why = match &error {
-            TaskError::NotKept { why, .. } => why.clone(),
+            TaskError::StoreFailed { why, .. } => why.clone(),
             error => error.to_string(),
         };
         let name = self.contacts.name_of(server);
@@ -414,7 +418,7 @@ impl Client {
             TaskError::ServerLost { .. } | TaskError::NotMapped { .. } => {
                 self.put_again(ask, NameError::NotStored { name: named.name, server: name, why }, out);
             }
-            TaskError::NotKept { .. } | TaskError::StoreFull { .. } => self.put_elsewhere(ask, (server, why), out),
+            TaskError::StoreFailed { .. } | TaskError::StoreFull { .. } => self.put_elsewhere(ask, (server, why), out),
             _ => self.answer(ask, Err(NameError::NotStored { name: named.name, server: name, why }), out),
         }
     }

@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::member::Members;
 use crate::node::ClientTimer;
-use crate::node::measuring::Measuring;
+use crate::node::link_measurement::LinkMeasurement;
 use crate::node::message::{LinkToAgent, TransferReport};
 use crate::node::protocol::{Effect, Role};
-use crate::node::seen::SeenTransfers;
+use crate::node::unreported::UnreportedTransfers;
 use gridloom_base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
-use gridloom_perf::{GridView, LinkEstimate, LinkModel, Links, Seen};
+use gridloom_perf::{CompletedTransfer, GridView, LinkEstimate, LinkModel, Links};
 
 #[derive(Debug)]
 pub(super) struct OwnLinks {
     me: NodeId,
-    measuring: Measuring,
+    measuring: LinkMeasurement,
     /// True if links should be measured.
     is_wanted: bool,
     /// Servers to which links were measured or will be.
@@ -33,7 +33,7 @@ pub(super) struct OwnLinks {
     /// Observations that the estimates are learned from.
     learned: Links<NodeId>,
     /// Received transfers, reported to the agent, which sees concurrent ones.
-    received: SeenTransfers,
+    received: UnreportedTransfers,
     /// True if transfers wait to be learned from.
     is_settling: bool,
 }
@@ -42,14 +42,14 @@ impl OwnLinks {
     pub(super) fn new(me: NodeId, is_wanted: bool) -> OwnLinks {
         OwnLinks {
             me,
-            measuring: Measuring::default(),
+            measuring: LinkMeasurement::default(),
             is_wanted,
             probed: BTreeSet::new(),
             has_waited: false,
             estimates: BTreeMap::new(),
             guessed: BTreeSet::new(),
             learned: Links::default(),
-            received: SeenTransfers::default(),
+            received: UnreportedTransfers::default(),
             is_settling: false,
         }
     }
@@ -91,7 +91,7 @@ impl OwnLinks {
     }
 
     pub(super) fn ask_turns(&mut self, agent: Option<NodeId>, members: &Members<Role>, out: &mut Vec<Effect>) {
-        self.measuring.ask_turns(agent, members, out);
+        self.measuring.request_turns(agent, members, out);
     }
 
     /// Forgets the turns that a lost agent gave.
@@ -109,7 +109,7 @@ impl OwnLinks {
         agent: Option<NodeId>,
         out: &mut Vec<Effect>,
     ) -> bool {
-        if !self.measuring.has_asked(to) {
+        if !self.measuring.has_requested(to) {
             let message = LinkToAgent::TurnOver { to }.into();
             out.extend(agent.map(|agent| Effect::Send { to: agent, message }));
             return false;
@@ -145,9 +145,9 @@ impl OwnLinks {
     pub(super) fn on_probe_arrived(&mut self, now: Time, from: NodeId, size_bytes: u64, out: &mut Vec<Effect>) -> bool {
         let Some(link) = self.measuring.probe_arrived(now, from, size_bytes, out) else { return false };
         if self.learned.of(&self.me, &from).is_none() {
-            self.learned.met(now, self.me, from, link);
+            self.learned.add_first_probe(now, self.me, from, link);
         } else {
-            self.learned.probed(now, (self.me, from), link, &BTreeSet::new());
+            self.learned.add_probe(now, (self.me, from), link, &BTreeSet::new());
         }
         true
     }
@@ -194,22 +194,23 @@ impl OwnLinks {
             self.received.add(now, from, size_bytes, run_ns);
         }
         let end = now - age_ns;
-        let settles = self.learned.saw(now, Seen { from, to, size_bytes, start: end - run_ns, end });
+        let settles =
+            self.learned.add_transfer(now, CompletedTransfer { from, to, size_bytes, start: end - run_ns, end });
         if !std::mem::replace(&mut self.is_settling, true) {
-            out.push(Effect::SetTimer { timer: ClientTimer::Settled.into(), at: settles });
+            out.push(Effect::SetTimer { timer: ClientTimer::TransfersSettled.into(), at: settles });
         }
     }
 
     /// Learns from transfers. Returns the peers whose links have changed.
     pub(super) fn settle(&mut self, now: Time, agent: Option<NodeId>, out: &mut Vec<Effect>) -> BTreeSet<NodeId> {
-        let (changed, again) = self.learned.settle(now);
+        let (changed, again) = self.learned.learn_waiting(now);
         self.is_settling = again.is_some();
         let transfers = self.received.take(now);
         if let Some(to) = agent.filter(|_| !transfers.is_empty()) {
-            out.push(Effect::Send { to, message: LinkToAgent::TransfersSeen { transfers }.into() });
+            out.push(Effect::Send { to, message: LinkToAgent::TransfersReceived { transfers }.into() });
         }
         if let Some(at) = again {
-            out.push(Effect::SetTimer { timer: ClientTimer::Settled.into(), at });
+            out.push(Effect::SetTimer { timer: ClientTimer::TransfersSettled.into(), at });
         }
         changed.into_iter().map(|(from, to)| if from == self.me { to } else { from }).collect()
     }
@@ -232,7 +233,7 @@ impl OwnLinks {
 
     /// Schedules another probe of such a link, for which no group waits.
     pub(super) fn probe_again(&mut self, now: Time, peer: NodeId, address: String) {
-        self.learned.ask(now, (self.me, peer));
+        self.learned.request_probe(now, (self.me, peer));
         self.has_waited = true;
         self.measuring.add(peer, address);
     }
@@ -313,7 +314,7 @@ mod tests {
             name: "there".into(),
             address: "there:1".into(),
             slots: 1,
-            plain: false,
+            stateless: false,
             memory_bytes: 1 << 30,
             speed_flops: None,
             pace: 1.0,

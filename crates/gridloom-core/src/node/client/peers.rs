@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::Client;
 use super::contacts::Parcel;
-use crate::node::message::{DirectoryNews, LinkMessage};
+use crate::node::message::{DirectoryUpdate, LinkMessage};
 use crate::node::protocol::{Effect, Event, Role};
-use gridloom_base::dial::GONE;
+use gridloom_base::dial::DISCONNECTED;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::GridView;
 
@@ -64,7 +64,7 @@ impl Client {
         match self.contacts.peer_lost(now, peer) {
             Some(true) => {
                 self.links.forget_turns();
-                self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
+                self.on_agent_lost(now, &format!("{DISCONNECTED} ({why})"), out);
                 self.names_agent_lost(now, out);
             }
             Some(false) => self.on_server_lost(now, peer, why, out),
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    pub(super) fn on_directory(&mut self, now: Time, news: DirectoryNews, out: &mut Vec<Effect>) {
+    pub(super) fn on_directory(&mut self, now: Time, news: DirectoryUpdate, out: &mut Vec<Effect>) {
         let functions = news.apply(&mut self.directory.told);
         let told = &self.directory.told;
         self.contacts.directory_has(|node| told.iter().any(|server| server.node == node));
@@ -101,7 +101,7 @@ impl Client {
         }
         self.directory.grid = Arc::new(grid);
         self.directory.is_known = true;
-        self.calls.forget_unable();
+        self.calls.clear_cannot_run();
         self.queues.look_again();
         self.links.probe_new_servers(&self.directory.grid, self.contacts.members(), out);
         self.ask_turns(out);

@@ -128,7 +128,7 @@ impl ArgumentCopies {
 impl Client {
     /// True if a server is stateless.
     pub(super) fn is_plain(&self, node: NodeId) -> bool {
-        self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].plain)
+        self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].stateless)
     }
 
     /// True if that is the identifier of a copy of an argument, for invariants.
@@ -175,7 +175,7 @@ impl Client {
     pub(super) fn send_copies(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         for copy in self.supplies.copies.take_asked(datum) {
             let Some(of) = self.supplies.copies.get(copy) else { continue };
-            out.push(Effect::NameDatum { datum, named: copy });
+            out.push(Effect::AliasDatum { datum, named: copy });
             self.contacts.post_datum(of.server, copy, out);
         }
     }
@@ -272,7 +272,7 @@ mod tests {
         let args = inputs.iter().map(|serial| Argument::Datum(datum(*serial))).collect();
         let id = TaskId { client: CLIENT, serial };
         let kind = TaskKind::call("m/f", 0);
-        Task { id, kind, args, outputs: Vec::new(), work_flops: None, terms: Default::default() }
+        Task { id, kind, args, outputs: Vec::new(), work_flops: None, options: Default::default() }
     }
 
     #[test]

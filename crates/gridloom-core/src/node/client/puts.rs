@@ -1,7 +1,7 @@
 //! Puts: data that the program puts under names.
 
 use crate::node::message::ClientToCatalog;
-use gridloom_base::{DatumId, GroupId, Maker, Meta, Method, Named, NodeId, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Meta, Method, NamedDatum, NodeId, PutOrigin, TaskId, Time};
 
 /// A put in progress.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Put {
     pub(super) replicas: u16,
     pub(super) is_durable: bool,
     pub(super) method: Method,
-    pub(super) made_by: Option<Maker>,
+    pub(super) made_by: Option<PutOrigin>,
     pub(super) task: TaskId,
     pub(super) group: GroupId,
     pub(super) stage: Stage,
@@ -34,9 +34,9 @@ pub(super) enum Stage {
     /// The attempt failed and is repeated at the next heartbeat.
     Failed,
     /// The copy is being sent to its server.
-    Going { named: Named, server: NodeId },
+    Going { named: NamedDatum, server: NodeId },
     /// The copy arrived at that time; the catalog has not confirmed it.
-    There { named: Named, server: NodeId, since: Time },
+    There { named: NamedDatum, server: NodeId, since: Time },
 }
 
 impl Put {
@@ -44,6 +44,18 @@ impl Put {
     pub(super) fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         let Put { replaces, replicas, is_durable, method, made_by, tried, .. } = *self;
         let (name, meta, before, refused) = (self.name.clone(), self.meta.clone(), tried, self.refused.clone());
-        ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, method, made_by, at, before, refused }
+        ClientToCatalog::Put {
+            request: ask,
+            name,
+            meta,
+            replaces,
+            replicas,
+            is_durable,
+            method,
+            made_by,
+            holders: at,
+            earlier_attempt: before,
+            refused,
+        }
     }
 }

@@ -59,13 +59,13 @@ impl Client {
         let mut unplanned = BTreeSet::new();
         for (id, run) in &mut self.tasks {
             // A task is lost with the server if it is bound to it by more than the caller's choice.
-            let is_bound = run.task.terms.only == Some(server) && run.task.object().is_some();
+            let is_bound = run.task.options.bound_to == Some(server) && run.task.object().is_some();
             if run.status == Status::Sent(server) {
                 run.status = Status::Unmapped;
                 self.supplies.copies.end(*id);
                 run.lost_with = Some(lost.clone());
                 if is_bound || run.attempts >= TASK_ATTEMPTS_MAX { hopeless.push(*id) } else { again.push(*id) }
-            } else if run.task.terms.only == Some(server) && run.status == Status::Unmapped && !is_bound {
+            } else if run.task.options.bound_to == Some(server) && run.status == Status::Unmapped && !is_bound {
                 run.lost_with = Some(lost.clone());
             } else if is_bound && run.status == Status::Unmapped {
                 hopeless.push(*id);
@@ -100,7 +100,7 @@ impl Client {
         // Inputs of restarted tasks that only the lost server held are in `gone`: these tasks are their pending
         // readers.
         if !again.is_empty() {
-            out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), again: again.clone() }));
+            out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), rerun: again.clone() }));
         }
         unplanned.extend(self.groups_of(&again));
         self.map_again(now, unplanned, out);
@@ -132,7 +132,9 @@ impl Client {
             };
             let task = self.tasks.get_mut(&id).expect("the producer of a datum is remembered");
             match &task.status {
-                Status::Done if task.task.terms.only.is_some_and(|only| self.directory.grid.server(only).is_none()) => {
+                Status::Done
+                    if task.task.options.bound_to.is_some_and(|only| self.directory.grid.server(only).is_none()) =>
+                {
                     let error = self.bound_to_nobody(id);
                     self.datum_failed(now, datum, error, out);
                     continue;
@@ -227,7 +229,7 @@ impl Client {
         }
         for (server, (LostServer { name, why, .. }, again)) in losses {
             let (name, why) = (name.clone(), why.clone());
-            out.push(Effect::Emit(Event::ServerLost { server, name, why, again }));
+            out.push(Effect::Emit(Event::ServerLost { server, name, why, rerun: again }));
         }
     }
 
@@ -420,7 +422,7 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         if let Some(call) = self.calls.of_datum(datum) {
-            let error = match call.request.task.terms.is_once && !no_memory {
+            let error = match call.request.task.options.is_once && !no_memory {
                 true => {
                     let why = format!(
                         "its transfer to the client was interrupted, and the call that produced it runs only once: {why}"
@@ -438,7 +440,7 @@ impl Client {
             return;
         }
         run.fetching = None;
-        if self.directory.grid.server(from).is_some_and(|at| self.directory.grid.servers[at].plain) {
+        if self.directory.grid.server(from).is_some_and(|at| self.directory.grid.servers[at].stateless) {
             run.holders.remove(&from);
         }
         let here = self.config.id;

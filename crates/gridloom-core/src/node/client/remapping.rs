@@ -21,7 +21,7 @@ use crate::node::{Category, LogLine};
 use gridloom_base::limits::REMAP_PART_MAX;
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
 use gridloom_base::{GroupId, Level, NodeId, TaskId, Time};
-use gridloom_map::MapBy;
+use gridloom_map::MappingMethod;
 
 /// Heuristics whose plans are not remapped, because they do not depend on times.
 const STEADFAST: [&str; 2] = ["round-robin", "random"];
@@ -51,7 +51,7 @@ impl Remapping {
 }
 
 /// True if plans of that heuristic are not remapped.
-pub(super) fn is_steadfast(heuristic: &MapBy) -> bool {
+pub(super) fn is_steadfast(heuristic: &MappingMethod) -> bool {
     STEADFAST.contains(&heuristic.spec().split('[').next().unwrap_or_default())
 }
 

@@ -16,13 +16,13 @@ use gridloom_base::{Level, NodeId, TaskError, TaskId, Time};
 impl Client {
     /// True if a task that failed on that server, and on others before, is restarted.
     pub(super) fn is_repeated(&self, task: &Task, failures: &Failures, server: NodeId, error: &TaskError) -> bool {
-        let terms = &task.terms;
-        if terms.is_once || terms.calibrates || task.object().is_some() || task.is_replicate() {
+        let terms = &task.options;
+        if terms.is_once || terms.is_measuring || task.object().is_some() || task.is_replicate() {
             return false;
         }
         let is_untried = |at: NodeId| at != server && !failures.at(at) && self.offers(at, task);
-        if error.is_of_server()
-            && terms.only.is_none()
+        if error.is_server_fault()
+            && terms.bound_to.is_none()
             && self.directory.grid.servers.iter().any(|view| is_untried(view.node))
         {
             return true;
@@ -44,7 +44,7 @@ impl Client {
         error: &TaskError,
         out: &mut Vec<Effect>,
     ) {
-        let retry = task.terms.retry.as_ref().filter(|_| !error.is_of_server());
+        let retry = task.options.retry.as_ref().filter(|_| !error.is_server_fault());
         let of = retry.map_or_else(String::new, |retry| format!(" ({} of {})", failures.runs(), retry.times));
         let text = format!("{} failed on '{}' and is restarted{of}", task.name(), self.contacts.name_of(server));
         out.push(LogLine::new(Level::Info, Category::Client, text).why(error).into());
@@ -80,7 +80,7 @@ impl Client {
     /// failed.
     fn place_to_repeat(&self, id: TaskId) -> Option<NodeId> {
         let run = &self.tasks[&id];
-        if let Some(only) = run.task.terms.only {
+        if let Some(only) = run.task.options.bound_to {
             return Some(only);
         }
         let ends =

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::vain::VainLosses;
 use super::{Client, GroupRun, Question};
-use crate::call::{Limit, Request};
+use crate::call::{LimitKind, Request};
 use crate::node::protocol::Effect;
 use gridloom_base::{GroupId, TaskError, TaskId, Time};
 
@@ -60,7 +60,7 @@ impl Client {
 
     /// True if a call that no server can run now may be run by a server that returns.
     pub(super) fn may_wait(&self, now: Time, request: &Request) -> bool {
-        match request.task.terms.only {
+        match request.task.options.bound_to {
             Some(server) => request.task.object().is_none() && self.contacts.may_return(now, server),
             None => self.contacts.awaits_nodes(now),
         }
@@ -81,7 +81,7 @@ impl Client {
     /// Fails the calls whose limits expired while they waited.
     pub(super) fn waiting_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
         for request in self.waiting_calls.take_expired(now) {
-            self.call_expired(now, &request, None, Limit::Whole, out);
+            self.call_expired(now, &request, None, LimitKind::Whole, out);
         }
     }
 
@@ -149,7 +149,7 @@ mod tests {
         for (serial, limit_ns) in [(3, Some(10)), (1, None), (2, Some(5))] {
             let kind = TaskKind::call("m/f", 0);
             let (args, outputs) = (Vec::new(), Vec::new());
-            let task = Task { id: id(serial), kind, args, outputs, work_flops: None, terms: Default::default() };
+            let task = Task { id: id(serial), kind, args, outputs, work_flops: None, options: Default::default() };
             waiting.add(Request::new(Time(0), task, Vec::new(), limit_ns.into()));
         }
         assert_eq!((waiting.len(), waiting.next_deadline()), (3, Some(Time(5))));

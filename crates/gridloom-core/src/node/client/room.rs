@@ -52,7 +52,7 @@ impl Client {
     /// Handles a datum that cannot arrive.
     pub(super) fn has_no_copy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         for server in self.supplies.taken_home(datum) {
-            self.contacts.post(server, TaskToServer::HasNoCopies { data: vec![datum] }, out);
+            self.contacts.post(server, TaskToServer::CannotCopy { data: vec![datum] }, out);
         }
     }
 }

@@ -46,10 +46,10 @@ impl Client {
             return self.queues.wait_for(now, For::Data, server, view.slots, task.id);
         }
         let size = Size::new(task.work_flops, bytes);
-        let measured = model.predict(size, view.speed_flops).filter(|_| !task.runs_any());
+        let measured = model.predict(size, view.speed_flops).filter(|_| !task.is_unpredictable());
         let run_s = predicted_s(measured, size, view).unwrap_or(0.0);
         let is_measured = measured.is_some_and(|predicted| !predicted.is_extrapolated);
-        let may_move = may_move && task.terms.only.is_none() && task.object().is_none();
+        let may_move = may_move && task.options.bound_to.is_none() && task.object().is_none();
         self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move });
     }
 
@@ -209,7 +209,7 @@ impl Client {
             let model = view.functions.get(call.request.task.name())?;
             let there_s = if bytes == 0 { 0.0 } else { self.to_server_s(server, bytes) };
             let data_s = there_s + self.to_server_s(server, back) - self.to_server_s(server, 0);
-            let measured = model.predict(size, view.speed_flops).filter(|_| !call.request.task.runs_any());
+            let measured = model.predict(size, view.speed_flops).filter(|_| !call.request.task.is_unpredictable());
             return Some((data_s, predicted_s(measured, size, view).unwrap_or(run_s)));
         }
         let run = self.tasks.get(&id)?;

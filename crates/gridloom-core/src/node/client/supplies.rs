@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::plain::ArgumentCopies;
-use gridloom_base::limits::BROKEN_MAX;
+use gridloom_base::limits::INTERRUPTIONS_MAX;
 use gridloom_base::{DatumId, NodeId};
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Supplies {
     pub(super) fn count_broken(&mut self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
         let (times, last) = self.broken.entry((datum, place)).or_insert((0, from));
         (*times, *last) = (*times + 1, from);
-        let too_often = *times > BROKEN_MAX;
+        let too_often = *times > INTERRUPTIONS_MAX;
         if too_often {
             self.broken.remove(&(datum, place));
         }
@@ -165,7 +165,7 @@ impl Supplies {
 
     /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
-        assert!(self.broken.values().all(|(times, _)| (1..=BROKEN_MAX).contains(times)), "{:?}", self.broken);
+        assert!(self.broken.values().all(|(times, _)| (1..=INTERRUPTIONS_MAX).contains(times)), "{:?}", self.broken);
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
     fn what_breaks_off_too_often_is_given_up_and_counted_anew() {
         let mut supplies = Supplies::default();
         let way = (NodeId(3), SERVER);
-        let too_often = (0..=BROKEN_MAX).map(|_| supplies.count_broken(datum(1), way));
+        let too_often = (0..=INTERRUPTIONS_MAX).map(|_| supplies.count_broken(datum(1), way));
         assert_eq!(too_often.filter(|too_often| *too_often).count(), 1);
         assert!(!supplies.count_broken(datum(1), way));
         supplies.check();

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Message;
 use crate::data::{Verdict, VersionReport};
-use gridloom_base::{DatumId, Maker, Meta, Method, NameError, Named, NodeId};
+use gridloom_base::{DatumId, Meta, Method, NameError, NamedDatum, NodeId, PutOrigin};
 use gridloom_perf::LinkEstimate;
 
 /// Messages about shared names.
@@ -41,7 +41,7 @@ pub enum ClientToCatalog {
     /// Asks where to put a datum with this description. The catalog replies with `Place`, and with `Answer` once the
     /// datum is stored there.
     Put {
-        ask: u64,
+        request: u64,
         name: String,
         meta: Meta,
         /// If the name exists, it gets a new version.
@@ -53,22 +53,22 @@ pub enum ClientToCatalog {
         /// How the datum is sent to servers that read it.
         method: Method,
         /// The call that puts the datum, if a function does.
-        made_by: Option<Maker>,
+        made_by: Option<PutOrigin>,
         /// Servers with a copy of the datum.
-        at: Vec<NodeId>,
+        holders: Vec<NodeId>,
         /// The datum's identifier in an earlier attempt, which may have failed.
-        before: Option<DatumId>,
+        earlier_attempt: Option<DatumId>,
         /// Servers that could not take the datum, and the reasons.
         refused: Vec<(NodeId, String)>,
     },
     /// The client has sent the datum to its server, but has received no answer to its `Put`.
-    AskPut { ask: u64, datum: DatumId },
+    CheckPut { request: u64, datum: DatumId },
     /// The datum that was to be put will not be sent.
     Withdraw { datum: DatumId },
     /// Asks for the current version of a name. With `waits`, the answer is sent as soon as a version exists.
     Find { ask: u64, name: String, waits: bool },
     /// The client no longer waits for this request.
-    Forget { ask: u64, name: String },
+    CancelRequest { request: u64, name: String },
     /// Asks where copies of a datum are stored. The catalog replies with `Located`.
     Locate { datum: DatumId },
     /// To an agent that has just started: the data that the client still reads, and how often it has found each.
@@ -76,24 +76,24 @@ pub enum ClientToCatalog {
     /// The client no longer reads a datum that it has found this many times.
     Release { datum: DatumId, times: u64 },
     /// Deletes a name.
-    Delete { ask: u64, name: String },
+    Delete { request: u64, name: String },
     /// Lists the names that begin with `prefix` and follow `after` in order.
-    List { ask: u64, prefix: String, after: String },
+    List { request: u64, prefix: String, after: String },
     /// Asks where the versions of a name are stored, and how servers after `after` that have no copy would get one.
-    Explain { ask: u64, name: String, after: Option<NodeId> },
+    Explain { request: u64, name: String, after: Option<NodeId> },
 }
 
 impl ClientToCatalog {
     /// Returns the number of the request, if the message has one.
-    pub fn ask(&self) -> Option<u64> {
+    pub fn request(&self) -> Option<u64> {
         match self {
-            ClientToCatalog::Put { ask, .. }
-            | ClientToCatalog::AskPut { ask, .. }
-            | ClientToCatalog::Find { ask, .. }
-            | ClientToCatalog::Forget { ask, .. }
-            | ClientToCatalog::Delete { ask, .. }
-            | ClientToCatalog::List { ask, .. }
-            | ClientToCatalog::Explain { ask, .. } => Some(*ask),
+            ClientToCatalog::Put { request: request_number, .. }
+            | ClientToCatalog::CheckPut { request: request_number, .. }
+            | ClientToCatalog::Find { ask: request_number, .. }
+            | ClientToCatalog::CancelRequest { request: request_number, .. }
+            | ClientToCatalog::Delete { request: request_number, .. }
+            | ClientToCatalog::List { request: request_number, .. }
+            | ClientToCatalog::Explain { request: request_number, .. } => Some(*request_number),
             ClientToCatalog::Withdraw { .. }
             | ClientToCatalog::Locate { .. }
             | ClientToCatalog::Reads { .. }
@@ -106,13 +106,13 @@ impl ClientToCatalog {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToClient {
     /// The server that takes the datum, and the identifier under which it is put.
-    Place { ask: u64, named: Named, server: NodeId, address: String },
+    Place { request: u64, named: NamedDatum, server: NodeId, address: String },
     /// Holders of a datum. There are none if all copies are lost or the datum was deleted.
     Located { datum: DatumId, holders: Vec<(NodeId, String)>, why: String },
     /// The datum is being sent to further servers that also keep it.
-    BeingKept { ask: u64 },
+    Replicating { request: u64 },
     /// The result of a request.
-    Answer { ask: u64, answer: Result<CatalogAnswer, NameError> },
+    Answer { request: u64, answer: Result<CatalogAnswer, NameError> },
 }
 
 /// The result of a successful request.
@@ -121,14 +121,14 @@ pub enum CatalogAnswer {
     /// The datum is stored, and every client finds it.
     Put,
     Found {
-        named: Named,
+        named: NamedDatum,
         /// Servers with a copy, and the addresses to dial.
         holders: Vec<(NodeId, String)>,
     },
     Deleted,
     Listed {
         /// At most [`gridloom_base::limits::SHARED_DATA_TOLD_MAX`], in order of name.
-        names: Vec<Listed>,
+        names: Vec<NameEntry>,
         has_more: bool,
     },
     Explained {
@@ -145,7 +145,7 @@ pub enum CatalogAnswer {
 pub struct CopyReport {
     pub server: NodeId,
     /// The copy is being transferred to the server.
-    pub is_coming: bool,
+    pub is_in_transfer: bool,
     /// Number of servers that could send the copy.
     pub count: u32,
     /// The best candidates; the server tries the first of them first. During a transfer: the sources in use, one for each slice.
@@ -161,7 +161,7 @@ pub struct CandidateReport {
     /// Estimated time until the copy is complete, seconds.
     pub seconds: f64,
     pub link: LinkEstimate,
-    pub basis: Basis,
+    pub basis: LinkBasis,
     /// Number of other servers to which this server is sending the datum.
     pub sends: u32,
     pub verdict: Verdict,
@@ -169,7 +169,7 @@ pub struct CandidateReport {
 
 /// The source of a link estimate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Basis {
+pub enum LinkBasis {
     /// Both ends are on one host.
     SameHost,
     Measured,
@@ -183,16 +183,16 @@ pub enum Basis {
 
 /// An entry of a list of names.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Listed {
-    pub named: Named,
+pub struct NameEntry {
+    pub named: NamedDatum,
     /// Servers with a copy.
     pub holders: Vec<NodeId>,
 }
 
 /// A version that was put at a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Held {
-    pub named: Named,
+pub struct StoredVersion {
+    pub named: NamedDatum,
     /// Requests for the name find this version, as far as the server knows.
     pub is_current: bool,
 }
@@ -203,7 +203,7 @@ pub enum ServerToCatalog {
     /// The client has put the datum at this server.
     Stored { datum: DatumId, client: NodeId },
     /// Sent at registration: the versions that were put at this server.
-    Holds { data: Vec<Held> },
+    StoredVersions { data: Vec<StoredVersion> },
     /// Sent at registration: the shared data of which this server has copies.
     HasCopies { data: Vec<DatumId> },
 }
@@ -212,11 +212,11 @@ pub enum ServerToCatalog {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToServer {
     /// The client may put this version at the server. No other client may put it, and this client may put nothing else.
-    Expect { named: Named, client: NodeId },
+    Expect { named: NamedDatum, client: NodeId },
     /// The datum is no longer the current version of its name, but clients still read it.
-    Former { datum: DatumId },
+    Superseded { datum: DatumId },
     /// The datum is lost or was deleted. Tasks that read it fail.
-    Gone { datum: DatumId, why: String },
+    Lost { datum: DatumId, why: String },
 }
 
 impl From<ClientToCatalog> for Message {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, Output, OutputQuery, ServerStatus};
+use super::{Message, OutputPage, OutputQuery, ServerStatus};
 use gridloom_base::{NodeId, StorageId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, LinkReport, ServerView, host_of};
@@ -31,13 +31,13 @@ pub enum DirectoryToAgent {
     /// The factor by which a server's recent calls took longer than its models predict.
     Pace { pace: f64 },
     /// A server has reported everything that it has learned, as this client requested.
-    ModelsTold { client: NodeId },
+    ModelsReported { client: NodeId },
     /// A client requests the servers and the functions, and then updates of both.
     Subscribe,
     /// A client requests the link measurements.
-    AskLinks,
+    GetLinks,
     /// A server is draining. It takes no more calls that other servers can take, and exits when its remaining work is done.
-    Drains,
+    Draining,
 }
 
 /// To a server, from the agent or from a client.
@@ -53,7 +53,7 @@ pub enum DirectoryToServer {
     RegistrationRefused {
         why: String,
         /// The reason may be temporary: another server has the name and may be gone, although the agent has not noticed yet.
-        may_pass: bool,
+        is_temporary: bool,
     },
     /// Requests a measurement of the link to that server, if the link is idle. The server replies with `LinkMeasured`
     /// or not at all.
@@ -62,11 +62,11 @@ pub enum DirectoryToServer {
     Subscribe,
     /// A client requests that the server report everything that it has learned to its agent and its subscribers.
     /// `ModelsTold` follows there.
-    TellModels,
+    ReportModels,
     /// A client requests the server's status. The server replies with `Status`.
-    TellStatus,
+    GetStatus,
     /// A client requests the lines that functions have printed at the server. The server replies with `Output`.
-    TellOutput(OutputQuery),
+    GetOutput(OutputQuery),
     /// An operator of the grid ends a task of any client. The task's client is notified that it was cancelled.
     EndTask { task: TaskId },
 }
@@ -75,7 +75,7 @@ pub enum DirectoryToServer {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToClient {
     /// The servers and functions: all of them in the first message, changes only in later ones.
-    News(DirectoryNews),
+    Update(DirectoryUpdate),
     /// The directory that was sent before contains everything that the server has learned.
     ModelsKnown { server: NodeId },
     /// The answer to `AskLinks`: an entry for each ordered pair.
@@ -83,39 +83,39 @@ pub enum DirectoryToClient {
     /// A server's answer to `TellStatus`.
     Status { status: ServerStatus },
     /// A server's answer to `TellOutput`.
-    Output(Output),
+    Output(OutputPage),
 }
 
 /// A change of the servers and functions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct DirectoryNews {
+pub struct DirectoryUpdate {
     /// `servers` is the complete list and replaces everything that was sent before.
-    pub is_whole: bool,
+    pub is_full: bool,
     /// New servers and changed servers.
     pub servers: Vec<ServerView>,
-    pub gone: Vec<NodeId>,
+    pub removed: Vec<NodeId>,
     /// Signatures of all functions offered, ordered by name. `None` if unchanged.
     pub functions: Option<Vec<Signature>>,
 }
 
-impl DirectoryNews {
+impl DirectoryUpdate {
     /// Returns the change from one list of servers to another.
-    pub fn between(before: &[ServerView], after: &[ServerView], functions: Option<Vec<Signature>>) -> DirectoryNews {
+    pub fn between(before: &[ServerView], after: &[ServerView], functions: Option<Vec<Signature>>) -> DirectoryUpdate {
         let known: BTreeMap<NodeId, &ServerView> = before.iter().map(|server| (server.node, server)).collect();
         let there: BTreeSet<NodeId> = after.iter().map(|server| server.node).collect();
         let servers = after.iter().filter(|server| known.get(&server.node) != Some(server)).cloned().collect();
-        let gone = known.into_keys().filter(|node| !there.contains(node)).collect();
-        DirectoryNews { is_whole: false, servers, gone, functions }
+        let removed = known.into_keys().filter(|node| !there.contains(node)).collect();
+        DirectoryUpdate { is_full: false, servers, removed, functions }
     }
 
     pub fn is_empty(&self) -> bool {
-        !self.is_whole && self.servers.is_empty() && self.gone.is_empty() && self.functions.is_none()
+        !self.is_full && self.servers.is_empty() && self.removed.is_empty() && self.functions.is_none()
     }
 
     /// Applies the change to a list of servers that is sorted by name. Returns the functions if they have changed.
     pub fn apply(self, servers: &mut Vec<ServerView>) -> Option<Vec<Signature>> {
-        let replaced: BTreeSet<NodeId> = self.servers.iter().map(|server| server.node).chain(self.gone).collect();
-        servers.retain(|server| !self.is_whole && !replaced.contains(&server.node));
+        let replaced: BTreeSet<NodeId> = self.servers.iter().map(|server| server.node).chain(self.removed).collect();
+        servers.retain(|server| !self.is_full && !replaced.contains(&server.node));
         servers.extend(self.servers);
         servers.sort_by(|a, b| a.name.cmp(&b.name));
         self.functions
@@ -131,7 +131,7 @@ pub struct Registration {
     /// Number of tasks that it runs at a time.
     pub slots: u32,
     /// A stateless server: it communicates with clients only, and keeps nothing between calls.
-    pub plain: bool,
+    pub is_stateless: bool,
     /// Size limit of its store, bytes.
     pub memory_bytes: u64,
     /// It keeps shared data even after it exits.
@@ -142,7 +142,7 @@ pub struct Registration {
     pub slowdown: f64,
     pub functions: Vec<Signature>,
     /// Fingerprints of the code of some functions, by name. Servers should run the same code.
-    pub codes: BTreeMap<String, u64>,
+    pub code_hashes: BTreeMap<String, u64>,
     /// Its Gridloom release; empty if unknown.
     #[serde(default)]
     pub release: String,

@@ -38,7 +38,7 @@ pub enum LinkToProber {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum LinkToAgent {
     /// The sender is connected to that peer and wants to measure the link.
-    AskTurn { to: NodeId },
+    RequestTurn { to: NodeId },
     /// The turn is over, or the sender no longer wants one.
     TurnOver { to: NodeId },
     /// A server measured its link to another.
@@ -48,16 +48,16 @@ pub enum LinkToAgent {
     /// A server has measured all its links, so the mapper can use them.
     LinksDone,
     /// Transfers to the sender since its last report: at most [`gridloom_base::limits::SEEN_PER_REPORT`], the largest ones.
-    TransfersSeen { transfers: Vec<SeenTransfer> },
+    TransfersReceived { transfers: Vec<ReceivedTransfer> },
 }
 
 /// A transfer as measured by its receiver, for the models of links.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SeenTransfer {
+pub struct ReceivedTransfer {
     pub from: NodeId,
     pub size_bytes: u64,
     /// Nanoseconds from its first byte to its last.
-    pub took_ns: u64,
+    pub duration_ns: u64,
     /// Nanoseconds from its arrival until this report was sent.
     pub age_ns: u64,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Message;
 use gridloom_base::{GroupId, NodeId};
-use gridloom_map::{MapBy, Outline, Plan, Seen};
+use gridloom_map::{MapperInput, MappingMethod, Outline, Plan};
 use gridloom_perf::LinkEstimate;
 
 /// Messages about plans.
@@ -36,7 +36,7 @@ pub enum MapToClient {
         /// Addresses of the plan's servers.
         addresses: Vec<(NodeId, String)>,
         /// The agent's view of the grid, unless the group runs from this plan directly.
-        seen: Option<Box<Seen>>,
+        seen: Option<Box<MapperInput>>,
     },
     /// The group cannot be mapped.
     GroupNotMapped {
@@ -55,10 +55,10 @@ pub enum Purpose {
     /// The group's tasks run: their servers are reserved for the group.
     Run,
     /// The group will not run: nothing is reserved, and the answer contains the agent's view of the grid.
-    Look,
+    PlanOnly,
     /// The group's tasks will be called one by one: their servers are reserved until the group ends, and the answer
     /// contains the agent's view of the grid.
-    Follow,
+    Reserve,
 }
 
 /// A request for a plan.
@@ -70,14 +70,14 @@ pub struct MapRequest {
     pub round: u64,
     pub outline: Outline,
     /// The heuristic to use.
-    pub heuristic: MapBy,
+    pub heuristic: MappingMethod,
     pub purpose: Purpose,
     /// The client's estimates of its own links: server and link.
     pub client_links: Vec<(NodeId, LinkEstimate)>,
     /// Servers for which the client's estimate is a guess, because the link is not measured yet.
-    pub guessed: BTreeSet<NodeId>,
+    pub unmeasured: BTreeSet<NodeId>,
     /// Servers that must not be used.
-    pub without: Vec<NodeId>,
+    pub excluded_servers: Vec<NodeId>,
     /// Seconds for which tasks of the group that are not part of this request keep servers busy, one entry for each task.
     pub busy: Vec<(NodeId, f64)>,
 }

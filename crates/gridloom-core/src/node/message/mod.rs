@@ -30,15 +30,15 @@ use serde::{Deserialize, Serialize};
 use gridloom_base::DatumId;
 
 pub use catalog::{
-    Basis, CandidateReport, CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog,
-    CopyReport, Held, Listed, ServerToCatalog,
+    CandidateReport, CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, CopyReport,
+    LinkBasis, NameEntry, ServerToCatalog, StoredVersion,
 };
 pub use directory::{
-    DirectoryMessage, DirectoryNews, DirectoryToAgent, DirectoryToClient, DirectoryToServer, Registration,
+    DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, DirectoryUpdate, Registration,
 };
-pub use link::{LinkMessage, LinkToAgent, LinkToProber, SeenTransfer};
+pub use link::{LinkMessage, LinkToAgent, LinkToProber, ReceivedTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
-pub use output::{Output, OutputLine, OutputQuery, short_name};
+pub use output::{OutputLine, OutputPage, OutputQuery, short_name};
 pub use status::{ServerStatus, Stage, TaskStatus};
 pub use task::{Supply, SupplyFault, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing, TransferReport};
 

@@ -27,19 +27,19 @@ pub struct OutputQuery {
     /// Only lines of this call.
     pub call: Option<TaskId>,
     /// The server delays its answer until there is a line.
-    pub waits: bool,
+    pub wait: bool,
 }
 
 /// The answer: lines in the order in which they were printed.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Output {
+pub struct OutputPage {
     pub lines: Vec<OutputLine>,
     /// Value of [`OutputQuery::after`] for the next query.
     pub after: u64,
     /// More lines match than fitted into the answer.
     pub has_more: bool,
     /// Lines between the requested number and the first returned one were evicted.
-    pub is_cut: bool,
+    pub has_gap: bool,
 }
 
 /// Returns the name of a function without its module: `f` for `m/f`, and for `module:f`, a function whose code the

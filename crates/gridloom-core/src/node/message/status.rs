@@ -41,7 +41,7 @@ pub enum Stage {
     /// It is running.
     Running,
     /// It has started, and waits for its program or for calls that it made.
-    Calling,
+    Paused,
     /// It is ready to run and waits for a slot.
     Queued,
     /// It waits for its data, or for memory for them.

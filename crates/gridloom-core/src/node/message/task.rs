@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Message;
-use crate::call::{CallBack, CallBackAnswer, Said};
+use crate::call::{Callback, CallbackAnswer, TaskOutput};
 use crate::graph::Task;
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 
@@ -35,7 +35,7 @@ pub enum TaskToServer {
     /// Forget these tasks, and kill the running ones.
     Cancel { tasks: Vec<TaskId> },
     /// The program's answer to `CallsBack`.
-    CalledBack { task: TaskId, answer: CallBackAnswer },
+    CalledBack { task: TaskId, answer: CallbackAnswer },
     /// Return these tasks to the client, except running ones. Tasks of a group are mapped again; other tasks are sent
     /// to an idle server.
     Recall { group: Option<GroupId>, tasks: Vec<TaskId> },
@@ -44,7 +44,7 @@ pub enum TaskToServer {
     /// The client has copies of these data, as `MakeRoom` requested.
     HasCopies { data: Vec<DatumId> },
     /// The client cannot take copies of these data.
-    HasNoCopies { data: Vec<DatumId> },
+    CannotCopy { data: Vec<DatumId> },
 }
 
 /// From a server to a client.
@@ -59,9 +59,9 @@ pub enum TaskToClient {
         running: Vec<(TaskId, u64)>,
     },
     /// A task of the client calls the program back, and waits for `CalledBack`.
-    CallsBack(CallBack),
+    CallsBack(Callback),
     /// Output of one of the client's tasks.
-    Said(Said),
+    CallOutput(TaskOutput),
     /// A started task of the client waits for results of other tasks, or resumes. It occupies no slot while it waits.
     Paused { task: TaskId, waits: bool },
     /// Tasks that ended and transfers that were measured since the previous report.
@@ -69,11 +69,11 @@ pub enum TaskToClient {
         reports: Vec<TaskReport>,
         transfers: Vec<TransferReport>,
         /// Number of tasks of other clients at the server.
-        others: u32,
+        other_tasks: u32,
     },
     /// Tasks of the client wait for slots while tasks of other clients run. Contains the time that each of those has
     /// run so far. Empty after an earlier report: no task of the client waits any more.
-    OthersRun { elapsed_ns: Vec<u64> },
+    OtherTasksRunning { elapsed_ns: Vec<u64> },
     /// The server's store is full. It asks the client to fetch copies of these data, so that it can evict them.
     MakeRoom { data: Vec<DatumId> },
     /// Data that this server no longer holds.

@@ -70,7 +70,7 @@ mod tests {
     fn only_an_undisturbed_call_is_measured() {
         let (client, mut in_vain) = (NodeId(7), Vec::new());
         let (id, other) = (TaskId { client, serial: 1 }, TaskId { client, serial: 2 });
-        let gave_way = || TaskError::GaveWay { function: "m/f".into(), server: "s".into() };
+        let gave_way = || TaskError::Preempted { function: "m/f".into(), server: "s".into() };
         let mut calibration = Calibration::default();
         calibration.begin(id);
         assert_eq!(calibration.ended(other, Ok(Vec::new()), gave_way, &mut in_vain), (Ok(Vec::new()), false));

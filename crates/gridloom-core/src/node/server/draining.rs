@@ -38,7 +38,7 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_base::{DatumId, Dtype, Machine, Meta, Method, Named, NodeId};
+    use gridloom_base::{DatumId, Dtype, Machine, Meta, Method, NamedDatum, NodeId};
 
     use super::*;
     use crate::graph::{Argument, Output, Task};
@@ -60,13 +60,13 @@ mod tests {
         out.iter().any(|effect| matches!(effect, Effect::Exit { why } if why == DRAINED))
     }
 
-    fn tells_agent(out: &[Effect]) -> bool {
-        let drains = Message::Directory(DirectoryMessage::ToAgent(DirectoryToAgent::Drains));
+    fn notifies_agent(out: &[Effect]) -> bool {
+        let drains = Message::Directory(DirectoryMessage::ToAgent(DirectoryToAgent::Draining));
         out.iter().any(|effect| matches!(effect, Effect::Send { to: AGENT, message } if *message == drains))
     }
 
     #[test]
-    fn an_idle_server_ends_after_a_heartbeat_and_not_by_itself() {
+    fn an_idle_server_exits_a_heartbeat_after_a_drain_only() {
         let (mut server, _) = with_client("Module m; Define f() Calls f();");
         assert!(!ends(&mut server, 5));
         after(&mut server, 6, Input::Command(Command::Drain));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_finished_and_results_stay_until_they_are_released() {
+    fn tasks_are_finished_and_results_stay_until_released() {
         let (mut server, hash) = with_client("Module m; Define f(IN int n, OUT double c[n]) Calls f(n, c);");
         let datum = DatumId { client: CLIENT, serial: 9 };
         let outputs = vec![Output { datum, meta: Meta::array(Dtype::Float64, &[8]) }];
@@ -98,8 +98,8 @@ mod tests {
     }
 
     /// Returns a version of a shared datum of 2,000 bytes.
-    fn version(serial: u64, is_durable: bool) -> Named {
-        Named {
+    fn version(serial: u64, is_durable: bool) -> NamedDatum {
+        NamedDatum {
             datum: DatumId::shared(serial),
             name: "mesh".into(),
             version: 1,
@@ -107,12 +107,12 @@ mod tests {
             replicas: 1,
             is_durable,
             method: Method::Auto,
-            made_by: None,
+            put_by: None,
         }
     }
 
     #[test]
-    fn durable_data_hold_it_back_only_once_they_are_former() {
+    fn superseded_durable_data_delay_the_exit() {
         for (is_durable, is_former, holds_back) in [(true, false, false), (true, true, true), (false, false, true)] {
             let named = version(1, is_durable);
             // Each datum takes a descriptor, and counts as a sixteenth of the store.
@@ -122,7 +122,7 @@ mod tests {
             after(&mut server, 0, Input::Start);
             after(&mut server, 0, is_up(AGENT, Role::Agent, "agent"));
             if is_former {
-                let message = CatalogToServer::Former { datum: named.datum }.into();
+                let message = CatalogToServer::Superseded { datum: named.datum }.into();
                 after(&mut server, 0, Input::Received { from: AGENT, message });
             }
             after(&mut server, 1, Input::Command(Command::Drain));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_what_another_server_keeps_does_not_hold_it_back() {
+    fn a_copy_of_another_servers_datum_does_not_delay_the_exit() {
         let text = "Module m; Define f(IN int n, IN double a[n]) Calls f(n, a);";
         let (mut server, hash) = with_client(text);
         let (holder, named) = (NodeId(9), version(1, false));
@@ -143,7 +143,7 @@ mod tests {
         let message = TaskToServer::RunTasks { tasks: vec![task], supplies }.into();
         after(&mut server, 1, Input::Received { from: CLIENT, message });
         let (datum, meta) = (named.datum, named.meta);
-        let out = after(&mut server, 1, Input::DatumArrived { from: holder, datum, meta, took_ns: 1 });
+        let out = after(&mut server, 1, Input::DatumArrived { from: holder, datum, meta, duration_ns: 1 });
         assert!(out.iter().any(|effect| matches!(effect, Effect::StartTask { .. })), "{out:?}");
         after(&mut server, 1, Input::Command(Command::Drain));
         assert!(!ends(&mut server, 2), "a task runs");
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_hears_of_it_also_if_it_comes_later() {
+    fn an_agent_that_connects_later_is_notified() {
         let (mut server, _) = with_client("Module m; Define f() Calls f();");
         let up = || is_up(AGENT, Role::Agent, "");
-        assert!(!tells_agent(&after(&mut server, 1, up())));
-        assert!(tells_agent(&after(&mut server, 1, Input::Command(Command::Drain))));
+        assert!(!notifies_agent(&after(&mut server, 1, up())));
+        assert!(notifies_agent(&after(&mut server, 1, Input::Command(Command::Drain))));
         after(&mut server, 2, Input::PeerLost { peer: AGENT, why: "gone".into() });
-        assert!(tells_agent(&after(&mut server, 3, up())));
+        assert!(notifies_agent(&after(&mut server, 3, up())));
     }
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use super::{Server, send};
 use crate::data::Origin;
-use crate::node::message::{Held, TaskToClient};
+use crate::node::message::{StoredVersion, TaskToClient};
 use crate::node::protocol::Effect;
-use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, NamedDatum, NodeId, TaskError, TaskId, Time};
 
 /// Data that are being written.
 #[derive(Debug, Default)]
@@ -18,12 +18,12 @@ pub(super) struct Durable {
 
 #[derive(Debug)]
 struct Writing {
-    named: Named,
+    named: NamedDatum,
     /// Tasks that brought the datum here. They end when it is written.
     tasks: Vec<TaskId>,
     is_given_up: bool,
     /// It is no longer the current version of its name.
-    is_former: bool,
+    is_superseded: bool,
 }
 
 impl Durable {
@@ -32,10 +32,10 @@ impl Durable {
     }
 
     /// Starts to write the datum that a task brought here.
-    pub(super) fn begin(&mut self, task: TaskId, named: &Named, out: &mut Vec<Effect>) {
+    pub(super) fn begin(&mut self, task: TaskId, named: &NamedDatum, out: &mut Vec<Effect>) {
         let begun = self.writing.entry(named.datum).or_insert_with(|| {
             out.push(Effect::MakeDurable { named: Box::new(named.clone()) });
-            Writing { named: named.clone(), tasks: Vec::new(), is_given_up: false, is_former: false }
+            Writing { named: named.clone(), tasks: Vec::new(), is_given_up: false, is_superseded: false }
         });
         begun.tasks.push(task);
     }
@@ -48,12 +48,12 @@ impl Durable {
     /// Marks a datum as a former version of its name.
     pub(super) fn set_former(&mut self, datum: DatumId) {
         if let Some(writing) = self.writing.get_mut(&datum) {
-            writing.is_former = true;
+            writing.is_superseded = true;
         }
     }
 
     /// Marks a datum as no longer needed here.
-    pub(super) fn give_up(&mut self, datum: DatumId) {
+    pub(super) fn mark_given_up(&mut self, datum: DatumId) {
         if let Some(writing) = self.writing.get_mut(&datum) {
             writing.is_given_up = true;
         }
@@ -62,14 +62,14 @@ impl Durable {
 
 impl Server {
     /// Restores the durable data of the server's previous run.
-    pub(super) fn begin_with_durable(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn restore_durable(&mut self, now: Time, out: &mut Vec<Effect>) {
         let config = self.config.clone();
         for named in config.durable.iter().flatten() {
             let size_bytes = named.meta.size_bytes();
             self.admitting(now, out, |admission, _, out| {
-                admission.datum_here(now, named.datum, size_bytes, Origin::Made, out);
+                admission.datum_available(now, named.datum, size_bytes, Origin::Made, out);
             });
-            self.shared.hold(Held { named: named.clone(), is_current: true });
+            self.shared.add(StoredVersion { named: named.clone(), is_current: true });
         }
     }
 
@@ -81,7 +81,9 @@ impl Server {
         outcome: Result<(), String>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(Writing { named, tasks, is_given_up, is_former }) = self.shared.durable.writing.remove(&datum) else {
+        let Some(Writing { named, tasks, is_given_up, is_superseded: is_former }) =
+            self.shared.durable.writing.remove(&datum)
+        else {
             return;
         };
         let outcome = match outcome {
@@ -98,7 +100,7 @@ impl Server {
                     self.published(task.client, &named, out);
                     Ok(Vec::new())
                 }
-                Err(why) => Err(TaskError::NotKept { server: self.config.name.clone(), why: why.clone() }),
+                Err(why) => Err(TaskError::StoreFailed { server: self.config.name.clone(), why: why.clone() }),
             };
             self.report(now, task.client, task, outcome, 0, out);
         }
@@ -108,7 +110,7 @@ impl Server {
             send(out, NodeId::CATALOG, TaskToClient::Dropped { data: vec![datum] });
         }
         if is_former {
-            self.shared.set_former(datum, out);
+            self.shared.set_superseded(datum, out);
         }
         self.pump(now, out);
     }

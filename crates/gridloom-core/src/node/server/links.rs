@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{ServerConfig, send};
 use crate::member::Members;
-use crate::node::measuring::Measuring;
+use crate::node::link_measurement::LinkMeasurement;
 use crate::node::message::LinkToAgent;
 use crate::node::protocol::{Effect, Role};
 use gridloom_base::limits::{LINK_QUIET_NS, PROBE_PEERS_MAX};
@@ -17,11 +17,11 @@ use gridloom_perf::LinkEstimate;
 #[derive(Debug)]
 pub(super) struct Links {
     config: Arc<ServerConfig>,
-    measuring: Measuring,
+    measuring: LinkMeasurement,
     /// The node that named the links to measure: the agent, or a client that maps by itself.
     measures_for: Option<NodeId>,
     /// The agent was notified that all links are measured.
-    done_is_told: bool,
+    done_is_reported: bool,
     /// Time at which data were last sent to each other server.
     last_sent: BTreeMap<NodeId, Time>,
 }
@@ -30,9 +30,9 @@ impl Links {
     pub(super) fn new(config: Arc<ServerConfig>) -> Links {
         Links {
             config,
-            measuring: Measuring::default(),
+            measuring: LinkMeasurement::default(),
             measures_for: None,
-            done_is_told: false,
+            done_is_reported: false,
             last_sent: BTreeMap::new(),
         }
     }
@@ -46,18 +46,18 @@ impl Links {
         out: &mut Vec<Effect>,
     ) -> Option<LinkToAgent> {
         self.measures_for = Some(from);
-        peers.truncate(if self.config.plain { 0 } else { PROBE_PEERS_MAX });
-        self.done_is_told = false;
+        peers.truncate(if self.config.is_stateless { 0 } else { PROBE_PEERS_MAX });
+        self.done_is_reported = false;
         let unconnected = peers.iter().filter(|(node, _)| !members.is_up(*node));
         let unconnected: BTreeSet<String> = unconnected.map(|(_, address)| address.clone()).collect();
         out.extend(unconnected.into_iter().map(|address| Effect::Dial { address }));
         self.measuring.restart(peers);
         self.ask_turns(members, out);
-        self.tell_done()
+        self.report_done()
     }
 
     pub(super) fn ask_turns(&mut self, members: &Members<Role>, out: &mut Vec<Effect>) {
-        self.measuring.ask_turns(self.measures_for, members, out);
+        self.measuring.request_turns(self.measures_for, members, out);
     }
 
     pub(super) fn turn(
@@ -69,7 +69,7 @@ impl Links {
         members: &mut Members<Role>,
         out: &mut Vec<Effect>,
     ) -> Option<LinkToAgent> {
-        if self.measures_for != Some(from) || !self.measuring.has_asked(to) {
+        if self.measures_for != Some(from) || !self.measuring.has_requested(to) {
             send(out, from, LinkToAgent::TurnOver { to });
             return None;
         }
@@ -100,7 +100,7 @@ impl Links {
     /// Ends the turn for a link that is measured or cannot be measured.
     pub(super) fn end(&mut self, peer: NodeId, out: &mut Vec<Effect>) -> Option<LinkToAgent> {
         self.measuring.end(peer, self.measures_for, out);
-        self.tell_done()
+        self.report_done()
     }
 
     pub(super) fn peer_lost(&mut self, peer: NodeId, out: &mut Vec<Effect>) -> Option<LinkToAgent> {
@@ -115,7 +115,7 @@ impl Links {
         }
         self.measures_for = None;
         self.measuring.restart(Vec::new());
-        self.tell_done()
+        self.report_done()
     }
 
     /// Measures a link, unless this server knows of a transfer over it. `is_awaited`: data from that server are awaited.
@@ -135,7 +135,7 @@ impl Links {
         let is_quiet = !is_awaited && self.last_sent.get(&to).is_none_or(|at| now.since(*at) >= LINK_QUIET_NS);
         let peers = self.measuring.peers();
         let is_known = peers.iter().any(|(node, _)| *node == to);
-        if self.config.plain || to == self.config.id || is_known || !is_quiet || peers.len() >= PROBE_PEERS_MAX {
+        if self.config.is_stateless || to == self.config.id || is_known || !is_quiet || peers.len() >= PROBE_PEERS_MAX {
             return;
         }
         if !members.is_up(to) {
@@ -155,16 +155,16 @@ impl Links {
     pub(super) fn sent(&mut self, now: Time, effects: &[Effect], members: &Members<Role>) {
         for effect in effects {
             if let Effect::SendDatum { to, .. } = effect
-                && members.get(*to).is_some_and(|peer| peer.about == Role::Server)
+                && members.get(*to).is_some_and(|peer| peer.data == Role::Server)
             {
                 self.last_sent.insert(*to, now);
             }
         }
     }
 
-    fn tell_done(&mut self) -> Option<LinkToAgent> {
-        let is_news = self.measuring.is_done() && !self.done_is_told;
-        self.done_is_told |= is_news;
+    fn report_done(&mut self) -> Option<LinkToAgent> {
+        let is_news = self.measuring.is_done() && !self.done_is_reported;
+        self.done_is_reported |= is_news;
         is_news.then_some(LinkToAgent::LinksDone)
     }
 
@@ -185,12 +185,12 @@ mod tests {
     const OTHER: NodeId = NodeId(3);
 
     #[test]
-    fn that_all_links_are_measured_is_told_once() {
+    fn completion_is_reported_once() {
         let (mut links, mut members) = (Links::new(Arc::new(offering_nothing())), Members::default());
         let mut out = Vec::new();
         assert_eq!(links.registered(AGENT, vec![(OTHER, "there:1".into())], &members, &mut out), None);
         assert_eq!(out, [Effect::Dial { address: "there:1".into() }]);
-        members.up(Time(0), OTHER, Role::Server);
+        members.add(Time(0), OTHER, Role::Server);
         links.ask_turns(&members, &mut out);
         assert_eq!(links.turn(Time(1), AGENT, OTHER, false, &mut members, &mut out), Some(LinkToAgent::LinksDone));
         assert_eq!(links.peer_lost(OTHER, &mut out), None);
@@ -198,9 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn a_link_over_which_data_move_is_not_measured() {
+    fn a_busy_link_is_not_measured() {
         let (mut links, mut members) = (Links::new(Arc::new(offering_nothing())), Members::default());
-        members.up(Time(0), OTHER, Role::Server);
+        members.add(Time(0), OTHER, Role::Server);
         let datum = gridloom_base::DatumId { client: NodeId(9), serial: 1 };
         links.sent(Time(5), &[Effect::SendDatum { to: OTHER, datum }], &members);
         let mut out = Vec::new();

@@ -13,14 +13,14 @@ mod admission;
 mod calibration;
 mod draining;
 mod durable;
+mod leak_check;
 mod learning;
-mod leftovers;
 mod links;
 mod objects;
 mod outputs;
 mod pauses;
 mod peers;
-mod registering;
+mod registration;
 mod reports;
 mod shared;
 mod tasks;
@@ -29,7 +29,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::data::Asker;
+use crate::data::Requester;
 use crate::member::Members;
 use crate::node::message::{
     CatalogMessage, DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage,
@@ -37,22 +37,22 @@ use crate::node::message::{
 };
 use crate::node::protocol::{Command, Effect, Event, Input, Role};
 use crate::node::{Category, LogLine, ServerTimer, Timer};
-use admission::{Admission, Output};
+use admission::{Admission, AdmissionOutput};
 use calibration::Calibration;
 pub use draining::DRAINED;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Level, Machine, Named, NodeId, StorageId, TaskId, Time};
+use gridloom_base::{Level, Machine, NamedDatum, NodeId, StorageId, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::FunctionModel;
-use learning::{Learning, News};
+use learning::{Learning, LearningUpdate};
 use links::Links;
 use objects::Objects;
 use outputs::Outputs;
 use pauses::Pauses;
-use registering::Registering;
+use registration::RegistrationState;
 use reports::Reports;
-use shared::Shared;
+use shared::SharedData;
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub struct ServerConfig {
     /// Number of very short tasks that the world accepts at a time for one slot.
     pub queue_depth: u32,
     /// A stateless server: it communicates with clients only. Each call contains its arguments, and its results are sent back.
-    pub plain: bool,
+    pub is_stateless: bool,
     /// Size limit of its store, bytes.
     pub memory_bytes: u64,
     /// Maximum number of data in its store, because each takes a file descriptor.
@@ -78,11 +78,11 @@ pub struct ServerConfig {
     /// The functions that it offers.
     pub functions: Vec<Signature>,
     /// Fingerprints of the code of some functions, by name.
-    pub codes: BTreeMap<String, u64>,
+    pub code_hashes: BTreeMap<String, u64>,
     /// Models of the functions from earlier runs of the server, by name.
     pub models: BTreeMap<String, FunctionModel>,
     /// Shared data in the store that outlive the server; `None` if the server cannot make data durable.
-    pub durable: Option<Vec<Named>>,
+    pub durable: Option<Vec<NamedDatum>>,
     /// The storage that it shares with other servers; `None` if it shares none.
     pub storage: Option<StorageId>,
 }
@@ -94,9 +94,9 @@ pub struct Server {
     /// Hashes of the offered signatures, by function name.
     functions: BTreeMap<String, u64>,
     /// Functions that declare the shared data that they use.
-    sharing: BTreeSet<String>,
+    uses_shared_data: BTreeSet<String>,
     members: Members<Role>,
-    registering: Registering,
+    registering: RegistrationState,
     links: Links,
     admission: Admission,
     learning: Learning,
@@ -104,19 +104,19 @@ pub struct Server {
     objects: Objects,
     outputs: Outputs,
     calibration: Calibration,
-    shared: Shared,
+    shared: SharedData,
     pauses: Pauses,
     /// Tasks in a worker that must end early.
-    called_off: BTreeMap<TaskId, CalledOff>,
+    early_ends: BTreeMap<TaskId, EarlyEnd>,
 }
 
 /// The reason why a task in a worker must end early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum CalledOff {
+enum EarlyEnd {
     /// Its client recalled it: unless it has begun, it runs on another server.
-    AskedBack,
+    Recalled,
     /// It was cancelled and runs nowhere.
-    Stopped,
+    Cancelled,
 }
 
 impl Server {
@@ -125,9 +125,9 @@ impl Server {
         let config = Arc::new(config);
         Server {
             functions: config.functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
-            sharing: config.functions.iter().filter(|s| !s.uses.is_empty()).map(|s| s.name.clone()).collect(),
+            uses_shared_data: config.functions.iter().filter(|s| !s.uses.is_empty()).map(|s| s.name.clone()).collect(),
             members: Members::default(),
-            registering: Registering::new(config.clone()),
+            registering: RegistrationState::new(config.clone()),
             links: Links::new(config.clone()),
             admission: Admission::new(config.clone()),
             learning: Learning::new(&config),
@@ -135,9 +135,9 @@ impl Server {
             objects: Objects::default(),
             outputs: Outputs::default(),
             calibration: Calibration::default(),
-            shared: Shared::default(),
+            shared: SharedData::default(),
             pauses: Pauses::default(),
-            called_off: BTreeMap::new(),
+            early_ends: BTreeMap::new(),
             config,
         }
     }
@@ -161,25 +161,25 @@ impl Server {
         &mut self,
         now: Time,
         out: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Admission, &Members<Role>, &mut Vec<Output>) -> T,
+        act: impl FnOnce(&mut Admission, &Members<Role>, &mut Vec<AdmissionOutput>) -> T,
     ) -> T {
         let mut outputs = Vec::new();
         let given = act(&mut self.admission, &self.members, &mut outputs);
         self.admission.end_unawaited_slices(now, &mut outputs);
         for output in outputs {
             match output {
-                Output::Effect(Effect::DropDatum { datum }) => {
+                AdmissionOutput::Effect(Effect::DropDatum { datum }) => {
                     for datum in [datum].into_iter().chain(self.admission.part_dropped(now, datum)) {
                         self.shared.forget(datum);
                         out.push(Effect::DropDatum { datum });
                     }
                 }
-                Output::Effect(effect) => out.push(effect),
-                Output::Evicted(datum) => {
+                AdmissionOutput::Effect(effect) => out.push(effect),
+                AdmissionOutput::Evicted(datum) => {
                     self.reports.report_transfers(now, datum.client, self.admission.others(datum.client), out);
                     send(out, datum.client, TaskToClient::Dropped { data: vec![datum] });
                 }
-                Output::GaveWay { client, data, bytes, share } => {
+                AdmissionOutput::EvictedOverShare { client, data, bytes, share } => {
                     let text = "evicted data of a client above its share of the store, to make room for another client";
                     let why =
                         format!("{client}: evicted {} data of {bytes} bytes; the share is {share} bytes", data.len());
@@ -191,22 +191,22 @@ impl Server {
         given
     }
 
-    fn tell(&self, news: Option<LinkToAgent>, out: &mut Vec<Effect>) {
+    fn send_link_report(&self, news: Option<LinkToAgent>, out: &mut Vec<Effect>) {
         if let Some(news) = news {
-            self.registering.tell(news, out);
+            self.registering.notify(news, out);
         }
     }
 
-    fn tell_learned(&self, now: Time, news: impl IntoIterator<Item = News>, out: &mut Vec<Effect>) {
+    fn report_learned(&self, now: Time, news: impl IntoIterator<Item = LearningUpdate>, out: &mut Vec<Effect>) {
         for news in news {
             match news {
-                News::Model(function, model) => {
+                LearningUpdate::Model(function, model) => {
                     let told = DirectoryToAgent::Model { function: function.clone(), model: model.clone() };
-                    self.registering.tell(told, out);
-                    out.push(Effect::Emit(Event::Learned { function, model }));
+                    self.registering.notify(told, out);
+                    out.push(Effect::Emit(Event::ModelLearned { function, model }));
                 }
-                News::Pace(pace) => self.registering.tell(DirectoryToAgent::Pace { pace }, out),
-                News::SetTimer => {
+                LearningUpdate::Pace(pace) => self.registering.notify(DirectoryToAgent::Pace { pace }, out),
+                LearningUpdate::SetTimer => {
                     let at = now + RATE_REPORT_NS;
                     out.push(Effect::SetTimer { timer: ServerTimer::Models.into(), at });
                 }
@@ -229,7 +229,7 @@ impl Server {
                 self.on_directory_message(now, from, message, out);
             }
             Message::Task(TaskMessage::ToServer(message)) => {
-                self.on_task_message(now, self.named_by(from), message, out)
+                self.on_task_message(now, self.owner_for(from), message, out)
             }
             Message::Data(message) => self.on_data_message(now, from, message, out),
             Message::Catalog(CatalogMessage::ToServer(message)) => self.on_catalog_message(now, from, message, out),
@@ -237,7 +237,7 @@ impl Server {
             | Message::Directory(DirectoryMessage::ToAgent(_) | DirectoryMessage::ToClient(_))
             | Message::Map(_)
             | Message::Task(TaskMessage::ToClient(_))
-            | Message::Catalog(_) => not_taken(from, out),
+            | Message::Catalog(_) => reject_message(from, out),
         }
     }
 
@@ -245,13 +245,13 @@ impl Server {
         match message {
             LinkToProber::Turn { to, is_needed } => {
                 let news = self.links.turn(now, from, to, is_needed, &mut self.members, out);
-                self.tell(news, out);
+                self.send_link_report(news, out);
             }
             LinkToProber::ProbeArrived { size_bytes } => {
                 if let Some(link) = self.links.probe_arrived(now, from, size_bytes, out) {
-                    self.registering.tell(LinkToAgent::LinkMeasured { to: from, link }, out);
+                    self.registering.notify(LinkToAgent::LinkMeasured { to: from, link }, out);
                     let news = self.links.end(from, out);
-                    self.tell(news, out);
+                    self.send_link_report(news, out);
                 }
             }
         }
@@ -262,34 +262,34 @@ impl Server {
             DirectoryToServer::Registered { peers, differences } => {
                 out.extend(differences.into_iter().map(|text| line(Level::Warning, text).into()));
                 let models = self.learning.take_all_models(now);
-                self.learning.forget_told_pace();
+                self.learning.forget_reported_pace();
                 let pace = self.learning.take_pace(now);
-                self.tell_learned(now, models.into_iter().chain(pace), out);
-                self.registering.taken();
-                self.tell_shared(now, from, out);
+                self.report_learned(now, models.into_iter().chain(pace), out);
+                self.registering.accepted();
+                self.report_shared(now, from, out);
                 let news = self.links.registered(from, peers, &self.members, out);
-                self.tell(news, out);
+                self.send_link_report(news, out);
             }
             DirectoryToServer::MeasureLink { to, address } => {
-                let is_awaited = self.admission.fetches.is_asked(to);
+                let is_awaited = self.admission.fetches.is_requested_from(to);
                 self.links.measure(now, from, (to, address), is_awaited, &self.members, out);
             }
-            DirectoryToServer::RegistrationRefused { why, may_pass } => {
+            DirectoryToServer::RegistrationRefused { why, is_temporary: may_pass } => {
                 self.registering.refused(now, from, &why, may_pass, out);
             }
-            DirectoryToServer::TellModels => {
+            DirectoryToServer::ReportModels => {
                 let models = self.learning.take_all_models(now);
-                self.tell_learned(now, models, out);
-                self.registering.tell(DirectoryToAgent::ModelsTold { client: from }, out);
+                self.report_learned(now, models, out);
+                self.registering.notify(DirectoryToAgent::ModelsReported { client: from }, out);
             }
-            DirectoryToServer::TellStatus => {
+            DirectoryToServer::GetStatus => {
                 let status = self.status(now);
                 send(out, from, DirectoryToClient::Status { status });
             }
-            DirectoryToServer::TellOutput(query) => match self.outputs.ask(from, query) {
+            DirectoryToServer::GetOutput(query) => match self.outputs.query(from, query) {
                 Ok(Some(output)) => send(out, from, DirectoryToClient::Output(output)),
                 Ok(None) => {}
-                Err(()) => not_taken(from, out),
+                Err(()) => reject_message(from, out),
             },
             DirectoryToServer::EndTask { task } => {
                 self.cancel(now, task, out);
@@ -300,20 +300,22 @@ impl Server {
     }
 
     fn is_client(&self, peer: NodeId) -> bool {
-        self.members.get(peer).is_some_and(|peer| peer.about == Role::Client)
+        self.members.get(peer).is_some_and(|peer| peer.data == Role::Client)
     }
 
     fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToServer, out: &mut Vec<Effect>) {
         match message {
             // Only clients may send calls: the tasks of a client are forgotten when it is lost.
-            TaskToServer::Call { .. } if !self.is_client(from) => not_taken(from, out),
-            TaskToServer::RunTasks { .. } if !self.is_client(from) && from != NodeId::CATALOG => not_taken(from, out),
+            TaskToServer::Call { .. } if !self.is_client(from) => reject_message(from, out),
+            TaskToServer::RunTasks { .. } if !self.is_client(from) && from != NodeId::CATALOG => {
+                reject_message(from, out)
+            }
             TaskToServer::Call { task, supplies } => {
                 let supplies = supplies
                     .into_iter()
                     .map(|(datum, meta)| Supply::direct(datum, meta, from, String::new(), 1))
                     .collect();
-                if task.terms.calibrates {
+                if task.options.is_measuring {
                     self.on_calibration(now, from, task, supplies, out);
                 } else {
                     self.disturb_calibration(now, out);
@@ -337,8 +339,8 @@ impl Server {
                 }
                 self.pump(now, out);
             }
-            TaskToServer::HasCopies { data } => self.taken_home(now, from, data, true, out),
-            TaskToServer::HasNoCopies { data } => self.taken_home(now, from, data, false, out),
+            TaskToServer::HasCopies { data } => self.written_back(now, from, data, true, out),
+            TaskToServer::CannotCopy { data } => self.written_back(now, from, data, false, out),
             TaskToServer::Cancel { tasks } => {
                 for task in tasks.into_iter().filter(|task| task.client == from) {
                     self.cancel(now, task, out);
@@ -346,19 +348,19 @@ impl Server {
                 self.pump(now, out);
             }
             TaskToServer::CalledBack { task, answer } if task.client == from => {
-                self.admission.end_asking(task);
+                self.admission.end_callback(task);
                 self.learning.set_computing(now, self.admission.computing());
                 out.push(Effect::AnswerTask { task, answer });
             }
             TaskToServer::Recall { group, tasks } => self.recall(now, from, group, &tasks, out),
-            TaskToServer::CalledBack { .. } => not_taken(from, out),
+            TaskToServer::CalledBack { .. } => reject_message(from, out),
         }
     }
 
     fn on_data_message(&mut self, now: Time, from: NodeId, message: DataMessage, out: &mut Vec<Effect>) {
         self.admitting(now, out, |admission, _, out| match message {
             DataMessage::Fetch { datum, hops, by_storage } => {
-                admission.fetch(now, datum, (Asker { peer: from, hops }, by_storage), out);
+                admission.fetch(now, datum, (Requester { peer: from, hops }, by_storage), out);
             }
             DataMessage::FetchRefused { datum, why } => admission.fetches.refused(from, datum, &why, out),
         });
@@ -371,13 +373,13 @@ impl Server {
             ServerTimer::Heartbeat => self.on_heartbeat(now, out),
             ServerTimer::Models => {
                 let news = self.learning.timer_fired(now);
-                self.tell_learned(now, news, out);
+                self.report_learned(now, news, out);
             }
-            ServerTimer::Waits => self.tell_waits(now, out),
-            ServerTimer::Pauses => self.tell_pauses(now, out),
+            ServerTimer::OthersRunning => self.report_waits(now, out),
+            ServerTimer::Pauses => self.report_pauses(now, out),
             ServerTimer::Transfers => {
                 let news = self.reports.take_seen(now);
-                self.tell(news, out);
+                self.send_link_report(news, out);
                 self.reports.report_all_transfers(now, |client| self.admission.others(client), out);
             }
         }
@@ -386,27 +388,27 @@ impl Server {
     fn on_start(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::MeasureSpeed);
         self.registering.dial(out);
-        self.begin_with_durable(now, out);
+        self.restore_durable(now, out);
         out.push(Effect::SetTimer { timer: ServerTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
     }
 
     fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: ServerTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
-        self.registering.beat(out);
+        self.registering.on_heartbeat(out);
         let beat = self.members.beat(now);
         for (peer, token) in beat.pings {
             send(out, peer, LinkMessage::Ping { token });
         }
         for (peer, silence_ns) in beat.silent {
-            out.push(Effect::HangUp { peer });
+            out.push(Effect::Disconnect { peer });
             self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
-        self.unstick(now, out);
+        self.resolve_stall(now, out);
         self.stop_disturbed_calibration(out);
         let pace = self.learning.take_pace(now);
-        self.tell_learned(now, pace, out);
+        self.report_learned(now, pace, out);
         self.admitting(now, out, |admission, _, out| admission.expire(now, out));
-        self.shared_beat(now, out);
+        self.limit_agentless_wait(now, out);
         self.end_if_drained(now, out);
     }
 }
@@ -423,21 +425,23 @@ impl Machine for Server {
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
-                if self.members.heard(now, from) {
+                if self.members.record_received(now, from) {
                     self.on_message(now, from, message, out);
                 }
             }
             Input::DatumBegun { from, datum } => {
-                let _ = self.members.heard(now, from);
-                self.admitting(now, out, |admission, _, out| admission.begun(datum, from, out));
+                let _ = self.members.record_received(now, from);
+                self.admitting(now, out, |admission, _, out| admission.transfer_begun(datum, from, out));
             }
-            Input::DatumArrived { from, datum, meta, took_ns } => {
-                let _ = self.members.heard(now, from);
+            Input::DatumArrived { from, datum, meta, duration_ns: took_ns } => {
+                let _ = self.members.record_received(now, from);
                 self.on_arrived(now, from, datum, &meta, took_ns, out);
             }
             Input::DatumBroken { from, datum, no_memory, why } => {
                 let fault = if no_memory { SupplyFault::NoMemory } else { SupplyFault::Broken };
-                self.admitting(now, out, |admission, _, out| admission.fetches.broken(from, datum, fault, &why, out));
+                self.admitting(now, out, |admission, _, out| {
+                    admission.fetches.transfer_broke(from, datum, fault, &why, out)
+                });
             }
             Input::MadeDurable { datum, outcome } => self.made_durable(now, datum, outcome, out),
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
@@ -445,20 +449,20 @@ impl Machine for Server {
             Input::Timer(_) | Input::Mapped { .. } => {}
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
             Input::CallsBack(call) => {
-                self.admission.begin_asking(call.task);
+                self.admission.begin_callback(call.task);
                 self.learning.set_computing(now, self.admission.computing());
                 send(out, call.task.client, TaskToClient::CallsBack(call));
                 self.pump(now, out);
             }
-            Input::Said(said) => self.on_said(now, said, out),
-            Input::Calling { task, waits } => self.on_calling(now, task, waits, out),
+            Input::CallOutput(said) => self.on_output(now, said, out),
+            Input::Paused { task, waits } => self.on_calling(now, task, waits, out),
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
             Input::Command(Command::Drain) => self.drain(now, out),
             Input::Command(_) => {
                 out.push(line(Level::Warning, "ignored a command that a server does not accept").into())
             }
         }
-        self.address_catalog(before, out);
+        self.redirect_to_agent(before, out);
         self.links.sent(now, &out[before..], &self.members);
         debug_assert_eq!(self.check(), Ok(()), "server '{}'", self.config.name);
     }
@@ -468,7 +472,7 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
     out.push(Effect::Send { to, message: message.into() });
 }
 
-fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
+fn reject_message(from: NodeId, out: &mut Vec<Effect>) {
     out.push(line(Level::Warning, "ignored a message that a server does not accept").peer(from).into());
 }
 

@@ -27,12 +27,12 @@ impl Objects {
     }
 
     /// Checks that a task is not a method, or is a method that may run. Adds a new object.
-    pub(super) fn enter(&mut self, task: &Task, is_call: bool, server: &str) -> Result<(), TaskError> {
+    pub(super) fn check_and_add(&mut self, task: &Task, is_call: bool, server: &str) -> Result<(), TaskError> {
         let (function, server) = (task.name().to_string(), server.to_string());
         let refused = |why: String| TaskError::Refused { function: function.clone(), server: server.clone(), why };
         let (method, object) = match &task.kind {
             TaskKind::Method { method, object, .. } => (method, *object),
-            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => return Ok(()),
+            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::View { .. } => return Ok(()),
             TaskKind::Call { function, .. } => match class_of(function) {
                 None => return Ok(()),
                 Some((class, _)) => {
@@ -56,7 +56,7 @@ impl Objects {
             Some(known) => Err(refused(format!("the object already exists, with class '{}'", known.class))),
             None => {
                 let why = "the object ended, or was lost with its process".to_string();
-                Err(TaskError::ObjectLost { function, server, why })
+                Err(TaskError::ObjectMissing { function, server, why })
             }
         }
     }
@@ -76,7 +76,7 @@ impl Objects {
             _ if method.is_finalize() => false,
             Ok(_) => true,
             Err(_) if method.is_initialize() => false,
-            Err(TaskError::Crashed { .. } | TaskError::Cancelled | TaskError::ObjectLost { .. }) => false,
+            Err(TaskError::Crashed { .. } | TaskError::Cancelled | TaskError::ObjectMissing { .. }) => false,
             Err(_) => true,
         };
         if goes_on {
@@ -89,7 +89,7 @@ impl Objects {
     /// Handles a client's cancellation of a call that has already ended here. Returns the object that the call made,
     /// which nobody uses.
     #[must_use]
-    pub(super) fn give_up_made_by(&mut self, task: TaskId) -> Option<ObjectId> {
+    pub(super) fn remove_made_by(&mut self, task: TaskId) -> Option<ObjectId> {
         let made = self.0.iter().find(|(_, object)| object.made_by == task);
         let object = made.map(|(object, _)| *object)?;
         self.0.remove(&object);
@@ -99,7 +99,7 @@ impl Objects {
     /// Handles a method that did not run. Returns its object if the object ends: it cannot exist without its
     /// `_initialize`, nor after its `_finalize`.
     #[must_use]
-    pub(super) fn method_given_up(&mut self, task: &Task) -> Option<ObjectId> {
+    pub(super) fn method_not_run(&mut self, task: &Task) -> Option<ObjectId> {
         let (method, object) = task.method()?;
         let ends = (method.is_initialize() || method.is_finalize()) && self.0.remove(&object).is_some();
         ends.then_some(object)
@@ -136,30 +136,30 @@ mod tests {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         }
     }
 
     #[test]
-    fn an_object_is_made_once_and_lost_with_a_method_that_breaks_off() {
+    fn an_object_is_made_once_and_lost_with_an_interrupted_method() {
         let mut objects = Objects::default();
-        let lost = |refusal| matches!(refusal, Err(TaskError::ObjectLost { .. }));
-        assert!(lost(objects.enter(&task(1, "add"), true, "s")));
-        objects.enter(&task(2, "_initialize"), true, "s").unwrap();
-        assert!(matches!(objects.enter(&task(3, "_initialize"), true, "s"), Err(TaskError::Refused { .. })));
-        objects.enter(&task(4, "add"), true, "s").unwrap();
+        let lost = |refusal| matches!(refusal, Err(TaskError::ObjectMissing { .. }));
+        assert!(lost(objects.check_and_add(&task(1, "add"), true, "s")));
+        objects.check_and_add(&task(2, "_initialize"), true, "s").unwrap();
+        assert!(matches!(objects.check_and_add(&task(3, "_initialize"), true, "s"), Err(TaskError::Refused { .. })));
+        objects.check_and_add(&task(4, "add"), true, "s").unwrap();
         assert_eq!(objects.method_ended(&task(4, "add"), &Ok(())), None);
         assert!(objects.method_ended::<()>(&task(5, "add"), &Err(TaskError::Cancelled)).is_some());
-        assert!(lost(objects.enter(&task(6, "add"), true, "s")));
+        assert!(lost(objects.check_and_add(&task(6, "add"), true, "s")));
         objects.check().unwrap();
     }
 
     #[test]
-    fn a_function_is_no_method_and_a_method_is_called_on_an_object() {
+    fn methods_are_called_on_objects_only() {
         let mut objects = Objects::default();
         let call = |name: &str| Task { kind: TaskKind::call(name, 0), ..task(1, "add") };
-        objects.enter(&call("m/f"), false, "s").unwrap();
-        assert!(objects.enter(&call("m/c.add"), true, "s").is_err());
-        assert!(objects.enter(&task(1, "_initialize"), false, "s").is_err(), "in a group");
+        objects.check_and_add(&call("m/f"), false, "s").unwrap();
+        assert!(objects.check_and_add(&call("m/c.add"), true, "s").is_err());
+        assert!(objects.check_and_add(&task(1, "_initialize"), false, "s").is_err(), "in a group");
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::node::message::{Output, OutputLine, OutputQuery, short_name};
+use crate::node::message::{OutputLine, OutputPage, OutputQuery, short_name};
 use gridloom_base::limits::{
     NAME_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PER_CALL, OUTPUT_BYTES_PER_MESSAGE, OUTPUT_LINE_BYTES,
 };
@@ -23,8 +23,8 @@ pub(super) struct Outputs {
     /// The number of the last printed line.
     last: u64,
     /// The greatest number of an evicted line.
-    gone: u64,
-    waiting: BTreeMap<NodeId, OutputQuery>,
+    last_evicted: u64,
+    pending_queries: BTreeMap<NodeId, OutputQuery>,
 }
 
 #[derive(Debug)]
@@ -81,14 +81,14 @@ impl Outputs {
         of_call.bytes += bytes;
         of_call.numbers.push_back(number);
         self.lines.insert(number, line);
-        while let Some(oldest) = self.too_old(call) {
-            self.gone = self.gone.max(oldest);
+        while let Some(oldest) = self.next_to_evict(call) {
+            self.last_evicted = self.last_evicted.max(oldest);
             self.remove(oldest);
         }
     }
 
     /// Returns the next line to evict if a limit is exceeded. A single line exceeds no limit.
-    fn too_old(&self, call: TaskId) -> Option<u64> {
+    fn next_to_evict(&self, call: TaskId) -> Option<u64> {
         let own = self.calls.get(&call)?;
         if own.bytes > OUTPUT_BYTES_PER_CALL && own.numbers.len() > 1 {
             return own.numbers.front().copied();
@@ -114,25 +114,25 @@ impl Outputs {
     }
 
     /// Answers a client's query, or keeps it until there is a line. Returns `Err` for a query that no correct client sends.
-    pub(super) fn ask(&mut self, client: NodeId, query: OutputQuery) -> Result<Option<Output>, ()> {
+    pub(super) fn query(&mut self, client: NodeId, query: OutputQuery) -> Result<Option<OutputPage>, ()> {
         if query.function.as_ref().is_some_and(|function| function.len() > NAME_BYTES_MAX) {
             return Err(());
         }
         let output = self.output(&query);
-        if query.waits && output.lines.is_empty() {
-            self.waiting.insert(client, OutputQuery { after: output.after, ..query });
+        if query.wait && output.lines.is_empty() {
+            self.pending_queries.insert(client, OutputQuery { after: output.after, ..query });
             return Ok(None);
         }
-        self.waiting.remove(&client);
+        self.pending_queries.remove(&client);
         Ok(Some(output))
     }
 
     /// Returns the answers to clients that waited for the new lines.
-    pub(super) fn answers(&mut self) -> Vec<(NodeId, Output)> {
-        let waiting = std::mem::take(&mut self.waiting);
+    pub(super) fn take_answers(&mut self) -> Vec<(NodeId, OutputPage)> {
+        let waiting = std::mem::take(&mut self.pending_queries);
         let mut answers = Vec::new();
         for (client, query) in waiting {
-            if let Ok(Some(output)) = self.ask(client, query) {
+            if let Ok(Some(output)) = self.query(client, query) {
                 answers.push((client, output));
             }
         }
@@ -140,10 +140,10 @@ impl Outputs {
     }
 
     pub(super) fn forget_peer(&mut self, peer: NodeId) {
-        self.waiting.remove(&peer);
+        self.pending_queries.remove(&peer);
     }
 
-    fn output(&self, query: &OutputQuery) -> Output {
+    fn output(&self, query: &OutputQuery) -> OutputPage {
         let is_asked = |line: &Line| {
             query.call.is_none_or(|call| line.call == call)
                 && query.function.as_ref().is_none_or(|name| is_named(&self.calls[&line.call].function, name))
@@ -151,7 +151,8 @@ impl Outputs {
         let later = self.lines.range(query.after.saturating_add(1)..).rev().filter(|(_, line)| is_asked(line));
         let mut asked: Vec<(&u64, &Line)> = later.take(usize::try_from(query.last).unwrap_or(usize::MAX)).collect();
         asked.reverse();
-        let mut output = Output { is_cut: 0 < query.after && query.after < self.gone, ..Output::default() };
+        let mut output =
+            OutputPage { has_gap: 0 < query.after && query.after < self.last_evicted, ..OutputPage::default() };
         let mut bytes = 0;
         for (number, line) in asked {
             bytes += line.bytes();
@@ -200,34 +201,34 @@ mod tests {
         OutputQuery { last: u64::MAX, ..OutputQuery::default() }
     }
 
-    fn texts(output: &Output) -> Vec<&str> {
+    fn texts(output: &OutputPage) -> Vec<&str> {
         output.lines.iter().map(|line| line.text.as_str()).collect()
     }
 
     #[track_caller]
-    fn told(outputs: &mut Outputs, query: OutputQuery) -> Output {
+    fn query(outputs: &mut Outputs, query: OutputQuery) -> OutputPage {
         assert_eq!(outputs.check(), Ok(()));
-        outputs.ask(CLIENT, query).unwrap().expect("it does not wait")
+        outputs.query(CLIENT, query).unwrap().expect("it does not wait")
     }
 
     #[test]
-    fn lines_are_told_with_their_origin_by_function_and_call() {
+    fn lines_are_returned_with_their_origin_by_function_and_call() {
         let mut outputs = Outputs::default();
         outputs.print(Time(1), call(1), "m/f", false, "one\n\ntwo\r\nbegun");
         outputs.print(Time(4), call(2), "n/g", true, "odd\n");
-        let output = told(&mut outputs, all());
+        let output = query(&mut outputs, all());
         assert_eq!((texts(&output), output.after, output.has_more), (vec!["one", "", "two", "begun", "odd"], 5, false));
         let last = output.lines.last().unwrap();
         assert_eq!((last.call, last.function.as_str(), last.is_error, last.at), (call(2), "n/g", true, Time(4)));
         for (name, count) in [("g", 1), ("n/g", 1), ("m/f", 4), ("n", 0)] {
-            let output = told(&mut outputs, OutputQuery { function: Some(name.into()), ..all() });
+            let output = query(&mut outputs, OutputQuery { function: Some(name.into()), ..all() });
             assert_eq!((output.lines.len(), output.after), (count, 5), "{name}");
         }
-        assert_eq!(texts(&told(&mut outputs, OutputQuery { call: Some(call(2)), ..all() })), ["odd"]);
-        assert_eq!(texts(&told(&mut outputs, OutputQuery { last: 2, ..all() })), ["begun", "odd"]);
-        let none = told(&mut outputs, OutputQuery { last: 0, ..all() });
+        assert_eq!(texts(&query(&mut outputs, OutputQuery { call: Some(call(2)), ..all() })), ["odd"]);
+        assert_eq!(texts(&query(&mut outputs, OutputQuery { last: 2, ..all() })), ["begun", "odd"]);
+        let none = query(&mut outputs, OutputQuery { last: 0, ..all() });
         assert_eq!((texts(&none), none.after), (vec![], 5));
-        assert!(outputs.ask(CLIENT, OutputQuery { function: Some("x".repeat(256)), ..all() }).is_err());
+        assert!(outputs.query(CLIENT, OutputQuery { function: Some("x".repeat(256)), ..all() }).is_err());
     }
 
     #[test]
@@ -248,7 +249,7 @@ mod tests {
         }
         outputs.print(Time(1), call(1), "m/f", true, "half\r");
         outputs.print(Time(1), call(1), "m/f", false, "of the other stream\n");
-        assert_eq!(texts(&told(&mut outputs, all())), ["100 %", "done", "half", "of the other stream"]);
+        assert_eq!(texts(&query(&mut outputs, all())), ["100 %", "done", "half", "of the other stream"]);
     }
 
     #[test]
@@ -257,26 +258,26 @@ mod tests {
         outputs.print(Time(0), call(0), "m/f", false, "first\n");
         let line = "x".repeat(1000) + "\n";
         (0..1000).for_each(|_| outputs.print(Time(1), call(1), "m/f", false, &line));
-        let output = told(&mut outputs, all());
+        let output = query(&mut outputs, all());
         assert_eq!((output.lines[0].text.as_str(), output.lines.len()), ("first", 1 + OUTPUT_BYTES_PER_CALL / 1064));
-        assert!(!output.is_cut && told(&mut outputs, OutputQuery { after: 5, ..all() }).is_cut);
+        assert!(!output.has_gap && query(&mut outputs, OutputQuery { after: 5, ..all() }).has_gap);
         (2..1000).for_each(|serial| (0..10).for_each(|_| outputs.print(Time(2), call(serial), "m/f", false, &line)));
         assert!(outputs.bytes <= OUTPUT_BYTES_MAX && outputs.bytes > OUTPUT_BYTES_MAX - 1100);
         outputs.print(Time(3), call(5000), "m/f", false, &"y".repeat(2 * OUTPUT_BYTES_PER_CALL));
-        assert_eq!(told(&mut outputs, OutputQuery { call: Some(call(5000)), ..all() }).lines.len(), 1);
+        assert_eq!(query(&mut outputs, OutputQuery { call: Some(call(5000)), ..all() }).lines.len(), 1);
     }
 
     #[test]
-    fn a_long_answer_comes_in_parts() {
+    fn a_long_answer_is_split() {
         let mut outputs = Outputs::default();
         let line = "x".repeat(1000) + "\n";
         (0..4000).for_each(|serial| outputs.print(Time(1), call(serial), "m/f", false, &line));
-        let (mut query, mut numbers, mut parts) = (OutputQuery { last: 3000, ..all() }, Vec::new(), 0);
+        let (mut next, mut numbers, mut parts) = (OutputQuery { last: 3000, ..all() }, Vec::new(), 0);
         loop {
-            let output = told(&mut outputs, query.clone());
+            let output = query(&mut outputs, next.clone());
             numbers.extend(output.lines.iter().map(|line| line.number));
             parts += 1;
-            query.after = output.after;
+            next.after = output.after;
             if !output.has_more {
                 break;
             }
@@ -287,19 +288,19 @@ mod tests {
     #[test]
     fn a_client_waits_for_the_next_line_that_it_asks_for() {
         let mut outputs = Outputs::default();
-        let query = OutputQuery { function: Some("g".into()), waits: true, ..all() };
-        assert_eq!(outputs.ask(CLIENT, query.clone()), Ok(None));
+        let query = OutputQuery { function: Some("g".into()), wait: true, ..all() };
+        assert_eq!(outputs.query(CLIENT, query.clone()), Ok(None));
         outputs.print(Time(2), call(1), "m/f", false, "of another\n");
-        assert_eq!(outputs.answers(), []);
+        assert_eq!(outputs.take_answers(), []);
         outputs.print(Time(3), call(2), "m/g", false, "awaited\n");
-        let answers = outputs.answers();
+        let answers = outputs.take_answers();
         assert_eq!((answers[0].0, texts(&answers[0].1), answers[0].1.after), (CLIENT, vec!["awaited"], 2));
-        assert_eq!(outputs.answers(), []);
-        let output = outputs.ask(CLIENT, query.clone()).unwrap().unwrap();
+        assert_eq!(outputs.take_answers(), []);
+        let output = outputs.query(CLIENT, query.clone()).unwrap().unwrap();
         assert_eq!(texts(&output), ["awaited"]);
-        assert_eq!(outputs.ask(CLIENT, OutputQuery { after: output.after, ..query }), Ok(None));
+        assert_eq!(outputs.query(CLIENT, OutputQuery { after: output.after, ..query }), Ok(None));
         outputs.forget_peer(CLIENT);
         outputs.print(Time(5), call(2), "m/g", false, "too late\n");
-        assert_eq!(outputs.answers(), []);
+        assert_eq!(outputs.take_answers(), []);
     }
 }

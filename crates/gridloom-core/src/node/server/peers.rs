@@ -7,7 +7,7 @@ use gridloom_base::{NodeId, Time};
 
 impl Server {
     pub(super) fn on_peer_up(&mut self, now: Time, peer: NodeId, role: Role, address: &str, out: &mut Vec<Effect>) {
-        self.members.up(now, peer, role);
+        self.members.add(now, peer, role);
         match role {
             Role::Agent => self.registering.agent_up(peer, out),
             Role::Server => {
@@ -25,28 +25,28 @@ impl Server {
             .admitting(now, out, |admission, members, out| admission.fetches.dial_failed(address, why, members, out));
         let to_measure = self.links.unreachable(address, &self.members);
         for to in holders {
-            self.registering.tell(LinkToAgent::LinkBroken { to }, out);
+            self.registering.notify(LinkToAgent::LinkBroken { to }, out);
         }
         for to in to_measure {
-            self.registering.tell(LinkToAgent::LinkBroken { to }, out);
+            self.registering.notify(LinkToAgent::LinkBroken { to }, out);
             let news = self.links.end(to, out);
-            self.tell(news, out);
+            self.send_link_report(news, out);
         }
     }
 
     pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
-        let Some(lost) = self.members.lost(peer) else { return };
+        let Some(lost) = self.members.remove(peer) else { return };
         let news = self.links.peer_lost(peer, out);
-        self.tell(news, out);
+        self.send_link_report(news, out);
         self.shared.peer_lost(peer);
         self.registering.peer_lost(peer, why, out);
         self.outputs.forget_peer(peer);
-        if lost.about == Role::Server {
-            self.registering.tell(LinkToAgent::LinkBroken { to: peer }, out);
+        if lost.data == Role::Server {
+            self.registering.notify(LinkToAgent::LinkBroken { to: peer }, out);
         }
         let news = self.links.measurer_lost(peer);
-        self.tell(news, out);
-        if lost.about == Role::Client {
+        self.send_link_report(news, out);
+        if lost.data == Role::Client {
             self.forget_client(now, peer, out);
         }
         self.admitting(now, out, |admission, _, out| admission.peer_lost(peer, why, out));

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::send;
 use crate::node::message::{LinkToAgent, TaskReport, TaskToClient, Timing, TransferReport};
 use crate::node::protocol::Effect;
-use crate::node::seen::SeenTransfers;
-use gridloom_base::limits::{EAGER_BYTES_MAX, OTHERS_TOLD_MAX};
+use crate::node::unreported::UnreportedTransfers;
+use gridloom_base::limits::{BLOCKERS_REPORTED_MAX, EAGER_BYTES_MAX};
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 
 #[derive(Debug, Default)]
@@ -14,12 +14,12 @@ pub(super) struct Reports {
     /// Transfers that are not reported yet, by the client that owns the datum.
     transfers: BTreeMap<NodeId, Vec<(TransferReport, Time)>>,
     /// Transfers that are not reported to the agent yet.
-    seen: SeenTransfers,
+    seen: UnreportedTransfers,
     timer_is_set: bool,
     /// The timer is set after which clients are notified of tasks that keep theirs waiting.
-    tells_waits: bool,
+    waits_timer_is_set: bool,
     /// Clients that were notified of such tasks.
-    waits: BTreeSet<NodeId>,
+    notified_clients: BTreeSet<NodeId>,
 }
 
 impl Reports {
@@ -39,7 +39,7 @@ impl Reports {
     pub(super) fn take_seen(&mut self, now: Time) -> Option<LinkToAgent> {
         self.timer_is_set = false;
         let transfers = self.seen.take(now);
-        (!transfers.is_empty()).then_some(LinkToAgent::TransfersSeen { transfers })
+        (!transfers.is_empty()).then_some(LinkToAgent::TransfersReceived { transfers })
     }
 
     /// Reports transfers to all clients that own one of the data.
@@ -63,14 +63,14 @@ impl Reports {
     ) {
         let transfers = self.take_transfers(now, client);
         let report = TaskReport { task, outcome, timing: Timing { run_ns, age_ns: 0 } };
-        send(out, client, TaskToClient::TasksEnded { reports: vec![report], transfers, others });
+        send(out, client, TaskToClient::TasksEnded { reports: vec![report], transfers, other_tasks: others });
     }
 
     /// Reports the data that arrived here for a client at once, so that the report does not follow the one of their removal.
     pub(super) fn report_transfers(&mut self, now: Time, client: NodeId, others: u32, out: &mut Vec<Effect>) {
         let transfers = self.take_transfers(now, client);
         if !transfers.is_empty() {
-            send(out, client, TaskToClient::TasksEnded { reports: Vec::new(), transfers, others });
+            send(out, client, TaskToClient::TasksEnded { reports: Vec::new(), transfers, other_tasks: others });
         }
     }
 
@@ -82,29 +82,29 @@ impl Reports {
 
     pub(super) fn forget_client(&mut self, client: NodeId) {
         self.transfers.remove(&client);
-        self.waits.remove(&client);
+        self.notified_clients.remove(&client);
     }
 
     /// Tasks of several clients are here, and some wait. Returns true if the caller must set the timer after which
     /// clients are notified.
     #[must_use]
-    pub(super) fn may_wait(&mut self) -> bool {
-        !std::mem::replace(&mut self.tells_waits, true)
+    pub(super) fn start_waits_timer(&mut self) -> bool {
+        !std::mem::replace(&mut self.waits_timer_is_set, true)
     }
 
     /// Handles the timer. Notifies clients how long the tasks of other clients have run that keep theirs waiting.
     /// Returns true if the caller must set the timer again.
-    pub(super) fn tell_waits(&mut self, running_ns: BTreeMap<NodeId, Vec<u64>>, out: &mut Vec<Effect>) -> bool {
-        let over = self.waits.iter().filter(|client| !running_ns.contains_key(client));
-        over.for_each(|client| send(out, *client, TaskToClient::OthersRun { elapsed_ns: Vec::new() }));
-        self.waits = running_ns.keys().copied().collect();
+    pub(super) fn report_waits(&mut self, running_ns: BTreeMap<NodeId, Vec<u64>>, out: &mut Vec<Effect>) -> bool {
+        let over = self.notified_clients.iter().filter(|client| !running_ns.contains_key(client));
+        over.for_each(|client| send(out, *client, TaskToClient::OtherTasksRunning { elapsed_ns: Vec::new() }));
+        self.notified_clients = running_ns.keys().copied().collect();
         for (client, mut elapsed_ns) in running_ns {
             elapsed_ns.sort_unstable_by(|a, b| b.cmp(a));
-            elapsed_ns.truncate(OTHERS_TOLD_MAX);
-            send(out, client, TaskToClient::OthersRun { elapsed_ns });
+            elapsed_ns.truncate(BLOCKERS_REPORTED_MAX);
+            send(out, client, TaskToClient::OtherTasksRunning { elapsed_ns });
         }
-        self.tells_waits = !self.waits.is_empty();
-        self.tells_waits
+        self.waits_timer_is_set = !self.notified_clients.is_empty();
+        self.waits_timer_is_set
     }
 
     /// Returns the number of clients with transfers to report.
@@ -141,7 +141,7 @@ mod tests {
             reports.report_all_transfers(Time(9), |_| 2, &mut out);
         }
         let transfers = vec![TransferReport { age_ns: 4, ..report }];
-        let message = TaskToClient::TasksEnded { reports: Vec::new(), transfers, others: 2 }.into();
+        let message = TaskToClient::TasksEnded { reports: Vec::new(), transfers, other_tasks: 2 }.into();
         assert_eq!(out, [Effect::Send { to: client, message }]);
         assert_eq!((reports.clients(), reports.take_seen(Time(9))), (0, None));
     }

@@ -8,28 +8,28 @@
 
 use std::collections::BTreeMap;
 
-use super::admission::{Admission, Arrived};
+use super::admission::{Admission, SliceArrival};
 use super::durable::Durable;
-use super::{Server, not_taken, send};
+use super::{Server, reject_message, send};
 use crate::graph::{Task, TaskKind};
 use crate::node::ServerTimer;
 
-use crate::node::message::{CatalogToServer, Held, ServerToCatalog, TransferReport};
+use crate::node::message::{CatalogToServer, ServerToCatalog, StoredVersion, TransferReport};
 use crate::node::protocol::Effect;
-use gridloom_base::limits::{RATE_REPORT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
-use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
+use gridloom_base::limits::{RATE_REPORT_NS, RECONNECT_NS_MAX, SHARED_DATA_PER_MESSAGE};
+use gridloom_base::{DatumId, NamedDatum, NodeId, TaskError, TaskId, Time};
 
 /// Shared data that were put here.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    held: BTreeMap<DatumId, Held>,
+pub(super) struct SharedData {
+    held: BTreeMap<DatumId, StoredVersion>,
     pub(super) durable: Durable,
     /// Data that clients may put here, with the client of each.
-    expected: BTreeMap<DatumId, (Named, NodeId)>,
+    expected: BTreeMap<DatumId, (NamedDatum, NodeId)>,
     /// The agent that sent `expected`.
     expected_by: Option<NodeId>,
     /// Time since which there is no agent.
-    alone_since: Option<Time>,
+    without_agent_since: Option<Time>,
 }
 
 /// When a put counts as complete.
@@ -39,7 +39,7 @@ enum Published {
     WhenDurable,
 }
 
-impl Shared {
+impl SharedData {
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
@@ -55,7 +55,7 @@ impl Shared {
     }
 
     /// Marks a datum as a former version of its name.
-    pub(super) fn set_former(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+    pub(super) fn set_superseded(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         if let Some(held) = self.held.get_mut(&datum) {
             held.is_current = false;
             out.extend(held.named.is_durable.then_some(Effect::MakeTransient { datum }));
@@ -63,7 +63,7 @@ impl Shared {
     }
 
     /// Adds a shared datum that is stored here.
-    pub(super) fn hold(&mut self, held: Held) {
+    pub(super) fn add(&mut self, held: StoredVersion) {
         self.held.insert(held.named.datum, held);
     }
 
@@ -78,7 +78,7 @@ impl Shared {
     }
 
     /// Expects a put, as an agent announced it. Announcements of a previous agent are void.
-    fn expect(&mut self, agent: NodeId, named: Named, client: NodeId) {
+    fn expect(&mut self, agent: NodeId, named: NamedDatum, client: NodeId) {
         if self.expected_by.replace(agent) != Some(agent) {
             self.expected.clear();
         }
@@ -96,7 +96,7 @@ impl Shared {
     pub(super) fn forget(&mut self, datum: DatumId) {
         self.expected.remove(&datum);
         self.held.remove(&datum);
-        self.durable.give_up(datum);
+        self.durable.mark_given_up(datum);
     }
 
     pub(super) fn check(&self, admission: &Admission) -> Result<(), String> {
@@ -109,13 +109,13 @@ impl Shared {
 
 impl Server {
     /// Returns the owner in whose name a node sends messages about tasks and data. For the agent, that is the catalog.
-    pub(super) fn named_by(&self, node: NodeId) -> NodeId {
+    pub(super) fn owner_for(&self, node: NodeId) -> NodeId {
         if self.registering.agent() == Some(node) { NodeId::CATALOG } else { node }
     }
 
     /// Redirects messages for the catalog to the agent. Without an agent they are dropped, because a new agent
     /// receives a full report.
-    pub(super) fn address_catalog(&self, from: usize, out: &mut Vec<Effect>) {
+    pub(super) fn redirect_to_agent(&self, from: usize, out: &mut Vec<Effect>) {
         let is_for_catalog = |effect: &Effect| matches!(effect, Effect::Send { to: NodeId::CATALOG, .. });
         if !out[from..].iter().any(is_for_catalog) {
             return;
@@ -131,19 +131,19 @@ impl Server {
 
     /// Reports the shared data stored here to an agent that accepted the registration, and asks it for the locations
     /// of other shared data.
-    pub(super) fn tell_shared(&mut self, now: Time, agent: NodeId, out: &mut Vec<Effect>) {
+    pub(super) fn report_shared(&mut self, now: Time, agent: NodeId, out: &mut Vec<Effect>) {
         if self.registering.agent() != Some(agent) {
             return;
         }
-        let held: Vec<Held> = self.shared.held.values().cloned().collect();
-        for part in held.chunks(SHARED_DATA_TOLD_MAX) {
-            send(out, agent, ServerToCatalog::Holds { data: part.to_vec() });
+        let held: Vec<StoredVersion> = self.shared.held.values().cloned().collect();
+        for part in held.chunks(SHARED_DATA_PER_MESSAGE) {
+            send(out, agent, ServerToCatalog::StoredVersions { data: part.to_vec() });
         }
         let copies = self.admission.shared_here().filter(|datum| !self.shared.held.contains_key(datum));
-        for part in copies.collect::<Vec<_>>().chunks(SHARED_DATA_TOLD_MAX) {
+        for part in copies.collect::<Vec<_>>().chunks(SHARED_DATA_PER_MESSAGE) {
             send(out, agent, ServerToCatalog::HasCopies { data: part.to_vec() });
         }
-        self.admitting(now, out, |admission, _, out| admission.ask_again_for_shared(out));
+        self.admitting(now, out, |admission, _, out| admission.request_shared_sources(out));
     }
 
     pub(super) fn on_catalog_message(
@@ -153,16 +153,16 @@ impl Server {
         message: CatalogToServer,
         out: &mut Vec<Effect>,
     ) {
-        if self.named_by(from) != NodeId::CATALOG {
-            return not_taken(from, out);
+        if self.owner_for(from) != NodeId::CATALOG {
+            return reject_message(from, out);
         }
         match message {
             CatalogToServer::Expect { named, client } => self.shared.expect(from, named, client),
-            CatalogToServer::Former { datum } => {
+            CatalogToServer::Superseded { datum } => {
                 self.shared.durable.set_former(datum);
-                self.shared.set_former(datum, out);
+                self.shared.set_superseded(datum, out);
             }
-            CatalogToServer::Gone { datum, why } => self.shared_gone(now, datum.whole(), &why, out),
+            CatalogToServer::Lost { datum, why } => self.shared_gone(now, datum.whole(), &why, out),
         }
     }
 
@@ -170,9 +170,9 @@ impl Server {
     pub(super) fn on_slice_arrived(&mut self, now: Time, from: NodeId, slice: DatumId, out: &mut Vec<Effect>) {
         let arrived = self.admitting(now, out, |admission, _, out| admission.slice_arrived(now, slice, out));
         let (bytes, whole) = match arrived {
-            Arrived::InVain => return,
-            Arrived::One { bytes } => (bytes, None),
-            Arrived::Whole { bytes, meta } => (bytes, Some(meta)),
+            SliceArrival::NotNeeded => return,
+            SliceArrival::One { bytes } => (bytes, None),
+            SliceArrival::Whole { bytes, meta } => (bytes, Some(meta)),
         };
         // Slices share their links, so the time of a single slice is no measure of a link.
         let report = TransferReport { datum: slice, from, to: self.config.id, size_bytes: bytes, run_ns: 0, age_ns: 0 };
@@ -190,21 +190,21 @@ impl Server {
         let waiting = self.admission.tasks().filter(|entry| !entry.state.has_begun() && is_reader(&entry.task));
         let waiting: Vec<TaskId> = waiting.map(|entry| entry.task.id).collect();
         for id in waiting {
-            self.give_up(now, id, TaskError::DatumLost { datum, why: why.into() }, out);
+            self.end_with_error(now, id, TaskError::DatumLost { datum, why: why.into() }, out);
         }
         self.pump(now, out);
     }
 
     /// Limits the wait for shared data without an agent, which knows their locations: tasks wait for an agent to
     /// return for at most [`RETURN_NS_MAX`].
-    pub(super) fn shared_beat(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn limit_agentless_wait(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.registering.agent().is_some() {
-            self.shared.alone_since = None;
+            self.shared.without_agent_since = None;
             return;
         }
-        let since = *self.shared.alone_since.get_or_insert(now);
-        if now.since(since) >= RETURN_NS_MAX {
-            for datum in self.admission.unasked_shared() {
+        let since = *self.shared.without_agent_since.get_or_insert(now);
+        if now.since(since) >= RECONNECT_NS_MAX {
+            for datum in self.admission.unrequested_shared() {
                 self.shared_gone(
                     now,
                     datum,
@@ -225,14 +225,14 @@ impl Server {
                 }
                 published.map(|_| Vec::new())
             }
-            TaskKind::TakePart { from_byte } => {
+            TaskKind::View { from_byte } => {
                 self.admitting(now, out, |admission, _, out| admission.take_part(now, task, *from_byte, out))
             }
             _ => Ok(Vec::new()),
         };
         self.admitting(now, out, |admission, _, out| {
             if outcome.is_err() {
-                admission.not_made(now, task, out);
+                admission.results_not_made(now, task, out);
             }
             admission.end_replicated(now, task, out);
         });
@@ -244,7 +244,7 @@ impl Server {
         &mut self,
         now: Time,
         task: &Task,
-        named: &Named,
+        named: &NamedDatum,
         out: &mut Vec<Effect>,
     ) -> Result<Published, TaskError> {
         let datum = task.inputs().next().expect("checked when the task was accepted");
@@ -291,8 +291,8 @@ impl Server {
     }
 
     /// Records a shared datum as put, and reports that to the catalog.
-    pub(super) fn published(&mut self, client: NodeId, named: &Named, out: &mut Vec<Effect>) {
-        self.shared.held.entry(named.datum).or_insert_with(|| Held { named: named.clone(), is_current: true });
+    pub(super) fn published(&mut self, client: NodeId, named: &NamedDatum, out: &mut Vec<Effect>) {
+        self.shared.held.entry(named.datum).or_insert_with(|| StoredVersion { named: named.clone(), is_current: true });
         send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client });
     }
 }

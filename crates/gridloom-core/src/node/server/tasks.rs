@@ -1,9 +1,9 @@
 //! Tasks of a server: accepting, starting, ending and cancelling them, and reporting them to their clients.
 
-use super::admission::Unstuck;
+use super::admission::StallResolution;
 use super::learning::Call;
-use super::{CalledOff, Server, send};
-use crate::call::{Said, Saying};
+use super::{EarlyEnd, Server, send};
+use crate::call::{OutputItem, TaskOutput};
 use crate::exec::{Entry, State};
 use crate::graph::{Argument, Task, TaskKind};
 use crate::node::ServerTimer;
@@ -26,15 +26,15 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         for task in tasks {
-            let checked = self.check_plain(&task).and_then(|()| self.check_task(from, &task));
-            let checked = checked.and_then(|()| self.objects.enter(&task, is_call, &self.config.name));
+            let checked = self.check_stateless(&task).and_then(|()| self.check_task(from, &task));
+            let checked = checked.and_then(|()| self.objects.check_and_add(&task, is_call, &self.config.name));
             if let Err(error) = checked {
                 self.report(now, from, task.id, Err(error), 0, out);
                 continue;
             }
             let (id, object) = (task.id, task.object());
             // A stateless server keeps no results: it runs every task as a call.
-            let is_new = self.admission.add(now, task, is_call || self.config.plain);
+            let is_new = self.admission.add(now, task, is_call || self.config.is_stateless);
             // The task's number was used twice: no object is made for it.
             if let (false, Some(object)) = (is_new, object)
                 && self.admission.of_object(object).is_empty()
@@ -47,24 +47,24 @@ impl Server {
     }
 
     /// Notifies clients with queued tasks how long other clients' tasks have run.
-    pub(super) fn tell_waits(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn report_waits(&mut self, now: Time, out: &mut Vec<Effect>) {
         let elapsed_ns = |client| {
             let others = self.admission.others_running(client);
             others.map(|task| self.learning.elapsed_ns(now, task)).collect::<Vec<u64>>()
         };
         let waiting = self.admission.kept_waiting().into_iter().map(|client| (client, elapsed_ns(client)));
         let waiting = waiting.filter(|(_, elapsed_ns)| !elapsed_ns.is_empty()).collect();
-        if self.reports.tell_waits(waiting, out) {
-            out.push(Effect::SetTimer { timer: ServerTimer::Waits.into(), at: now + HEARTBEAT_NS });
+        if self.reports.report_waits(waiting, out) {
+            out.push(Effect::SetTimer { timer: ServerTimer::OthersRunning.into(), at: now + HEARTBEAT_NS });
         }
     }
 
     /// Refuses tasks that a stateless server cannot run: those that need stored state, or data from another server.
-    fn check_plain(&self, task: &Task) -> Result<(), TaskError> {
+    fn check_stateless(&self, task: &Task) -> Result<(), TaskError> {
         let what = match task.kind {
-            _ if !self.config.plain => return Ok(()),
+            _ if !self.config.is_stateless => return Ok(()),
             TaskKind::Method { .. } => "keeps no objects between calls",
-            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => "keeps no data between calls",
+            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::View { .. } => "keeps no data between calls",
             TaskKind::Call { .. } if task.inputs().any(DatumId::is_shared) => "reads no shared data",
             TaskKind::Call { .. } => return Ok(()),
         };
@@ -82,8 +82,8 @@ impl Server {
         if task.id.client != from || !reads_its || !task.outputs.iter().all(|output| is_its(output.datum)) {
             return Err(refused("its identifier or its data belong to another client"));
         }
-        if task.terms.gang > self.config.slots {
-            let (wanted, slots) = (task.terms.gang, self.config.slots);
+        if task.options.gang > self.config.slots {
+            let (wanted, slots) = (task.options.gang, self.config.slots);
             return Err(refused(&format!(
                 "it requests {wanted} slots at once, but the server has {slots}; request fewer, or start the server with more --slots"
             )));
@@ -102,7 +102,7 @@ impl Server {
                     Err(refused("a task that places data must have only data as arguments, and no results"))
                 };
             }
-            TaskKind::TakePart { .. } => {
+            TaskKind::View { .. } => {
                 let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.len() == 1;
                 return if is_one {
                     Ok(())
@@ -145,7 +145,7 @@ impl Server {
             while let Some((id, error)) =
                 self.admitting(now, out, |admission, members, out| admission.admit(now, members, out))
             {
-                self.give_up(now, id, error, out);
+                self.end_with_error(now, id, error, out);
             }
             let mut has_moved = false;
             while let Some(task) = self.admission.take_replicated() {
@@ -161,13 +161,13 @@ impl Server {
                 break;
             }
         }
-        if self.admission.may_keep_waiting() && self.reports.may_wait() {
-            out.push(Effect::SetTimer { timer: ServerTimer::Waits.into(), at: now + RATE_REPORT_NS });
+        if self.admission.may_keep_waiting() && self.reports.start_waits_timer() {
+            out.push(Effect::SetTimer { timer: ServerTimer::OthersRunning.into(), at: now + RATE_REPORT_NS });
         }
     }
 
     /// Handles a client's answer to `MakeRoom`: it has copies of the data, or cannot take them.
-    pub(super) fn taken_home(
+    pub(super) fn written_back(
         &mut self,
         now: Time,
         from: NodeId,
@@ -176,19 +176,19 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         for datum in data.into_iter().filter(|datum| datum.client == from) {
-            self.admission.taken_home(datum, has_copies);
+            self.admission.written_back(datum, has_copies);
         }
         self.pump(now, out);
     }
 
-    pub(super) fn unstick(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn resolve_stall(&mut self, now: Time, out: &mut Vec<Effect>) {
         let has_admitted =
             self.admitting(now, out, |admission, members, out| admission.admit_by_shares(now, members, out));
-        match self.admitting(now, out, |admission, _, out| admission.unstick(now, out)) {
+        match self.admitting(now, out, |admission, _, out| admission.resolve_stall(now, out)) {
             None if !has_admitted => return,
             None => {}
-            Some(Unstuck::MadeWay) => {}
-            Some(Unstuck::Refused(id, error)) => self.give_up(now, id, error, out),
+            Some(StallResolution::Requeued) => {}
+            Some(StallResolution::Refused(id, error)) => self.end_with_error(now, id, error, out),
         }
         self.pump(now, out);
     }
@@ -217,7 +217,7 @@ impl Server {
             // Reported at once, because the next server may fetch the datum from here.
             self.reports.report_transfers(now, datum.client, 0, out);
         }
-        self.admitting(now, out, |admission, _, out| admission.datum_here(now, datum, size_bytes, origin, out));
+        self.admitting(now, out, |admission, _, out| admission.datum_available(now, datum, size_bytes, origin, out));
         self.pump(now, out);
     }
 
@@ -231,9 +231,9 @@ impl Server {
         run_ns: u64,
         out: &mut Vec<Effect>,
     ) {
-        let was_asked_back = self.called_off.remove(&id) == Some(CalledOff::AskedBack);
+        let was_asked_back = self.early_ends.remove(&id) == Some(EarlyEnd::Recalled);
         if was_asked_back && outcome == Err(TaskError::Cancelled) && self.members.is_up(id.client) {
-            return self.give_back(now, id, out);
+            return self.return_task(now, id, out);
         }
         let waited_ns = self.pauses.end(now, id);
         let Some(entry) = self.admission.take_ended(now, id) else { return };
@@ -241,28 +241,29 @@ impl Server {
         let task = &entry.task;
         let client = self.members.is_up(id.client).then_some(id.client);
         let (mut in_vain, name) = (Vec::new(), task.name());
-        let gave_way = || TaskError::GaveWay { function: name.into(), server: self.config.name.clone() };
+        let gave_way = || TaskError::Preempted { function: name.into(), server: self.config.name.clone() };
         let (outcome, is_measured) = self.calibration.ended(id, outcome, gave_way, &mut in_vain);
         out.extend(in_vain.into_iter().map(|datum| Effect::DropDatum { datum }));
         let mut dropped = Vec::new();
-        self.registering.has_run(name, outcome.as_ref().err(), out);
+        self.registering.call_ended(name, outcome.as_ref().err(), out);
         match &outcome {
             Ok(results) => {
                 let size = task.size(|datum| self.admission.size_bytes(datum));
-                let runs_any = task.runs_any();
+                let runs_any = task.is_unpredictable();
                 // Plans account for the transfer time of declared shared data separately.
-                let run_ns = if self.sharing.contains(name) { run_ns.saturating_sub(waited_ns) } else { run_ns };
+                let run_ns =
+                    if self.uses_shared_data.contains(name) { run_ns.saturating_sub(waited_ns) } else { run_ns };
                 let call = Call { function: name, size, run_ns, tasks, is_measured, runs_any };
                 let news = self.learning.learn(now, call);
-                self.tell_learned(now, news, out);
-                dropped =
-                    self.admitting(now, out, |admission, _, out| admission.made(now, &entry, results, client, out));
+                self.report_learned(now, news, out);
+                dropped = self
+                    .admitting(now, out, |admission, _, out| admission.results_made(now, &entry, results, client, out));
             }
-            Err(_) => self.admitting(now, out, |admission, _, out| admission.not_made(now, task, out)),
+            Err(_) => self.admitting(now, out, |admission, _, out| admission.results_not_made(now, task, out)),
         }
         let lost = self.objects.method_ended(task, &outcome);
         out.extend(lost.map(|object| Effect::EndObject { object }));
-        self.admitting(now, out, |admission, _, out| admission.read_no_more(now, &entry, out));
+        self.admitting(now, out, |admission, _, out| admission.stop_reading(now, &entry, out));
         if let Some(client) = client {
             self.report(now, client, id, outcome, run_ns, out);
             if !dropped.is_empty() {
@@ -276,15 +277,15 @@ impl Server {
     }
 
     /// Handles output of a task: keeps printed text, and forwards the output to the task's client if the client requested it.
-    pub(super) fn on_said(&mut self, now: Time, said: Said, out: &mut Vec<Effect>) {
+    pub(super) fn on_output(&mut self, now: Time, said: TaskOutput, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(said.task) else { return };
-        if let Saying::Text { is_error, text } = &said.saying {
+        if let OutputItem::Text { is_error, text } = &said.item {
             self.outputs.print(now, said.task, entry.task.label(), *is_error, text);
-            let answers = self.outputs.answers();
+            let answers = self.outputs.take_answers();
             answers.into_iter().for_each(|(client, output)| send(out, client, DirectoryToClient::Output(output)));
         }
-        if entry.task.terms.tells {
-            send(out, said.task.client, TaskToClient::Said(said));
+        if entry.task.options.wants_output {
+            send(out, said.task.client, TaskToClient::CallOutput(said));
         }
     }
 
@@ -295,7 +296,7 @@ impl Server {
             let Some(entry) = self.admission.get(id).filter(|entry| !entry.state.has_begun()) else { continue };
             let (function, server) = (entry.task.name().to_string(), self.config.name.clone());
             let why = "the object ended or was lost in an earlier call".to_string();
-            self.give_up(now, id, TaskError::ObjectLost { function, server, why }, out);
+            self.end_with_error(now, id, TaskError::ObjectMissing { function, server, why }, out);
         }
     }
 
@@ -311,7 +312,7 @@ impl Server {
     fn status_of(&self, now: Time, entry: &Entry) -> TaskStatus {
         let stage = match entry.state {
             State::Running => Stage::Running,
-            State::Asking | State::Calling => Stage::Calling,
+            State::AwaitingCallback | State::AwaitingCalls => Stage::Paused,
             State::Ready => Stage::Queued,
             State::Held | State::Waiting => Stage::Waiting,
         };
@@ -325,16 +326,16 @@ impl Server {
     pub(super) fn cancel(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         match self.admission.state(id) {
             None => {
-                if let Some(object) = self.objects.give_up_made_by(id) {
+                if let Some(object) = self.objects.remove_made_by(id) {
                     out.push(Effect::EndObject { object });
                     self.object_lost(now, object, out);
                 }
             }
             Some(state) if state.has_begun() => {
-                self.called_off.insert(id, CalledOff::Stopped);
+                self.early_ends.insert(id, EarlyEnd::Cancelled);
                 out.push(Effect::StopTask { task: id });
             }
-            Some(_) => self.give_up(now, id, TaskError::Cancelled, out),
+            Some(_) => self.end_with_error(now, id, TaskError::Cancelled, out),
         }
     }
 
@@ -355,7 +356,7 @@ impl Server {
                     running.push((*id, self.learning.elapsed_ns(now, *id)));
                     if group.is_none() && state == State::Running {
                         // Retried at each recall, because the worker may have been about to end at the previous one.
-                        self.called_off.entry(*id).or_insert(CalledOff::AskedBack);
+                        self.early_ends.entry(*id).or_insert(EarlyEnd::Recalled);
                         out.push(Effect::WithdrawTask { task: *id });
                     }
                 }
@@ -370,36 +371,36 @@ impl Server {
         let tasks = recalled.iter().filter_map(|id| self.admission.get(*id)).map(|entry| entry.task.clone());
         let tasks: Vec<_> = tasks.collect();
         self.admitting(now, out, |admission, _, out| {
-            tasks.iter().for_each(|task| admission.ask_elsewhere(now, task, out));
-            recalled.into_iter().for_each(|id| admission.take_back(now, id, out));
+            tasks.iter().for_each(|task| admission.requeue_readers(now, task, out));
+            recalled.into_iter().for_each(|id| admission.remove_task(now, id, out));
         });
         self.pump(now, out);
     }
 
     /// Sends a recalled task back to its client: it was queued in a worker and had not begun.
-    fn give_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
+    fn return_task(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(id) else { return };
         let task = entry.task.clone();
         let _ = self.learning.ended(now, id, self.admission.computing());
         self.reports.report_transfers(now, id.client, self.admission.others(id.client), out);
         send(out, id.client, TaskToClient::Recalled { group: None, tasks: vec![id], running: Vec::new() });
         self.admitting(now, out, |admission, _, out| {
-            admission.ask_elsewhere(now, &task, out);
-            admission.take_back(now, id, out);
+            admission.requeue_readers(now, &task, out);
+            admission.remove_task(now, id, out);
         });
         self.pump(now, out);
     }
 
     /// Ends a task that has not begun, with an error.
-    pub(super) fn give_up(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
+    pub(super) fn end_with_error(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(id) else { return };
         let task = entry.task.clone();
         self.admitting(now, out, |admission, _, out| {
-            admission.ask_elsewhere(now, &task, out);
-            admission.take_back(now, id, out);
+            admission.requeue_readers(now, &task, out);
+            admission.remove_task(now, id, out);
         });
         self.report(now, id.client, id, Err(error), 0, out);
-        if let Some(object) = self.objects.method_given_up(&task) {
+        if let Some(object) = self.objects.method_not_run(&task) {
             out.push(Effect::EndObject { object });
             self.object_lost(now, object, out);
         }
@@ -430,7 +431,7 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         if !self.admission.is_empty() {
-            let error = self.gave_way(&task);
+            let error = self.preempted_error(&task);
             return self.report(now, from, task.id, Err(error), 0, out);
         }
         self.calibration.begin(task.id);
@@ -446,8 +447,8 @@ impl Server {
             Some(entry) if entry.state.has_begun() => {}
             Some(entry) => {
                 self.calibration.forget();
-                let error = self.gave_way(&entry.task);
-                self.give_up(now, id, error, out);
+                let error = self.preempted_error(&entry.task);
+                self.end_with_error(now, id, error, out);
             }
             None => self.calibration.forget(),
         }
@@ -461,7 +462,7 @@ impl Server {
         }
     }
 
-    fn gave_way(&self, task: &Task) -> TaskError {
-        TaskError::GaveWay { function: task.name().to_string(), server: self.config.name.clone() }
+    fn preempted_error(&self, task: &Task) -> TaskError {
+        TaskError::Preempted { function: task.name().to_string(), server: self.config.name.clone() }
     }
 }

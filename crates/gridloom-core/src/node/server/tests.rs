@@ -1,10 +1,10 @@
 //! Tests of the server as a whole: which tasks it refuses, where readers of a lost result request it, and calibration calls.
 
 use super::*;
-use crate::graph::{Argument, Output as Made, Task, TaskKind, Terms};
+use crate::graph::{Argument, CallOptions, Output as Made, Task, TaskKind};
 use crate::node::message::{CatalogToServer, Supply};
 use crate::node::version::VERSIONS;
-use gridloom_base::{DatumId, Dtype, Meta, Named, TaskError, TaskId};
+use gridloom_base::{DatumId, Dtype, Meta, NamedDatum, TaskError, TaskId};
 use gridloom_idl::parse;
 
 /// Returns the configuration of a server 's' with a store of 1 MiB, which offers one function and has no agent.
@@ -21,12 +21,12 @@ pub(super) fn offering_nothing() -> ServerConfig {
         agent: String::new(),
         slots: 1,
         queue_depth: 1,
-        plain: false,
+        is_stateless: false,
         memory_bytes: 1 << 20,
         data_max: u64::MAX,
         slowdown: 1.0,
         functions: Vec::new(),
-        codes: BTreeMap::new(),
+        code_hashes: BTreeMap::new(),
         models: BTreeMap::new(),
         durable: None,
         storage: None,
@@ -64,7 +64,7 @@ fn a_task_whose_arrays_do_not_fit_its_sizes_is_refused_and_the_next_one_runs() {
             args: vec![int(3), int(4), Argument::Inline { meta: float64(array), bytes }],
             outputs: vec![Made { datum: DatumId { client: CLIENT, serial }, meta: float64(result) }],
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         };
         let mut out = Vec::new();
         let message = TaskToServer::RunTasks { tasks: vec![task], supplies: Vec::new() }.into();
@@ -92,7 +92,7 @@ fn a_task_whose_arrays_do_not_fit_its_sizes_is_refused_and_the_next_one_runs() {
 /// A task runs again for one of its results. Another node has a copy of the other result. When the task is cancelled,
 /// the reader here requests that copy.
 #[test]
-fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
+fn a_reader_of_a_cancelled_tasks_result_requests_another_source() {
     let text = "Module m; Define f(IN double x[n], IN int n, OUT double y[n]) Calls f(x, n, y);";
     let (mut server, hash) = with_client(text);
     let mut out = Vec::new();
@@ -105,7 +105,7 @@ fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
         args: vec![x, Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: 3i32.to_ne_bytes().to_vec() }],
         outputs: vec![Made { datum: datum(serial), meta: meta() }],
         work_flops: None,
-        terms: Default::default(),
+        options: Default::default(),
     };
     let maker = task(1, Argument::Inline { meta: meta(), bytes: vec![0; 24] });
     let reader = task(2, Argument::Datum(datum(1)));
@@ -141,7 +141,7 @@ fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
 
 /// A worker that is about to end returns no tasks. Its queued tasks are moved to the next worker, and may be recalled again.
 #[test]
-fn what_is_asked_back_again_is_withdrawn_again() {
+fn a_repeated_recall_withdraws_the_task_again() {
     let (mut server, hash) = with_client("Module m; Define f() Calls f();");
     let id = TaskId { client: CLIENT, serial: 1 };
     let run = TaskToServer::RunTasks { tasks: vec![task(CLIENT, 1, hash)], supplies: Vec::new() };
@@ -156,7 +156,7 @@ fn what_is_asked_back_again_is_withdrawn_again() {
 
 /// The client recalled the task without effect, as it had begun. Once anybody has cancelled it, it runs nowhere.
 #[test]
-fn what_is_cancelled_is_not_given_back() {
+fn a_cancelled_task_is_not_returned() {
     for recalls in [[true, false], [false, true], [true, true]] {
         let (mut server, hash) = with_client("Module m; Define f() Calls f();");
         let id = TaskId { client: CLIENT, serial: 1 };
@@ -180,13 +180,13 @@ fn what_is_cancelled_is_not_given_back() {
             _ => false,
         };
         assert!(out.iter().any(told), "{out:?}");
-        assert_eq!(server.leftovers().iter().filter(|(_, count)| *count > 0).count(), 0);
+        assert_eq!(server.leak_counts().iter().filter(|(_, count)| *count > 0).count(), 0);
     }
 }
 
 /// A client that knows the identifiers of another client's tasks and data cannot use them.
 #[test]
-fn tasks_in_the_name_of_another_or_of_anothers_data_are_refused() {
+fn tasks_with_another_clients_identifiers_or_data_are_refused() {
     let (mut server, hash) = with_client("Module m; Define f() Calls f();");
     let other = NodeId(9);
     let named = task(other, 1, hash);
@@ -207,14 +207,14 @@ fn tasks_in_the_name_of_another_or_of_anothers_data_are_refused() {
 /// A client that knows the identifier of a shared datum tries to give it another value, but the agent has announced
 /// which client puts it.
 #[test]
-fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
+fn only_the_announced_client_puts_a_shared_datum() {
     let mut server = Server::new(ServerConfig { agent: "agent".into(), ..offering_nothing() });
     server.handle(Time(0), is_up(CLIENT, Role::Client, ""), &mut Vec::new());
     let agent = NodeId(2);
     server.handle(Time(1), is_up(agent, Role::Agent, "agent"), &mut Vec::new());
     let meta = Meta::array(Dtype::Uint8, &[5]);
     let (own, datum) = (DatumId { client: CLIENT, serial: 1 }, DatumId { client: NodeId::CATALOG, serial: 1 });
-    let named = Named {
+    let named = NamedDatum {
         datum,
         name: "mesh".into(),
         version: 1,
@@ -222,9 +222,9 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
         replicas: 1,
         is_durable: false,
         method: gridloom_base::Method::Auto,
-        made_by: None,
+        put_by: None,
     };
-    let arrived = Input::DatumArrived { from: CLIENT, datum: own, meta: meta.clone(), took_ns: 1 };
+    let arrived = Input::DatumArrived { from: CLIENT, datum: own, meta: meta.clone(), duration_ns: 1 };
     let mut publish = |serial: u64, client: Option<NodeId>| {
         let mut out = Vec::new();
         if let Some(client) = client {
@@ -237,7 +237,7 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
         let message = TaskToServer::RunTasks { tasks: vec![task], supplies: vec![supply] }.into();
         server.handle(Time(2), Input::Received { from: CLIENT, message }, &mut out);
         server.handle(Time(3), arrived.clone(), &mut out);
-        out.iter().any(|effect| matches!(effect, Effect::NameDatum { .. }))
+        out.iter().any(|effect| matches!(effect, Effect::AliasDatum { .. }))
     };
     assert!(!publish(1, None), "no put was announced");
     assert!(!publish(2, Some(NodeId(9))), "a put by another client was announced");
@@ -250,7 +250,7 @@ const CALIBRATOR: NodeId = NodeId(8);
 pub(super) fn task(client: NodeId, serial: u64, hash: u64) -> Task {
     let id = TaskId { client, serial };
     let (args, outputs) = (Vec::new(), Vec::new());
-    Task { id, kind: TaskKind::call("m/f", hash), args, outputs, work_flops: Some(1e9), terms: Default::default() }
+    Task { id, kind: TaskKind::call("m/f", hash), args, outputs, work_flops: Some(1e9), options: Default::default() }
 }
 
 /// A server with one slot and both clients.
@@ -279,8 +279,8 @@ impl Test {
     }
 
     fn call(&mut self, client: NodeId, serial: u64) -> Vec<Effect> {
-        let terms = Terms { calibrates: client == CALIBRATOR, ..Terms::default() };
-        let task = Task { terms, ..task(client, serial, self.hash) };
+        let terms = CallOptions { is_measuring: client == CALIBRATOR, ..CallOptions::default() };
+        let task = Task { options: terms, ..task(client, serial, self.hash) };
         let message = TaskToServer::Call { task, supplies: Vec::new() }.into();
         self.handle(Input::Received { from: client, message })
     }
@@ -305,8 +305,8 @@ fn reported(out: &[Effect]) -> Option<Result<(), TaskError>> {
     })
 }
 
-fn gave_way() -> Option<Result<(), TaskError>> {
-    Some(Err(TaskError::GaveWay { function: "m/f".into(), server: "s".into() }))
+fn preempted() -> Option<Result<(), TaskError>> {
+    Some(Err(TaskError::Preempted { function: "m/f".into(), server: "s".into() }))
 }
 
 #[test]
@@ -314,11 +314,11 @@ fn an_idle_server_measures_and_a_busy_one_does_not() {
     let mut test = Test::new();
     assert_eq!(reported(&test.call(CALIBRATOR, 1)), None);
     // The server does not measure while another call is measured, either.
-    assert_eq!(reported(&test.call(CALIBRATOR, 2)), gave_way());
+    assert_eq!(reported(&test.call(CALIBRATOR, 2)), preempted());
     assert_eq!(reported(&test.ended(CALIBRATOR, 1, Ok(()))), Some(Ok(())));
     assert_eq!(test.calls_learned(), 1);
     test.call(USER, 1);
-    assert_eq!(reported(&test.call(CALIBRATOR, 3)), gave_way());
+    assert_eq!(reported(&test.call(CALIBRATOR, 3)), preempted());
     test.ended(USER, 1, Ok(()));
     assert_eq!((reported(&test.call(CALIBRATOR, 4)), test.calls_learned()), (None, 2));
 }
@@ -329,7 +329,7 @@ fn a_call_that_was_disturbed_is_not_learned_and_stopped_at_the_heartbeat() {
     test.call(CALIBRATOR, 1);
     test.call(USER, 1);
     let out = test.ended(CALIBRATOR, 1, Ok(()));
-    assert_eq!((reported(&out), test.calls_learned()), (gave_way(), 0));
+    assert_eq!((reported(&out), test.calls_learned()), (preempted(), 0));
     assert!(out.iter().any(|effect| matches!(effect, Effect::StartTask { task } if task.id.client == USER)));
     test.ended(USER, 1, Ok(()));
 
@@ -339,12 +339,12 @@ fn a_call_that_was_disturbed_is_not_learned_and_stopped_at_the_heartbeat() {
     assert!(!stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))), "the server has no other work");
     assert!(!stops(&test.call(USER, 2)), "it may be about to end");
     assert!(stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))));
-    assert_eq!(reported(&test.ended(CALIBRATOR, 2, Err(TaskError::Cancelled))), gave_way());
+    assert_eq!(reported(&test.ended(CALIBRATOR, 2, Err(TaskError::Cancelled))), preempted());
     assert_eq!(test.calls_learned(), 1, "the user's");
 }
 
 #[test]
-fn errors_of_the_function_stay_what_they_are() {
+fn errors_of_the_function_are_not_changed() {
     let mut test = Test::new();
     test.call(CALIBRATOR, 1);
     test.call(USER, 1);

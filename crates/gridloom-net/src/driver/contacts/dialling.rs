@@ -8,7 +8,7 @@ use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Input;
 
-use super::{Contacts, News};
+use super::{ConnectionUpdate, Connections};
 use crate::driver::contact::Stage;
 use crate::driver::dials::{Dial, cannot_connect};
 use crate::log::warning;
@@ -17,7 +17,7 @@ use crate::transport::notice::Notice;
 use crate::transport::outgoing::STACK_BYTES;
 use crate::transport::stream::Stream;
 
-impl Contacts {
+impl Connections {
     pub(in crate::driver) fn dial(&mut self, address: String, now: Time) {
         let deadline = now + DIAL_NS_MAX;
         self.check_at = self.check_at.min(deadline);
@@ -62,7 +62,7 @@ impl Contacts {
     }
 
     fn connect(&mut self, address: SocketAddr, dial: u64, deadline: Time) -> io::Result<()> {
-        let near = self.around.0.as_ref().filter(|_| address.ip().is_loopback());
+        let near = self.sites.0.as_ref().filter(|_| address.ip().is_loopback());
         let near = near.map(|near| Stream::connect_near(address, near));
         let stream = match near {
             Some(Ok(stream)) => stream,
@@ -77,19 +77,23 @@ impl Contacts {
             None => Stream::connect(address)?,
         };
         let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
-        self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.shake(&first);
+        self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.queue_handshake_frame(&first);
         Ok(())
     }
 
     pub(super) fn dial_failed(&mut self, number: u64, why: String) {
         if let Some(dial) = self.dials.end(number) {
-            self.news.push_back(News::Input(Input::DialFailed { address: dial.address, why, connected: None }));
+            self.news.push_back(ConnectionUpdate::Input(Input::DialFailed {
+                address: dial.address,
+                why,
+                connected: None,
+            }));
         }
     }
 
     /// Ends a dial whose node is already connected through another connection.
     pub(super) fn connected_already(&mut self, address: String, peer: NodeId, name: &str) {
         let why = format!("'{name}' answers there, and is connected already");
-        self.news.push_back(News::Input(Input::DialFailed { address, why, connected: Some(peer) }));
+        self.news.push_back(ConnectionUpdate::Input(Input::DialFailed { address, why, connected: Some(peer) }));
     }
 }

@@ -1,22 +1,22 @@
 //! Handshakes: determine the purpose of a connection and what happens to it afterwards.
 
-use gridloom_base::dial::NO_NODE;
+use gridloom_base::dial::NOT_A_NODE;
 use gridloom_base::{Level, Time};
 use gridloom_channel::{Keys, Kind};
 use gridloom_core::node::{Input, Role};
 
-use super::{Contacts, News, Peer, token_of};
+use super::{ConnectionUpdate, Connections, Peer, token_of};
 use crate::driver::contact::Stage;
 use crate::driver::dials::Dial;
 use crate::log::warning;
-use crate::transport::handshake::{HandshakeError, Hello, Purpose, Session, Verdict, dialect, refusal};
+use crate::transport::handshake::{HandshakeError, Hello, Purpose, Session, Verdict, refusal, wire_version};
 use crate::transport::notice::Link;
 use crate::transport::stream::Stream;
 
 /// Error sent on a bulk connection that does not belong to a control connection.
 const NO_PEER: &str = "a bulk connection without a control connection";
 
-impl Contacts {
+impl Connections {
     /// Handles a handshake frame; `admits_bulk` decides on bulk connections. Returns `Some` if the connection turned
     /// out to be for bulk data.
     pub(in crate::driver) fn on_handshake(
@@ -37,7 +37,7 @@ impl Contacts {
         let done = match handshake
             .peer()
             .filter(|_| self.open.half_open.contains(&token))
-            .map(|peer| self.is_pass_due(peer))
+            .map(|peer| self.has_valid_pass(peer))
         {
             Some(Some(false)) => {
                 out = vec![refusal(NO_PEER)];
@@ -51,7 +51,7 @@ impl Contacts {
             Some(None) | None => done,
         };
         let contact = self.connections.get_mut(&token).expect("deciding closes no connection");
-        out.iter().for_each(|body| contact.shake(body));
+        out.iter().for_each(|body| contact.queue_handshake_frame(body));
         self.open.dirty.insert(token);
         match done {
             Ok(None) => contact.handshake = Some(handshake),
@@ -79,7 +79,7 @@ impl Contacts {
     }
 
     /// Reports whether the hello of a bulk connection has the pass of a known peer; `None` for other connections.
-    fn is_pass_due(&self, hello: &Hello) -> Option<bool> {
+    fn has_valid_pass(&self, hello: &Hello) -> Option<bool> {
         match hello.purpose {
             Purpose::BulkSend | Purpose::BulkReceive => {
                 Some(self.peers.get(&hello.node).is_some_and(|peer| peer.pass.is_in(hello)))
@@ -119,7 +119,7 @@ impl Contacts {
             None => "node",
         };
         let why = match error {
-            HandshakeError::Malformed(what) => format!("{NO_NODE} ({what})"),
+            HandshakeError::Malformed(what) => format!("{NOT_A_NODE} ({what})"),
             HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {node} there {error}"),
         };
         self.dial_failed(number, why);
@@ -144,15 +144,15 @@ impl Contacts {
             }
             return;
         }
-        if let Some(way) = self.around.1.way_to(&hello.host) {
+        if let Some(way) = self.sites.1.link_to(&hello.host) {
             // The last handshake frame bypasses the filters: the peer may use other connections at once. A broken
             // connection is noticed at the next write.
             let _ = contact.channel.flush(&mut self.buffers);
-            contact.channel.stream_mut().hold(way.delays(0));
+            contact.channel.stream_mut().delay(way.delays(0));
         }
         contact.stage = Stage::Up(hello.node);
         let (pass, version) = (session.pass.clone(), session.version);
-        contact.channel.outbound.speak(dialect(version));
+        contact.channel.outbound.set_wire_version(wire_version(version));
         self.open.half_open.remove(&token);
         if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
             self.lose(old, "it connected again");
@@ -163,9 +163,9 @@ impl Contacts {
         let (peer, link) = (hello.node, Link { peer: hello.node, generation: token as u64 });
         let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
         self.peers.insert(peer, Peer { link, since: now, address: address.clone(), pass: pass.clone(), version });
-        self.news.push_back(News::Up(link, Box::new(hello), pass, version));
+        self.news.push_back(ConnectionUpdate::Up(link, Box::new(hello), pass, version));
         let up = Input::PeerUp { peer, role, name: name.clone(), address: address.clone(), version };
-        self.news.push_back(News::Input(up));
+        self.news.push_back(ConnectionUpdate::Input(up));
         for shadowed in self.dials.take_shadowed(peer) {
             if shadowed != address {
                 self.connected_already(shadowed, peer, &name);

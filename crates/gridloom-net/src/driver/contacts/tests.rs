@@ -7,10 +7,10 @@ use gridloom_core::node::Role;
 
 use super::*;
 use crate::identity::Secret;
-use crate::transport::apart::Site;
+use crate::transport::emulated_sites::Site;
 use crate::transport::stripes::Stripe;
 
-fn contacts(poll: &Poll) -> Contacts {
+fn contacts(poll: &Poll) -> Connections {
     let credentials = Credentials::new(Secret::from_bytes(b"test")).unwrap();
     let own = Hello {
         purpose: Purpose::Control,
@@ -28,19 +28,19 @@ fn contacts(poll: &Poll) -> Contacts {
     };
     let registry = poll.registry().try_clone().unwrap();
     let inbox = Inbox::new(Waker::new(&registry, Token(0)).unwrap());
-    Contacts::new(own, credentials, registry, Arc::new(inbox), None, (None, Arc::default()), 1)
+    Connections::new(own, credentials, registry, Arc::new(inbox), None, (None, Arc::default()), 1)
 }
 
 /// Adds a connection to another site with a delayed frame. Returns its token and the peer's end.
-fn holding(contacts: &mut Contacts) -> (usize, UnixStream) {
+fn holding(contacts: &mut Connections) -> (usize, UnixStream) {
     let (stream, end) = UnixStream::pair().unwrap();
     let token = contacts.next_token;
     let handshake = Handshake::accept(contacts.credentials.clone(), contacts.own.clone()).unwrap();
     let stage = Stage::Up(NodeId(token as u64));
     let contact = contacts.add(Stream::Unix(stream), stage, handshake, None, Time::NEVER).unwrap();
-    let apart = Apart::new(Some(Site::new("1", vec!["delay=2s".parse().unwrap()]).unwrap()));
-    contact.channel.stream_mut().hold(apart.way_to("").unwrap().delays(0));
-    contact.shake(b"held back");
+    let apart = EmulatedLinks::new(Some(Site::new("1", vec!["delay=2s".parse().unwrap()]).unwrap()));
+    contact.channel.stream_mut().delay(apart.link_to("").unwrap().delays(0));
+    contact.queue_handshake_frame(b"held back");
     contacts.open.dirty.insert(token);
     (token, end)
 }

@@ -4,13 +4,13 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use gridloom_base::NodeId;
-use gridloom_channel::Dialect;
+use gridloom_channel::WireVersion;
 
 use super::Streams;
-use super::peer::{Incoming, Peer, shake_local};
+use super::peer::{Incoming, Peer, accept_local_handshake};
 use crate::log::warning;
-use crate::transport::apart::share_memory;
 use crate::transport::bulk::Receiver;
+use crate::transport::emulated_sites::share_memory;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::notice::{Link, Notice};
 use crate::transport::outgoing::STACK_BYTES;
@@ -30,38 +30,38 @@ impl Streams {
             match local::accept(listener) {
                 Ok(None) => return,
                 // A node that is turned away sends over TCP instead.
-                Ok(Some(_)) if self.shaking >= LOCAL_HANDSHAKES_MAX => {}
-                Ok(Some(stream)) => self.shake_local(stream),
+                Ok(Some(_)) if self.handshakes >= LOCAL_HANDSHAKES_MAX => {}
+                Ok(Some(stream)) => self.start_local_handshake(stream),
                 // Usually the process is out of descriptors. The dialling node tries again, which wakes this listener again.
                 Err(error) => return self.log(warning("a local connection could not be accepted").why(error)),
             }
         }
     }
 
-    fn shake_local(&mut self, mut stream: UnixStream) {
+    fn start_local_handshake(&mut self, mut stream: UnixStream) {
         let nobody = Link { peer: self.own.node, generation: 0 };
         let (receiver, credentials, own) = (self.receiver(nobody, 0), self.credentials.clone(), self.own.clone());
         let shake = move || {
-            let admitted = shake_local(&mut stream, receiver.inbox.clone(), credentials, own);
-            receiver.inbox.post(Notice::LocalShaken);
+            let admitted = accept_local_handshake(&mut stream, receiver.inbox.clone(), credentials, own);
+            receiver.inbox.post(Notice::LocalHandshakeEnded);
             if let Ok((link, dialect, number)) = admitted {
-                Receiver { link, dialect, stream: number, ..receiver }.run_local(stream);
+                Receiver { link, wire_version: dialect, stream: number, ..receiver }.run_local(stream);
             }
         };
-        self.shaking += 1;
+        self.handshakes += 1;
         let thread = thread::Builder::new().name("from local".into()).stack_size(STACK_BYTES);
         if let Err(error) = self.inbox.threads.spawn(thread, shake) {
-            self.shaking -= 1;
+            self.handshakes -= 1;
             self.log(warning("cannot start a thread for a local connection").why(error));
         }
     }
 
     /// Returns the link to a peer that may pass memory on this stream, and the wire version of its headers.
-    pub(super) fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<(Link, Dialect)> {
+    pub(super) fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<(Link, WireVersion)> {
         let shares = share_memory(&self.own.host, &hello.host) && hello.purpose == Purpose::Local;
         let peer = self.peers.get_mut(&hello.node).filter(|peer| shares && peer.may_open(hello.stream))?;
-        peer.incoming.insert(hello.stream, Incoming { closer: Some(Closer::Unix(stream)), told: 0 });
-        Some((peer.link, peer.dialect))
+        peer.incoming.insert(hello.stream, Incoming { closer: Some(Closer::Unix(stream)), acknowledged: 0 });
+        Some((peer.link, peer.wire_version))
     }
 }
 
@@ -114,6 +114,6 @@ mod tests {
         let (here, _there) = UnixStream::pair().unwrap();
         assert!(streams.admit_local(&peer, here.try_clone().unwrap()).is_none(), "it is no peer yet");
         streams.peer_up(link, peer.clone(), pass, VERSIONS.1);
-        assert_eq!(streams.admit_local(&peer, here), Some((link, Dialect::OWN)));
+        assert_eq!(streams.admit_local(&peer, here), Some((link, WireVersion::CURRENT)));
     }
 }

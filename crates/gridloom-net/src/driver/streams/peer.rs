@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use gridloom_base::DatumId;
-use gridloom_channel::{Dialect, Keys};
+use gridloom_channel::{Keys, WireVersion};
 
 use crate::identity::Credentials;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Verdict, run_blocking};
@@ -26,7 +26,7 @@ pub(super) struct Peer {
     pub(super) hello: Hello,
     pub(super) pass: Pass,
     /// Wire version of bulk headers in both directions.
-    pub(super) dialect: Dialect,
+    pub(super) wire_version: WireVersion,
     pub(super) outgoing: Lanes,
     /// Streams on which the peer sends.
     pub(super) incoming: BTreeMap<u64, Incoming>,
@@ -35,7 +35,7 @@ pub(super) struct Peer {
     /// Number of streams in a row that ended with corrupted bytes, since data last arrived intact.
     pub(super) changed_in_a_row: u32,
     /// Bytes that the peer already has of data that it is about to request.
-    pub(super) has: BTreeMap<DatumId, u64>,
+    pub(super) bytes_held: BTreeMap<DatumId, u64>,
 }
 
 /// A stream on which a peer sends. Dropping it shuts it down and ends its thread.
@@ -43,7 +43,7 @@ pub(super) struct Incoming {
     /// `None` while the stream is being opened.
     pub(super) closer: Option<Closer>,
     /// Last acknowledged serial number.
-    pub(super) told: u64,
+    pub(super) acknowledged: u64,
 }
 
 impl Drop for Incoming {
@@ -61,14 +61,14 @@ impl Peer {
     }
 
     /// Reports whether the peer may open this connection of a stream.
-    pub(super) fn may_open_one(&self, stream: u64, stripe: Stripe) -> bool {
-        let is_missing = |gathering: &Gathering| gathering.lacks(stripe);
+    pub(super) fn may_open_stripe(&self, stream: u64, stripe: Stripe) -> bool {
+        let is_missing = |gathering: &Gathering| gathering.is_missing(stripe);
         stripe.check().is_ok() && self.gathering.get(&stream).map_or_else(|| self.may_open(stream), is_missing)
     }
 
     /// Adds a connection of a stream. Returns all its connections once the last one is added. Connections of an
     /// earlier stream of the same lane no longer arrive.
-    pub(super) fn take_in(
+    pub(super) fn add_stripe(
         &mut self,
         stream: u64,
         stripe: Stripe,
@@ -80,27 +80,27 @@ impl Peer {
                 self.gathering.remove(&other);
                 self.incoming.remove(&other);
             }
-            self.incoming.insert(stream, Incoming { closer: None, told: 0 });
+            self.incoming.insert(stream, Incoming { closer: None, acknowledged: 0 });
             self.gathering.insert(stream, Gathering::of(stripe));
         }
-        let all = self.gathering.get_mut(&stream)?.take_in(stripe, socket)?;
+        let all = self.gathering.get_mut(&stream)?.add(stripe, socket)?;
         self.gathering.remove(&stream);
         Some(all)
     }
 
     /// Reports whether this node asked the peer to open this stream, to receive data on it.
-    pub(super) fn was_asked_for(&self, stream: u64) -> bool {
-        self.outgoing.of(stream).is_some_and(|outgoing| outgoing.is_asked(stream))
+    pub(super) fn was_requested(&self, stream: u64) -> bool {
+        self.outgoing.of(stream).is_some_and(|outgoing| outgoing.is_requested(stream))
     }
 }
 
 /// Runs the acceptor's side of a local handshake, on a thread of its own. The event loop knows which nodes are peers.
-pub(super) fn shake_local(
+pub(super) fn accept_local_handshake(
     stream: &mut UnixStream,
     inbox: Arc<Inbox>,
     credentials: Credentials,
     own: Hello,
-) -> io::Result<(Link, Dialect, u64)> {
+) -> io::Result<(Link, WireVersion, u64)> {
     let patience = Duration::from_nanos(HANDSHAKE_NS_MAX);
     let closer = stream.try_clone()?;
     let admitted = std::cell::Cell::new(None);

@@ -59,12 +59,12 @@ fn who_shows_the_public_key_of_another_node_cannot_sign_with_it() {
 #[test]
 fn both_sides_speak_the_highest_version_that_both_know() {
     let (lowest, highest) = VERSIONS;
-    assert_eq!(settled((lowest, highest)), Some(highest));
-    assert_eq!(settled((lowest - 1, lowest)), Some(lowest));
-    assert_eq!(settled((highest, highest + 1)), Some(highest));
-    assert_eq!(settled((lowest - 2, lowest - 1)), None);
-    assert_eq!(settled((highest + 1, highest + 2)), None);
-    assert_eq!(settled((highest, lowest)), None, "no range");
+    assert_eq!(negotiated_version((lowest, highest)), Some(highest));
+    assert_eq!(negotiated_version((lowest - 1, lowest)), Some(lowest));
+    assert_eq!(negotiated_version((highest, highest + 1)), Some(highest));
+    assert_eq!(negotiated_version((lowest - 2, lowest - 1)), None);
+    assert_eq!(negotiated_version((highest + 1, highest + 2)), None);
+    assert_eq!(negotiated_version((highest, lowest)), None, "no range");
 }
 
 /// Returns an acceptor's reply to a first frame that offers these versions and has extra bytes after the hello.

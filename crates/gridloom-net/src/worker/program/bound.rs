@@ -13,20 +13,20 @@ use crate::process::processors;
 
 /// Reserved processors, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct ReservedProcessors {
     _held: Vec<UnixListener>,
     pub(super) processors: Vec<usize>,
 }
 
-impl Bound {
+impl ReservedProcessors {
     /// Reserves `count` processors.
     ///
     /// # Errors
     /// If fewer processors are free.
-    pub(super) fn take(count: usize) -> Result<Bound, String> {
+    pub(super) fn take(count: usize) -> Result<ReservedProcessors, String> {
         let all = processors().map_err(|error| format!("cannot query the processors: {error}"))?;
         let number = all.len();
-        let taken = all.into_iter().filter_map(|processor| Some((hold(processor)?, processor))).take(count);
+        let taken = all.into_iter().filter_map(|processor| Some((reserve(processor)?, processor))).take(count);
         let (held, processors): (Vec<_>, Vec<_>) = taken.unzip();
         if processors.len() < count {
             let free = processors.len();
@@ -35,12 +35,12 @@ impl Bound {
                  a smaller -n, or omit --bind"
             ));
         }
-        Ok(Bound { _held: held, processors })
+        Ok(ReservedProcessors { _held: held, processors })
     }
 }
 
 /// Reserves a processor. Returns `None` if another worker holds it.
-fn hold(processor: usize) -> Option<UnixListener> {
+fn reserve(processor: usize) -> Option<UnixListener> {
     let address = SocketAddr::from_abstract_name(format!("gridloom-processor-{processor}")).ok()?;
     UnixListener::bind_addr(&address).ok()
 }

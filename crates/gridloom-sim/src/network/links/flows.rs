@@ -1,14 +1,14 @@
 //! Bulk transfers as flows of the engine, and their invariants.
 
 use gridloom_base::NodeId;
-use gridloom_base::limits::PASSED_ON_MAX;
+use gridloom_base::limits::FORWARDS_MAX;
 use gridloom_flow::{ActionId, LinkIndex, Transfer};
 
-use super::{Links, Moving};
+use super::{CargoInTransit, Links};
 use crate::kernel::{Kernel, Purpose};
 use crate::network::cargo::Cargo;
-use crate::network::routes::{HostPair, Routes};
-use crate::observe::Moved;
+use crate::network::routes::{Route, Routes};
+use crate::observe::TransferContents;
 
 impl Links {
     /// Panics if an invariant does not hold.
@@ -17,16 +17,19 @@ impl Links {
             assert!(end.connection <= self.made, "{owner} has a connection that was never made");
             if let Some(other) = self.ends.get(&(*peer, *owner)).filter(|other| other.connection == end.connection) {
                 assert_eq!(
-                    other.way,
-                    (end.way.1, end.way.0),
+                    other.route,
+                    (end.route.1, end.route.0),
                     "{owner} and {peer} see one connection between their hosts"
                 );
             }
-            let passed_on = end.moving.iter().filter(|moving| moving.is_passed_on).count();
-            assert!(passed_on <= PASSED_ON_MAX && end.moving.len() <= passed_on + 1, "{owner} sends too much at once");
-            for moving in &end.moving {
+            let passed_on = end.in_transit.iter().filter(|moving| moving.is_forwarded).count();
+            assert!(
+                passed_on <= FORWARDS_MAX && end.in_transit.len() <= passed_on + 1,
+                "{owner} sends too much at once"
+            );
+            for moving in &end.in_transit {
                 let Some(action) = moving.action else {
-                    assert!(moving.load.is_coming, "{owner} holds back complete cargo");
+                    assert!(moving.load.is_incoming, "{owner} holds back complete cargo");
                     continue;
                 };
                 let purpose = kernel.purpose(action);
@@ -44,17 +47,17 @@ pub(super) fn flow(
     kernel: &mut Kernel,
     routes: &mut Routes,
     (pair, transfer): ((NodeId, NodeId), u64),
-    way: HostPair,
+    way: Route,
     (bytes, under_way_s): (u64, f64),
 ) -> ActionId {
     let path = routes.path(way);
     let links: Vec<LinkIndex> = path.links.iter().copied().chain(routes.upload(way)).collect();
     let flow = Transfer::new(&links, path.latency_s, bytes as f64);
-    let flow = Transfer { way_back: &path.way_back, under_way_s, ..flow };
+    let flow = Transfer { return_links: &path.return_links, latency_passed_s: under_way_s, ..flow };
     kernel.start_transfer(&flow, Purpose::Bulk { pair, transfer })
 }
 
-pub(super) fn stop(kernel: &mut Kernel, moving: &Moving) {
+pub(super) fn stop(kernel: &mut Kernel, moving: &CargoInTransit) {
     moving.action.into_iter().for_each(|action| kernel.cancel(action));
 }
 
@@ -63,17 +66,17 @@ pub(super) fn begins(
     kernel: &mut Kernel,
     routes: &mut Routes,
     (from, to): (NodeId, NodeId),
-    way: HostPair,
+    way: Route,
     (cargo, bytes): (&Cargo, u64),
 ) -> u64 {
     let moved = match cargo {
-        Cargo::Datum { datum, .. } => Moved::Datum { datum: *datum, from, to },
-        Cargo::Probe { .. } => Moved::Probe,
+        Cargo::Datum { datum, .. } => TransferContents::Datum { datum: *datum, from, to },
+        Cargo::Probe { .. } => TransferContents::Probe,
     };
-    kernel.begins(moved, bytes, &routes.path(way).links)
+    kernel.begin_transfer(moved, bytes, &routes.path(way).links)
 }
 
 /// Reports whether a route crosses a link.
-pub(crate) fn is_crossed(routes: &mut Routes, way: HostPair, link: LinkIndex) -> bool {
+pub(crate) fn is_crossed(routes: &mut Routes, way: Route, link: LinkIndex) -> bool {
     routes.path(way).crossed().any(|crossed| *crossed == link)
 }

@@ -2,7 +2,7 @@ use gridloom_base::Time;
 
 use super::super::two_hosts::two_hosts;
 use super::*;
-use crate::kernel::Happening;
+use crate::kernel::KernelEvent;
 
 const SERVER: ProcessId = ProcessId(0);
 const CLIENT: ProcessId = ProcessId(1);
@@ -18,21 +18,21 @@ fn letters_are_handed_over_in_order_and_the_close_behind_them() {
     assert_eq!(sockets.listen(SERVER, 7), Ok(7));
     sockets.dial(&mut kernel, &mut routes, &platform, CLIENT, "a", 7).unwrap();
     let dialled = kernel.next();
-    let Some(Happening::Due(_, Occurrence::ProcessDialled { host, name, .. })) = dialled else { panic!() };
+    let Some(KernelEvent::Due(_, ScheduledEvent::ProcessDialled { host, name, .. })) = dialled else { panic!() };
     assert_eq!(kernel.now(), Time(2_000_000));
     assert_eq!(sockets.dialled(&routes, CLIENT, host, name, 7), Some(Wake::Connected(CLIENT)));
     let peer = sockets.take_connected(CLIENT).unwrap().unwrap();
     for size in [1000, 10] {
-        let letter = Letter { kind: "x".into(), payload: vec![1; size] };
+        let letter = ProcessMessage { kind: "x".into(), payload: vec![1; size] };
         assert_eq!(sockets.send(&mut kernel, &mut routes, CLIENT, peer, Lane::Bulk, letter), Ok(None));
     }
     sockets.close(&mut kernel, &mut routes, CLIENT, peer);
     sockets.check();
     let mut wakes = Vec::new();
-    while let Some(Happening::Ended(ended)) = kernel.next() {
+    while let Some(KernelEvent::Ended(ended)) = kernel.next() {
         for action in ended {
             let Some(Purpose::Letter(flow)) = kernel.take_purpose(action) else { panic!() };
-            wakes.push(sockets.letter_done(&mut kernel, flow));
+            wakes.push(sockets.message_arrived(&mut kernel, flow));
         }
     }
     assert_eq!(wakes[0], [], "the short letter waits for the long one");
@@ -40,7 +40,7 @@ fn letters_are_handed_over_in_order_and_the_close_behind_them() {
         [Wake::Incoming(SERVER), Wake::Room(CLIENT, peer), Wake::Incoming(SERVER), Wake::Room(SERVER, PeerId(0))];
     assert_eq!(wakes[1], last);
     let read: Vec<_> = std::iter::from_fn(|| sockets.read(SERVER)).collect();
-    assert!(matches!(&read[..], [Incoming::Letter { letter, .. }, _, Incoming::Closed { .. }]
+    assert!(matches!(&read[..], [Incoming::Message { letter, .. }, _, Incoming::Closed { .. }]
         if letter.payload.len() == 1000));
     sockets.check();
 }

@@ -7,16 +7,16 @@ use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{NodeId, TaskError, TaskId, Time};
 use gridloom_core::node::Event;
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
+use crate::soak::layout::SERVERS;
 use crate::soak::ledger::{LOSSES_OF_ALL, Ledger};
-use crate::soak::places::SERVERS;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "errors have causes",
     about: "a task or datum fails only for a cause known to the run: small store, limit, cancellation, lost agent ...",
-    make: || Box::<Causes>::default(),
+    new_check: || Box::<Causes>::default(),
 };
 
 #[derive(Default)]
@@ -28,9 +28,9 @@ struct Causes {
     errors: BTreeMap<&'static str, u64>,
 }
 
-impl Check for Causes {
-    fn see(&mut self, _: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
-        let SimEvent::Told { node, event } = event else { return Ok(()) };
+impl InvariantCheck for Causes {
+    fn observe(&mut self, _: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
+        let SimEvent::Reported { node, event } = event else { return Ok(()) };
         // If sessions of functions cannot get their data, the calls that declare it fail. Their servers may be cut off
         // from the agent.
         if ledger.shared.sessions.contains_key(node) {
@@ -84,7 +84,7 @@ impl Causes {
             TaskError::StoreFull { needed, limit, .. } => {
                 // A task that fits by itself finds room, unless others fill the store or data were placed there permanently.
                 let is_kept = !ledger.placements.is_empty() || !ledger.shared.declared.is_empty();
-                let is_taken = !ledger.insiders.is_empty() || is_kept;
+                let is_taken = !ledger.malicious_clients.is_empty() || is_kept;
                 let has_cause = ledger.is_tight && (needed > limit || is_taken || ledger.damage.was_full());
                 ("a store was too small", has_cause)
             }
@@ -92,12 +92,12 @@ impl Causes {
                 // Or its input was to be produced by a cancelled task that was forgotten since.
                 ("a task was cancelled", ledger.cancelled.iter().any(|cancelled| cancelled.client == node))
             }
-            TaskError::DeadlineExceeded { .. } | TaskError::TransferLate { .. } => {
+            TaskError::DeadlineExceeded { .. } | TaskError::TransferTimedOut { .. } => {
                 ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
             }
             TaskError::AgentLost { .. } => ("an agent was lost when it was needed", no_agent),
             // An object is lost with its server, or when a method call on it is cancelled.
-            TaskError::ObjectLost { .. }
+            TaskError::ObjectMissing { .. }
             | TaskError::ServerLost { .. }
             | TaskError::DatumLost { .. }
             | TaskError::OutOfMemory { .. }
@@ -138,7 +138,8 @@ impl Causes {
             TaskError::Raised { kind, .. } if task.is_some_and(|task| ledger.shared.declared.contains_key(&task)) => {
                 let damage = &ledger.damage;
                 let is_broken = damage.losses() > 0 || damage.was_full() || damage.agent_is_away(now);
-                let is_crowded = !ledger.insiders.is_empty() || !ledger.plain.is_empty() || damage.disk_was_full();
+                let is_crowded =
+                    !ledger.malicious_clients.is_empty() || !ledger.plain.is_empty() || damage.disk_was_full();
                 let has_cause = match kind.as_str() {
                     "NoRoomToShare" => is_broken || ledger.is_tight || is_crowded,
                     "SharedDataError" => is_broken || ledger.is_tight,
@@ -147,7 +148,7 @@ impl Causes {
                 };
                 ("a call could not share what it declares", has_cause)
             }
-            TaskError::NotKept { .. } => ("a server could not keep durable data", ledger.damage.disk_was_full()),
+            TaskError::StoreFailed { .. } => ("a server could not keep durable data", ledger.damage.disk_was_full()),
             TaskError::OutOfMemory { .. } => ("a node had no memory for a datum", ledger.damage.was_full()),
             TaskError::DatumLost { datum, .. } if datum.is_shared() => {
                 ("shared data were lost", ledger.damage.losses() > 0 || ledger.damage.agent_is_away(now))

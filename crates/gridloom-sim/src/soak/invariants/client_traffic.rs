@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::Client;
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
@@ -18,7 +18,7 @@ use crate::soak::ledger::Ledger;
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "no bulk data through the client",
     about: "a client receives only requested data, results of calls, and data that a server can get nowhere else",
-    make: || Box::<ClientTraffic>::default(),
+    new_check: || Box::<ClientTraffic>::default(),
 };
 
 #[derive(Default)]
@@ -40,22 +40,22 @@ struct ClientTraffic {
     roomless: BTreeSet<DatumId>,
 }
 
-impl Check for ClientTraffic {
-    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for ClientTraffic {
+    fn observe(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match *event {
-            SimEvent::Wants { datum, .. } => {
+            SimEvent::Requests { datum, .. } => {
                 self.wanted.insert(datum);
             }
-            SimEvent::WantsFound { node, ask } => _ = self.questions.insert((node, ask)),
+            SimEvent::RequestsByName { node, ask } => _ = self.questions.insert((node, ask)),
             SimEvent::Found { node, ask, datum } if self.questions.contains(&(node, ask)) => {
                 self.wanted.insert(datum);
             }
-            SimEvent::MakesRoom { ref data } => self.roomless.extend(data),
+            SimEvent::MakeRoom { ref data } => self.roomless.extend(data),
             SimEvent::SupplyFailed { node } => {
                 self.supplies_failed += 1;
                 self.told.insert(node);
             }
-            SimEvent::Asked { node, datum } if sim.client(node).is_some() => {
+            SimEvent::FetchRequested { node, datum } if sim.client(node).is_some() => {
                 if sim.node(node).store.value(datum).is_some() {
                     return Ok(());
                 }
@@ -66,7 +66,7 @@ impl Check for ClientTraffic {
                 }
                 self.relayed.insert(copied.unwrap_or(datum));
             }
-            SimEvent::Fetches { node, from, datum } if sim.client(node).is_some() => {
+            SimEvent::FetchSent { node, from, datum } if sim.client(node).is_some() => {
                 let has_reason =
                     !ledger.plain.is_empty() || !ledger.damage.struck().is_empty() || self.told.contains(&node);
                 let is_relayed = has_reason && self.relayed.contains(&datum);
@@ -87,7 +87,7 @@ impl Check for ClientTraffic {
             {
                 return Err(format!("{datum} was sent from {from} to client {node}, which did not fetch it"));
             }
-            SimEvent::PassesOn => self.passed_on += 1,
+            SimEvent::Forwards => self.passed_on += 1,
             _ => {}
         }
         Ok(())

@@ -13,7 +13,7 @@ use gridloom_base::{NodeId, TaskId, Time};
 use gridloom_core::node::Event;
 use gridloom_core::node::message::CatalogAnswer;
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
@@ -22,48 +22,51 @@ pub(super) const INVARIANT: Invariant = Invariant {
     name: "calls get and put what they declare",
     about: "a successful call has got everything that it declares to get, and a server has had everything that it \
     declares to put",
-    make: || Box::<Declared>::default(),
+    new_check: || Box::<Declared>::default(),
 };
 
 /// A shared name, and its size in bytes.
-type Sized = (String, u64);
+type NameAndSize = (String, u64);
 
 #[derive(Default)]
 struct Declared {
     /// When calls with declared data began at each server.
     began: BTreeMap<(NodeId, TaskId), Time>,
     /// When the session of each server last found a version.
-    found: BTreeMap<(NodeId, Sized), Time>,
+    found: BTreeMap<(NodeId, NameAndSize), Time>,
     /// Values put by each call of which a server has had a copy.
-    put: BTreeSet<(TaskId, Sized)>,
+    put: BTreeSet<(TaskId, NameAndSize)>,
     gets: u64,
     waited: u64,
     puts: u64,
     came_from_elsewhere: u64,
 }
 
-impl Check for Declared {
-    fn see(&mut self, sim: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for Declared {
+    fn observe(&mut self, sim: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
         match event {
             SimEvent::Started { node, task } if ledger.shared.declared.contains_key(&task.id) => {
                 self.began.entry((*node, task.id)).or_insert(now);
             }
             SimEvent::Arrived { node, from, datum } if datum.is_shared() && sim.server(*from).is_some() => {
-                let made_by = ledger.shared.versions.get(&datum.whole()).and_then(|version| version.named.made_by);
+                let made_by = ledger.shared.versions.get(&datum.whole()).and_then(|version| version.named.put_by);
                 self.came_from_elsewhere += u64::from(made_by.is_some() && sim.server(*node).is_some());
             }
             SimEvent::Stored { node, datum, value } if sim.server(*node).is_some() => {
                 let named = ledger.shared.versions.get(datum).map(|version| &version.named);
-                if let Some((named, maker)) = named.and_then(|named| Some((named, named.made_by?))) {
+                if let Some((named, maker)) = named.and_then(|named| Some((named, named.put_by?))) {
                     self.put.insert((maker.task, (named.name.clone(), value.meta.size_bytes())));
                 }
             }
-            SimEvent::Told { node, event: Event::Named { answer: Ok(CatalogAnswer::Found { named, .. }), .. } } => {
+            SimEvent::Reported {
+                node,
+                event: Event::NameResult { answer: Ok(CatalogAnswer::Found { named, .. }), .. },
+            } => {
                 if let Some(server) = ledger.shared.sessions.get(node) {
                     self.found.insert((*server, (named.name.clone(), named.meta.size_bytes())), now);
                 }
             }
-            SimEvent::Told { event: Event::TaskEnded { report, server: Some(server), .. }, .. }
+            SimEvent::Reported { event: Event::TaskEnded { report, server: Some(server), .. }, .. }
                 if report.outcome.is_ok() =>
             {
                 return self.judge(ledger, *server, report.task);
@@ -88,7 +91,7 @@ impl Declared {
     fn judge(&mut self, ledger: &Ledger, server: NodeId, task: TaskId) -> Result<(), String> {
         for used in ledger.shared.declared.get(&task).into_iter().flatten() {
             let what = (used.name.clone(), used.size_bytes);
-            if used.does.puts() {
+            if used.kind.puts() {
                 self.puts += 1;
                 if !self.put.contains(&(task, what)) {
                     return Err(format!(
@@ -120,16 +123,16 @@ const LONG_NS: u64 = 100_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_idl::{Does, UsedName};
+    use gridloom_idl::{UseKind, UsedName};
 
     #[test]
     fn a_call_lacks_what_it_found_before_it_began_and_what_another_put() {
         let (server, call, other) =
             (NodeId(2), TaskId { client: NodeId(6), serial: 1 }, TaskId { client: NodeId(6), serial: 2 });
-        let used = |does| UsedName { does, name: "part/1".into(), size_bytes: 8, kept: Default::default() };
+        let used = |does| UsedName { kind: does, name: "part/1".into(), size_bytes: 8, retention: Default::default() };
         let mut ledger = Ledger::default();
         let what = ("part/1".to_string(), 8);
-        ledger.shared.declared.insert(call, vec![used(Does::Get)]);
+        ledger.shared.declared.insert(call, vec![used(UseKind::Get)]);
         let mut seen = Declared::default();
         assert!(seen.judge(&ledger, server, call).is_err(), "nothing was found");
         seen.found.insert((server, what.clone()), Time(4));
@@ -138,7 +141,7 @@ mod tests {
         seen.found.insert((server, what.clone()), Time(5));
         assert!(seen.judge(&ledger, server, call).is_ok());
 
-        ledger.shared.declared.insert(call, vec![used(Does::Replace)]);
+        ledger.shared.declared.insert(call, vec![used(UseKind::Replace)]);
         seen.put.insert((other, what.clone()));
         assert!(seen.judge(&ledger, server, call).is_err(), "another has put it");
         seen.put.insert((call, what));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gridloom_base::{DatumId, Time};
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
@@ -14,7 +14,7 @@ use crate::store::StoredValue;
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "data are immutable",
     about: "all copies of a datum are equal, byte for byte, wherever created, even if data are corrupted in transit",
-    make: || Box::<Immutable>::default(),
+    new_check: || Box::<Immutable>::default(),
 };
 
 #[derive(Default)]
@@ -27,11 +27,11 @@ struct Immutable {
     went_on: u64,
 }
 
-impl Check for Immutable {
-    fn see(&mut self, _: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for Immutable {
+    fn observe(&mut self, _: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
-            SimEvent::Refuses { .. } => self.refused += 1,
-            SimEvent::GoesOn => self.went_on += 1,
+            SimEvent::Corrupted { .. } => self.refused += 1,
+            SimEvent::Continues => self.went_on += 1,
             SimEvent::Stored { node, datum, value } => match self.known.get(datum) {
                 None => _ = self.known.insert(*datum, value.clone()),
                 Some(known) if is_equal(known, value) => {}

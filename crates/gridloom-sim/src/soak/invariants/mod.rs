@@ -3,13 +3,12 @@
 //! A check sees every event once and keeps what it needs. It judges after every step, and when everything has been
 //! freed. Except at the end, it only inspects what has just changed.
 
+mod all_freed;
 mod causes;
 mod client_traffic;
 mod declared;
-mod given_back;
 mod immutable;
 mod objects;
-mod plain_servers;
 mod repeated;
 mod reported;
 mod results;
@@ -18,6 +17,7 @@ mod shared_deleted;
 mod shared_found;
 mod shared_versions;
 mod silence;
+mod stateless_servers;
 mod store_bound;
 
 use gridloom_base::Time;
@@ -32,7 +32,7 @@ pub struct Invariant {
     pub name: &'static str,
     /// What the invariant requires.
     pub about: &'static str,
-    pub(super) make: fn() -> Box<dyn Check>,
+    pub(super) new_check: fn() -> Box<dyn InvariantCheck>,
 }
 
 /// All invariants. "no stand-still" and "no panic" are checked by the run itself.
@@ -44,7 +44,7 @@ pub const ALL: &[Invariant] = &[
     client_traffic::INVARIANT,
     store_bound::INVARIANT,
     objects::INVARIANT,
-    plain_servers::INVARIANT,
+    stateless_servers::INVARIANT,
     repeated::INVARIANT,
     shared_versions::INVARIANT,
     shared_found::INVARIANT,
@@ -52,13 +52,13 @@ pub const ALL: &[Invariant] = &[
     shared_deleted::INVARIANT,
     declared::INVARIANT,
     silence::INVARIANT,
-    given_back::INVARIANT,
+    all_freed::INVARIANT,
 ];
 
 /// Checks an invariant. An `Err` describes what was observed instead.
-pub(super) trait Check {
+pub(super) trait InvariantCheck {
     /// Called for each event. `sim` is the state after the step that caused it.
-    fn see(&mut self, _sim: &Simulation, _ledger: &Ledger, _at: Time, _event: &SimEvent) -> Result<(), String> {
+    fn observe(&mut self, _sim: &Simulation, _ledger: &Ledger, _at: Time, _event: &SimEvent) -> Result<(), String> {
         Ok(())
     }
 

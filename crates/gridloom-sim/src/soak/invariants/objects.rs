@@ -7,7 +7,7 @@ use gridloom_base::{NodeId, ObjectId, TaskId, Time};
 use gridloom_core::graph::Task;
 use gridloom_idl::MethodName;
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
@@ -15,7 +15,7 @@ use crate::soak::ledger::Ledger;
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "objects keep their state",
     about: "an object's methods run where it was created, one at a time, in order, at most once, and not after its end",
-    make: || Box::<Objects>::default(),
+    new_check: || Box::<Objects>::default(),
 };
 
 #[derive(Default)]
@@ -54,8 +54,8 @@ impl Objects {
     }
 }
 
-impl Check for Objects {
-    fn see(&mut self, _: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for Objects {
+    fn observe(&mut self, _: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
             SimEvent::Started { node, task } => match task.method() {
                 Some((method, object)) => self.started(*node, task, method, object),
@@ -66,7 +66,7 @@ impl Check for Objects {
                 ended.for_each(|object| object.is_running = false);
                 Ok(())
             }
-            SimEvent::Begins { node } => {
+            SimEvent::Starts { node } => {
                 self.all.values_mut().filter(|object| object.at == *node).for_each(|object| object.is_over = true);
                 Ok(())
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gridloom_base::{TaskId, Time};
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
@@ -14,7 +14,7 @@ use crate::soak::workload::failing_runs;
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "tasks run once",
     about: "a task runs once, and once more for each run that failed, unless servers or data are lost",
-    make: || Box::<Repeated>::default(),
+    new_check: || Box::<Repeated>::default(),
 };
 
 #[derive(Default)]
@@ -23,8 +23,8 @@ struct Repeated {
     again: u64,
 }
 
-impl Check for Repeated {
-    fn see(&mut self, _: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for Repeated {
+    fn observe(&mut self, _: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         let SimEvent::Started { task, .. } = event else { return Ok(()) };
         let runs = self.runs.entry(task.id).or_default();
         *runs += 1;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::Event;
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
@@ -16,7 +16,7 @@ use crate::soak::ledger::Ledger;
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was reported stays",
     about: "a requested datum is delivered or reported lost; a delivered one stays until released",
-    make: || Box::<Reported>::default(),
+    new_check: || Box::<Reported>::default(),
 };
 
 #[derive(Default)]
@@ -27,40 +27,40 @@ struct Reported {
     lost: u64,
 }
 
-impl Check for Reported {
-    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for Reported {
+    fn observe(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
-            SimEvent::Wants { node, datum } => {
+            SimEvent::Requests { node, datum } => {
                 self.asked.insert((*node, *datum));
             }
-            SimEvent::Releases { node, data } => {
+            SimEvent::Released { node, data } => {
                 self.released.extend(data.iter().map(|datum| (*node, *datum)));
                 // A cancelled function no longer waits for its requests.
                 if ledger.shared.sessions.contains_key(node) {
                     self.asked.retain(|(by, datum)| by != node || !data.contains(datum));
                 }
             }
-            SimEvent::Dropped { node, datum } => {
+            SimEvent::RemovedFromStore { node, datum } => {
                 let is_kept = self.is_kept(*node, *datum);
                 if is_kept && sim.client(*node).is_some() {
                     return Err(format!("{datum} was delivered to {node} and dropped without being released"));
                 }
             }
-            SimEvent::Told { node, event: Event::DatumHere { datum, .. } } => {
+            SimEvent::Reported { node, event: Event::DatumAvailable { datum, .. } } => {
                 self.asked.remove(&(*node, *datum));
                 if sim.node(*node).store.value(*datum).is_none() && !self.released.contains(&(*node, *datum)) {
                     return Err(format!("{datum} was delivered to {node} but is not in its store"));
                 }
                 self.given.insert((*node, *datum));
             }
-            SimEvent::Told { node, event: Event::DatumLost { datum, .. } } => {
+            SimEvent::Reported { node, event: Event::DatumLost { datum, .. } } => {
                 self.asked.remove(&(*node, *datum));
                 self.lost += 1;
                 if self.is_kept(*node, *datum) {
                     return Err(format!("{datum} was delivered to {node} but is now reported lost"));
                 }
             }
-            SimEvent::Told { node, event: Event::TaskEnded { report, .. } } if report.outcome.is_ok() => {
+            SimEvent::Reported { node, event: Event::TaskEnded { report, .. } } if report.outcome.is_ok() => {
                 let results = ledger.calls.get(&report.task).into_iter().flatten();
                 for datum in results {
                     if sim.node(*node).store.value(*datum).is_none() {

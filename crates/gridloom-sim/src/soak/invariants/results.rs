@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use gridloom_base::{TaskId, Time};
 use gridloom_core::node::Event;
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
@@ -17,7 +17,7 @@ use crate::soak::workload::first;
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "results are right and committed once",
     about: "every value is the one that its task computes; a call ends once, a task no more often than it was started",
-    make: || Box::<Results>::default(),
+    new_check: || Box::<Results>::default(),
 };
 
 #[derive(Default)]
@@ -26,8 +26,8 @@ struct Results {
     runs: BTreeMap<TaskId, (u64, u64)>,
 }
 
-impl Check for Results {
-    fn see(&mut self, _: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for Results {
+    fn observe(&mut self, _: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
             SimEvent::Stored { node, datum, value } => {
                 let Some(expected) = ledger.expected.get(datum) else { return Ok(()) };
@@ -40,7 +40,7 @@ impl Check for Results {
                 self.runs.entry(task.id).or_default().0 += 1;
                 Ok(())
             }
-            SimEvent::Told { event: Event::TaskEnded { report, .. }, .. } => {
+            SimEvent::Reported { event: Event::TaskEnded { report, .. }, .. } => {
                 let is_of_session = ledger.shared.sessions.contains_key(&report.task.client);
                 if is_of_session || ledger.placements.contains(&report.task) {
                     return Ok(());

@@ -13,16 +13,16 @@ use gridloom_base::{DatumId, Time};
 use gridloom_core::node::Event;
 use gridloom_core::node::message::CatalogAnswer;
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
-use crate::soak::shared::Asked;
+use crate::soak::shared::NameRequest;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was deleted is not found",
     about: "a version that existed when its name was deleted is not found any more",
-    make: || Box::<Deleted>::default(),
+    new_check: || Box::<Deleted>::default(),
 };
 
 #[derive(Default)]
@@ -34,15 +34,17 @@ struct Deleted {
     judged: u64,
 }
 
-impl Check for Deleted {
-    fn see(&mut self, _: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
-        let SimEvent::Told { node, event: Event::Named { ask, answer } } = event else { return Ok(()) };
-        let Some((asked_at, asked)) = ledger.shared.asked.get(&(*node, *ask)) else { return Ok(()) };
+impl InvariantCheck for Deleted {
+    fn observe(&mut self, _: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
+        let SimEvent::Reported { node, event: Event::NameResult { request: ask, answer } } = event else {
+            return Ok(());
+        };
+        let Some((asked_at, asked)) = ledger.shared.requests.get(&(*node, *ask)) else { return Ok(()) };
         match (asked, answer) {
-            (Asked::Delete { name }, Ok(CatalogAnswer::Deleted)) if ledger.damage.is_none_by(now) => {
+            (NameRequest::Delete { name }, Ok(CatalogAnswer::Deleted)) if ledger.damage.is_none_by(now) => {
                 self.deleted(ledger, *asked_at, now, name);
             }
-            (Asked::Find { name, .. }, answer) => {
+            (NameRequest::Find { name, .. }, answer) => {
                 self.judged += u64::from(self.names.contains(name));
                 let Ok(CatalogAnswer::Found { named, .. }) = answer else { return Ok(()) };
                 let since = self.gone.get(&named.datum).filter(|since| **since < *asked_at);

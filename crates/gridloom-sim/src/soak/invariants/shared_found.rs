@@ -7,53 +7,57 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SILENCE_NS_MAX};
+use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX, SILENCE_NS_MAX};
 use gridloom_base::{NameError, NodeId, Time};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Event, Role};
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
+use crate::soak::grid::SoakGrid;
 use crate::soak::ledger::Ledger;
-use crate::soak::shared::{AskId, Asked, Version};
-use crate::soak::stage::Stage;
+use crate::soak::shared::{NameRequest, RequestId, Version};
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was put is found",
     about: "an answered put is found by every client until it is replaced or deleted, or its server is lost",
-    make: || Box::<Found>::default(),
+    new_check: || Box::<Found>::default(),
 };
 
 /// Time after a fault in which names may be unknown.
-const UNSURE_NS: u64 = SILENCE_NS_MAX + RETURN_NS_MAX + 3 * HEARTBEAT_NS;
+const UNSURE_NS: u64 = SILENCE_NS_MAX + RECONNECT_NS_MAX + 3 * HEARTBEAT_NS;
 
 #[derive(Default)]
 struct Found {
     /// Answered puts, with the time of the answer.
-    put: BTreeMap<AskId, Time>,
+    put: BTreeMap<RequestId, Time>,
     judged: u64,
     judged_after_faults: u64,
     judged_kept: u64,
     waited: u64,
 }
 
-impl Check for Found {
-    fn see(&mut self, sim: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
-        let SimEvent::Told { node, event: Event::Named { ask, answer } } = event else { return Ok(()) };
-        let Some((asked_at, asked)) = ledger.shared.asked.get(&(*node, *ask)) else { return Ok(()) };
+impl InvariantCheck for Found {
+    fn observe(&mut self, sim: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
+        let SimEvent::Reported { node, event: Event::NameResult { request: ask, answer } } = event else {
+            return Ok(());
+        };
+        let Some((asked_at, asked)) = ledger.shared.requests.get(&(*node, *ask)) else { return Ok(()) };
         match (asked, answer) {
-            (Asked::Put { .. }, Ok(_)) => {
+            (NameRequest::Put { .. }, Ok(_)) => {
                 self.put.insert((*node, *ask), now);
                 Ok(())
             }
-            (Asked::Find { name, waits }, answer) => {
+            (NameRequest::Find { name, waits }, answer) => {
                 let is_found = answer.is_ok();
                 self.waited += u64::from(*waits && is_found && now > *asked_at);
                 self.judge(sim, ledger, now, (*node, *asked_at, name), answer)
             }
             // A failed deletion reports the same missing name as a find.
-            (Asked::Delete { name }, answer @ Err(_)) => self.judge(sim, ledger, now, (*node, *asked_at, name), answer),
+            (NameRequest::Delete { name }, answer @ Err(_)) => {
+                self.judge(sim, ledger, now, (*node, *asked_at, name), answer)
+            }
             _ => Ok(()),
         }
     }
@@ -82,7 +86,7 @@ impl Found {
         let is_unsure = !damage.struck().is_empty() && damage.last() + UNSURE_NS > asked_at;
         let is_hit = |server: NodeId| damage.has_hit(&sim.node(server).name, sim.host_name(server));
         // If faults have hit one server, one of two keepers is still there.
-        let hit = Stage::all(sim, Role::Server).filter(|server| is_hit(*server)).count();
+        let hit = SoakGrid::all(sim, Role::Server).filter(|server| is_hit(*server)).count();
         let is_kept = hit < usize::from(version.named.replicas);
         self.judged_kept += u64::from(is_kept && is_hit(version.server));
         let is_lost = !is_kept && is_hit(version.server) || damage.agent_is_gone(now);
@@ -91,7 +95,7 @@ impl Found {
         }
         let found = match answer {
             Ok(CatalogAnswer::Found { named, .. }) => ledger.shared.versions.get(&named.datum),
-            Err(NameError::NoAgent { .. } | NameError::AgentCloses { .. }) => return Ok(()),
+            Err(NameError::NoAgent { .. } | NameError::AgentDisconnects { .. }) => return Ok(()),
             other => return Err(format!("{node} requested '{name}', which was put, and got {other:?}")),
         };
         self.judged += 1;
@@ -107,8 +111,8 @@ impl Found {
     /// Returns the last put of a name that was answered by a given time, and the time of its request.
     fn last_put<'a>(&self, ledger: &'a Ledger, by: Time, name: &str) -> Option<(&'a Version, Time)> {
         let puts = self.put.iter().filter(|(_, answered)| **answered < by);
-        let of_name = puts.filter_map(|(id, _)| match &ledger.shared.asked[id] {
-            (at, Asked::Put { name: put, .. }) if put == name => Some((*at, *id)),
+        let of_name = puts.filter_map(|(id, _)| match &ledger.shared.requests[id] {
+            (at, NameRequest::Put { name: put, .. }) if put == name => Some((*at, *id)),
             _ => None,
         });
         let (at, id) = of_name.max()?;

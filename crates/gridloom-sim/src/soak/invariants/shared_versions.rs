@@ -9,17 +9,17 @@ use gridloom_base::{DatumId, NodeId, Time, slice_bytes};
 use gridloom_core::node::Event;
 use gridloom_core::node::message::CatalogAnswer;
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
-use crate::soak::shared::Asked;
+use crate::soak::shared::NameRequest;
 use crate::soak::workload::first;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "versions are immutable",
     about: "each copy of shared data equals what a client put as that version of its name; found values are complete",
-    make: || Box::<Versions>::default(),
+    new_check: || Box::<Versions>::default(),
 };
 
 #[derive(Default)]
@@ -31,10 +31,10 @@ struct Versions {
     slices: u64,
 }
 
-impl Check for Versions {
-    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for Versions {
+    fn observe(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
-            SimEvent::Stored { datum, .. } if ledger.shared.of_insiders.contains(&datum.whole()) => Ok(()),
+            SimEvent::Stored { datum, .. } if ledger.shared.malicious_versions.contains(&datum.whole()) => Ok(()),
             SimEvent::Stored { node, datum, value } if datum.slice().is_some() => {
                 let version = ledger.shared.versions.get(&datum.whole());
                 let is_slice = |number| {
@@ -64,14 +64,17 @@ impl Check for Versions {
                 }
                 Ok(())
             }
-            SimEvent::Told { node, event: Event::Named { ask, answer: Ok(CatalogAnswer::Found { named, .. }) } } => {
-                let asked = ledger.shared.asked.get(&(*node, *ask)).map(|(_, asked)| asked);
+            SimEvent::Reported {
+                node,
+                event: Event::NameResult { request: ask, answer: Ok(CatalogAnswer::Found { named, .. }) },
+            } => {
+                let asked = ledger.shared.requests.get(&(*node, *ask)).map(|(_, asked)| asked);
                 let version = ledger.shared.versions.get(&named.datum).map(|version| &version.named);
                 if version != Some(named) {
                     return Err(format!("{node} found {named:?}, which was put as {version:?}"));
                 }
                 let is_of_session = asked.is_none() && ledger.shared.sessions.contains_key(node);
-                if !is_of_session && !matches!(asked, Some(Asked::Find { name, .. }) if *name == named.name) {
+                if !is_of_session && !matches!(asked, Some(NameRequest::Find { name, .. }) if *name == named.name) {
                     return Err(format!("{node} found {named:?}, but requested {asked:?}"));
                 }
                 if !self.whole.contains(&named.datum) {
@@ -80,7 +83,7 @@ impl Check for Versions {
                 self.found.insert((*node, named.datum));
                 Ok(())
             }
-            SimEvent::Told { event: Event::DatumHere { datum, .. }, .. } if datum.is_shared() => {
+            SimEvent::Reported { event: Event::DatumAvailable { datum, .. }, .. } if datum.is_shared() => {
                 self.brought += 1;
                 Ok(())
             }

@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
 use gridloom_base::{NodeId, Time};
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
-use crate::nodes::Life;
+use crate::nodes::NodeState;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "silence is noticed, slowness is not death",
     about: "a peer silent for 12 s is given up; a peer that was reachable in the last 10 s is not",
-    make: || Box::<Silence>::default(),
+    new_check: || Box::<Silence>::default(),
 };
 
 #[derive(Default)]
@@ -35,15 +35,15 @@ struct Silence {
     noticed: u64,
 }
 
-impl Check for Silence {
-    fn see(&mut self, sim: &Simulation, _: &Ledger, at: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for Silence {
+    fn observe(&mut self, sim: &Simulation, _: &Ledger, at: Time, event: &SimEvent) -> Result<(), String> {
         match *event {
-            SimEvent::Up { node, peer } | SimEvent::Heard { node, from: peer } => {
+            SimEvent::Up { node, peer } | SimEvent::SignOfLife { node, from: peer } => {
                 self.beats.entry(node).or_insert(at);
                 self.heard.insert((node, peer), at);
                 Ok(())
             }
-            SimEvent::Beat { node } => self.on_beat(sim, at, node),
+            SimEvent::Heartbeat { node } => self.on_beat(sim, at, node),
             SimEvent::HungUp { node, peer } => self.on_hung_up(sim, at, node, peer),
             _ => Ok(()),
         }
@@ -86,7 +86,7 @@ impl Silence {
             let way = (sim.node(from).host, sim.node(to).host);
             sim.routes.is_lost(way) || sim.routes.healed(way).is_some_and(recent)
         };
-        let was_away = state.life != Life::Running || recent(state.resumed);
+        let was_away = state.life != NodeState::Running || recent(state.resumed);
         let has_forgotten = !sim.links.is_connected(peer, node);
         if was_away || has_forgotten || lost(node, peer) || lost(peer, node) {
             return Ok(());

@@ -11,16 +11,16 @@ use std::collections::BTreeSet;
 
 use gridloom_base::{NodeId, Time};
 
-use super::{Check, Invariant};
+use super::{Invariant, InvariantCheck};
 use crate::event::SimEvent;
-use crate::nodes::Life;
+use crate::nodes::NodeState;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "stores stay within their bounds",
     about: "the size of a server's store, actual and accounted, is at most its limit after every step",
-    make: || Box::<StoreBound>::default(),
+    new_check: || Box::<StoreBound>::default(),
 };
 
 #[derive(Default)]
@@ -30,10 +30,10 @@ struct StoreBound {
     evictions: u64,
 }
 
-impl Check for StoreBound {
-    fn see(&mut self, sim: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+impl InvariantCheck for StoreBound {
+    fn observe(&mut self, sim: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
-            SimEvent::Stored { node, .. } | SimEvent::Heard { node, .. } if sim.server(*node).is_some() => {
+            SimEvent::Stored { node, .. } | SimEvent::SignOfLife { node, .. } if sim.server(*node).is_some() => {
                 self.grown.insert(*node);
             }
             SimEvent::Evicted => self.evictions += 1,
@@ -46,7 +46,7 @@ impl Check for StoreBound {
         let mut stopped = BTreeSet::new();
         for node in std::mem::take(&mut self.grown) {
             let state = sim.node(node);
-            if state.life != Life::Running {
+            if state.life != NodeState::Running {
                 stopped.insert(node);
                 continue;
             }

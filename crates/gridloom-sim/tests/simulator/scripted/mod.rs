@@ -129,7 +129,7 @@ pub fn task(serial: u64, work_flops: f64, inputs: &[DatumId]) -> Task {
     let output = Output { datum: datum(100 + serial), meta: Meta::Bytes { size_bytes: 8 } };
     let args = inputs.iter().map(|datum| Argument::Datum(*datum)).collect();
     let (id, kind, outputs) = (task_id(serial), TaskKind::call("m/f", 0), vec![output]);
-    Task { id, kind, args, outputs, work_flops: Some(work_flops), terms: Default::default() }
+    Task { id, kind, args, outputs, work_flops: Some(work_flops), options: Default::default() }
 }
 
 pub fn start(serial: u64, work_flops: f64) -> Effect {
@@ -158,7 +158,7 @@ pub fn send_datum(to: NodeId, datum: DatumId) -> Effect {
 }
 
 pub fn hang_up(peer: NodeId) -> Effect {
-    Effect::HangUp { peer }
+    Effect::Disconnect { peer }
 }
 
 pub fn exit() -> Effect {
@@ -184,8 +184,8 @@ pub fn short(input: &Input) -> String {
         Input::Timer(timer) => format!("{timer:?}"),
         Input::TaskEnded { task, .. } => format!("t{}", task.serial),
         Input::CallsBack(call) => format!("t{} calls back", call.task.serial),
-        Input::Said(said) => format!("t{} says", said.task.serial),
-        Input::Calling { task, .. } => format!("t{} calls", task.serial),
+        Input::CallOutput(said) => format!("t{} says", said.task.serial),
+        Input::Paused { task, .. } => format!("t{} calls", task.serial),
         Input::SpeedMeasured { .. } => "speed".into(),
         Input::Mapped { number, .. } => format!("mapped {number}"),
         Input::Command(_) => "command".into(),

@@ -25,7 +25,7 @@ impl ProcessWorld for Slow {
             return Ok(None);
         }
         let payload = postcard::to_allocvec(&(Pe(1), 1_u64, 0_u32)).unwrap();
-        Ok(Some(Incoming::Letter { from: PeerId(0), letter: Letter { kind: HELLO.into(), payload } }))
+        Ok(Some(Incoming::Message { from: PeerId(0), letter: ProcessMessage { kind: HELLO.into(), payload } }))
     }
 
     fn listen(&mut self, _: u16) -> Result<u16, ProcessError> {
@@ -36,15 +36,15 @@ impl ProcessWorld for Slow {
         unreachable!()
     }
 
-    fn send(&mut self, _: PeerId, _: Letter) -> Result<(), ProcessError> {
+    fn send(&mut self, _: PeerId, _: ProcessMessage) -> Result<(), ProcessError> {
         unreachable!()
     }
 
-    fn offer(&mut self, _: PeerId, _: Letter) -> Result<Option<Letter>, ProcessError> {
+    fn offer(&mut self, _: PeerId, _: ProcessMessage) -> Result<Option<ProcessMessage>, ProcessError> {
         unreachable!()
     }
 
-    fn urge(&mut self, _: PeerId, _: Letter) -> Result<(), ProcessError> {
+    fn send_urgent(&mut self, _: PeerId, _: ProcessMessage) -> Result<(), ProcessError> {
         unreachable!()
     }
 
@@ -62,11 +62,11 @@ impl ProcessWorld for Slow {
         unreachable!()
     }
 
-    fn compute(&mut self, _: f64) -> Result<(), ProcessError> {
+    fn account_flops(&mut self, _: f64) -> Result<(), ProcessError> {
         unreachable!()
     }
 
-    fn computed(&mut self, _: &str, _: u64) -> Result<f64, ProcessError> {
+    fn account_computed(&mut self, _: &str, _: u64) -> Result<f64, ProcessError> {
         unreachable!()
     }
 
@@ -123,9 +123,9 @@ fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
     let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
     let mut world = Slow { spec: ProcessSpec::default(), now: Time(5), waits: 0 };
     (0..2).for_each(|way| links.join(Pe(1), way, PeerId(way as u64)));
-    let letter = |peer, kind: &str, payload: &[u8]| Incoming::Letter {
+    let letter = |peer, kind: &str, payload: &[u8]| Incoming::Message {
         from: PeerId(peer),
-        letter: Letter { kind: kind.into(), payload: payload.to_vec() },
+        letter: ProcessMessage { kind: kind.into(), payload: payload.to_vec() },
     };
     let closed = |peer| Incoming::Closed { peer: PeerId(peer), why: "it has closed it".into() };
     // Batch 1 arrives before batch 0, which is long. Each has a time and a number.
@@ -148,7 +148,7 @@ fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
 fn an_element_that_leaves_a_letter_out_is_lost() {
     let mut ways = Ways::of(2);
     (0..2).for_each(|way| ways.peers[way] = Some(PeerId(way as u64)));
-    ways.stripes.as_mut().unwrap().arrange(1_u64.to_le_bytes().to_vec()).unwrap();
+    ways.stripes.as_mut().unwrap().reorder(1_u64.to_le_bytes().to_vec()).unwrap();
     (0..2).for_each(|peer| ways.parts(PeerId(peer)));
     assert_eq!(ways.closes(PeerId(0), "its end".into()), None);
     let why = ways.closes(PeerId(1), "its end".into()).unwrap();
@@ -164,8 +164,8 @@ fn a_letter_that_no_filter_of_the_other_element_made_is_refused() {
     links.connect(&mut world, || Ok(false)).unwrap();
     // Seven bytes of a block whose header claims 4 GiB of uncompressed data, and the time.
     let payload = [&[0; 7][..], &[255; 4], &[1], &[0; 8]].concat();
-    let letter = Letter { kind: RECORDS.into(), payload };
-    let why = links.on_incoming(&mut world, Incoming::Letter { from: PeerId(0), letter }).unwrap_err();
+    let letter = ProcessMessage { kind: RECORDS.into(), payload };
+    let why = links.on_incoming(&mut world, Incoming::Message { from: PeerId(0), letter }).unwrap_err();
     let says = "the message states that its 12 bytes expand to 4294967295, at most 1785 are possible";
     assert_eq!(why.to_string(), format!("a message batch from element 1: filter compress: {says}"));
 }

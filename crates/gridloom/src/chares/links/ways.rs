@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use gridloom_process::filter::Stripes;
-use gridloom_process::{Letter, PeerId, ProcessError, ProcessWorld};
+use gridloom_process::filter::StripeSequencer;
+use gridloom_process::{PeerId, ProcessError, ProcessMessage, ProcessWorld};
 
 use super::NOTES;
 
@@ -19,7 +19,7 @@ pub(super) struct Ways {
     /// The connection for the next batch.
     turn: usize,
     /// `None` if there is one connection.
-    pub(super) stripes: Option<Stripes>,
+    pub(super) stripes: Option<StripeSequencer>,
     /// Connections on which a goodbye was received.
     parting: BTreeSet<PeerId>,
     /// Number of closed connections.
@@ -30,7 +30,7 @@ pub(super) struct Ways {
 
 impl Ways {
     pub(super) fn of(connections: usize) -> Ways {
-        let stripes = (connections > 1).then(Stripes::default);
+        let stripes = (connections > 1).then(StripeSequencer::default);
         let peers = vec![None; connections];
         Ways { peers, turn: 0, stripes, parting: BTreeSet::new(), closed: 0, is_broken: false }
     }
@@ -72,8 +72,8 @@ impl Ways {
     pub(super) fn offer(
         &mut self,
         world: &mut dyn ProcessWorld,
-        mut letter: Letter,
-    ) -> Result<Option<Letter>, ProcessError> {
+        mut letter: ProcessMessage,
+    ) -> Result<Option<ProcessMessage>, ProcessError> {
         // Notes have no number: they keep their order on a single connection.
         let (first, count) = if &*letter.kind == NOTES { (0, 1) } else { (self.turn, self.peers.len()) };
         for step in 0..count {
@@ -96,12 +96,12 @@ impl Ways {
         if self.stripes.is_none() || !self.are_made() || self.closed > 0 {
             return Ok(());
         }
-        let goodbye = || Letter { kind: GOODBYE.into(), payload: Vec::new() };
+        let goodbye = || ProcessMessage { kind: GOODBYE.into(), payload: Vec::new() };
         self.peers.iter().flatten().try_for_each(|peer| world.send(*peer, goodbye()))
     }
 
     /// Sends a message, and waits until it is sent.
-    pub(super) fn send(&mut self, world: &mut dyn ProcessWorld, letter: Letter) -> Result<(), ProcessError> {
+    pub(super) fn send(&mut self, world: &mut dyn ProcessWorld, letter: ProcessMessage) -> Result<(), ProcessError> {
         let at = if &*letter.kind == NOTES { 0 } else { self.turn };
         self.turn = (self.turn + 1) % self.peers.len();
         self.peers[at].map_or(Ok(()), |peer| world.send(peer, letter))

@@ -5,7 +5,7 @@ use crate::node::client::Client;
 use crate::node::client::vain::Asked;
 use crate::node::message::ClientToCatalog;
 use crate::node::protocol::Effect;
-use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX, SHARED_DATA_PER_MESSAGE, TASK_ATTEMPTS_MAX};
 use gridloom_base::{DatumId, NameError, Time};
 
 impl Client {
@@ -27,7 +27,7 @@ impl Client {
             let Ask::Put(put) = question else { continue };
             match &put.stage {
                 Stage::Failed => again.push(*ask),
-                Stage::There { named, server, since } if now.since(*since) >= RETURN_NS_MAX => {
+                Stage::There { named, server, since } if now.since(*since) >= RECONNECT_NS_MAX => {
                     let why = "the agent has forgotten it".into();
                     let server = self.contacts.name_of(*server);
                     let error = NameError::NotStored { name: named.name.clone(), server, why };
@@ -46,7 +46,7 @@ impl Client {
                     self.contacts.tell_agent(ClientToCatalog::Withdraw { datum }, out);
                     self.put_again(ask, error, out);
                 }
-                None => self.contacts.tell_agent(ClientToCatalog::AskPut { ask, datum }, out),
+                None => self.contacts.tell_agent(ClientToCatalog::CheckPut { request: ask, datum }, out),
             }
         }
         for datum in self.names.sought.keys().copied().collect::<Vec<_>>() {
@@ -60,7 +60,7 @@ impl Client {
     /// Handles a connected agent: reports what is read here, and repeats the requests that no earlier agent answered.
     pub(in crate::node::client) fn names_agent_up(&mut self, now: Time, out: &mut Vec<Effect>) {
         let found: Vec<(DatumId, u64)> = self.names.found.iter().map(|(datum, found)| (*datum, found.told)).collect();
-        for data in found.chunks(SHARED_DATA_TOLD_MAX) {
+        for data in found.chunks(SHARED_DATA_PER_MESSAGE) {
             self.contacts.tell_agent(ClientToCatalog::Reads { data: data.to_vec() }, out);
         }
         for ask in self.names.asks.keys().copied().collect::<Vec<_>>() {
@@ -125,7 +125,7 @@ impl Client {
 
     fn agent_closes(&self, asked: String) -> NameError {
         let (address, why) = (self.config.agent.clone(), self.contacts.agent_fault().to_string());
-        NameError::AgentCloses { address, asked, times: TASK_ATTEMPTS_MAX, why }
+        NameError::AgentDisconnects { address, asked, times: TASK_ATTEMPTS_MAX, why }
     }
 
     pub(super) fn no_agent(&self) -> NameError {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Admission, Output, send};
+use super::{Admission, AdmissionOutput, send};
 use crate::data::Origin;
 use crate::exec::{Entry, State};
 use crate::graph::Task;
@@ -30,13 +30,13 @@ impl Admission {
 
     /// Handles the results of a task. They stay here if the client of the task's group is connected. Returns the
     /// results that did not fit.
-    pub fn made(
+    pub fn results_made(
         &mut self,
         now: Time,
         entry: &Entry,
         results: &[(DatumId, Meta)],
         client: Option<NodeId>,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) -> Vec<DatumId> {
         let mut dropped = Vec::new();
         for (datum, meta) in results {
@@ -46,7 +46,7 @@ impl Admission {
                 // The reservation of a call's result is removed. A task that reads the result, which no correct client
                 // sends, waits for a source.
                 let (readers, _) = self.executor.waiting_for(datum);
-                self.hold_back(now, readers, out);
+                self.requeue(now, readers, out);
                 out.extend(client.map(|to| Effect::SendDatum { to, datum }.into()));
                 self.replicas.discard(datum);
                 out.push(Effect::DropDatum { datum }.into());
@@ -59,22 +59,22 @@ impl Admission {
                 out.push(Effect::DropDatum { datum }.into());
                 dropped.push(datum);
             } else {
-                self.datum_here(now, datum, meta.size_bytes(), Origin::Made, out);
+                self.datum_available(now, datum, meta.size_bytes(), Origin::Made, out);
             }
         }
         dropped
     }
 
     /// Handles a failed task: its results will not be made.
-    pub fn not_made(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
-        self.ask_elsewhere(now, task, out);
+    pub fn results_not_made(&mut self, now: Time, task: &Task, out: &mut Vec<AdmissionOutput>) {
+        self.requeue_readers(now, task, out);
         for output in &task.outputs {
-            self.will_not_be_made(now, output.datum, out);
+            self.cancel_result(now, output.datum, out);
         }
     }
 
     /// Removes a task that has ended from the readers of its inputs.
-    pub fn read_no_more(&mut self, now: Time, entry: &Entry, out: &mut Vec<Output>) {
+    pub fn stop_reading(&mut self, now: Time, entry: &Entry, out: &mut Vec<AdmissionOutput>) {
         let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
         for datum in inputs {
             let is_done = self.replicas.remove_reader(datum, now);
@@ -86,14 +86,14 @@ impl Admission {
 
     /// Requeues the tasks that wait for results of a task that makes nothing here; they request the data when they are
     /// admitted again. The results may exist elsewhere, if the task ran again for another of them.
-    pub fn ask_elsewhere(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
+    pub fn requeue_readers(&mut self, now: Time, task: &Task, out: &mut Vec<AdmissionOutput>) {
         for output in &task.outputs {
             let (readers, _) = self.executor.waiting_for(output.datum);
-            self.hold_back(now, readers, out);
+            self.requeue(now, readers, out);
         }
     }
 
-    fn will_not_be_made(&mut self, now: Time, datum: DatumId, out: &mut Vec<Output>) {
+    fn cancel_result(&mut self, now: Time, datum: DatumId, out: &mut Vec<AdmissionOutput>) {
         for peer in self.replicas.refuse(datum) {
             let why = format!("the task that makes it failed on server '{}'", self.config.name);
             send(out, peer, DataMessage::FetchRefused { datum, why });
@@ -102,7 +102,7 @@ impl Admission {
     }
 
     /// Handles a datum that has not arrived and that no task here reads any more.
-    fn will_not_come(&mut self, now: Time, datum: DatumId, out: &mut Vec<Output>) {
+    fn cancel_awaited(&mut self, now: Time, datum: DatumId, out: &mut Vec<AdmissionOutput>) {
         if !self.fetches.is_awaited(datum) {
             for peer in self.replicas.refuse(datum) {
                 self.refuse(datum, peer, "no longer waits for it", out);
@@ -112,7 +112,7 @@ impl Admission {
     }
 
     /// Forgets a task that has not begun.
-    pub fn take_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Output>) {
+    pub fn remove_task(&mut self, now: Time, id: TaskId, out: &mut Vec<AdmissionOutput>) {
         let Some(entry) = self.executor.remove(id) else { return };
         self.forget_sources(&entry.task);
         if entry.is_call {
@@ -121,14 +121,20 @@ impl Admission {
             }
         }
         for output in &entry.task.outputs {
-            self.will_not_be_made(now, output.datum, out);
+            self.cancel_result(now, output.datum, out);
         }
         let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
-        self.does_not_read(now, &entry, inputs, out);
+        self.remove_reader_of(now, &entry, inputs, out);
     }
 
     /// Removes a task that did not run from the readers of the given inputs.
-    fn does_not_read(&mut self, now: Time, entry: &Entry, inputs: BTreeSet<DatumId>, out: &mut Vec<Output>) {
+    fn remove_reader_of(
+        &mut self,
+        now: Time,
+        entry: &Entry,
+        inputs: BTreeSet<DatumId>,
+        out: &mut Vec<AdmissionOutput>,
+    ) {
         if entry.state == State::Held {
             return;
         }
@@ -138,13 +144,13 @@ impl Admission {
             }
             let is_to_come = self.replicas.is_known(datum) && !self.replicas.is_here(datum);
             if is_to_come && !self.executor.waits_for(datum) && !self.executor.makes(datum) {
-                self.will_not_come(now, datum, out);
+                self.cancel_awaited(now, datum, out);
             }
         }
     }
 
     /// Drops the tasks of a lost client. Its data are dropped next; shared data that the tasks read stay.
-    pub fn forget_tasks_of(&mut self, now: Time, client: NodeId, out: &mut Vec<Output>) {
+    pub fn forget_tasks_of(&mut self, now: Time, client: NodeId, out: &mut Vec<AdmissionOutput>) {
         for id in self.executor.of_client(client) {
             if self.executor.get(id).is_some_and(|entry| entry.state.has_begun()) {
                 // Its data are cleaned up when it ends.
@@ -152,7 +158,7 @@ impl Admission {
             } else if let Some(entry) = self.executor.remove(id) {
                 self.forget_sources(&entry.task);
                 let shared = entry.task.inputs().filter(|datum| datum.is_shared()).collect();
-                self.does_not_read(now, &entry, shared, out);
+                self.remove_reader_of(now, &entry, shared, out);
             }
         }
     }

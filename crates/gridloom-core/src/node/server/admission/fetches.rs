@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Output, send};
+use super::{AdmissionOutput, send};
 use crate::data::Origin;
 use crate::member::Members;
 use crate::node::message::{DataMessage, SupplyFault, TaskToClient};
@@ -16,16 +16,16 @@ use gridloom_base::{DatumId, NodeId};
 
 /// The source of a datum for which tasks wait here.
 #[derive(Clone, Debug)]
-pub(super) struct Awaited {
+pub(super) struct AwaitedDatum {
     /// Its holder; this server itself if the owner must be asked for a source.
     pub(super) from: NodeId,
     pub(super) address: String,
     pub(super) size_bytes: u64,
     pub(super) origin: Origin,
     /// The request was sent, or waits for the connection.
-    pub(super) is_asked: bool,
+    pub(super) is_requested: bool,
     /// The holder sends it without a request.
-    pub(super) comes_unasked: bool,
+    pub(super) is_pushed: bool,
     /// Planned number of sends from the datum's origin to this server.
     pub(super) hops: u16,
     /// It is transferred through a storage that both servers share.
@@ -34,11 +34,11 @@ pub(super) struct Awaited {
     pub(super) has_begun: bool,
 }
 
-impl Awaited {
+impl AwaitedDatum {
     /// Returns the source of a datum that has not been requested yet.
-    pub(super) fn new(size_bytes: u64, origin: Origin, (from, address, hops): (NodeId, String, u16)) -> Awaited {
-        let (is_asked, comes_unasked, by_storage, has_begun) = Default::default();
-        Awaited { from, address, size_bytes, origin, is_asked, comes_unasked, hops, by_storage, has_begun }
+    pub(super) fn new(size_bytes: u64, origin: Origin, (from, address, hops): (NodeId, String, u16)) -> AwaitedDatum {
+        let (is_requested, is_pushed, by_storage, has_begun) = Default::default();
+        AwaitedDatum { from, address, size_bytes, origin, is_requested, is_pushed, hops, by_storage, has_begun }
     }
 
     fn request(&self, datum: DatumId) -> DataMessage {
@@ -49,17 +49,17 @@ impl Awaited {
 #[derive(Debug)]
 pub(in crate::node::server) struct Fetches {
     config: Arc<ServerConfig>,
-    awaited: BTreeMap<DatumId, Awaited>,
+    awaited: BTreeMap<DatumId, AwaitedDatum>,
     /// Requests that wait for a connection, by the address that is being dialled.
-    dialling: BTreeMap<String, Vec<DatumId>>,
+    waiting_by_address: BTreeMap<String, Vec<DatumId>>,
 }
 
 impl Fetches {
     pub(super) fn new(config: Arc<ServerConfig>) -> Fetches {
-        Fetches { config, awaited: BTreeMap::new(), dialling: BTreeMap::new() }
+        Fetches { config, awaited: BTreeMap::new(), waiting_by_address: BTreeMap::new() }
     }
 
-    pub(super) fn get(&self, datum: DatumId) -> Option<&Awaited> {
+    pub(super) fn get(&self, datum: DatumId) -> Option<&AwaitedDatum> {
         self.awaited.get(&datum)
     }
 
@@ -68,21 +68,21 @@ impl Fetches {
     }
 
     /// True if data were requested from a node and have not arrived.
-    pub(in crate::node::server) fn is_asked(&self, node: NodeId) -> bool {
-        self.awaited.values().any(|awaited| awaited.from == node && awaited.is_asked)
+    pub(in crate::node::server) fn is_requested_from(&self, node: NodeId) -> bool {
+        self.awaited.values().any(|awaited| awaited.from == node && awaited.is_requested)
     }
 
     /// True if a datum has not been requested from any node.
-    pub(super) fn is_unasked(&self, datum: DatumId) -> bool {
-        self.awaited.get(&datum).is_none_or(|awaited| !awaited.is_asked)
+    pub(super) fn is_unrequested(&self, datum: DatumId) -> bool {
+        self.awaited.get(&datum).is_none_or(|awaited| !awaited.is_requested)
     }
 
     /// Returns the number of awaited data, and of addresses that are dialled for them.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.awaited.len(), self.dialling.len())
+        (self.awaited.len(), self.waiting_by_address.len())
     }
 
-    pub(super) fn expect(&mut self, datum: DatumId, awaited: Awaited) {
+    pub(super) fn expect(&mut self, datum: DatumId, awaited: AwaitedDatum) {
         self.awaited.insert(datum, awaited);
     }
 
@@ -90,10 +90,10 @@ impl Fetches {
     pub(super) fn expect_of_owner(&mut self, datum: DatumId, size_bytes: u64, origin: Origin) {
         // The argument of a plain call is at its client.
         let from = if origin == Origin::Argument { datum.client } else { self.config.id };
-        self.expect(datum, Awaited::new(size_bytes, origin, (from, String::new(), 1)));
+        self.expect(datum, AwaitedDatum::new(size_bytes, origin, (from, String::new(), 1)));
     }
 
-    pub(super) fn forget(&mut self, datum: DatumId) -> Option<Awaited> {
+    pub(super) fn forget(&mut self, datum: DatumId) -> Option<AwaitedDatum> {
         self.awaited.remove(&datum)
     }
 
@@ -102,9 +102,9 @@ impl Fetches {
     }
 
     /// Forgets the request for a datum whose tasks were requeued. It is requested again when one of them is admitted.
-    pub(super) fn hold_back(&mut self, datum: DatumId) {
+    pub(super) fn clear_request(&mut self, datum: DatumId) {
         if let Some(awaited) = self.awaited.get_mut(&datum) {
-            awaited.is_asked = false;
+            awaited.is_requested = false;
         }
     }
 
@@ -115,30 +115,30 @@ impl Fetches {
     }
 
     /// Records that a datum arrived but did not fit. It is requested when its task is admitted.
-    pub(super) fn found_no_room(&mut self, datum: DatumId) {
+    pub(super) fn did_not_fit(&mut self, datum: DatumId) {
         if let Some(awaited) = self.awaited.get_mut(&datum) {
-            (awaited.comes_unasked, awaited.has_begun) = (false, false);
+            (awaited.is_pushed, awaited.has_begun) = (false, false);
         }
     }
 
     /// Requests an awaited datum from its holder, over an existing connection or a new one.
-    pub(super) fn ask(&mut self, datum: DatumId, members: &Members<Role>, out: &mut Vec<Output>) {
+    pub(super) fn request(&mut self, datum: DatumId, members: &Members<Role>, out: &mut Vec<AdmissionOutput>) {
         let Some(awaited) = self.awaited.get_mut(&datum) else { return };
         if awaited.from == self.config.id {
-            return self.ask_for_source(datum, out);
+            return self.request_source(datum, out);
         }
-        awaited.is_asked = true;
-        if awaited.comes_unasked {
+        awaited.is_requested = true;
+        if awaited.is_pushed {
             return;
         }
-        if is_no_source(datum, members.get(awaited.from).map(|peer| peer.about)) {
+        if is_no_source(datum, members.get(awaited.from).map(|peer| peer.data)) {
             self.failed(datum, SupplyFault::Gone, NO_SOURCE, out);
         } else if members.is_up(awaited.from) {
             send(out, awaited.from, awaited.request(datum));
         } else if awaited.address.is_empty() {
             self.failed(datum, SupplyFault::Unreachable, "its holder is not connected", out);
         } else {
-            let waiting = self.dialling.entry(awaited.address.clone()).or_default();
+            let waiting = self.waiting_by_address.entry(awaited.address.clone()).or_default();
             if waiting.is_empty() {
                 out.push(Effect::Dial { address: awaited.address.clone() }.into());
             }
@@ -147,26 +147,32 @@ impl Fetches {
     }
 
     /// Asks the owner of a datum for a source.
-    pub(super) fn ask_for_source(&self, datum: DatumId, out: &mut Vec<Output>) {
+    pub(super) fn request_source(&self, datum: DatumId, out: &mut Vec<AdmissionOutput>) {
         let why = format!("server '{}' has no source for it", self.config.name);
         let (from, fault) = (self.config.id, SupplyFault::Gone);
         send(out, datum.client, TaskToClient::SupplyFailed { datum, from, fault, why });
     }
 
     /// Notifies the owner that a datum cannot be obtained from its source. The owner names another source.
-    fn failed(&mut self, datum: DatumId, fault: SupplyFault, why: &str, out: &mut Vec<Output>) {
+    fn failed(&mut self, datum: DatumId, fault: SupplyFault, why: &str, out: &mut Vec<AdmissionOutput>) {
         if let Some(awaited) = self.awaited.get_mut(&datum)
-            && awaited.is_asked
+            && awaited.is_requested
         {
             let from = awaited.from;
-            awaited.is_asked = false;
+            awaited.is_requested = false;
             send(out, datum.client, TaskToClient::SupplyFailed { datum, from, fault, why: why.into() });
         }
     }
 
     /// Handles the refusal of a holder that has dropped a datum. If the datum is needed before its owner has named
     /// another source, the owner is asked.
-    pub(in crate::node::server) fn refused(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
+    pub(in crate::node::server) fn refused(
+        &mut self,
+        from: NodeId,
+        datum: DatumId,
+        why: &str,
+        out: &mut Vec<AdmissionOutput>,
+    ) {
         if self.awaited.get(&datum).is_none_or(|awaited| awaited.from != from) {
             return;
         }
@@ -177,22 +183,28 @@ impl Fetches {
     }
 
     /// Handles a transfer that broke off.
-    pub(in crate::node::server) fn broken(
+    pub(in crate::node::server) fn transfer_broke(
         &mut self,
         from: NodeId,
         datum: DatumId,
         fault: SupplyFault,
         why: &str,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) {
         if let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.from == from) {
-            (awaited.comes_unasked, awaited.has_begun) = (false, false);
+            (awaited.is_pushed, awaited.has_begun) = (false, false);
             self.failed(datum, fault, why, out);
         }
     }
 
-    pub(in crate::node::server) fn peer_up(&mut self, peer: NodeId, role: Role, address: &str, out: &mut Vec<Output>) {
-        for datum in self.dialling.remove(address).unwrap_or_default() {
+    pub(in crate::node::server) fn peer_up(
+        &mut self,
+        peer: NodeId,
+        role: Role,
+        address: &str,
+        out: &mut Vec<AdmissionOutput>,
+    ) {
+        for datum in self.waiting_by_address.remove(address).unwrap_or_default() {
             if let Some(awaited) = self.awaited.get(&datum) {
                 if awaited.from == peer && is_no_source(datum, Some(role)) {
                     self.failed(datum, SupplyFault::Gone, NO_SOURCE, out);
@@ -212,40 +224,40 @@ impl Fetches {
         address: &str,
         why: &str,
         members: &Members<Role>,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) -> Vec<NodeId> {
         let mut unreachable = Vec::new();
-        for datum in self.dialling.remove(address).unwrap_or_default() {
+        for datum in self.waiting_by_address.remove(address).unwrap_or_default() {
             let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.address == address) else {
                 continue;
             };
-            let role = members.get(awaited.from).map(|peer| peer.about);
+            let role = members.get(awaited.from).map(|peer| peer.data);
             if role.is_some() && !is_no_source(datum, role) {
                 send(out, awaited.from, awaited.request(datum));
                 continue;
             }
             unreachable.push(awaited.from);
             // Also if its task was requeued meanwhile, since the task would ask the same holder again.
-            awaited.is_asked = true;
+            awaited.is_requested = true;
             self.failed(datum, SupplyFault::Unreachable, why, out);
         }
         unreachable
     }
 
-    pub(super) fn peer_lost(&mut self, peer: NodeId, why: &str, out: &mut Vec<Output>) {
+    pub(super) fn peer_lost(&mut self, peer: NodeId, why: &str, out: &mut Vec<AdmissionOutput>) {
         let from_there = self.awaited.values_mut().filter(|awaited| awaited.from == peer);
         from_there.for_each(|awaited| awaited.has_begun = false);
-        let asked = self.awaited.iter().filter(|(_, awaited)| awaited.is_asked && awaited.from == peer);
+        let asked = self.awaited.iter().filter(|(_, awaited)| awaited.is_requested && awaited.from == peer);
         for datum in asked.map(|(datum, _)| *datum).collect::<Vec<_>>() {
             self.failed(datum, SupplyFault::Unreachable, why, out);
         }
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
-        if self.dialling.values().any(Vec::is_empty) {
+        if self.waiting_by_address.values().any(Vec::is_empty) {
             return Err("an address is dialled for no datum".into());
         }
-        let own = |awaited: &Awaited| awaited.from == self.config.id && awaited.is_asked;
+        let own = |awaited: &AwaitedDatum| awaited.from == self.config.id && awaited.is_requested;
         match self.awaited.iter().find(|(_, awaited)| own(awaited)) {
             Some((datum, _)) => Err(format!("{datum} is requested from this server itself")),
             None => Ok(()),
@@ -272,16 +284,16 @@ mod tests {
     fn awaited() -> (Fetches, DatumId) {
         let datum = DatumId { client: NodeId(7), serial: 1 };
         let mut fetches = Fetches::new(Arc::new(offering_nothing()));
-        fetches.expect(datum, Awaited::new(8, Origin::Copied, (HOLDER, "there:1".to_string(), 2)));
+        fetches.expect(datum, AwaitedDatum::new(8, Origin::Copied, (HOLDER, "there:1".to_string(), 2)));
         (fetches, datum)
     }
 
     #[test]
-    fn a_datum_is_asked_for_once_its_holder_is_reached() {
+    fn a_datum_is_requested_once_its_holder_is_connected() {
         let (mut fetches, datum) = awaited();
         let mut out = Vec::new();
-        fetches.ask(datum, &Members::default(), &mut out);
-        assert!(matches!(out[..], [Output::Effect(Effect::Dial { .. })]) && fetches.is_asked(HOLDER));
+        fetches.request(datum, &Members::default(), &mut out);
+        assert!(matches!(out[..], [AdmissionOutput::Effect(Effect::Dial { .. })]) && fetches.is_requested_from(HOLDER));
         out.clear();
         fetches.peer_up(HOLDER, Role::Server, "there:1", &mut out);
         assert_eq!(
@@ -294,33 +306,33 @@ mod tests {
     }
 
     #[test]
-    fn shared_data_are_asked_of_servers_alone() {
+    fn shared_data_are_requested_from_servers_only() {
         let (mut fetches, _) = awaited();
         let datum = DatumId { client: NodeId::CATALOG, serial: 1 };
         for role in [Role::Client, Role::Agent, Role::Server] {
             let (mut members, mut out) = (Members::default(), Vec::new());
-            members.up(Time(0), HOLDER, role);
-            fetches.expect(datum, Awaited::new(8, Origin::Copied, (HOLDER, "there:1".to_string(), 1)));
-            fetches.ask(datum, &members, &mut out);
-            assert_eq!(fetches.is_asked(HOLDER), role == Role::Server, "{out:?}");
+            members.add(Time(0), HOLDER, role);
+            fetches.expect(datum, AwaitedDatum::new(8, Origin::Copied, (HOLDER, "there:1".to_string(), 1)));
+            fetches.request(datum, &members, &mut out);
+            assert_eq!(fetches.is_requested_from(HOLDER), role == Role::Server, "{out:?}");
             assert_eq!(out.len(), 1, "to its source or its owner");
         }
     }
 
     #[test]
-    fn a_source_that_fails_is_told_to_the_owner_once() {
+    fn a_failed_source_is_reported_to_the_owner_once() {
         let (mut fetches, datum) = awaited();
         let (mut members, mut out) = (Members::default(), Vec::new());
-        members.up(Time(0), HOLDER, Role::Server);
-        fetches.ask(datum, &members, &mut out);
+        members.add(Time(0), HOLDER, Role::Server);
+        fetches.request(datum, &members, &mut out);
         out.clear();
         fetches.refused(HOLDER, datum, "it was dropped", &mut out);
         fetches.peer_lost(HOLDER, "silent", &mut out);
-        let told = |output: &Output| matches!(output, Output::Effect(Effect::Send { to, .. }) if *to == datum.client);
+        let told = |output: &AdmissionOutput| matches!(output, AdmissionOutput::Effect(Effect::Send { to, .. }) if *to == datum.client);
         assert!(out.len() == 1 && told(&out[0]), "{out:?}");
         // The owner is asked before the holder is asked again.
-        fetches.ask(datum, &members, &mut out);
-        assert!(out.len() == 2 && told(&out[1]) && !fetches.is_asked(HOLDER), "{out:?}");
+        fetches.request(datum, &members, &mut out);
+        assert!(out.len() == 2 && told(&out[1]) && !fetches.is_requested_from(HOLDER), "{out:?}");
         fetches.check().unwrap();
     }
 }

@@ -6,12 +6,12 @@
 
 mod ending;
 mod fetches;
-mod naming;
 mod parts;
-mod room;
+mod publishing;
 mod shares;
 mod slices;
 mod supply;
+mod write_back;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use std::sync::Arc;
 use super::ServerConfig;
 use crate::data::{Evicted, Origin, Replicas};
 use crate::exec::{Entry, Executor, State};
-use crate::graph::{Copies, Task, TaskKind};
+use crate::graph::{CopyLifetime, Task, TaskKind};
 use crate::member::Members;
 use crate::node::message::Message;
 use crate::node::protocol::{Effect, Role};
 use fetches::Fetches;
-use gridloom_base::limits::{CALLED_BACK_NS_MAX, HEARTBEAT_NS};
+use gridloom_base::limits::{CALLBACK_WAIT_NS_MAX, HEARTBEAT_NS};
 use gridloom_base::{DatumId, NodeId, ObjectId, TaskError, TaskId, Time};
 use parts::Parts;
-use room::Homeward;
-pub(super) use slices::Arrived;
+pub(super) use slices::SliceArrival;
 use slices::Slices;
+use write_back::WriteBack;
 
 /// The server's tasks, the accounting of its store, and its requests to other nodes.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Admission {
     replicas: Replicas,
     /// Public to the server, because some events of fetches concern only this part.
     pub(super) fetches: Fetches,
-    homeward: Homeward,
+    write_back: WriteBack,
     parts: Parts,
     slices: Slices,
     /// Time at which a datum last became available here or a task last ended.
@@ -49,12 +49,12 @@ pub(super) struct Admission {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Output {
+pub(super) enum AdmissionOutput {
     Effect(Effect),
     /// A copy was evicted. Its owner is notified, after the reports of data that arrived for it.
     Evicted(DatumId),
     /// Kept data were evicted, because another client needs its share of the store.
-    GaveWay {
+    EvictedOverShare {
         client: NodeId,
         data: Vec<DatumId>,
         bytes: u64,
@@ -62,17 +62,17 @@ pub(super) enum Output {
     },
 }
 
-impl From<Effect> for Output {
-    fn from(effect: Effect) -> Output {
-        Output::Effect(effect)
+impl From<Effect> for AdmissionOutput {
+    fn from(effect: Effect) -> AdmissionOutput {
+        AdmissionOutput::Effect(effect)
     }
 }
 
 /// How a stall of the server was resolved.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Unstuck {
+pub(super) enum StallResolution {
     /// Waiting tasks were requeued, so that others may be admitted.
-    MadeWay,
+    Requeued,
     /// The task will not get the memory that it needs.
     Refused(TaskId, TaskError),
 }
@@ -83,7 +83,7 @@ impl Admission {
             executor: Executor::new(config.slots),
             replicas: Replicas::new(config.memory_bytes, config.data_max),
             fetches: Fetches::new(config.clone()),
-            homeward: Homeward::default(),
+            write_back: WriteBack::default(),
             parts: Parts::default(),
             slices: Slices::default(),
             last_progress: Time::ZERO,
@@ -122,12 +122,12 @@ impl Admission {
 
     /// True if tasks may be waiting while tasks of other clients run.
     pub(super) fn may_keep_waiting(&self) -> bool {
-        self.executor.may_keep_waiting()
+        self.executor.may_have_waiting()
     }
 
     /// Returns the clients with ready tasks that wait.
     pub(super) fn kept_waiting(&self) -> BTreeSet<NodeId> {
-        self.executor.kept_waiting()
+        self.executor.waiting_clients()
     }
 
     /// Returns the running tasks of other clients.
@@ -150,7 +150,7 @@ impl Admission {
     }
 
     pub(super) fn own_bytes(&self, datum: DatumId) -> u64 {
-        self.replicas.own_bytes(datum)
+        self.replicas.actual_bytes(datum)
     }
 
     pub(super) fn is_here(&self, datum: DatumId) -> bool {
@@ -172,12 +172,12 @@ impl Admission {
         &mut self,
         now: Time,
         members: &Members<Role>,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) -> Option<(TaskId, TaskError)> {
         while let Some(entry) = self.executor.first_held() {
             let task = entry.task.clone();
             let inputs: BTreeSet<DatumId> = task.inputs().collect();
-            let needed = self.room_needed(&task, &inputs);
+            let needed = self.bytes_needed(&task, &inputs);
             if !self.replicas.fits(needed) {
                 self.evict(needed, &inputs, out);
             }
@@ -192,17 +192,17 @@ impl Admission {
             // rules that out, but a later plan for lost results may cause it.
             let stuck = self.executor.waiting(true);
             if !stuck.is_empty() {
-                self.hold_back(now, stuck, out);
+                self.requeue(now, stuck, out);
                 continue;
             }
-            if let Some(other) = self.may_go_ahead() {
+            if let Some(other) = self.next_out_of_order() {
                 let inputs = other.inputs().collect();
                 self.admit_task(now, &other, inputs, members, out);
                 continue;
             }
             // The data for which the other tasks wait may still arrive.
             let waits = self.executor.admitted() > 0;
-            if !waits && self.give_up_places(now) {
+            if !waits && self.release_idle_reservations(now) {
                 continue;
             }
             if waits || self.make_room(now, needed, &inputs, out) {
@@ -216,7 +216,7 @@ impl Admission {
     }
 
     /// Returns the free bytes that the store needs before a task is admitted.
-    fn room_needed(&self, task: &Task, inputs: &BTreeSet<DatumId>) -> u64 {
+    fn bytes_needed(&self, task: &Task, inputs: &BTreeSet<DatumId>) -> u64 {
         let size_of = |datum: &DatumId| {
             self.fetches.get(*datum).map_or(0, |awaited| self.replicas.counted_bytes(awaited.size_bytes))
         };
@@ -250,7 +250,7 @@ impl Admission {
     /// Evicts copies until `needed` bytes fit, except the data in `kept` (the inputs of the task to admit) and copies
     /// of data that a task here makes again, since their memory is reserved for the result. Evicted inputs of held
     /// tasks are requested again when the task is admitted.
-    fn evict(&mut self, needed: u64, kept: &BTreeSet<DatumId>, out: &mut Vec<Output>) {
+    fn evict(&mut self, needed: u64, kept: &BTreeSet<DatumId>, out: &mut Vec<AdmissionOutput>) {
         let executor = &self.executor;
         let evicted = self.replicas.evict(
             needed,
@@ -260,7 +260,7 @@ impl Admission {
         for Evicted { datum, origin, size_bytes } in evicted {
             out.push(Effect::DropDatum { datum }.into());
             if origin != Origin::Argument {
-                out.push(Output::Evicted(datum));
+                out.push(AdmissionOutput::Evicted(datum));
             }
             if self.executor.reads(datum) {
                 // The next copy may come from another source, so the owner is asked for one.
@@ -275,7 +275,7 @@ impl Admission {
         task: &Task,
         inputs: BTreeSet<DatumId>,
         members: &Members<Role>,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) {
         self.last_admitted = now;
         for output in &task.outputs {
@@ -289,21 +289,21 @@ impl Admission {
                     Some(awaited) => {
                         let (size_bytes, origin) = (awaited.size_bytes, awaited.origin);
                         self.reserve(datum, size_bytes, origin, now);
-                        self.answer_askers(datum, out);
-                        self.fetches.ask(datum, members, out);
+                        self.answer_waiting_peers(datum, out);
+                        self.fetches.request(datum, members, out);
                     }
                     // A task that is held behind this one makes the datum.
                     None if self.executor.makes(datum) => {
                         self.reserve(datum, 0, Origin::Made, now);
                     }
                     None => {
-                        self.fetches.ask_for_source(datum, out);
+                        self.fetches.request_source(datum, out);
                         self.reserve(datum, 0, Origin::Copied, now);
                     }
                 }
             }
             if is_new && names {
-                self.replicas.set_passing(datum);
+                self.replicas.set_for_renaming(datum);
             }
             self.replicas.add_reader(datum, names);
         }
@@ -322,7 +322,7 @@ impl Admission {
 
     /// Resolves a stall: if there was no progress for a heartbeat while tasks are held for lack of memory, requeues
     /// the waiting tasks. Their data may be delayed at another server by tasks that wait for data held here.
-    pub(super) fn unstick(&mut self, now: Time, out: &mut Vec<Output>) -> Option<Unstuck> {
+    pub(super) fn resolve_stall(&mut self, now: Time, out: &mut Vec<AdmissionOutput>) -> Option<StallResolution> {
         let first = self.executor.first_held()?.task.clone();
         let stands_ns = now.since(self.last_progress);
         if self.executor.is_busy() || stands_ns < HEARTBEAT_NS {
@@ -332,22 +332,22 @@ impl Admission {
         // for which there is no memory.
         if self.executor.paused() > 0 && self.executor.admitted() == self.executor.paused() {
             let inputs = first.inputs().collect();
-            if self.make_room(now, self.room_needed(&first, &inputs), &inputs, out) {
+            if self.make_room(now, self.bytes_needed(&first, &inputs), &inputs, out) {
                 return None;
             }
             let (id, error) = self.no_room_for(&first);
-            return (stands_ns >= CALLED_BACK_NS_MAX).then_some(Unstuck::Refused(id, error));
+            return (stands_ns >= CALLBACK_WAIT_NS_MAX).then_some(StallResolution::Refused(id, error));
         }
         let waiting = self.executor.waiting(false);
-        self.hold_back(now, waiting, out);
+        self.requeue(now, waiting, out);
         self.last_progress = now;
-        Some(Unstuck::MadeWay)
+        Some(StallResolution::Requeued)
     }
 
     /// Puts waiting tasks back behind all others, and releases their memory.
-    fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Output>) {
+    fn requeue(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<AdmissionOutput>) {
         for id in tasks {
-            self.executor.hold_back(id);
+            self.executor.put_back(id);
             let task = self.executor.get(id).expect("requeued above").task.clone();
             for output in &task.outputs {
                 self.replicas.unreserve(output.datum, now);
@@ -359,7 +359,7 @@ impl Admission {
                 }
                 if !self.executor.waits_for(datum) && !self.executor.makes(datum) {
                     self.replicas.unreserve(datum, now);
-                    self.fetches.hold_back(datum);
+                    self.fetches.clear_request(datum);
                 }
             }
         }
@@ -379,9 +379,9 @@ impl Admission {
     }
 
     /// Ends a task whose copies are all here.
-    pub(super) fn end_replicated(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
+    pub(super) fn end_replicated(&mut self, now: Time, task: &Task, out: &mut Vec<AdmissionOutput>) {
         for datum in task.inputs().collect::<BTreeSet<DatumId>>() {
-            if task.kind == TaskKind::Replicate(Copies::Kept) {
+            if task.kind == TaskKind::Replicate(CopyLifetime::Kept) {
                 self.replicas.keep(datum);
             }
             if self.replicas.remove_reader(datum, now) {
@@ -391,8 +391,8 @@ impl Admission {
     }
 
     /// Records that a running task has called its program back.
-    pub(super) fn begin_asking(&mut self, id: TaskId) {
-        self.executor.begin_asking(id);
+    pub(super) fn begin_callback(&mut self, id: TaskId) {
+        self.executor.begin_callback_wait(id);
     }
 
     /// Records that a running task waits for calls that it made itself, or resumes.
@@ -404,14 +404,14 @@ impl Admission {
     }
 
     /// Records that the program has answered a callback.
-    pub(super) fn end_asking(&mut self, id: TaskId) {
-        self.executor.end_asking(id);
+    pub(super) fn end_callback(&mut self, id: TaskId) {
+        self.executor.end_callback_wait(id);
     }
 
     // ---- for invariants and status
 
     /// Returns the number of entries about tasks and data, by kind.
-    pub(super) fn leftovers(&self) -> [(&'static str, usize); 7] {
+    pub(super) fn leak_counts(&self) -> [(&'static str, usize); 7] {
         let (awaited, dialled) = self.fetches.counts();
         [
             ("tasks", self.executor.len()),
@@ -420,18 +420,18 @@ impl Admission {
             ("requests for unknown data", self.replicas.unknown()),
             ("awaited data", awaited),
             ("addresses dialled for data", dialled),
-            ("results being written back to their clients", self.homeward.len()),
+            ("results being written back to their clients", self.write_back.len()),
         ]
     }
 
     /// Returns the state of each task and its data, one line per task, after a line about the store.
-    pub(super) fn situation(&self) -> Vec<String> {
+    pub(super) fn stall_report(&self) -> Vec<String> {
         let (used, limit) = (self.replicas.used_bytes(), self.replicas.limit_bytes());
         let store = format!("{}: holds {used} of {limit} bytes in {} data", self.config.name, self.replicas.len());
         let input = |datum: DatumId| match (self.replicas.is_here(datum), self.fetches.get(datum)) {
             (true, _) => format!("{datum} (here)"),
             (false, Some(awaited)) if awaited.from == self.config.id => format!("{datum} (evicted)"),
-            (false, Some(awaited)) if awaited.is_asked => format!("{datum} (requested from {})", awaited.from),
+            (false, Some(awaited)) if awaited.is_requested => format!("{datum} (requested from {})", awaited.from),
             (false, Some(awaited)) => format!("{datum} (expected from {})", awaited.from),
             (false, None) if self.executor.makes(datum) => format!("{datum} (made here)"),
             (false, None) => format!("{datum} (source unknown)"),
@@ -456,7 +456,7 @@ impl Admission {
             let lacks = |datum: &DatumId| match entry.state {
                 State::Ready => !self.replicas.is_here(*datum),
                 State::Waiting => !self.replicas.is_known(*datum) && !self.executor.makes(*datum),
-                State::Held | State::Running | State::Asking | State::Calling => false,
+                State::Held | State::Running | State::AwaitingCallback | State::AwaitingCalls => false,
             };
             if let Some(datum) = entry.task.inputs().find(lacks) {
                 return Err(format!("{} is {:?}, but {datum} has no reservation", entry.task.id, entry.state));
@@ -471,7 +471,7 @@ impl Admission {
     }
 }
 
-fn send(out: &mut Vec<Output>, to: NodeId, message: impl Into<Message>) {
+fn send(out: &mut Vec<AdmissionOutput>, to: NodeId, message: impl Into<Message>) {
     out.push(Effect::Send { to, message: message.into() }.into());
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Admission, Output};
+use super::{Admission, AdmissionOutput};
 use crate::data::Origin;
 use crate::graph::Task;
 use crate::node::protocol::Effect;
@@ -52,11 +52,11 @@ impl Admission {
         now: Time,
         task: &Task,
         from_byte: u64,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) -> Result<Vec<(DatumId, Meta)>, TaskError> {
         let (datum, output) = (task.inputs().next().expect("checked when the task was accepted"), &task.outputs[0]);
         let (part, meta) = (output.datum, output.meta.clone());
-        let (size_bytes, whole_bytes) = (meta.size_bytes(), self.replicas.own_bytes(datum));
+        let (size_bytes, whole_bytes) = (meta.size_bytes(), self.replicas.actual_bytes(datum));
         if from_byte.checked_add(size_bytes).is_none_or(|end| end > whole_bytes) {
             let why =
                 format!("a part of {size_bytes} bytes from byte {from_byte} exceeds its datum of {whole_bytes} bytes");
@@ -64,11 +64,11 @@ impl Admission {
             return Err(TaskError::Refused { function, server, why });
         }
         if !self.replicas.is_here(part) {
-            out.push(Effect::TakePart { datum, from_byte, part, meta: meta.clone() }.into());
+            out.push(Effect::MakePart { datum, from_byte, part, meta: meta.clone() }.into());
             self.replicas.add_reader(datum, false);
             self.parts.insert(part, datum);
             self.fetches.forget(part);
-            self.datum_here(now, part, size_bytes, Origin::Made, out);
+            self.datum_available(now, part, size_bytes, Origin::Made, out);
         }
         Ok(vec![(part, meta)])
     }
@@ -119,25 +119,25 @@ mod tests {
     fn takes(part: u64, size_bytes: u64) -> Task {
         Task {
             id: TaskId { client: CLIENT, serial: part },
-            kind: TaskKind::TakePart { from_byte: 0 },
+            kind: TaskKind::View { from_byte: 0 },
             args: vec![Argument::Datum(datum(1))],
             outputs: vec![Made { datum: datum(part), meta: Meta::Bytes { size_bytes } }],
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         }
     }
 
     /// A datum is accounted for with more bytes than it has, because it takes a descriptor.
-    fn with_a_datum(out: &mut Vec<Output>) -> Admission {
+    fn with_a_datum(out: &mut Vec<AdmissionOutput>) -> Admission {
         let config = ServerConfig { memory_bytes: 1 << 20, data_max: 16, ..offering_nothing() };
         let mut admission = Admission::new(Arc::new(config));
-        admission.datum_here(Time(0), datum(1), BYTES, Origin::Made, out);
+        admission.datum_available(Time(0), datum(1), BYTES, Origin::Made, out);
         assert!(admission.size_bytes(datum(1)) > BYTES + 1);
         admission
     }
 
     #[test]
-    fn a_part_has_no_more_bytes_than_the_whole() {
+    fn a_part_does_not_exceed_its_datum() {
         let mut out = Vec::new();
         let mut admission = with_a_datum(&mut out);
         let refused = admission.take_part(Time(0), &takes(2, BYTES + 1), 0, &mut out);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_goes_with_the_last_of_its_parts() {
+    fn a_datum_is_dropped_with_its_last_part() {
         let mut out = Vec::new();
         let mut admission = with_a_datum(&mut out);
         for part in [2, 3] {

@@ -13,16 +13,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Admission, Output};
+use super::{Admission, AdmissionOutput};
 use crate::data::Origin;
 use crate::graph::Task;
 use crate::member::Members;
 use crate::node::protocol::{Effect, Role};
-use gridloom_base::limits::TAKE_HOME_NS_MAX;
+use gridloom_base::limits::WRITE_BACK_NS_MAX;
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
 
 /// Maximum number of held tasks that are checked for one that may claim memory.
-const LOOKED_AT_MAX: usize = 1024;
+const CHECKED_TASKS_MAX: usize = 1024;
 
 /// The bytes that each client holds, and the share of a client in bytes.
 struct Shares {
@@ -57,13 +57,14 @@ impl Admission {
         &mut self,
         now: Time,
         members: &Members<Role>,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) -> bool {
-        if self.executor.first_held().is_none() || now.since(self.last_admitted) < TAKE_HOME_NS_MAX {
+        if self.executor.first_held().is_none() || now.since(self.last_admitted) < WRITE_BACK_NS_MAX {
             return false;
         }
         let mut has_admitted = false;
-        let held: Vec<Arc<Task>> = self.executor.held().take(LOOKED_AT_MAX).map(|entry| entry.task.clone()).collect();
+        let held: Vec<Arc<Task>> =
+            self.executor.held().take(CHECKED_TASKS_MAX).map(|entry| entry.task.clone()).collect();
         for task in held {
             let inputs: BTreeSet<DatumId> = task.inputs().collect();
             if self.claim_share(now, &task, &inputs, out) {
@@ -71,9 +72,9 @@ impl Admission {
                 // Gives its inputs time to arrive: it is not requeued at once.
                 self.last_progress = now;
                 has_admitted = true;
-            } else if self.shares().has_room_for(&task, self.room_needed(&task, &inputs)) {
+            } else if self.shares().has_room_for(&task, self.bytes_needed(&task, &inputs)) {
                 // Results of ended tasks are written back to their clients, even while other tasks run.
-                self.make_room(now, self.room_needed(&task, &inputs), &inputs, out);
+                self.make_room(now, self.bytes_needed(&task, &inputs), &inputs, out);
                 break;
             }
         }
@@ -86,32 +87,32 @@ impl Admission {
         now: Time,
         task: &Task,
         inputs: &BTreeSet<DatumId>,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) -> bool {
-        let needed = self.room_needed(task, inputs);
+        let needed = self.bytes_needed(task, inputs);
         let mut shares = self.shares();
         if !shares.has_room_for(task, needed) {
             return false;
         }
-        self.take_idle(now, needed, &mut shares, out);
+        self.evict_idle(now, needed, &mut shares, out);
         if !self.replicas.fits(needed) {
             let waiting = self.executor.waiting(false).into_iter();
             let over: Vec<TaskId> = waiting.filter(|id| shares.is_over(id.client)).collect();
-            self.hold_back(now, over, out);
+            self.requeue(now, over, out);
             let is_over = |datum: &DatumId| shares.is_over(datum.client) && !self.executor.makes(*datum);
-            let places: Vec<DatumId> = self.replicas.idle_places().filter(is_over).collect();
+            let places: Vec<DatumId> = self.replicas.idle_reservations().filter(is_over).collect();
             places.into_iter().for_each(|datum| _ = self.replicas.unreserve(datum, now));
             shares = self.shares();
-            self.take_idle(now, needed, &mut shares, out);
+            self.evict_idle(now, needed, &mut shares, out);
         }
         self.replicas.fits(needed)
     }
 
     /// Evicts data without readers here, of clients above their shares, until `needed` bytes fit.
-    fn take_idle(&mut self, now: Time, needed: u64, shares: &mut Shares, out: &mut Vec<Output>) {
+    fn evict_idle(&mut self, now: Time, needed: u64, shares: &mut Shares, out: &mut Vec<AdmissionOutput>) {
         // Shared data that this server keeps may have no other copy.
         let gives_way = |datum: &DatumId| {
-            !datum.is_shared() && (self.replicas.is_kept(*datum) || self.homeward.is_left_here(*datum, now))
+            !datum.is_shared() && (self.replicas.is_kept(*datum) || self.write_back.is_not_written_back(*datum, now))
         };
         let idle: Vec<DatumId> =
             self.replicas.idle().filter(|datum| shares.is_over(datum.client)).filter(gives_way).collect();
@@ -125,7 +126,7 @@ impl Admission {
             }
             let size_bytes = self.replicas.size_bytes(datum);
             *shares.held.entry(datum.client).or_default() -= size_bytes;
-            self.homeward.forget(datum);
+            self.write_back.forget(datum);
             self.replicas.discard(datum);
             out.push(Effect::DropDatum { datum }.into());
             let (data, bytes) = gone.entry(datum.client).or_default();
@@ -135,7 +136,8 @@ impl Admission {
                 self.fetches.expect_of_owner(datum, size_bytes, Origin::Copied);
             }
         }
-        let gave_way = |(client, (data, bytes))| Output::GaveWay { client, data, bytes, share: shares.share };
+        let gave_way =
+            |(client, (data, bytes))| AdmissionOutput::EvictedOverShare { client, data, bytes, share: shares.share };
         out.extend(gone.into_iter().map(gave_way));
     }
 }
@@ -143,7 +145,7 @@ impl Admission {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Argument, Copies, Output as Made, TaskKind};
+    use crate::graph::{Argument, CopyLifetime, Output as Made, TaskKind};
     use crate::node::message::Supply;
     use crate::node::server::tests::offering_nothing;
     use gridloom_base::{Dtype, Meta, TaskError};
@@ -169,7 +171,7 @@ mod tests {
                 .into_iter()
                 .collect(),
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         }
     }
 
@@ -177,12 +179,12 @@ mod tests {
         task(client, serial, TaskKind::call("m/f", 0), &[], Some(makes))
     }
 
-    struct Store(Admission, Members<Role>, Vec<Output>);
+    struct Store(Admission, Members<Role>, Vec<AdmissionOutput>);
 
     impl Store {
         fn new() -> Store {
             let mut members = Members::default();
-            [HOG, OTHER].into_iter().for_each(|client| members.up(Time(0), client, Role::Client));
+            [HOG, OTHER].into_iter().for_each(|client| members.add(Time(0), client, Role::Client));
             Store(Admission::new(Arc::new(offering_nothing())), members, Vec::new())
         }
 
@@ -195,14 +197,14 @@ mod tests {
         /// Keeps a datum of this size here for the hog.
         fn keep(&mut self, serial: u64, size_bytes: u64) {
             let admission = &mut self.0;
-            let kept = task(HOG, serial, TaskKind::Replicate(Copies::Kept), &[serial], None);
+            let kept = task(HOG, serial, TaskKind::Replicate(CopyLifetime::Kept), &[serial], None);
             admission.add(Time(0), kept, false);
             let (datum, meta) = (datum(HOG, serial), bytes(size_bytes));
             admission.expect(HOG, vec![Supply::direct(datum, meta, HOG, String::new(), 1)], false);
             assert_eq!(self.admit(Time(0)), None);
             let Store(admission, _, out) = self;
             let (origin, _) = admission.take_arrived(Time(0), datum, size_bytes, out).unwrap();
-            admission.datum_here(Time(0), datum, size_bytes, origin, out);
+            admission.datum_available(Time(0), datum, size_bytes, origin, out);
             let task = admission.take_replicated().unwrap();
             admission.end_replicated(Time(0), &task, out);
         }
@@ -213,48 +215,49 @@ mod tests {
             assert_eq!(self.admit(Time(0)), None);
             let id = self.0.next_start(|_| false).unwrap().id;
             let entry = self.0.take_ended(Time(0), id).unwrap();
-            self.0.made(Time(0), &entry, &[(datum(HOG, serial), bytes(size_bytes))], Some(HOG), &mut self.2);
+            self.0.results_made(Time(0), &entry, &[(datum(HOG, serial), bytes(size_bytes))], Some(HOG), &mut self.2);
         }
 
-        fn gave_way(&mut self) -> Vec<DatumId> {
-            let gave_way = |output| if let Output::GaveWay { data, .. } = output { data } else { Vec::new() };
+        fn evicted(&mut self) -> Vec<DatumId> {
+            let gave_way =
+                |output| if let AdmissionOutput::EvictedOverShare { data, .. } = output { data } else { Vec::new() };
             std::mem::take(&mut self.2).into_iter().flat_map(gave_way).collect()
         }
     }
 
     #[test]
-    fn copies_that_were_to_stay_make_way_beyond_the_share_and_no_further() {
+    fn kept_copies_are_evicted_down_to_the_share() {
         let quarter = offering_nothing().memory_bytes / 4;
         let mut store = Store::new();
         (1..=4).for_each(|serial| store.keep(serial, quarter));
         // A single client may fill the store, and is notified when it has.
         store.0.add(Time(1), call(HOG, 5, (5, 1)), false);
         assert!(matches!(store.admit(Time(1)), Some((_, TaskError::StoreFull { .. }))));
-        store.0.take_back(Time(1), TaskId { client: HOG, serial: 5 }, &mut store.2);
+        store.0.remove_task(Time(1), TaskId { client: HOG, serial: 5 }, &mut store.2);
         // The other client cannot claim more than a share.
         store.0.add(Time(1), call(OTHER, 1, (1, 2 * quarter + 1)), false);
         assert!(matches!(store.admit(Time(1)), Some((_, TaskError::StoreFull { .. }))));
-        store.0.take_back(Time(1), TaskId { client: OTHER, serial: 1 }, &mut store.2);
-        assert_eq!(store.gave_way(), []);
+        store.0.remove_task(Time(1), TaskId { client: OTHER, serial: 1 }, &mut store.2);
+        assert_eq!(store.evicted(), []);
         store.0.add(Time(1), call(OTHER, 2, (2, 2 * quarter)), false);
         assert_eq!(store.admit(Time(1)), None);
         assert_eq!(store.0.next_start(|_| false).unwrap().id.client, OTHER);
-        assert_eq!(store.gave_way(), [datum(HOG, 1), datum(HOG, 2)]);
+        assert_eq!(store.evicted(), [datum(HOG, 1), datum(HOG, 2)]);
         assert_eq!(store.0.load().1, 4 * quarter);
     }
 
     #[test]
-    fn results_that_their_client_does_not_take_make_way_in_time() {
+    fn results_that_their_client_does_not_fetch_are_evicted() {
         let half = offering_nothing().memory_bytes / 2;
         let mut store = Store::new();
         (1..=2).for_each(|serial| store.make(serial, half));
         store.0.add(Time(1), call(OTHER, 1, (1, half)), false);
         assert_eq!(store.admit(Time(1)), None);
         assert_eq!(store.0.next_start(|_| false), None, "the hog is asked to fetch a result");
-        for (now, is_admitted) in [(Time(1) + TAKE_HOME_NS_MAX / 2, false), (Time(1) + TAKE_HOME_NS_MAX, true)] {
+        for (now, is_admitted) in [(Time(1) + WRITE_BACK_NS_MAX / 2, false), (Time(1) + WRITE_BACK_NS_MAX, true)] {
             let Store(admission, members, out) = &mut store;
             assert_eq!(admission.admit_by_shares(now, members, out), is_admitted);
-            assert_eq!(store.gave_way().len(), usize::from(is_admitted));
+            assert_eq!(store.evicted().len(), usize::from(is_admitted));
         }
         assert_eq!(store.0.next_start(|_| false).unwrap().id.client, OTHER);
     }
@@ -262,7 +265,7 @@ mod tests {
     /// Found by the soak test (seeds 40042, 41870): a task admitted by its share was requeued in the same heartbeat,
     /// because there had been no progress for long, and so on each time.
     #[test]
-    fn what_is_let_in_by_its_share_is_given_the_time_for_its_arguments_to_come() {
+    fn a_task_admitted_by_share_has_time_for_its_arguments_to_arrive() {
         let half = offering_nothing().memory_bytes / 2;
         let mut store = Store::new();
         store.make(1, half);
@@ -273,14 +276,14 @@ mod tests {
         let Store(admission, members, out) = &mut store;
         let refused = admission.admit(Time(1), members, out);
         assert_eq!(refused, None, "the hog is asked to fetch its result");
-        let now = Time(1) + TAKE_HOME_NS_MAX;
+        let now = Time(1) + WRITE_BACK_NS_MAX;
         assert!(admission.admit_by_shares(now, members, out));
-        assert_eq!(admission.unstick(now, out), None);
+        assert_eq!(admission.resolve_stall(now, out), None);
         assert_eq!(admission.state(TaskId { client: OTHER, serial: 1 }), Some(crate::exec::State::Waiting));
     }
 
     #[test]
-    fn a_long_task_and_those_that_wait_behind_it_keep_nobody_from_its_share() {
+    fn a_long_task_does_not_keep_others_from_their_share() {
         let half = offering_nothing().memory_bytes / 2;
         let mut store = Store::new();
         store.make(1, half);
@@ -292,11 +295,11 @@ mod tests {
         assert_eq!(store.admit(Time(1)), None);
         let mut now = Time(1);
         for is_admitted in [false, true] {
-            now = now + TAKE_HOME_NS_MAX;
+            now = now + WRITE_BACK_NS_MAX;
             let Store(admission, members, out) = &mut store;
             assert_eq!(admission.admit_by_shares(now, members, out), is_admitted);
         }
-        assert_eq!(store.gave_way(), [datum(HOG, 1)]);
+        assert_eq!(store.evicted(), [datum(HOG, 1)]);
         assert_eq!(store.0.state(TaskId { client: OTHER, serial: 1 }), Some(crate::exec::State::Ready));
     }
 }

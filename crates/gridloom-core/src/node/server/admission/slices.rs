@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::fetches::Awaited;
-use super::{Admission, Output};
+use super::fetches::AwaitedDatum;
+use super::{Admission, AdmissionOutput};
 use crate::data::Origin;
 use crate::member::Members;
 use crate::node::message::Supply;
@@ -24,15 +24,15 @@ pub(super) struct Slices(BTreeMap<DatumId, Sliced>);
 struct Sliced {
     /// Description of the complete datum.
     meta: Meta,
-    has_place: [bool; SLICES],
+    is_reserved: [bool; SLICES],
     is_here: [bool; SLICES],
 }
 
 /// The result of the arrival of a slice.
 #[derive(Clone, PartialEq, Debug)]
-pub(in crate::node::server) enum Arrived {
+pub(in crate::node::server) enum SliceArrival {
     /// The slice is not needed and was dropped.
-    InVain,
+    NotNeeded,
     /// Other slices are still missing. `bytes` is the size of this one.
     One { bytes: u64 },
     /// All slices are here. `meta` describes the complete datum.
@@ -47,7 +47,7 @@ impl Admission {
         client: NodeId,
         supply: Supply,
         members: &Members<Role>,
-        out: &mut Vec<Output>,
+        out: &mut Vec<AdmissionOutput>,
     ) {
         let Supply { datum: slice, meta, from, address, hops, .. } = supply;
         let (whole, Some(number), Some(size_bytes)) = (slice.whole(), slice.slice(), meta.checked_size_bytes()) else {
@@ -61,24 +61,24 @@ impl Admission {
         }
         let origin = self.fetches.get(whole).map_or(Origin::Copied, |awaited| awaited.origin);
         // Records its size, which must be known from now on even if its tasks are requeued for lack of memory.
-        self.fetches.expect(whole, Awaited::new(size_bytes, origin, (self.config.id, String::new(), 1)));
+        self.fetches.expect(whole, AwaitedDatum::new(size_bytes, origin, (self.config.id, String::new(), 1)));
         if !self.make_room_for(now, whole, size_bytes, out) {
             return;
         }
-        let new = Sliced { meta, has_place: [false; SLICES], is_here: [false; SLICES] };
+        let new = Sliced { meta, is_reserved: [false; SLICES], is_here: [false; SLICES] };
         let sliced = self.slices.0.entry(whole).or_insert(new);
         if sliced.is_here[number] {
             return;
         }
-        if !std::mem::replace(&mut sliced.has_place[number], true) {
+        if !std::mem::replace(&mut sliced.is_reserved[number], true) {
             self.replicas.reserve(slice, 0, Origin::Copied, now);
             self.replicas.add_reader(slice, false);
         }
         let bytes = slice_bytes(size_bytes, number);
-        let awaited = Awaited::new(bytes.end - bytes.start, Origin::Copied, (from, address, hops));
+        let awaited = AwaitedDatum::new(bytes.end - bytes.start, Origin::Copied, (from, address, hops));
         self.fetches.expect(slice, awaited);
-        self.answer_askers(slice, out);
-        self.fetches.ask(slice, members, out);
+        self.answer_waiting_peers(slice, out);
+        self.fetches.request(slice, members, out);
     }
 
     /// True if a slice can be sent, because the slice or the complete datum is here. Marks the complete datum as used now.
@@ -96,31 +96,31 @@ impl Admission {
         &mut self,
         now: Time,
         slice: DatumId,
-        out: &mut Vec<Output>,
-    ) -> Arrived {
+        out: &mut Vec<AdmissionOutput>,
+    ) -> SliceArrival {
         let (whole, number) = (slice.whole(), slice.slice().unwrap_or(0));
         let is_awaited = self.fetches.forget(slice).is_some();
         let Some(sliced) = self.slices.0.get_mut(&whole).filter(|sliced| is_awaited && !sliced.is_here[number]) else {
             let has_it = self.slices.0.get(&whole).is_some_and(|sliced| sliced.is_here[number]);
             out.extend((!has_it).then_some(Effect::DropDatum { datum: slice }.into()));
-            return Arrived::InVain;
+            return SliceArrival::NotNeeded;
         };
         self.last_progress = now;
         sliced.is_here[number] = true;
         let bytes = slice_bytes(sliced.meta.size_bytes(), number);
         let bytes = bytes.end - bytes.start;
         let (is_whole, meta) = (sliced.is_here == [true; SLICES], sliced.meta.clone());
-        let waiting = self.replicas.take_askers(slice, |_| true);
+        let waiting = self.replicas.take_requesters(slice, |_| true);
         out.extend(waiting.into_iter().map(|to| Effect::SendDatum { to, datum: slice }.into()));
         if !is_whole {
-            return Arrived::One { bytes };
+            return SliceArrival::One { bytes };
         }
         out.push(Effect::JoinSlices { datum: whole, meta: meta.clone() }.into());
-        Arrived::Whole { bytes, meta }
+        SliceArrival::Whole { bytes, meta }
     }
 
     /// Drops the slices of data that are no longer received in slices.
-    pub(in crate::node::server) fn end_unawaited_slices(&mut self, now: Time, out: &mut Vec<Output>) {
+    pub(in crate::node::server) fn end_unawaited_slices(&mut self, now: Time, out: &mut Vec<AdmissionOutput>) {
         let is_over = |whole: DatumId| {
             !self.replicas.is_known(whole) || self.replicas.is_here(whole) || !self.fetches.is_awaited(whole)
         };
@@ -129,7 +129,7 @@ impl Admission {
     }
 
     /// Stops receiving a datum in slices, and drops its slices.
-    pub(super) fn end_slices(&mut self, now: Time, whole: DatumId, out: &mut Vec<Output>) {
+    pub(super) fn end_slices(&mut self, now: Time, whole: DatumId, out: &mut Vec<AdmissionOutput>) {
         let Some(sliced) = self.slices.0.remove(&whole) else { return };
         let is_here = self.replicas.is_here(whole);
         for (number, slice) in whole.slices().into_iter().enumerate() {
@@ -140,7 +140,7 @@ impl Admission {
                     false => self.refuse(slice, peer, "no longer receives it", out),
                 }
             }
-            if sliced.has_place[number] {
+            if sliced.is_reserved[number] {
                 let _ = self.replicas.remove_reader(slice, now);
                 self.replicas.unreserve(slice, now);
             }
@@ -156,7 +156,7 @@ impl Admission {
                 return Err(format!("{whole} is received in slices, but has no reservation or is not awaited"));
             }
             let slices = whole.slices().into_iter().enumerate();
-            for (number, slice) in slices.filter(|(number, _)| sliced.has_place[*number]) {
+            for (number, slice) in slices.filter(|(number, _)| sliced.is_reserved[*number]) {
                 if sliced.is_here[number] == self.fetches.is_awaited(slice) || !self.replicas.is_known(slice) {
                     return Err(format!("{slice} is both here and awaited, or neither, or has no reservation"));
                 }

@@ -2,7 +2,7 @@
 //!
 //! Updates for the agent are returned; the server sends them.
 
-mod known;
+mod function_learner;
 mod pace;
 mod running;
 
@@ -10,25 +10,25 @@ use std::collections::BTreeMap;
 
 use super::ServerConfig;
 use crate::graph::Task;
+use function_learner::FunctionLearner;
 use gridloom_base::limits::PACE_CALL_S_MIN;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{TaskId, Time};
 use gridloom_perf::{FunctionModel, Size};
-use known::Known;
 use pace::Pace;
 use running::RunningTasks;
 
 #[derive(Debug)]
 pub(super) struct Learning {
     slots: u32,
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, FunctionLearner>,
     timer_is_set: bool,
     pace: Pace,
     running: RunningTasks,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum News {
+pub(super) enum LearningUpdate {
     /// A function's model has changed.
     Model(String, FunctionModel),
     /// Factor by which recent calls took longer than the models predict.
@@ -58,7 +58,7 @@ impl Learning {
         let kept = config.models.iter().filter(|(name, model)| offered(name) && model.is_sane());
         Learning {
             slots: config.slots,
-            known: kept.map(|(name, model)| (name.clone(), Known::resume(model, config.slots))).collect(),
+            known: kept.map(|(name, model)| (name.clone(), FunctionLearner::resume(model, config.slots))).collect(),
             timer_is_set: false,
             pace: Pace::default(),
             running: RunningTasks::default(),
@@ -67,7 +67,7 @@ impl Learning {
 
     /// True if calls of a function are short, as far as is known.
     pub(super) fn is_short(&self, function: &str) -> bool {
-        self.known.get(function).is_some_and(Known::is_short)
+        self.known.get(function).is_some_and(FunctionLearner::is_short)
     }
 
     /// Records the start of a task. `computing`: number of tasks that compute from now on.
@@ -89,10 +89,10 @@ impl Learning {
         self.running.elapsed_ns(now, task)
     }
 
-    pub(super) fn learn(&mut self, now: Time, call: Call<'_>) -> Vec<News> {
+    pub(super) fn learn(&mut self, now: Time, call: Call<'_>) -> Vec<LearningUpdate> {
         let known = match self.known.get_mut(call.function) {
             Some(known) => known,
-            None => self.known.entry(call.function.to_string()).or_insert(Known::cold(self.slots)),
+            None => self.known.entry(call.function.to_string()).or_insert(FunctionLearner::cold(self.slots)),
         };
         let Some(is_cold) = known.count(call.is_measured) else { return Vec::new() };
         let seconds = ns_to_seconds(call.run_ns.max(1));
@@ -109,36 +109,36 @@ impl Learning {
             news.extend(self.take_models(now));
         } else if !self.timer_is_set {
             self.timer_is_set = true;
-            news.push(News::SetTimer);
+            news.push(LearningUpdate::SetTimer);
         }
         news
     }
 
     /// Handles the timer. Returns the models to report.
-    pub(super) fn timer_fired(&mut self, now: Time) -> Vec<News> {
+    pub(super) fn timer_fired(&mut self, now: Time) -> Vec<LearningUpdate> {
         self.timer_is_set = false;
         self.take_models(now)
     }
 
     /// Returns all models, for an agent or a client that may know none yet.
-    pub(super) fn take_all_models(&mut self, now: Time) -> Vec<News> {
-        self.known.values_mut().for_each(Known::forget_told);
+    pub(super) fn take_all_models(&mut self, now: Time) -> Vec<LearningUpdate> {
+        self.known.values_mut().for_each(FunctionLearner::forget_reported);
         self.take_models(now)
     }
 
-    fn take_models(&mut self, now: Time) -> Vec<News> {
-        let news = self.known.iter_mut().map(|(function, known)| (function, known.take_news(now)));
-        news.filter_map(|(function, model)| Some(News::Model(function.clone(), model?))).collect()
+    fn take_models(&mut self, now: Time) -> Vec<LearningUpdate> {
+        let news = self.known.iter_mut().map(|(function, known)| (function, known.take_update(now)));
+        news.filter_map(|(function, model)| Some(LearningUpdate::Model(function.clone(), model?))).collect()
     }
 
     /// Returns the pace if it has changed much.
-    pub(super) fn take_pace(&mut self, now: Time) -> Option<News> {
-        self.pace.take_news(now, &self.known, &self.running).map(News::Pace)
+    pub(super) fn take_pace(&mut self, now: Time) -> Option<LearningUpdate> {
+        self.pace.take_update(now, &self.known, &self.running).map(LearningUpdate::Pace)
     }
 
     /// Forgets that the pace was reported, so that it is reported again.
-    pub(super) fn forget_told_pace(&mut self) {
-        self.pace.forget_told();
+    pub(super) fn forget_reported_pace(&mut self) {
+        self.pace.forget_reported();
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
@@ -147,7 +147,7 @@ impl Learning {
 
     #[cfg(test)]
     pub(super) fn calls(&self, function: &str) -> u64 {
-        self.known.get(function).map_or(0, Known::calls)
+        self.known.get(function).map_or(0, FunctionLearner::calls)
     }
 }
 
@@ -161,25 +161,26 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_programs_tell_nothing_of_the_pace() {
+    fn functions_sent_by_programs_do_not_change_the_pace() {
         for runs_any in [false, true] {
             let mut learning = Learning::new(&offering_nothing());
-            let news: Vec<News> = [1_000_000_000_u64, 1_000_000_000]
+            let news: Vec<LearningUpdate> = [1_000_000_000_u64, 1_000_000_000]
                 .into_iter()
                 .chain([20_000_000_000; 4])
                 .flat_map(|run_ns| learning.learn(Time(1), call(run_ns, runs_any)))
                 .collect();
-            assert_eq!(news.iter().any(|one| matches!(one, News::Pace(_))), !runs_any, "{news:?}");
+            assert_eq!(news.iter().any(|one| matches!(one, LearningUpdate::Pace(_))), !runs_any, "{news:?}");
         }
     }
 
     #[test]
-    fn a_cold_call_is_told_at_once_and_a_warm_one_by_the_timer() {
+    fn a_cold_call_is_reported_at_once_and_a_warm_one_by_the_timer() {
         let mut learning = Learning::new(&offering_nothing());
         let call = call(1_000_000_000, false);
-        let is_model = |news: &[News]| matches!(news, [News::Model(function, _)] if function == "m/f");
+        let is_model =
+            |news: &[LearningUpdate]| matches!(news, [LearningUpdate::Model(function, _)] if function == "m/f");
         assert!(is_model(&learning.learn(Time(1), call)), "the first call on each slot is cold");
-        assert_eq!(learning.learn(Time(2), call), [News::SetTimer]);
+        assert_eq!(learning.learn(Time(2), call), [LearningUpdate::SetTimer]);
         assert_eq!(learning.learn(Time(3), call), []);
         assert!(is_model(&learning.timer_fired(Time(4))));
         assert_eq!(learning.timer_fired(Time(5)), [], "nothing has changed");
@@ -195,7 +196,7 @@ mod tests {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: None,
-            terms: Default::default(),
+            options: Default::default(),
         };
         learning.started(Time(0), &task(1), 1);
         learning.started(Time(0), &task(2), 2);

@@ -11,10 +11,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::known::Known;
+use super::function_learner::FunctionLearner;
 use super::running::RunningTasks;
 use gridloom_base::Time;
-use gridloom_base::limits::{PACE_CALL_S_MIN, PACE_MAX, PACE_MIN, PACE_NEWS_FACTOR, TURNS_NOISE_S};
+use gridloom_base::limits::{PACE_CALL_S_MIN, PACE_MAX, PACE_MIN, PACE_REPORT_FACTOR, TIME_SLICE_NOISE_S};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_perf::Size;
 
@@ -29,8 +29,8 @@ const OVERDUE: f64 = 2.0;
 
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    last: VecDeque<PaceSample>,
-    told: Option<f64>,
+    samples: VecDeque<PaceSample>,
+    reported: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -42,46 +42,46 @@ struct PaceSample {
 }
 
 impl Pace {
-    pub(super) fn forget_told(&mut self) {
-        self.told = None;
+    pub(super) fn forget_reported(&mut self) {
+        self.reported = None;
     }
 
     /// Records a call that has ended. `tasks`: mean number of tasks that ran during it, itself included.
     pub(super) fn measured(&mut self, function: &str, size: Size, seconds: f64, tasks: f64) {
-        if self.last.len() == CALLS_MAX {
-            self.last.pop_front();
+        if self.samples.len() == CALLS_MAX {
+            self.samples.pop_front();
         }
-        self.last.push_back(PaceSample { function: function.to_string(), size, seconds, tasks });
+        self.samples.push_back(PaceSample { function: function.to_string(), size, seconds, tasks });
     }
 
     /// Returns the pace if it has changed much since the last report, and marks it as reported.
-    pub(super) fn take_news(
+    pub(super) fn take_update(
         &mut self,
         now: Time,
-        known: &BTreeMap<String, Known>,
+        known: &BTreeMap<String, FunctionLearner>,
         running: &RunningTasks,
     ) -> Option<f64> {
         let pace = self.value(now, known, running);
-        let told = self.told.unwrap_or(1.0);
+        let told = self.reported.unwrap_or(1.0);
         let change = pace / told;
-        let is_back = told != 1.0 && (1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&pace);
-        let is_news = !(1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&change) || (is_back && pace != told);
+        let is_back = told != 1.0 && (1.0 / PACE_REPORT_FACTOR..PACE_REPORT_FACTOR).contains(&pace);
+        let is_news = !(1.0 / PACE_REPORT_FACTOR..PACE_REPORT_FACTOR).contains(&change) || (is_back && pace != told);
         let pace = if is_back { 1.0 } else { pace };
-        is_news.then(|| *self.told.insert(pace))
+        is_news.then(|| *self.reported.insert(pace))
     }
 
-    fn value(&self, now: Time, known: &BTreeMap<String, Known>, running: &RunningTasks) -> f64 {
+    fn value(&self, now: Time, known: &BTreeMap<String, FunctionLearner>, running: &RunningTasks) -> f64 {
         let expected_s = |function: &str, size, tasks| {
             let expected_s = known.get(function)?.expected_s(size, tasks)?;
             (expected_s >= PACE_CALL_S_MIN).then_some(expected_s)
         };
-        let last = self.last.iter().rev();
+        let last = self.samples.iter().rev();
         let pace =
             of_calls(last.filter_map(|one| Some((one.seconds, expected_s(&one.function, one.size, one.tasks)?))));
         // Calls without a stated work are distinguished by their bytes, which are not available here. Their ends show the pace.
         let overdue = running.all().filter_map(|one| {
             let (elapsed_s, tasks) = (ns_to_seconds(now.since(one.since)), running.mean_tasks(now, one));
-            let expected_s = expected_s(&one.function, Size::Work(one.work_flops?), tasks)?.max(TURNS_NOISE_S);
+            let expected_s = expected_s(&one.function, Size::Work(one.work_flops?), tasks)?.max(TIME_SLICE_NOISE_S);
             let ratio = elapsed_s / expected_s;
             (ratio > OVERDUE * pace).then_some(ratio)
         });
@@ -104,7 +104,7 @@ fn of_calls(calls: impl Iterator<Item = (f64, f64)>) -> f64 {
             furthest = (took, expected);
         }
     }
-    if count < CALLS_MIN || (count < CALLS_MAX && took_s < TURNS_NOISE_S) {
+    if count < CALLS_MIN || (count < CALLS_MAX && took_s < TIME_SLICE_NOISE_S) {
         return 1.0;
     }
     (took_s - furthest.0) / (expected_s - furthest.1)
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_of_short_calls_tells_a_quota_and_no_single_one() {
+    fn only_the_sum_of_short_calls_shows_a_quota() {
         // A third of a processor in periods of 100 ms: seven calls of 4 ms, and one that waits for the next period.
         let call = |n: usize| if n % 8 == 7 { (0.072, 0.004) } else { (0.004, 0.004) };
         for end in 64..90 {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn three_long_calls_tell_a_change_and_one_does_not() {
+    fn three_long_calls_show_a_change_and_one_does_not() {
         assert_eq!(of_calls([(1.0, 1.0); 2].into_iter()), 1.0);
         assert_eq!(of_calls([(9.0, 1.0), (1.0, 1.0), (1.0, 1.0)].into_iter()), 1.0);
         assert_eq!(of_calls([(4.0, 1.0), (4.0, 1.0), (4.0, 1.0), (1.0, 1.0)].into_iter()), 4.0);
