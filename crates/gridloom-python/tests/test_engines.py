@@ -312,9 +312,9 @@ def test_errors_are_told_as_on_a_grid(grid):
     # Not that the wait has ended.
     with pytest.raises(TimeoutError, match="2.0 is late"):
         grid.function(is_late)(2.0)
-    for name in ("run", "map", "put", "get"):
+    for name, arguments in {"run": (half, 1), "map": (half, [1]), "put": ("x", 1), "get": ("x",), "empty": (3,), "links": ()}.items():
         with pytest.raises(gl.UsageError, match=f"Grid.{name} is not there on an engine"):
-            getattr(grid, name)(half, 1)
+            getattr(grid, name)(*arguments)
     with pytest.raises(gl.UsageError, match="no option 'regroup'"):
         grid.group(regroup=2)
     with pytest.raises(gl.UsageError, match="recorded in groups"):

@@ -91,7 +91,7 @@ def test_wrong_settings_are_refused(tmp_path, world):
 
 
 def test_a_program_with_options_of_its_own_reads_the_settings_first(tmp_path):
-    before = "import argparse\ngl.read_settings()\nparser = argparse.ArgumentParser()\nparser.add_argument('--own')\n"
+    before = "import argparse\ngl.processes.read_settings()\nparser = argparse.ArgumentParser()\nparser.add_argument('--own')\n"
     before += "print(parser.parse_args().own)\n"
     words = ["--set", "name=x", "--own", "5"]
     code, lines, errors = run(tmp_path, "simulate", SETTINGS, ONE, words, before=before)

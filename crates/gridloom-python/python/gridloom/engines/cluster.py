@@ -32,8 +32,9 @@ from ..groups.handle import Handle
 from ..plans.heuristic import Heuristic, mapping_of
 from ..plans.plan import Plan, TaskRecord
 from ..run.retry import RetryOn
+from .cluster_model import platform
 from .protocol import Engine, Measured, NotYet, ResultLost
-from .support import body_of, conversions_of, error_of, part_of, platform
+from .worker_functions import body_of, conversions_of, error_of, part_of
 
 # Results of at least this size are sent to their reader before all inputs of the call exist.
 _PREFETCHED_BYTES_MIN = 1 << 20

@@ -22,8 +22,9 @@ import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
 from ..errors import ConnectError, ServerLost
+from .cluster_model import PROBE_BYTES, PROBES, check_versions, operations_per_second, worker_name
 from .protocol import Measured, NotYet, ResultLost
-from .support import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
+from .worker_functions import by_value
 
 # Arguments of at least this size are sent directly to their worker, not through the scheduler.
 _SCATTERED_BYTES_MIN = 64 << 10

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConnectError, ServerLost, UsageError
+from .cluster_model import PROBE_BYTES, PROBES, check_versions, operations_per_second, worker_name
 from .protocol import Measured, NotYet, ResultLost
-from .support import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
+from .worker_functions import by_value
 
 # Arguments of at least this size are put into Ray's store, once for all calls of a group.
 _PUT_BYTES_MIN = 64 << 10

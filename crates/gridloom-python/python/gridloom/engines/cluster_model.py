@@ -1,0 +1,87 @@
+"""Models of clusters: measured hosts and links as a platform, names and versions of workers, and probes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..errors import ConnectWarning
+from .protocol import Measured
+
+# The caller of `connect`, seen from `check_versions`.
+_PROGRAM = 6
+#: Size of a probe of a link, and how often each link is probed: the best probe counts.
+PROBE_BYTES = 4 << 20
+PROBES = 2
+
+
+def operations_per_second() -> float:
+    """The speed of a processor, by products of matrices."""
+    import time
+
+    a = np.ones((256, 256))
+    best = 0.0
+    for _ in range(5):
+        begun = time.perf_counter()
+        a @ a
+        best = max(best, 2 * 256**3 / max(time.perf_counter() - begun, 1e-9))
+    return best
+
+
+def platform(measured: Measured) -> str:
+    """The cluster in TOML: a card for each host, as wide as its widest link, and a link for each pair."""
+    names = ["client", *sorted(measured.slots)]
+    links = {("client", name): wide for name, wide in measured.client_bytes_per_s.items()} | measured.direct_bytes_per_s
+    lines = []
+    for name in names:
+        role = "client,agent" if name == "client" else "server"
+        wide = max(wide for pair, wide in links.items() if name in pair)
+        slots, speed = measured.slots.get(name, 1), measured.speed.get(name, 1e9)
+        properties = f'{{ role = "{role}", slots = {slots}, memory = "1EiB" }}'
+        lines.append(f'[[host]]\nname = "{name}"\nspeed = {speed}\ncores = {slots}\nproperties = {properties}')
+        latency = measured.latency_seconds / 2
+        lines.append(f'[[link]]\nname = "card-{name}"\nbandwidth = {wide}\nlatency = {latency}\nsharing = "splitduplex"')
+    for one, other in itertools.combinations(names, 2):
+        lines.append(f'[[link]]\nname = "{one}-{other}"\nbandwidth = {links[one, other]}\nsharing = "splitduplex"')
+        lines.append(f'[[route]]\nfrom = "{one}"\nto = "{other}"\nlinks = ["card-{one}:up", "{one}-{other}:up", "card-{other}:down"]')
+    return "\n".join(lines) + "\n"
+
+
+def check_versions(engine: str, tried: str, found: Mapping[str, str]) -> None:
+    """Warn of an engine whose release was not tried, or is not the same everywhere.
+
+    Parameters
+    ----------
+    engine : str
+        Its name, for messages.
+    tried : str
+        The release that is known to work.
+    found : mapping of str to str
+        The version at each place; first that of the program.
+    """
+    here, ours = next(iter(found.items()))
+    if others := {place: version for place, version in found.items() if version != ours}:
+        place, version = next(iter(others.items()))
+        more = f" (as at {len(others) - 1} more places)" if len(others) > 1 else ""
+        why = f"{place} has {engine} {version}{more}, and {here} {ours}: calls may fail; install one version everywhere"
+        warnings.warn(why, ConnectWarning, stacklevel=_PROGRAM)
+    untried = [(place, version) for place, version in found.items() if _release(version) != _release(tried)]
+    for place, version in untried[:1]:
+        why = f"{place} has {engine} {version}, and this version of Gridloom was tried with {tried}: if calls fail, install that one"
+        warnings.warn(why, ConnectWarning, stacklevel=_PROGRAM)
+
+
+def _release(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]
+
+
+def worker_name(number: int, given: str, taken: set[str]) -> str:
+    """The name of a worker in the model: its own name, if that is a valid name of a host."""
+    fits = given.replace("-", "").isalnum() and given.isascii() and not given.isdigit() and given not in (*taken, "client")
+    name = given if fits else f"worker-{number}"
+    taken.add(name)
+    return name
