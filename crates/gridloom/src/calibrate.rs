@@ -4,6 +4,8 @@
 //! call is bound to its server, which runs it only while idle and aborts it when other work arrives. The call is then
 //! repeated later. The server's models learn from these calls as from any others.
 
+mod inputs;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -13,10 +15,10 @@ use gridloom_base::{NodeId, TaskError};
 use gridloom_perf::{Calibration, Goal, Reached, ServerView, Size, host_of};
 use serde::Serialize;
 
-use crate::function::{Pending, TransferLimits};
+use crate::call::{Pending, TransferLimits};
 use crate::grid::CONNECT_LIMIT;
-use crate::inputs::{self, Make, Sizes};
 use crate::{Arg, Error, Function, Grid, Value};
+pub use inputs::{Make, Sizes};
 
 /// Maximum duration of a call, as a fraction of the time for a server.
 const CALL_PART: f64 = 0.1;

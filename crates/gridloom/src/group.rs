@@ -1,6 +1,6 @@
 //! Groups: calls that are recorded, then mapped and run together.
 
-mod described;
+mod declared;
 mod launch;
 mod placed;
 mod regroup;
@@ -16,10 +16,10 @@ use gridloom_core::graph::{self, Source, Task};
 use gridloom_idl::Signature;
 use gridloom_net::moving::OnTheWay;
 
-use crate::described::Matching;
-use crate::function::{Prepared, gives_as};
+use crate::call::{Prepared, gives_as};
+use crate::declared::Matching;
 use crate::{Arg, Error, Function, Grid, GroupProgress, Mapping, PlanRecord, Report, Value};
-pub use described::GraphOptions;
+pub use declared::GraphOptions;
 pub(crate) use launch::Launches;
 use launch::drop_recording;
 use regroup::Held;

@@ -1,5 +1,7 @@
 //! Values: a description and its bytes.
 
+mod arranged;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use gridloom_base::{ByteOrder, Dtype, Meta, list};
 use gridloom_net::payload::Payload;
 
 use crate::Error;
-use crate::arranged::arranged;
+use arranged::arranged;
 
 /// A value. Clones share the bytes, which never change.
 #[derive(Clone)]

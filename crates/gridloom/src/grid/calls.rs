@@ -13,7 +13,7 @@ use gridloom_core::node::message::TaskReport;
 
 use super::State;
 use super::call_backs::Callee;
-use crate::function::{Pending, Prepared, TransferLimits};
+use crate::call::{Pending, Prepared, TransferLimits};
 use crate::report::Ended;
 use crate::{Error, Grid, Value};
 

@@ -12,7 +12,7 @@ use gridloom_idl::Signature;
 use gridloom_map::MapError;
 use gridloom_perf::{GridView, ServerView};
 
-use crate::function::TransferLimits;
+use crate::call::TransferLimits;
 use crate::report::Setting;
 use crate::{Error, Function, Grid};
 

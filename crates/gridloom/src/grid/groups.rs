@@ -10,10 +10,10 @@ use gridloom_core::node::Command;
 use gridloom_core::node::message::{TaskReport, TransferReport};
 use gridloom_map::MapBy;
 
-use crate::described::PlannedCall;
+use crate::declared::PlannedCall;
 use crate::group::Launches;
-use crate::report::{Course, Ended, GroupProgress, GroupRecord, PlanRecord, Report, Summary};
-use crate::{Error, Grid};
+use crate::report::{Course, Ended, GroupProgress, GroupRecord, Report, Summary};
+use crate::{Error, Grid, PlanRecord};
 
 /// Groups that the program can still query, groups that have not ended, and what is kept of others.
 #[derive(Default)]

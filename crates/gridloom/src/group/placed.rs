@@ -9,7 +9,7 @@ use gridloom_core::node::Command;
 use gridloom_idl::Signature;
 
 use super::{Handle, HandleInner, Parts, Submitted};
-use crate::described::PlannedCall;
+use crate::declared::PlannedCall;
 use crate::{Error, Grid, Value};
 
 impl Grid {

@@ -13,7 +13,7 @@ use gridloom_core::graph::{Argument, Output, Retry, Task, TaskKind, Terms};
 use gridloom_idl::method::runs_by_itself;
 use gridloom_idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of};
 
-use crate::arg::Arg;
+use super::Arg;
 use crate::grid::{Asking, CallEnd, Callee};
 use crate::object::ObjectLocation;
 use crate::{Error, Grid, Value};

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_platform::deployment::{self, Places, Process};
@@ -13,12 +12,6 @@ use crate::Error;
 
 /// Maximum number of known names that an error lists.
 const NAMES_TOLD: usize = 8;
-
-/// The functions of a program, by name.
-pub type Mains = BTreeMap<String, Main>;
-
-/// A process's function.
-pub type Main = Arc<dyn Fn(super::Process) -> Result<(), Error> + Send + Sync>;
 
 /// Checks whether a process's arguments fit its function, as far as the program's language can tell; returns the reason if not.
 pub type Fits<'a> = &'a dyn Fn(&ProcessSpec) -> Result<(), String>;
@@ -70,7 +63,7 @@ impl Deployment {
     ///
     /// # Errors
     /// The first function or argument that does not fit.
-    pub fn check_program(&self, mains: &Mains, fits: Fits<'_>) -> Result<(), Error> {
+    pub fn check_program<F>(&self, mains: &BTreeMap<String, F>, fits: Fits<'_>) -> Result<(), Error> {
         for (process, places) in &self.processes {
             if !mains.contains_key(&process.function) {
                 return Err(self.wrong(unknown_function(mains, &process.function), places.function));
@@ -86,12 +79,12 @@ impl Deployment {
 }
 
 /// Returns the error text for an unknown function.
-pub(super) fn unknown_function(mains: &Mains, function: &str) -> String {
+pub(crate) fn unknown_function<F>(mains: &BTreeMap<String, F>, function: &str) -> String {
     let known: Vec<&str> = mains.keys().map(String::as_str).collect();
     format!("the program has no process function '{function}'{}", instead(function, &known))
 }
 
-pub(super) fn spec(process: &Process) -> ProcessSpec {
+pub(crate) fn spec(process: &Process) -> ProcessSpec {
     let Process { function, host, arguments, .. } = process.clone();
     ProcessSpec { function, host, arguments }
 }
@@ -109,8 +102,6 @@ fn instead(name: &str, known: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -118,9 +109,10 @@ mod tests {
         let text = "[[process]]\nhost = 'a'\nfunction = 'client'\narguments = ['x']\n\
                     [[process]]\nhost = 'b'\nfunction = 'sever'\n";
         let deployment = Deployment::parse(text, "d.toml").unwrap();
-        let main: super::super::Main = Arc::new(|_| Ok(()));
-        let mut mains = Mains::from([("client".to_string(), main.clone()), ("server".to_string(), main.clone())]);
-        let wrong = |mains: &Mains, fits: Fits<'_>| deployment.check_program(mains, fits).unwrap_err().to_string();
+        let mut mains = BTreeMap::from([("client".to_string(), ()), ("server".to_string(), ())]);
+        let wrong = |mains: &BTreeMap<String, ()>, fits: Fits<'_>| {
+            deployment.check_program(mains, fits).unwrap_err().to_string()
+        };
         assert_eq!(
             wrong(&mains, &|_| Ok(())),
             "d.toml:7:12: the program has no process function 'sever'; it has: client, server; did you mean 'server'?"
@@ -130,7 +122,7 @@ mod tests {
             false => Err("it takes none".to_string()),
         };
         assert_eq!(wrong(&mains, &takes_none), "d.toml:4:13: it takes none");
-        mains.insert("sever".into(), main);
+        mains.insert("sever".into(), ());
         assert!(deployment.check_program(&mains, &|_| Ok(())).is_ok());
     }
 }

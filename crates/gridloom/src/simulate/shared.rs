@@ -17,9 +17,8 @@ use gridloom_sim::Simulation;
 use gridloom_sim::faults::{Field, Scenario};
 use gridloom_sim::process::ProcessContext;
 
-use crate::report::{GroupRecord, Report, Setting};
-use crate::simulate::{Roles, SimulateConfig, check_functions, check_route, populate, strike};
-use crate::timeline::timeline_html;
+use super::{Roles, SimulateConfig, check_functions, check_route, populate, strike};
+use crate::report::{GroupRecord, Report, Setting, timeline_html};
 use crate::{Error, LocalConfig};
 
 /// The state that the processes of a simulation share.

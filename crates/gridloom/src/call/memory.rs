@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use crate::report::bytes;
+use crate::plan::bytes;
 use crate::{Error, Grid};
 
 /// Below this size free memory is not checked: the check would cost as much as the copy.

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use gridloom_idl::Definition;
 
 use crate::Error;
-use crate::compile::compiled_own;
 use crate::offer::Offer;
+use crate::offer::compile::compiled_own;
 
-const SOURCE: &str = include_str!("../../functions/fftw.c");
+const SOURCE: &str = include_str!("../../../functions/fftw.c");
 
 /// Returns the transforms for the precisions of the given libraries.
 pub(super) fn offer(definitions: Vec<Definition>, libraries: Vec<PathBuf>) -> Result<Offer, Error> {

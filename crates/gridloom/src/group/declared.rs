@@ -7,9 +7,9 @@ use gridloom_base::{GroupId, Meta};
 use gridloom_core::graph::{self, Source};
 
 use super::{Group, Handle, Parts, Recorder, Submitted, handle_of};
-use crate::described::{Difference, Left, Matching, Verdict};
-use crate::function::Prepared;
-use crate::{Arg, Error, Function, Graph, GraphRef, Grid, Mapping, PlanRecord};
+use crate::call::Prepared;
+use crate::declared::{Left, Matching, Verdict};
+use crate::{Arg, Difference, Error, Function, Graph, GraphRef, Grid, Mapping, PlanRecord};
 
 /// Options for the calls of a declared group.
 #[derive(Clone, Debug, Default)]

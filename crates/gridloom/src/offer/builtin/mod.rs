@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use gridloom_idl::Definition;
 use gridloom_net::worker::FILES_VARIABLE;
 
+use super::Offer;
+use super::compile::places;
 use crate::Error;
-use crate::compile::places;
-use crate::offer::Offer;
 
 /// Prefix of the name of a built-in description in a list of files: `builtin:lapack`.
 pub const BUILTIN_WORD: &str = "builtin:";
@@ -36,29 +36,29 @@ struct Builtin {
 const ALL: [Builtin; 5] = [
     Builtin {
         name: LINALG,
-        description: include_str!("../../functions/linalg.idl"),
+        description: include_str!("../../../functions/linalg.idl"),
         libraries: &["libopenblas.so.0", "libblas.so.3", "libopenblas.so", "libcblas.so.3"],
         packages: "libopenblas0 or libblas3",
     },
     Builtin {
         name: "blas",
-        description: include_str!("../../functions/blas.idl"),
+        description: include_str!("../../../functions/blas.idl"),
         libraries: &["libopenblas.so.0", "libblas.so.3"],
         packages: "libopenblas0 or libblas3",
     },
     Builtin {
         name: "lapack",
-        description: include_str!("../../functions/lapack.idl"),
+        description: include_str!("../../../functions/lapack.idl"),
         libraries: &["libopenblas.so.0", "liblapack.so.3"],
         packages: "libopenblas0 or liblapack3",
     },
     Builtin {
         name: "fftw",
-        description: include_str!("../../functions/fftw.idl"),
+        description: include_str!("../../../functions/fftw.idl"),
         libraries: &["libfftw3.so.3", "libfftw3f.so.3"],
         packages: "libfftw3-double3 and libfftw3-single3",
     },
-    Builtin { name: FILES, description: include_str!("../../functions/files.idl"), libraries: &[], packages: "" },
+    Builtin { name: FILES, description: include_str!("../../../functions/files.idl"), libraries: &[], packages: "" },
 ];
 
 /// Name of the description of files, which need a folder and no library.
@@ -69,7 +69,7 @@ pub const BUILTIN_RUN_CODE: &str = "builtin:run-code";
 
 /// The output of `gridloom.describe gridloom.run_code`, stored here so that a server starts without starting Python.
 pub(crate) fn run_code_definitions() -> Vec<Definition> {
-    serde_json::from_str(include_str!("../../functions/run_code.json")).expect("a test reads it")
+    serde_json::from_str(include_str!("../../../functions/run_code.json")).expect("a test reads it")
 }
 
 /// Names of the built-in descriptions.

@@ -20,7 +20,6 @@ use gridloom_base::limits::{GROUP_TASKS_MAX, NAME_BYTES_MAX};
 use gridloom_base::near::near_names;
 
 use crate::Error;
-pub use matching::Difference;
 pub(crate) use matching::{Left, Matching, PlannedCall, Verdict};
 
 /// A declaration of the calls that a group will make. It is mapped as declared ([`Grid::plan_of`](crate::Grid::plan_of)), and

@@ -1,4 +1,4 @@
-//! The timeline of a real run of processing elements, in the formats of this folder.
+//! The timeline of a real run of processing elements, in the formats of [`crate::trace`].
 //!
 //! An element is a group with one track for its entry methods and one for its messages. Times count from the start of the run.
 
@@ -8,9 +8,9 @@ use std::path::Path;
 
 use gridloom_base::Time;
 
-use super::{Arrow, Details, Format, Label, Track, format_of};
+use super::timeline::{Event, Record, What, record_of};
 use crate::Error;
-use crate::chares::timeline::{Event, Record, What, record_of};
+use crate::trace::{Arrow, Details, Format, Label, Track, format_of};
 
 /// Gaps in a timeline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

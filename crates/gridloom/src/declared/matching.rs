@@ -9,47 +9,16 @@
 mod again;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, GroupId, Meta, NodeId};
 use gridloom_core::graph::{Argument, Task};
 use gridloom_idl::Signature;
-use serde::Serialize;
 
 use self::again::Again;
 pub(crate) use self::again::Left;
 use super::resolve::{Resolved, is_alike};
-use crate::{Error, PlanRecord, Value};
-
-/// A call that differs from the declaration, or a missing declared call. Optional calls may be missing.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Difference {
-    /// Number of the call within the group, from 1; `None` for a missing call.
-    pub call: Option<usize>,
-    /// The function that was called; for a missing call the declared one.
-    pub function: String,
-    /// Name of the declared call that was expected or is missing; `None` if no call was expected.
-    pub described: Option<String>,
-    /// The difference, as text: the argument, its value and the declared one; or that the call was never made.
-    pub why: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { call, function, described, why } = self;
-        match (call, described) {
-            (Some(call), Some(described)) => {
-                write!(f, "call {call}, of '{function}', is not '{described}' as declared: {why}")
-            }
-            (Some(call), None) => write!(f, "call {call}, of '{function}', was not declared: {why}"),
-            (None, described) => {
-                let why = why.strip_prefix("it ").unwrap_or(why);
-                write!(f, "'{}', a declared call of '{function}', {why}", described.as_deref().unwrap_or_default())
-            }
-        }
-    }
-}
+use crate::{Difference, Error, PlanRecord, Value};
 
 /// Where a call runs, and from where its inputs are sent according to the plan.
 #[derive(Clone, Debug, PartialEq)]

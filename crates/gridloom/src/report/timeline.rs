@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::plan::{Gantt, colours};
-use crate::report::{PlanRecord, Report};
+use super::Report;
+use crate::plan::{Gantt, PlanRecord, colours};
 
 /// Makes the page: one chart for each plan, and one for the measured or simulated run, on the same scale.
 pub fn timeline_html(title: &str, report: &Report) -> String {
