@@ -1,10 +1,29 @@
-//! Functions of the grid, their arguments, and plain calls.
+//! Calls of functions: their arguments, plain calls, and handles of results that stay where they are made.
+//!
+//! | file | content |
+//! |---|---|
+//! | [`function`] | functions of the grid: checks calls, and makes plain ones |
+//! | [`arg`], [`file`], [`memory`] | arguments; files as arguments; checks that an argument can be copied |
+//! | [`pending`] | plain calls in progress |
+//! | [`handle`], [`placed`], [`view`] | results; their copies on servers; results read with another description |
+//! | [`submitted`] | calls with results that stay where they are made |
 
 mod arg;
 mod file;
 mod function;
+mod handle;
 mod memory;
+mod pending;
+mod placed;
+mod submitted;
+mod view;
 
 pub use arg::Arg;
-pub use function::{Function, Pending, TransferLimits, Watch};
-pub(crate) use function::{Prepared, gives_as};
+pub(crate) use file::file_argument;
+pub use function::Function;
+pub(crate) use function::ObjectLocation;
+pub use handle::Handle;
+pub(crate) use memory::admit_argument;
+pub(crate) use pending::Prepared;
+pub use pending::{Pending, TransferLimits, Watch};
+pub use submitted::Submitted;

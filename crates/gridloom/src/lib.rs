@@ -34,14 +34,17 @@ mod difference;
 mod error;
 mod grid;
 mod group;
+mod launch;
 mod local;
 mod log;
-mod mapping;
+mod modules;
 mod object;
 mod offer;
 mod plan;
 pub mod process;
 mod report;
+mod session;
+mod shared_data;
 mod simulate;
 mod text_file;
 mod trace;
@@ -50,17 +53,14 @@ mod value;
 pub use attach::AttachConfig;
 pub use backend::check_address;
 pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, CalibrationCall, Make, Sizes, Tell};
-pub use call::{Arg, Function, Pending, TransferLimits, Watch};
+pub use call::{Arg, Function, Handle, Pending, Submitted, TransferLimits, Watch};
 pub use declared::{Graph, GraphArg, GraphRef};
 pub use difference::Difference;
 pub use error::Error;
-pub use grid::{
-    Asking, BegunGet, BegunPut, BegunWait, CallEnd, Callee, Grid, Interrupt, PutOptions, SharedData, SharedExplained,
-    SharedName, Spoken, Traffic, Unread,
-};
-pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};
+pub use grid::Grid;
+pub use group::{GraphOptions, Group, Loop};
+pub use launch::{Inside, MAP_TIMEOUT, Mapping, Regroup, took_too_long};
 pub use local::{LocalConfig, default_python, program_path};
-pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};
 pub use object::Object;
 pub use offer::{
     BUILTIN_LINALG, BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_definitions, builtin_names,
@@ -70,6 +70,8 @@ pub use plan::{
     AlternativeRecord, Explained, PlanRecord, StepRecord, TaskRecord, TransferRecord, check_svg_name, gantt_svg,
 };
 pub use report::{GroupProgress, Report, timeline_html};
+pub use session::{Asking, CallEnd, Callee, Interrupt, Spoken, Traffic, Unread};
+pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedExplained, SharedName};
 pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport};
 pub use text_file::read_text;
 pub use value::Value;

@@ -12,7 +12,8 @@ use gridloom_idl::{BaseType, Mode, Param, Signature};
 use gridloom_net::payload::Payload;
 use gridloom_perf::Size;
 
-use crate::{Arg, Error, Function, Value};
+use crate::call::{Arg, Function};
+use crate::{Error, Value};
 
 /// Values of the size arguments of a call, by name.
 pub type Sizes = BTreeMap<String, i64>;

@@ -4,7 +4,8 @@ use gridloom_base::Meta;
 use gridloom_base::limits::INLINE_BYTES_MAX;
 use gridloom_idl::Actual;
 
-use crate::{Error, Handle, Value};
+use super::handle::Handle;
+use crate::{Error, Value};
 
 /// An argument of a call.
 #[derive(Clone, Debug)]

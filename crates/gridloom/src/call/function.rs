@@ -1,4 +1,4 @@
-//! Functions of the grid, their arguments, and plain calls.
+//! Functions of the grid: checks calls, and makes plain ones.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -8,61 +8,78 @@ use std::time::Duration;
 
 use gridloom_base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_base::near::near_names;
-use gridloom_base::{DatumId, Meta, NodeId, TaskId};
+use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskId};
 use gridloom_core::graph::{Argument, Output, Retry, Task, TaskKind, Terms};
 use gridloom_idl::method::runs_by_itself;
-use gridloom_idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of};
+use gridloom_idl::{Actual, BindError, Bound, Signature, class_of};
 
-use super::Arg;
-use crate::grid::{Asking, CallEnd, Callee};
-use crate::object::ObjectLocation;
-use crate::{Error, Grid, Value};
-
-/// A checked call: the task, and the values that must be in the client's store before it is sent.
-pub(crate) struct Prepared {
-    pub task: Task,
-    pub values: Vec<(DatumId, Value)>,
-    /// Descriptions of results, in the order of their parameters.
-    pub outputs: Vec<(DatumId, Meta)>,
-}
+use super::arg::Arg;
+use super::pending::{Pending, Prepared, TransferLimits};
+use super::view::gives_as;
+use crate::session::{Asking, Callee, Session, expect_asking};
+use crate::{Error, Value};
 
 /// A function that servers of the grid offer.
 #[derive(Clone)]
 pub struct Function {
-    pub(crate) grid: Grid,
-    pub(crate) signature: Arc<Signature>,
-    pub(crate) hash: u64,
+    session: Session,
+    signature: Arc<Signature>,
+    hash: u64,
     /// The server that has to run its calls, if there is one.
-    pub(crate) only: Option<NodeId>,
+    only: Option<NodeId>,
     /// The object of which it is a method.
-    pub(crate) object: Option<ObjectLocation>,
+    object: Option<ObjectLocation>,
     /// The errors after which its calls run again.
-    pub(crate) retry: Option<Arc<Retry>>,
+    retry: Option<Arc<Retry>>,
     /// The serial of an earlier call that its calls repeat.
-    pub(crate) repeats: Option<u64>,
+    repeats: Option<u64>,
     /// File parameters that the caller does not want.
-    pub(crate) unwanted_files: Vec<usize>,
+    unwanted_files: Vec<usize>,
     /// The name shown to people instead of its own.
-    pub(crate) label: Option<Box<str>>,
+    label: Option<Box<str>>,
     /// Number of ranks for its calls; 0 for the number of the server.
-    pub(crate) ranks: u32,
+    ranks: u32,
     /// Time limits for the transfers of its calls.
-    pub(crate) transfers: TransferLimits,
-}
-
-/// Time limits for the transfers of a plain call; `None` means no limit.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct TransferLimits {
-    /// From sending the call to a server until its large arguments are there, including waits for room.
-    pub arguments: Option<Duration>,
-    /// From the end of the function until its results are here.
-    pub results: Option<Duration>,
+    transfers: TransferLimits,
 }
 
 /// Maximum length of a label; longer ones are cut.
 const LABEL_CHARACTERS_MAX: usize = 200;
 
+/// An object and the server that runs its methods.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObjectLocation {
+    pub(crate) object: ObjectId,
+    pub(crate) server: NodeId,
+}
+
 impl Function {
+    /// Returns an offered function by name (`module/function`, or `function` alone if only one module has it).
+    pub(crate) fn named(session: &Session, name: &str) -> Result<Function, Error> {
+        let signature = Arc::new(session.state_now().directory.function(name)?.clone());
+        Ok(Function::new(session, signature))
+    }
+
+    pub(crate) fn new(session: &Session, signature: Arc<Signature>) -> Function {
+        Function {
+            session: session.clone(),
+            hash: signature.hash(),
+            signature,
+            only: None,
+            object: None,
+            retry: None,
+            repeats: None,
+            unwanted_files: Vec::new(),
+            transfers: TransferLimits::default(),
+            label: None,
+            ranks: 0,
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
     /// Returns the function with calls that are shown under another name, such as that of the function that it is given to run.
     pub fn labelled(&self, label: &str) -> Function {
         Function { label: Some(label.chars().take(LABEL_CHARACTERS_MAX).collect::<String>().into()), ..self.clone() }
@@ -104,12 +121,16 @@ impl Function {
         &self.signature
     }
 
+    pub(crate) fn shared_signature(&self) -> &Arc<Signature> {
+        &self.signature
+    }
+
     /// Returns the function bound to that server: its calls, single or in groups, fail if the server is lost.
     ///
     /// # Errors
     /// If no server of that name is in the grid, or it does not offer the function.
     pub fn on(&self, server: &str) -> Result<Function, Error> {
-        let view = self.grid.servers();
+        let view = self.session.servers();
         let Some(found) = view.servers.iter().find(|other| other.name == server) else {
             let near = near_names(server, view.servers.iter().map(|server| server.name.as_str()));
             let hint = match near.is_empty() {
@@ -208,7 +229,7 @@ impl Function {
     }
 
     /// Calls the function on that server as a gang that occupies several slots at once, as soon as they are free, until
-    /// it ends. Its callbacks are received here, and wait for [`Grid::answer`]. It runs at most once.
+    /// it ends. Its callbacks are received here, and wait for [`Grid::answer`](crate::Grid::answer). It runs at most once.
     ///
     /// # Errors
     /// If the arguments do not fit.
@@ -219,10 +240,10 @@ impl Function {
         args: &[Arg],
         asking: Sender<Asking>,
     ) -> Result<Pending, Error> {
-        let mut prepared = self.prepare_any(args, &[], |value| (self.grid.new_datum(), value.clone()))?;
+        let mut prepared = self.prepare_any(args, &[], |value| (self.session.new_datum(), value.clone()))?;
         prepared.task.terms.gang = slots;
-        self.grid.expect_asking(prepared.task.id, asking);
-        self.grid.send_call(prepared, (None, self.transfers), Some(server), false, None)
+        expect_asking(&self.session, prepared.task.id, asking);
+        Pending::send(&self.session, prepared, (None, self.transfers), Some(server), false, None)
     }
 
     fn submit_to(
@@ -239,9 +260,20 @@ impl Function {
         // A plain call reads its arguments from the client, so remote ones are fetched first.
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
-        let prepared = self.prepare_any(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
+        let prepared = self.prepare_any(&args, &named, |value| (self.session.new_datum(), value.clone()))?;
         let server = self.object.map(|object| object.server).or(server).or(self.only);
-        self.grid.send_call(prepared, (limit, self.transfers), server, false, callee)
+        Pending::send(&self.session, prepared, (limit, self.transfers), server, false, callee)
+    }
+
+    /// Sends a call that measures the server, which runs it only while idle.
+    pub(crate) fn submit_measured(
+        &self,
+        server: NodeId,
+        named: &[(String, Arg)],
+        limit: Option<Duration>,
+    ) -> Result<Pending, Error> {
+        let prepared = self.prepare(&[], named, |value| (self.session.new_datum(), value.clone()))?;
+        Pending::send(&self.session, prepared, (limit, TransferLimits::default()), Some(server), true, None)
     }
 
     /// Rejects functions with callbacks: only [`Function::submit_calling`] allows them.
@@ -286,7 +318,7 @@ impl Function {
         }
         let bound = self.bind(args, named)?;
         let is_run = class_of(self.name()).is_some_and(|(_, method)| runs_by_itself(method));
-        if bound.work_flops.is_none() && self.grid.is_simulated() && !is_run {
+        if bound.work_flops.is_none() && self.session.is_simulated() && !is_run {
             tell_unstated(&self.signature.name);
         }
         let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();
@@ -312,11 +344,11 @@ impl Function {
         }
         let output = |(index, meta): &(usize, Meta)| {
             let is_wanted = !self.unwanted_files.contains(index);
-            (self.grid.new_datum(), if is_wanted { meta.clone() } else { Meta::Text { size_bytes: 0 } })
+            (self.session.new_datum(), if is_wanted { meta.clone() } else { Meta::Text { size_bytes: 0 } })
         };
         let outputs: Vec<(DatumId, Meta)> = bound.outputs.iter().map(output).collect();
         let task = Task {
-            id: TaskId { client: self.grid.client(), serial: self.grid.next_serial() },
+            id: TaskId { client: self.session.client(), serial: self.session.next_serial() },
             kind: match self.object {
                 None => TaskKind::call(self.name(), self.hash),
                 Some(location) => TaskKind::method(self.name(), location.object, self.hash),
@@ -331,7 +363,7 @@ impl Function {
                 repeats: self.repeats.and_then(NonZeroU64::new),
                 ranks: self.ranks,
                 uses: bound.uses.into(),
-                ..self.grid.terms()
+                ..self.session.terms()
             },
         };
         Ok(Prepared { task, values, outputs })
@@ -360,19 +392,6 @@ impl Function {
     }
 }
 
-/// See [`Function::gives_as`].
-pub(crate) fn gives_as(signature: &Signature, made: &Meta, wanted: &Meta) -> bool {
-    let (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other_dtype, shape: other_shape, .. }) = (made, wanted)
-    else {
-        return made == wanted;
-    };
-    let is_open = signature.params.iter().any(|param| param.is_output() && param.order == ArrayOrder::Any);
-    let is_flat = shape.iter().filter(|extent| **extent > 1).count() < 2;
-    let length = |shape: &[u64]| shape.iter().try_fold(1u64, |length, extent| length.checked_mul(*extent));
-    let is_as_long = length(shape).is_some() && length(shape) == length(other_shape);
-    dtype == other_dtype && is_as_long && (is_flat || !is_open || shape == other_shape)
-}
-
 fn resolve_scalar(arg: &Arg) -> Result<Arg, Error> {
     match arg {
         Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. }) => arg.resolved(),
@@ -383,94 +402,6 @@ fn resolve_scalar(arg: &Arg) -> Result<Arg, Error> {
 impl std::fmt::Debug for Function {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Function({})", self.signature)
-    }
-}
-
-/// A plain call in progress.
-#[derive(Debug)]
-pub struct Pending {
-    pub(crate) grid: Grid,
-    pub(crate) task: TaskId,
-    pub(crate) outputs: Vec<(DatumId, Meta)>,
-    pub(crate) collected: bool,
-}
-
-impl Pending {
-    /// True if it has ended.
-    pub fn is_done(&self) -> bool {
-        self.grid.call_ended(self.task)
-    }
-
-    /// Makes [`Grid::await_ends`] report its end, immediately if it has ended.
-    pub fn note_end(&self) {
-        self.grid.note_end(self.task);
-    }
-
-    /// The id by which [`Grid::await_ends`] reports it.
-    pub fn task(&self) -> TaskId {
-        self.task
-    }
-
-    /// How it ended; `None` while it is in progress.
-    pub fn end(&self) -> Option<CallEnd> {
-        self.grid.call_end(self.task)
-    }
-
-    /// Returns an object that waits for its end without collecting its results, independent of the call itself: a
-    /// thread that is interrupted can wait again.
-    pub fn watch(&self) -> Watch {
-        Watch { grid: self.grid.clone(), task: self.task }
-    }
-
-    /// Waits for its results.
-    ///
-    /// # Errors
-    /// If the call failed.
-    pub fn wait(mut self) -> Result<Vec<Value>, Error> {
-        self.collected = true;
-        self.grid.wait_call(self.task, &self.outputs)
-    }
-
-    /// Requests its cancellation; [`Pending::wait`] then returns [`gridloom_base::TaskError::Cancelled`].
-    pub fn cancel(&self) {
-        self.grid.cancel(vec![self.task]);
-    }
-}
-
-/// Observes the end of a plain call without collecting its results, or requests its cancellation.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    grid: Grid,
-    task: TaskId,
-}
-
-impl Watch {
-    /// True if the call has ended.
-    pub fn is_done(&self) -> bool {
-        self.grid.call_ended(self.task)
-    }
-
-    /// Waits until the call has completed or failed, but no longer than `limit`.
-    ///
-    /// # Errors
-    /// [`Error::TimedOut`] if it has not ended by then; it keeps running. Also if the session is closed.
-    pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
-        self.grid.await_call(self.task, limit)
-    }
-
-    /// Requests the call's cancellation like [`Pending::cancel`], unless it has ended.
-    pub fn cancel(&self) {
-        if !self.is_done() {
-            self.grid.cancel(vec![self.task]);
-        }
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if !self.collected {
-            self.grid.abandon_call(self.task, &self.outputs);
-        }
     }
 }
 

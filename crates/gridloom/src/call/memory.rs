@@ -5,46 +5,44 @@
 
 use std::fs;
 
+use crate::Error;
 use crate::plan::bytes;
-use crate::{Error, Grid};
+use crate::session::Session;
 
 /// Below this size free memory is not checked: the check would cost as much as the copy.
 const ASK_BYTES_MIN: u64 = 64 << 20;
 
-impl Grid {
-    /// Rejects an argument that is too large to be sent.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`], with the size, the limit and the remedy.
-    pub fn admit_argument(&self, function: &str, argument: &str, size_bytes: u64) -> Result<(), Error> {
-        let refuse = |bound: String| {
-            let (function, argument) = (function.to_string(), argument.to_string());
-            Err(Error::TooLarge { function, argument, size: bytes(size_bytes), bound })
-        };
-        if size_bytes < ASK_BYTES_MIN {
-            return Ok(());
-        }
-        let servers = self.servers();
-        let offering = servers.servers.iter().filter(|server| server.functions.contains_key(function));
-        if let Some(largest) = offering.max_by_key(|server| server.memory_bytes)
-            && size_bytes > largest.memory_bytes
-        {
-            let (store, name) = (bytes(largest.memory_bytes), &largest.name);
-            return refuse(format!(
-                "the {store} of the largest store that could take it, on server '{name}'; pass less at a time, or start a \
-                 server with a larger --memory"
-            ));
-        }
-        match available_bytes() {
-            Some(left) if size_bytes > left => refuse(format!(
-                "the {} of memory left on this machine, where it is copied; pass less at a time",
-                bytes(left)
-            )),
-            Some(_) | None => Ok(()),
-        }
+/// Rejects an argument that is too large to be sent.
+///
+/// # Errors
+/// [`Error::TooLarge`], with the size, the limit and the remedy.
+pub(crate) fn admit_argument(session: &Session, function: &str, argument: &str, size_bytes: u64) -> Result<(), Error> {
+    let refuse = |bound: String| {
+        let (function, argument) = (function.to_string(), argument.to_string());
+        Err(Error::TooLarge { function, argument, size: bytes(size_bytes), bound })
+    };
+    if size_bytes < ASK_BYTES_MIN {
+        return Ok(());
+    }
+    let servers = session.servers();
+    let offering = servers.servers.iter().filter(|server| server.functions.contains_key(function));
+    if let Some(largest) = offering.max_by_key(|server| server.memory_bytes)
+        && size_bytes > largest.memory_bytes
+    {
+        let (store, name) = (bytes(largest.memory_bytes), &largest.name);
+        return refuse(format!(
+            "the {store} of the largest store that could take it, on server '{name}'; pass less at a time, or start a \
+             server with a larger --memory"
+        ));
+    }
+    match available_bytes() {
+        Some(left) if size_bytes > left => refuse(format!(
+            "the {} of memory left on this machine, where it is copied; pass less at a time",
+            bytes(left)
+        )),
+        Some(_) | None => Ok(()),
     }
 }
-
 /// Returns the memory that this process can still allocate, if the system reports it: the minimum of the machine's
 /// available memory and of the rest of the control group's limit.
 fn available_bytes() -> Option<u64> {

@@ -18,14 +18,10 @@ use gridloom_idl::Signature;
 use self::again::Again;
 pub(crate) use self::again::Left;
 use super::resolve::{Resolved, is_alike};
-use crate::{Difference, Error, PlanRecord, Value};
-
-/// Where a call runs, and from where its inputs are sent according to the plan.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PlannedCall {
-    pub(crate) server: NodeId,
-    pub(crate) from: BTreeMap<DatumId, NodeId>,
-}
+use crate::difference::Difference;
+use crate::launch::{PlannedCall, ValueKey};
+use crate::plan::PlanRecord;
+use crate::{Error, Value};
 
 /// The result of matching a call.
 pub(crate) enum Verdict {
@@ -52,7 +48,7 @@ pub(crate) struct Matching {
     differences: Vec<Difference>,
     pub(crate) is_strict: bool,
     /// Values of the program that calls read, by identity of their bytes: kept until the end, so that each is sent once.
-    pub(crate) values: BTreeMap<(usize, u64, String), (DatumId, Value)>,
+    pub(crate) values: BTreeMap<ValueKey, (DatumId, Value)>,
     /// Ids of these values.
     owned: BTreeSet<DatumId>,
 }

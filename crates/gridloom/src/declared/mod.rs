@@ -5,7 +5,7 @@
 //! | here | [`Graph`]: inputs by size, calls by function and arguments; independent of a grid |
 //! | [`file`] | its file format |
 //! | [`resolve`] | resolves a graph with the signatures of a grid, into the group to map |
-//! | [`matching`] | matches actual calls with the declared ones, and notes [`Difference`]s |
+//! | [`matching`] | matches actual calls with the declared ones, and notes [`Difference`](crate::Difference)s |
 //!
 //! **Invariant:** names are unique, and a call reads only inputs and results of earlier calls, so there are no cycles.
 
@@ -20,7 +20,7 @@ use gridloom_base::limits::{GROUP_TASKS_MAX, NAME_BYTES_MAX};
 use gridloom_base::near::near_names;
 
 use crate::Error;
-pub(crate) use matching::{Left, Matching, PlannedCall, Verdict};
+pub(crate) use matching::{Left, Matching, Verdict};
 
 /// A declaration of the calls that a group will make. It is mapped as declared ([`Grid::plan_of`](crate::Grid::plan_of)), and
 /// the calls made later take their places in the plan ([`Grid::group_of`](crate::Grid::group_of)).

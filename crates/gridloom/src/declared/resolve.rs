@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::{DatumId, GroupId, Meta};
+use gridloom_base::{DatumId, Meta};
 use gridloom_core::graph::{self, Source, Task};
 
 use super::{Graph, GraphArg, GraphRef, wrong};
-use crate::{Arg, Error, Function, Grid, Handle, Value};
+use crate::call::{Arg, Function, Handle};
+use crate::session::Session;
+use crate::{Error, Value};
 
-/// A declared graph on a grid.
+/// A declared graph on a session.
 pub(crate) struct Resolved {
     /// The group to map. Its tasks are the declared calls, in order.
     pub(crate) group: graph::Group,
@@ -36,9 +38,9 @@ impl Resolved {
 }
 
 impl Graph {
-    /// Resolves the graph with the functions of a grid. `inputs` are those inputs that are results already, by name.
-    pub(crate) fn resolve(&self, grid: &Grid, inputs: &[(String, Handle)]) -> Result<Resolved, Error> {
-        let id = GroupId { client: grid.client(), serial: grid.next_serial() };
+    /// Resolves the graph with the functions of a session. `inputs` are those inputs that are results already, by name.
+    pub(crate) fn resolve(&self, session: &Session, inputs: &[(String, Handle)]) -> Result<Resolved, Error> {
+        let id = session.new_group();
         let mut group = graph::Group { id, tasks: Vec::new(), sources: BTreeMap::new(), wanted: Vec::new() };
         let mut data = BTreeMap::new();
         // A placeholder represents each datum; its identity distinguishes it.
@@ -53,8 +55,8 @@ impl Graph {
                 let (name, given) = (&input.name, handle.meta());
                 return Err(wrong(format!("input '{name}' is {}, but {given} was given for it", input.meta)));
             }
-            let datum = bound.map_or_else(|| grid.new_datum(), Handle::datum);
-            let at = if bound.is_some() { Vec::new() } else { vec![grid.client()] };
+            let datum = bound.map_or_else(|| session.new_datum(), Handle::datum);
+            let at = if bound.is_some() { Vec::new() } else { vec![session.client()] };
             group.sources.insert(datum, Source { meta: input.meta.clone(), at });
             let (name, meta) = (input.name.clone(), input.meta.clone());
             let value = Value::placeholder(meta.clone());
@@ -71,7 +73,7 @@ impl Graph {
                 Error::Input(why) => Error::Input(why),
                 error => wrong(format!("call '{}': {error}", call.name)),
             };
-            let mut function = grid.function(&call.function).map_err(of_call)?;
+            let mut function = Function::named(session, &call.function).map_err(of_call)?;
             if let Some(server) = &call.server {
                 function = function.on(server).map_err(|error| wrong(format!("call '{}': {error}", call.name)))?;
             }
@@ -111,13 +113,13 @@ impl Graph {
             datum_of.extend(views.iter().filter_map(|(datum, view)| Some((view.identity()?, *datum))));
             let prepared = function.prepare(&args, &named, |value| {
                 let known = value.identity().and_then(|identity| datum_of.get(&identity)).copied();
-                (known.unwrap_or_else(|| grid.new_datum()), value.clone())
+                (known.unwrap_or_else(|| session.new_datum()), value.clone())
             });
             let prepared = prepared.map_err(of_call)?;
             for (datum, value) in prepared.values {
                 // A long text, which is not an input of its own.
                 if !data.contains_key(&datum) {
-                    let at = vec![grid.client()];
+                    let at = vec![session.client()];
                     group.sources.entry(datum).or_insert_with(|| Source { meta: value.meta().clone(), at });
                 }
             }

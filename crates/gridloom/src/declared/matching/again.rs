@@ -11,7 +11,8 @@ use gridloom_base::{DatumId, NodeId};
 use gridloom_core::graph::{self, Argument, Source};
 
 use super::{Matching, Places};
-use crate::{Error, PlanRecord};
+use crate::Error;
+use crate::plan::PlanRecord;
 
 /// State of repeated mapping.
 #[derive(Default)]

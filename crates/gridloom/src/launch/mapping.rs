@@ -13,12 +13,15 @@ use gridloom_base::TaskError;
 use gridloom_core::graph;
 use gridloom_map::{AGAIN, Heuristic, ImposedPlan, MapBy, MapError, Plan, Problem};
 
-use crate::{Error, Grid, PlanRecord};
+use super::planning::plan;
+use crate::Error;
+use crate::plan::PlanRecord;
+use crate::session::Session;
 
 /// Default time limit of a custom heuristic: long for a mapper, but short for a program that would wait for nothing.
 pub const MAP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How to map a group; the argument of [`Grid::group`].
+/// How to map a group; the argument of [`Grid::group`](crate::Grid::group).
 #[derive(Clone)]
 pub struct Mapping(How);
 
@@ -39,7 +42,7 @@ impl Mapping {
     /// use gridloom::Mapping;
     /// use gridloom::map::{Problem, Schedule};
     ///
-    /// Each task runs where it is fastest, wherever its data are.
+    /// // Each task runs where it is fastest, wherever its data are.
     /// let fastest = Mapping::own("fastest", |problem: &Problem| {
     ///     let mut schedule = Schedule::new(problem);
     ///     for task in 0..problem.task_count() {
@@ -73,10 +76,10 @@ impl Mapping {
 
     /// Like [`Mapping::by`], but with a heuristic instead of a plan: for a call that a plan does not contain, and for
     /// the remaining calls of a group.
-    pub(crate) fn again_by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
+    pub(crate) fn again_by(&self, session: &Session, group: &graph::Group) -> Result<MapBy, Error> {
         match &self.0 {
             How::Named(_) => Ok(self.again()),
-            How::Own { .. } => self.by(grid, group),
+            How::Own { .. } => self.by(session, group),
         }
     }
 
@@ -94,23 +97,23 @@ impl Mapping {
     }
 
     /// Returns the mapping to send to the agent. A custom heuristic runs here, on the agent's view of the grid.
-    pub(crate) fn by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
+    pub(crate) fn by(&self, session: &Session, group: &graph::Group) -> Result<MapBy, Error> {
         let (name, heuristic, limit) = match &self.0 {
             How::Named(by) => return Ok(by.clone()),
             How::Own { name, heuristic, limit } => (name, heuristic, *limit),
         };
         let not_mapped = |why: String| Error::from(TaskError::NotMapped { why });
         // Only the agent's view is needed; the fastest heuristic returns it.
-        let seen = grid.plan(group.clone(), MapBy::from("round-robin"))?;
+        let seen = plan(session, group.clone(), MapBy::from("round-robin"))?;
         let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not send its view of the grid".into()))?;
         let problem = Arc::new(basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?);
         let returned = |why| not_mapped(format!("heuristic '{name}' returned an invalid plan: {why}"));
-        let plan = run(grid, heuristic, &problem, limit)?.map_err(|why| match why {
+        let found = run(session, heuristic, &problem, limit)?.map_err(|why| match why {
             MapError::Unfit { why, .. } => returned(why),
             why => not_mapped(format!("heuristic '{name}': {why}")),
         })?;
-        plan.validate(&problem).map_err(returned)?;
-        let given = ImposedPlan { heuristic: name.clone(), ..ImposedPlan::of_plan(&plan, &problem) };
+        found.validate(&problem).map_err(returned)?;
+        let given = ImposedPlan { heuristic: name.clone(), ..ImposedPlan::of_plan(&found, &problem) };
         Ok(MapBy::Imposed(Box::new(given)))
     }
 }
@@ -180,12 +183,12 @@ impl Inside {
         INSIDE.replace(self)
     }
 
-    pub(crate) fn has(&self, grid: &Grid) -> bool {
-        self.0.contains(&grid.number())
+    pub(crate) fn has(&self, session: &Session) -> bool {
+        self.0.contains(&session.number())
     }
 
-    fn with(mut self, grid: &Grid) -> Inside {
-        self.0.push(grid.number());
+    fn with(mut self, session: &Session) -> Inside {
+        self.0.push(session.number());
         self
     }
 }
@@ -201,17 +204,17 @@ pub fn took_too_long(limit: Duration) -> MapError {
 /// Runs a custom heuristic. Without a limit it runs on this thread, otherwise on a thread of its own. That thread runs
 /// on in vain after the limit, since a thread cannot be stopped from outside.
 fn run(
-    grid: &Grid,
+    session: &Session,
     heuristic: &Arc<dyn Heuristic + Send + Sync>,
     problem: &Arc<Problem>,
     limit: Option<Duration>,
 ) -> Result<Result<Plan, MapError>, Error> {
     let inside = Inside::current();
-    if inside.has(grid) {
+    if inside.has(session) {
         let why = "inside a heuristic, its own session cannot map with another custom heuristic; name a built-in one";
         return Err(Error::Usage(why.into()));
     }
-    let inside = inside.with(grid);
+    let inside = inside.with(session);
     let Some(limit) = limit else {
         let _before = Restored(inside.enter());
         return Ok(heuristic.map(problem));

@@ -3,13 +3,9 @@
 use std::collections::BTreeMap;
 
 use gridloom_base::NodeId;
-use gridloom_core::node::Command;
 use gridloom_core::node::message::TransferReport;
 use gridloom_perf::LinkReport;
 use serde::Serialize;
-
-use super::CONNECT_LIMIT;
-use crate::{Error, Grid};
 
 /// Bytes moved since the session began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -24,7 +20,7 @@ pub struct Traffic {
 
 /// A session's knowledge of links.
 #[derive(Default)]
-pub(super) struct Links {
+pub(crate) struct Links {
     /// The last answer of the agent. It is not removed, since several threads may wait for one.
     answer: Vec<LinkReport>,
     /// Number of answers so far.
@@ -33,43 +29,32 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn on_answer(&mut self, links: Vec<LinkReport>) {
+    pub(crate) fn on_answer(&mut self, links: Vec<LinkReport>) {
         self.answer = links;
         self.answers += 1;
     }
 
+    /// Number of answers so far.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
     /// Returns the last answer, if it is newer than answer number `answers`.
-    fn answer_after(&self, answers: u64) -> Option<Vec<LinkReport>> {
+    pub(crate) fn answer_after(&self, answers: u64) -> Option<Vec<LinkReport>> {
         (self.answers > answers).then(|| self.answer.clone())
     }
 
-    pub(super) fn on_transfer(&mut self, report: &TransferReport, client: NodeId, names: &BTreeMap<NodeId, String>) {
+    pub(crate) fn on_transfer(&mut self, report: &TransferReport, client: NodeId, names: &BTreeMap<NodeId, String>) {
         let is_client = report.from == client || report.to == client;
         let total = if is_client { &mut self.traffic.client_bytes } else { &mut self.traffic.server_bytes };
         *total += report.size_bytes;
         let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
         let link = format!("{} -> {}", name(&report.from), name(&report.to));
         *self.traffic.by_link.entry(link).or_default() += report.size_bytes;
-    }
-}
-
-impl Grid {
-    /// Returns the agent's knowledge of the links between hosts, and of those to connected clients.
-    ///
-    /// # Errors
-    /// If the agent does not answer.
-    pub fn links(&self) -> Result<Vec<LinkReport>, Error> {
-        // An answer that arrived after its thread stopped waiting is not for this request.
-        self.absorb();
-        let before = self.state().links.answers;
-        self.command(Command::Links);
-        self.wait(Some(CONNECT_LIMIT), |state| state.links.answer_after(before))
-    }
-
-    /// Bytes moved since the session began.
-    pub fn traffic(&self) -> Traffic {
-        self.absorb();
-        self.state().links.traffic.clone()
     }
 }
 

@@ -6,18 +6,14 @@ use std::fmt;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph;
-use gridloom_core::node::Command;
 use gridloom_core::node::message::{TaskReport, TransferReport};
-use gridloom_map::MapBy;
 
-use crate::declared::PlannedCall;
-use crate::group::Launches;
-use crate::report::{Course, Ended, GroupProgress, GroupRecord, Report, Summary};
-use crate::{Error, Grid, PlanRecord};
+use crate::plan::PlanRecord;
+use crate::report::{Course, Ended, GroupProgress, GroupRecord, Summary};
 
 /// Groups that the program can still query, groups that have not ended, and what is kept of others.
 #[derive(Default)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     records: BTreeMap<GroupId, GroupRecord>,
     of_task: BTreeMap<TaskId, GroupId>,
     of_datum: BTreeMap<DatumId, GroupId>,
@@ -35,7 +31,7 @@ pub(super) struct Groups {
 
 /// What is kept of a group that has ended and that the program can no longer query.
 #[derive(Clone, Copy, Default, PartialEq)]
-pub(super) enum Keeps {
+pub(crate) enum Keeps {
     #[default]
     Nothing,
     /// Its summary, for a simulation's report.
@@ -45,16 +41,16 @@ pub(super) enum Keeps {
 }
 
 impl Groups {
-    pub(super) fn new(keeps: Keeps) -> Groups {
+    pub(crate) fn new(keeps: Keeps) -> Groups {
         Groups { keeps, ..Groups::default() }
     }
 
-    pub(super) fn of_task(&self, task: TaskId) -> Option<&GroupRecord> {
+    pub(crate) fn of_task(&self, task: TaskId) -> Option<&GroupRecord> {
         self.records.get(self.of_task.get(&task)?)
     }
 
     /// Stores a plan for a group; the group's record converts it.
-    pub(super) fn on_planned(&mut self, group: GroupId, plan: impl FnOnce(&mut GroupRecord) -> PlanRecord) {
+    pub(crate) fn on_planned(&mut self, group: GroupId, plan: impl FnOnce(&mut GroupRecord) -> PlanRecord) {
         let Some(record) = self.records.get_mut(&group) else { return };
         let plan = plan(record);
         if self.asked.remove(&group) {
@@ -62,30 +58,30 @@ impl Groups {
         }
     }
 
-    pub(super) fn on_stale(&mut self, group: GroupId) {
+    pub(crate) fn on_stale(&mut self, group: GroupId) {
         if self.records.contains_key(&group) {
             self.stale.insert(group);
         }
     }
 
-    pub(super) fn on_not_mapped(&mut self, group: GroupId, error: TaskError) {
+    pub(crate) fn on_not_mapped(&mut self, group: GroupId, error: TaskError) {
         self.asked.remove(&group);
         self.plans.insert(group, Err(error));
     }
 
-    pub(super) fn on_task_ended(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) {
+    pub(crate) fn on_task_ended(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) {
         if let Some(record) = self.of_task.get(&report.task).and_then(|group| self.records.get_mut(group)) {
             record.task_ended(Ended { at, server, report });
         }
     }
 
-    pub(super) fn on_transferred(&mut self, at: Time, report: TransferReport) {
+    pub(crate) fn on_transferred(&mut self, at: Time, report: TransferReport) {
         if let Some(record) = self.of_datum.get(&report.datum).and_then(|group| self.records.get_mut(group)) {
             record.transferred(at, report);
         }
     }
 
-    pub(super) fn on_ended(&mut self, group: GroupId, at: Time) {
+    pub(crate) fn on_ended(&mut self, group: GroupId, at: Time) {
         let Some(record) = self.records.get_mut(&group) else { return };
         record.ended(at);
         if record.is_unasked {
@@ -94,7 +90,7 @@ impl Groups {
     }
 
     /// Notes that a server is lost, and that these tasks run again.
-    pub(super) fn on_server_lost(&mut self, name: &str, why: &str, again: &[TaskId]) {
+    pub(crate) fn on_server_lost(&mut self, name: &str, why: &str, again: &[TaskId]) {
         let mut by_group: BTreeMap<GroupId, Vec<TaskId>> = BTreeMap::new();
         for task in again {
             if let Some(group) = self.of_task.get(task) {
@@ -110,7 +106,7 @@ impl Groups {
 
     /// Called when the program has read why a datum was not made. It now knows of failures in the datum's group, and in
     /// the group of the call that failed first.
-    pub(super) fn told_of(&mut self, datum: DatumId, error: &TaskError) {
+    pub(crate) fn told_of(&mut self, datum: DatumId, error: &TaskError) {
         let root = match error {
             TaskError::DependencyFailed { task, .. } => self.of_task.get(task).copied(),
             _ => None,
@@ -119,7 +115,7 @@ impl Groups {
         self.told(&groups);
     }
 
-    fn told(&mut self, groups: &[GroupId]) {
+    pub(crate) fn told(&mut self, groups: &[GroupId]) {
         for group in groups {
             if let Some(record) = self.records.get_mut(group) {
                 record.is_told = true;
@@ -128,7 +124,7 @@ impl Groups {
     }
 
     /// Remembers a group that is about to run. `plan` is the declared group whose plan it follows.
-    fn remember(&mut self, group: &graph::Group, plan: Option<GroupId>) {
+    pub(crate) fn remember(&mut self, group: &graph::Group, plan: Option<GroupId>) {
         let mut record = GroupRecord::of(group);
         record.takes_place_in = plan.and_then(|plan| Some((plan, self.records.get(&plan)?.planned_at()?)));
         for task in &group.tasks {
@@ -144,8 +140,74 @@ impl Groups {
         self.records.insert(group.id, record);
     }
 
+    /// Begins to wait for the plan of a group.
+    pub(crate) fn begin_plan(&mut self, group: &graph::Group) {
+        self.records.insert(group.id, GroupRecord::of(group));
+        self.asked.insert(group.id);
+    }
+
+    /// Takes the plan of a group, or why there is none, once it was received.
+    pub(crate) fn take_plan(&mut self, group: GroupId) -> Option<Result<PlanRecord, TaskError>> {
+        self.plans.remove(&group)
+    }
+
+    /// Takes the record of a group.
+    pub(crate) fn take_record(&mut self, group: GroupId) -> Option<GroupRecord> {
+        self.records.remove(&group)
+    }
+
+    /// Notes that a declared group was planned: its calls will be groups of their own.
+    pub(crate) fn only_planned(&mut self, group: GroupId) {
+        self.records.get_mut(&group).expect("inserted to ask for it").only_planned();
+    }
+
+    /// Ends a repeated planning of a declared group: its former record continues, with the new plan if there is one.
+    pub(crate) fn planned_again(&mut self, group: GroupId, former: Option<GroupRecord>) {
+        let again = self.records.remove(&group);
+        if let Some(mut former) = former {
+            again.into_iter().for_each(|again| former.planned_again(again));
+            self.records.insert(group, former);
+        }
+    }
+
+    /// Returns whether the plan of a declared group is based on outdated facts, and clears that mark.
+    pub(crate) fn take_stale(&mut self, group: GroupId) -> bool {
+        self.stale.remove(&group)
+    }
+
+    /// The tasks of a group that have not ended.
+    pub(crate) fn unfinished(&self, group: GroupId) -> Vec<TaskId> {
+        self.records.get(&group).map(|record| record.unfinished()).unwrap_or_default()
+    }
+
+    /// True if the group's tasks have completed or failed; a forgotten group has ended.
+    pub(crate) fn has_ended(&self, group: GroupId) -> bool {
+        self.records.get(&group).is_none_or(GroupRecord::has_ended)
+    }
+
+    pub(crate) fn first_error(&self, group: GroupId) -> Option<TaskError> {
+        self.records.get(&group).and_then(GroupRecord::first_error)
+    }
+
+    /// Total progress of groups, or only of some of their tasks. A forgotten group has ended.
+    pub(crate) fn progress(&self, groups: &[GroupId], only: Option<&[TaskId]>) -> GroupProgress {
+        let records = groups.iter().filter_map(|group| self.records.get(group));
+        let none = GroupProgress { calls: 0, ended: 0, failed: 0, is_over: true };
+        records.map(|record| record.progress(only)).fold(none, |sum, one| GroupProgress {
+            calls: sum.calls + one.calls,
+            ended: sum.ended + one.ended,
+            failed: sum.failed + one.failed,
+            is_over: sum.is_over && one.is_over,
+        })
+    }
+
+    /// Returns the times so far of a group that was mapped.
+    pub(crate) fn course(&self, group: GroupId) -> Option<Course> {
+        self.records.get(&group).and_then(GroupRecord::course)
+    }
+
     /// Called when the program can no longer query the group: it is forgotten when it has ended.
-    pub(super) fn forget(&mut self, group: GroupId) {
+    pub(crate) fn forget(&mut self, group: GroupId) {
         self.stale.remove(&group);
         let Some(record) = self.records.get_mut(&group) else { return };
         if !record.has_ended() {
@@ -170,7 +232,7 @@ impl Groups {
     }
 
     /// Heuristic, predicted and measured makespan of all groups that ran, forgotten or not.
-    pub(super) fn summaries(&self) -> BTreeMap<GroupId, Summary> {
+    pub(crate) fn summaries(&self) -> BTreeMap<GroupId, Summary> {
         let mut all = self.summaries.clone();
         all.extend(self.records.iter().filter_map(|(id, group)| Some((*id, group.summary()?))));
         self.records.values().for_each(|group| lengthen(&mut all, group));
@@ -178,33 +240,33 @@ impl Groups {
     }
 
     /// The remembered groups.
-    pub(super) fn records(&self) -> &BTreeMap<GroupId, GroupRecord> {
+    pub(crate) fn records(&self) -> &BTreeMap<GroupId, GroupRecord> {
         &self.records
     }
 
-    pub(super) fn take_records(&mut self) -> BTreeMap<GroupId, GroupRecord> {
+    pub(crate) fn take_records(&mut self) -> BTreeMap<GroupId, GroupRecord> {
         std::mem::take(&mut self.records)
     }
 
     /// Number of calls that have not ended.
-    pub(super) fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.records.values().map(GroupRecord::under_way).sum()
     }
 
     /// Numbers of groups, of their tasks and of their data.
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
         (self.records.len(), self.of_task.len(), self.of_datum.len())
     }
 
     /// Takes errors that the program did not read: of forgotten groups, or of all.
-    pub(super) fn take_unread(&mut self, all: bool) -> Unread {
+    pub(crate) fn take_unread(&mut self, all: bool) -> Unread {
         if all {
             self.records.values_mut().for_each(|record| self.unread.add(record));
         }
         std::mem::take(&mut self.unread)
     }
 
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         let mut named = self.of_task.values().chain(self.of_datum.values());
         assert!(named.all(|group| self.records.contains_key(group)), "tasks and data are forgotten with their group");
         assert!(self.keeps == Keeps::Summaries || self.summaries.is_empty(), "summaries are of a simulation");
@@ -256,157 +318,6 @@ impl fmt::Display for Unread {
 
 /// Maximum number of errors listed; further ones are only counted.
 const LINES_MAX: usize = 10;
-
-impl Grid {
-    pub(crate) fn cancel_group(&self, group: GroupId) {
-        let tasks = self.state().groups.records.get(&group).map(|record| record.unfinished()).unwrap_or_default();
-        self.cancel(tasks);
-    }
-
-    pub(crate) fn plan(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
-        let id = group.id;
-        let plan = self.ask_for_plan(group, heuristic, false);
-        self.state().groups.records.remove(&id);
-        plan
-    }
-
-    /// Like [`Grid::plan`], for a declared group. Its calls are made one by one until [`Grid::end_plan`]. The group is
-    /// remembered for the report.
-    pub(crate) fn plan_described(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
-        let id = group.id;
-        let plan = self.ask_for_plan(group, heuristic, true);
-        let mut state = self.state();
-        match &plan {
-            Ok(_) => state.groups.records.get_mut(&id).expect("inserted to ask for it").only_planned(),
-            Err(_) => drop(state.groups.records.remove(&id)),
-        }
-        plan
-    }
-
-    /// Maps the remaining calls of a declared group again. If that fails, its previous plan stays in use.
-    pub(crate) fn plan_again(&self, left: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
-        let id = left.id;
-        let former = self.state().groups.records.remove(&id);
-        let plan = self.ask_for_plan(left, heuristic, true);
-        let mut state = self.state();
-        let again = state.groups.records.remove(&id);
-        if let Some(mut former) = former {
-            again.into_iter().for_each(|again| former.planned_again(again));
-            state.groups.records.insert(id, former);
-        }
-        plan
-    }
-
-    /// Returns whether the plan of a declared group is based on outdated facts, and clears that mark.
-    pub(crate) fn take_stale(&self, group: GroupId) -> bool {
-        self.absorb();
-        self.state().groups.stale.remove(&group)
-    }
-
-    fn ask_for_plan(&self, group: graph::Group, heuristic: MapBy, is_followed: bool) -> Result<PlanRecord, Error> {
-        let id = group.id;
-        let mut state = self.state();
-        state.groups.records.insert(id, GroupRecord::of(&group));
-        state.groups.asked.insert(id);
-        drop(state);
-        self.command(Command::Plan { group, heuristic, is_followed });
-        Ok(self.wait(None, |state| state.groups.plans.remove(&id))??)
-    }
-
-    /// Ends the plan of that group: no more calls follow it, or read those values.
-    pub(crate) fn end_plan(&self, group: GroupId, values: Vec<DatumId>) {
-        self.end_plan_later(group, values);
-        self.commands(Vec::new());
-    }
-
-    /// Like [`Grid::end_plan`], but sent with the next command.
-    pub(crate) fn end_plan_later(&self, group: GroupId, values: Vec<DatumId>) {
-        let mut dropped = self.dropped();
-        dropped.plans.push(group);
-        dropped.data.extend(values);
-    }
-
-    pub(crate) fn launches(&self) -> &Launches {
-        &self.0.launches
-    }
-
-    pub(crate) fn run(&self, group: graph::Group, heuristic: MapBy, release: Vec<DatumId>) {
-        self.remember(&group, None);
-        self.commands(vec![Command::Run { group, heuristic }, Command::Release { data: release }]);
-    }
-
-    /// Runs a call at its place in the plan of a declared group.
-    pub(crate) fn run_planned(&self, group: graph::Group, call: PlannedCall, heuristic: MapBy, plan: GroupId) {
-        self.remember(&group, Some(plan));
-        let PlannedCall { server, from } = call;
-        self.command(Command::Follow { group, server, from, heuristic, plan: Some(plan) });
-    }
-
-    /// Starts to record the group's events for its report.
-    fn remember(&self, group: &graph::Group, plan: Option<GroupId>) {
-        let mut state = self.without_dropped_groups();
-        state.groups.remember(group, plan);
-    }
-
-    /// Notes that the program knows of failures in these groups.
-    pub(crate) fn told(&self, groups: &[GroupId]) {
-        self.state().groups.told(groups);
-    }
-
-    pub(crate) fn forget_group_later(&self, group: GroupId) {
-        self.dropped().groups.push(group);
-    }
-
-    /// Waits until the group's tasks have completed or failed.
-    pub(crate) fn await_group(&self, group: GroupId) -> Result<(), Error> {
-        self.wait_unless_interrupted(None, |state| {
-            state.groups.records.get(&group).is_none_or(GroupRecord::has_ended).then_some(())
-        })
-    }
-
-    pub(crate) fn wait_group(&self, group: GroupId) -> Result<(), Error> {
-        self.await_group(group)?;
-        match self.state().groups.records.get(&group).and_then(GroupRecord::first_error) {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
-        }
-    }
-
-    pub(crate) fn report(&self, heuristic: &str, parts: &[GroupId]) -> Report {
-        self.absorb();
-        let state = self.state();
-        let records = parts.iter().filter_map(|part| state.groups.records.get(part));
-        let is_simulated = self.0.backend.simulated().is_some();
-        Report::new(heuristic, records, &state.directory.setting(&[self.0.client], is_simulated))
-    }
-
-    /// Number of calls of the session that have not ended, plain and in launched groups.
-    pub fn under_way(&self) -> usize {
-        self.absorb();
-        let state = self.state();
-        state.calls.under_way() + state.groups.under_way()
-    }
-
-    /// Total progress of groups, or only of some of their tasks. A forgotten group has ended.
-    pub(crate) fn progress(&self, groups: &[GroupId], only: Option<&[TaskId]>) -> GroupProgress {
-        self.absorb();
-        let state = self.state();
-        let records = groups.iter().filter_map(|group| state.groups.records.get(group));
-        let none = GroupProgress { calls: 0, ended: 0, failed: 0, is_over: true };
-        records.map(|record| record.progress(only)).fold(none, |sum, one| GroupProgress {
-            calls: sum.calls + one.calls,
-            ended: sum.ended + one.ended,
-            failed: sum.failed + one.failed,
-            is_over: sum.is_over && one.is_over,
-        })
-    }
-
-    /// Returns the times so far of a group that was mapped.
-    pub(crate) fn course(&self, group: GroupId) -> Option<Course> {
-        self.absorb();
-        self.state().groups.records.get(&group).and_then(GroupRecord::course)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gridloom_base::{Meta, NodeId, Order, TaskError};
 
-use super::names::SharedData;
-use crate::group::Handle;
+use super::SharedData;
+use crate::call::Handle;
 use crate::{Error, Value};
 
 impl SharedData<'_> {

@@ -1,86 +1,26 @@
 //! Shared names: data that any program of the grid can put and find.
 
-use std::collections::BTreeMap;
+mod begun;
+mod explained;
+mod rows;
+
 use std::time::Duration;
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, REPLICAS_MAX};
-use gridloom_base::{DatumId, GroupId, Maker, Meta, Method, NameError, Named, NodeId, TaskError, TaskId};
+use gridloom_base::time::seconds_to_ns;
+use gridloom_base::{Maker, Meta, Method, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::node::message::{CatalogAnswer, Listed};
 use gridloom_core::node::{Command, NameCommand};
 use gridloom_net::worker::nested;
 
-use super::{BegunPut, State};
-use crate::group::{Handle, Submitted};
-use crate::{Error, Grid, Value};
+use crate::call::{Handle, Submitted};
+use crate::session::{Session, State};
+use crate::{Error, Value};
+pub use begun::{BegunGet, BegunPut, BegunWait};
+pub use explained::SharedExplained;
 
 /// Time limit for the agent to send names similar to one that was not found in time.
 const NEAR_NAMES_LIMIT: Duration = Duration::from_secs(2);
-
-type Answer = Result<CatalogAnswer, NameError>;
-
-/// Requests about names: those without an answer, or with an answer that no thread has taken.
-#[derive(Default)]
-pub(super) struct Asks {
-    all: BTreeMap<u64, Asked>,
-    /// True if a copy found no room on the server that runs the program, a function. No more copies are sent there.
-    near_is_full: bool,
-}
-
-enum Asked {
-    /// A thread of the program waits for the answer.
-    Waits,
-    Answered(Answer),
-    /// No thread waits any more. Data found later must be released.
-    GivenUp,
-}
-
-impl Asks {
-    fn begin(&mut self, ask: u64) {
-        self.all.insert(ask, Asked::Waits);
-    }
-
-    /// Processes an answer. Returns the datum that was found but is no longer wanted.
-    pub(super) fn on_answer(&mut self, ask: u64, answer: Answer) -> Option<DatumId> {
-        let asked = self.all.get_mut(&ask)?;
-        match asked {
-            Asked::Waits => *asked = Asked::Answered(answer),
-            Asked::Answered(_) => unreachable!("each question has one answer"),
-            Asked::GivenUp => {
-                self.all.remove(&ask);
-                return found(&answer);
-            }
-        }
-        None
-    }
-
-    fn take(&mut self, ask: u64) -> Option<Answer> {
-        match self.all.remove(&ask)? {
-            Asked::Answered(answer) => Some(answer),
-            other => {
-                self.all.insert(ask, other);
-                None
-            }
-        }
-    }
-
-    /// Called when the thread stops waiting. Returns the datum of an answer that it has not taken.
-    fn give_up(&mut self, ask: u64) -> Option<DatumId> {
-        match self.all.remove(&ask)? {
-            Asked::Answered(answer) => found(&answer),
-            Asked::Waits | Asked::GivenUp => {
-                self.all.insert(ask, Asked::GivenUp);
-                None
-            }
-        }
-    }
-}
-
-fn found(answer: &Answer) -> Option<DatumId> {
-    match answer {
-        Ok(CatalogAnswer::Found { named, .. }) => Some(named.datum),
-        _ => None,
-    }
-}
 
 /// A name in a list of shared data.
 #[derive(Clone, PartialEq, Debug)]
@@ -118,20 +58,15 @@ impl Default for PutOptions {
     }
 }
 
-/// The shared data of a grid: see [`Grid::shared`].
+/// The shared data of a grid: see [`Grid::shared`](crate::Grid::shared).
 #[derive(Clone, Copy)]
-pub struct SharedData<'a>(pub(super) &'a Grid);
+pub struct SharedData<'a>(&'a Session);
 
-impl Grid {
-    /// Returns the shared data: named data that every program of the grid can find. They are stored on servers until
-    /// they are deleted, independent of the program that put them. They are immutable: putting a name again makes a new
-    /// version, and programs that read the old one keep it.
-    pub fn shared(&self) -> SharedData<'_> {
-        SharedData(self)
+impl<'a> SharedData<'a> {
+    pub(crate) fn new(session: &'a Session) -> SharedData<'a> {
+        SharedData(session)
     }
-}
 
-impl SharedData<'_> {
     /// Puts a value under a name. When this returns, every program finds it.
     ///
     /// # Errors
@@ -165,7 +100,7 @@ impl SharedData<'_> {
             (Some(task), Some(payload)) => Some(Maker { task, digest: payload.digest(value.meta()) }),
             _ => None,
         };
-        self.begin(name, &self.0.hold(value), options, made_by)
+        self.begin(name, &Handle::hold(self.0, value), options, made_by)
     }
 
     /// Begins to put a result, or another value behind a handle, under a name.
@@ -174,6 +109,18 @@ impl SharedData<'_> {
     /// As for [`SharedData::begin_put`].
     pub fn begin_put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<BegunPut, Error> {
         self.begin(name, handle, options, None)
+    }
+
+    /// Begins to get the value of a name, and does not wait. The value is transferred as soon as the name is found, for
+    /// which `limit` is the time limit. Inside a function it is transferred only to that function.
+    pub fn begin_get(&self, name: &str, limit: Option<Duration>) -> BegunGet {
+        self.near();
+        BegunGet::new(self.0, await_command(name, limit, true))
+    }
+
+    /// Begins to wait for a name, for at most `limit`. Transfers nothing.
+    pub fn begin_wait(&self, name: &str, limit: Option<Duration>) -> BegunWait {
+        BegunWait::new(self.0, await_command(name, limit, false))
     }
 
     fn begin(
@@ -200,7 +147,7 @@ impl SharedData<'_> {
             method,
             made_by,
             task: TaskId { client, serial: self.0.next_serial() },
-            group: GroupId { client, serial: self.0.next_serial() },
+            group: self.0.new_group(),
         };
         Ok(BegunPut::new(self.0, command, handle.clone()))
     }
@@ -214,7 +161,7 @@ impl SharedData<'_> {
     }
 
     /// Reads through a handle and drops it. A version that no program reads is then deleted immediately.
-    pub(super) fn reading<R>(&self, handle: Handle, read: impl FnOnce(&Handle) -> R) -> R {
+    fn reading<R>(&self, handle: Handle, read: impl FnOnce(&Handle) -> R) -> R {
         let result = read(&handle);
         drop(handle);
         self.0.release_dropped();
@@ -234,7 +181,7 @@ impl SharedData<'_> {
     }
 
     /// Returns a handle, and servers that have the value.
-    pub(super) fn find_where_it_is(&self, name: &str, limit: Option<Duration>) -> Result<(Handle, Vec<NodeId>), Error> {
+    fn find_where_it_is(&self, name: &str, limit: Option<Duration>) -> Result<(Handle, Vec<NodeId>), Error> {
         let (waits, limit) = match limit {
             Some(Duration::ZERO) => (false, None),
             limit => (true, limit),
@@ -249,7 +196,7 @@ impl SharedData<'_> {
     }
 
     /// Inside a function: returns the server that runs it, and reports it to the client's machine.
-    pub(super) fn near(&self) -> Option<NodeId> {
+    fn near(&self) -> Option<NodeId> {
         if nested::depth() == 0 {
             return None;
         }
@@ -267,12 +214,12 @@ impl SharedData<'_> {
     /// the function itself gets the data.
     fn bring_near(&self, handle: &Handle) -> Result<(), Error> {
         let is_small = handle.meta().size_bytes() <= EAGER_BYTES_MAX;
-        let Some(server) = self.near().filter(|_| !is_small && !self.0.state().asks.near_is_full) else {
+        let Some(server) = self.near().filter(|_| !is_small && !self.0.state().asks.near_is_full()) else {
             return Ok(());
         };
         match handle.place(server, false)?.wait() {
             // The next copy would wait for room just as long and fail too, so the value is sent to the function itself.
-            Err(Error::Task(TaskError::StoreFull { .. })) => self.0.state().asks.near_is_full = true,
+            Err(Error::Task(TaskError::StoreFull { .. })) => self.0.state().asks.note_near_is_full(),
             Err(Error::Task(_)) | Ok(()) => {}
             Err(error) => return Err(error),
         }
@@ -411,7 +358,7 @@ impl SharedData<'_> {
     }
 
     /// Sends a request and waits for the answer. A find waits for at most `limit`, or until the thread is interrupted.
-    pub(super) fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
+    fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
         let finds = matches!(command, NameCommand::Find { .. });
         let ask = self.begin_ask(command);
         let take = |state: &mut State| state.asks.take(ask);
@@ -435,37 +382,8 @@ impl SharedData<'_> {
     }
 }
 
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    /// An answer for a name that was found.
-    pub(in super::super) fn found(serial: u64) -> Answer {
-        let datum = DatumId { client: NodeId(1), serial };
-        let named = Named {
-            datum,
-            name: "mesh".into(),
-            version: 1,
-            meta: Meta::Bytes { size_bytes: 3 },
-            replicas: 1,
-            is_durable: false,
-            method: Method::Auto,
-            made_by: None,
-        };
-        Ok(CatalogAnswer::Found { named, holders: Vec::new() })
-    }
-
-    #[test]
-    fn what_is_found_for_nobody_is_given_back() {
-        let mut asks = Asks::default();
-        (1..=3).for_each(|ask| asks.begin(ask));
-        assert_eq!(asks.on_answer(1, found(1)), None);
-        assert!(asks.take(1).is_some() && asks.take(2).is_none());
-        // The thread gives up before the answer arrives, and after it has arrived.
-        assert_eq!(asks.give_up(2), None);
-        assert_eq!(asks.on_answer(2, found(2)).map(|datum| datum.serial), Some(2));
-        assert_eq!(asks.on_answer(3, found(3)), None);
-        assert_eq!(asks.give_up(3).map(|datum| datum.serial), Some(3));
-        assert!(asks.all.is_empty());
-    }
+/// Requests a name as soon as it is put; with `brings`, its value too.
+fn await_command(name: &str, limit: Option<Duration>, brings: bool) -> NameCommand {
+    let limit_ns = limit.map(|limit| seconds_to_ns(limit.as_secs_f64()));
+    NameCommand::Await { name: name.into(), limit_ns, brings }
 }

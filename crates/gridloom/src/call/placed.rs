@@ -1,34 +1,21 @@
 //! Copies of data on servers that the program chooses: placed, kept, released.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
 
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{self, Argument, Copies, Output, Source, Task, TaskKind};
 use gridloom_core::node::Command;
 use gridloom_idl::Signature;
 
-use super::{Handle, HandleInner, Parts, Submitted};
-use crate::declared::PlannedCall;
-use crate::{Error, Grid, Value};
-
-impl Grid {
-    /// Makes a value of the program a datum at the client, usable by any number of calls like a result, until the
-    /// handle is dropped.
-    pub fn hold(&self, value: &Value) -> Handle {
-        let (datum, meta) = (self.new_datum(), value.meta().clone());
-        self.put(datum, value);
-        let sources = BTreeMap::from([(datum, Source { meta: meta.clone(), at: vec![self.client()] })]);
-        let id = GroupId { client: self.client(), serial: self.next_serial() };
-        // A group without calls announces the datum to the client's machine.
-        self.command(Command::Run { group: group(id, None, sources), heuristic: "auto".into() });
-        Handle::of_value(self, datum, meta)
-    }
-}
+use super::handle::Handle;
+use super::submitted::Submitted;
+use crate::launch::{Made, Parts, PlannedCall, run_planned};
+use crate::session::Session;
+use crate::{Error, Value};
 
 impl Handle {
     /// Creates a handle for a value that no call of the session makes, and which the client's machine knows.
-    pub(crate) fn of_value(grid: &Grid, datum: DatumId, meta: Meta) -> Handle {
+    pub(crate) fn of_value(session: &Session, datum: DatumId, meta: Meta) -> Handle {
         let signature = Signature {
             name: "the program".into(),
             params: Vec::new(),
@@ -37,17 +24,19 @@ impl Handle {
             uses: Vec::new(),
             about: String::new(),
         };
-        let inner = HandleInner {
-            grid: grid.clone(),
-            datum,
-            meta,
-            signature: Arc::new(signature),
-            group: Weak::new(),
-            held: Weak::new(),
-            discarded: OnceLock::new(),
-            parts: Parts::new(grid),
-        };
-        Handle(Arc::new(inner), None)
+        Handle::new(Made::of_value(session, signature, datum, meta))
+    }
+
+    /// Makes a value of the program a datum at the client, usable by any number of calls like a result, until the
+    /// handle is dropped.
+    pub(crate) fn hold(session: &Session, value: &Value) -> Handle {
+        let (datum, meta) = (session.new_datum(), value.meta().clone());
+        session.put(datum, value);
+        let sources = BTreeMap::from([(datum, Source { meta: meta.clone(), at: vec![session.client()] })]);
+        // A group without calls announces the datum to the client's machine.
+        let group = group(session.new_group(), None, sources);
+        session.command(Command::Run { group, heuristic: "auto".into() });
+        Handle::of_value(session, datum, meta)
     }
 
     /// Copies the value to a server as soon as it is made. With `is_kept` the copy stays there until the last handle is
@@ -64,10 +53,10 @@ impl Handle {
 
     /// Prefetches a copy to a server that will read it: the transfer overlaps with other work of the program. Nobody
     /// waits for it; if it fails, the call that reads the value fetches it itself.
-    pub(super) fn send_ahead(&self, server: NodeId, from: Option<NodeId>) {
+    pub(crate) fn send_ahead(&self, server: NodeId, from: Option<NodeId>) {
         let from = from.map(|from| (self.datum(), from)).into_iter().collect();
         let (group, _) = self.replicate(Copies::Cached, PlannedCall { server, from });
-        self.0.grid.told(&[group]);
+        self.made().session.state().groups.told(&[group]);
     }
 
     fn replicate(&self, copies: Copies, place: PlannedCall) -> (GroupId, Submitted) {
@@ -77,44 +66,44 @@ impl Handle {
     /// Returns some bytes of it, starting at `from_byte`, as a value of that description. The server, which holds the
     /// value, does not copy the bytes.
     pub(crate) fn take_part(&self, server: NodeId, from_byte: u64, meta: Meta) -> Handle {
-        let part = Handle::of_value(&self.0.grid, self.0.grid.new_datum(), meta.clone());
+        let part = Handle::of_value(&self.made().session, self.made().session.new_datum(), meta.clone());
         let outputs = vec![Output { datum: part.datum(), meta }];
         let (group, _) =
             self.run_at(TaskKind::TakePart { from_byte }, outputs, PlannedCall { server, from: BTreeMap::new() });
         // The handle reports a failure.
-        self.0.grid.told(&[group]);
+        self.made().session.state().groups.told(&[group]);
         part
     }
 
     fn run_at(&self, kind: TaskKind, outputs: Vec<Output>, place: PlannedCall) -> (GroupId, Submitted) {
-        let grid = &self.0.grid;
+        let session = &self.made().session;
         let task = Task {
-            id: TaskId { client: grid.client(), serial: grid.next_serial() },
+            id: TaskId { client: session.client(), serial: session.next_serial() },
             kind,
             args: vec![Argument::Datum(self.datum())],
             outputs,
             work_flops: None,
-            terms: grid.terms(),
+            terms: session.terms(),
         };
-        let (id, named) = (GroupId { client: grid.client(), serial: grid.next_serial() }, task.id);
+        let (id, named) = (session.new_group(), task.id);
         // The client's machine knows where the datum is.
-        let sources = BTreeMap::from([(self.datum(), Source { meta: self.0.meta.clone(), at: Vec::new() })]);
-        let parts = Parts::new(grid);
+        let sources = BTreeMap::from([(self.datum(), Source { meta: self.made().meta.clone(), at: Vec::new() })]);
+        let parts = Parts::new(session);
         parts.add(id);
-        grid.run_planned(group(id, Some(task), sources), place, "auto".into(), id);
-        (id, Submitted { grid: grid.clone(), task: named, results: vec![self.clone()], parts })
+        run_planned(session, group(id, Some(task), sources), place, "auto".into(), id);
+        (id, Submitted::new(session, named, vec![self.clone()], &parts))
     }
 
     /// Releases the copy at a server, or the local one if `server` is `None`, unless it is the only copy.
     pub fn give_up(&self, server: Option<NodeId>) {
-        let grid = &self.0.grid;
-        grid.command(Command::GiveUp { datum: self.datum(), at: server.unwrap_or(grid.client()) });
+        let session = &self.made().session;
+        session.command(Command::GiveUp { datum: self.datum(), at: server.unwrap_or(session.client()) });
     }
 
     /// Erases the value everywhere as soon as the current calls that read it have ended. It can no longer be recomputed, not even
     /// to recover lost results of those calls.
     pub fn erase(&self) {
-        self.0.grid.command(Command::Erase { datum: self.datum() });
+        self.made().session.command(Command::Erase { datum: self.datum() });
     }
 }
 

@@ -6,10 +6,8 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
-use super::{Grid, Inner, State};
-use crate::Error;
+use crate::backend::Backend;
 
 thread_local! {
     static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
@@ -38,12 +36,12 @@ pub struct Interrupt(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     is_set: AtomicBool,
-    /// The session in which the thread waits, or has waited last.
-    waits_in: Mutex<Weak<Inner>>,
+    /// The client node of the session in which the thread waits, or has waited last.
+    waits_in: Mutex<Option<Weak<dyn Backend>>>,
 }
 
 impl Interrupt {
-    /// Runs `body`. Its waits on this thread end with [`Error::Interrupted`] once this is [set](Interrupt::set).
+    /// Runs `body`. Its waits on this thread end with [`Error::Interrupted`](crate::Error::Interrupted) once this is [set](Interrupt::set).
     pub fn during<R>(&self, body: impl FnOnce() -> R) -> R {
         struct Restored(Option<Interrupt>);
         impl Drop for Restored {
@@ -58,29 +56,23 @@ impl Interrupt {
     /// Interrupts the thread's wait, and those that it begins later within [`Interrupt::during`].
     pub fn set(&self) {
         self.0.is_set.store(true, Ordering::SeqCst);
-        let waits_in = self.0.waits_in.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(inner) = waits_in {
-            inner.backend.stir();
+        let waits_in = self.0.waits_in.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(backend) = waits_in.and_then(|backend| backend.upgrade()) {
+            backend.stir();
         }
     }
 
-    fn begin_wait(&self, grid: &Grid) {
-        *self.0.waits_in.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&grid.0);
+    /// Returns that of this thread, if there is one.
+    pub(super) fn current() -> Option<Interrupt> {
+        CURRENT.with_borrow(Clone::clone)
     }
-}
 
-impl Grid {
-    /// Like [`Grid::wait`], but ends if an [`Interrupt`] of this thread is set.
-    pub(super) fn wait_unless_interrupted<R>(
-        &self,
-        limit: Option<Duration>,
-        mut done: impl FnMut(&mut State) -> Option<R>,
-    ) -> Result<R, Error> {
-        let Some(interrupt) = CURRENT.with_borrow(Clone::clone) else { return self.wait(limit, done) };
-        interrupt.begin_wait(self);
-        self.wait(limit, |state| match done(state) {
-            Some(found) => Some(Ok(found)),
-            None => interrupt.0.is_set.load(Ordering::SeqCst).then_some(Err(Error::Interrupted)),
-        })?
+    pub(super) fn is_set(&self) -> bool {
+        self.0.is_set.load(Ordering::SeqCst)
+    }
+
+    /// Notes the client node of the session in which the thread begins to wait.
+    pub(super) fn begin_wait(&self, backend: &Arc<dyn Backend>) {
+        *self.0.waits_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(backend));
     }
 }
