@@ -12,7 +12,7 @@ use gridloom_core::graph::Source;
 use gridloom_core::node::Command;
 
 use crate::Error;
-use crate::call::{Arg, Function, Handle, Prepared};
+use crate::call::{Arg, Function, Handle, IntoArgs, Prepared, Results};
 use crate::launch::{Made, Mapping, Recorder, Recording, ValueKey, launch, plan};
 use crate::plan::PlanRecord;
 use crate::report::{GroupProgress, Report};
@@ -40,18 +40,28 @@ impl Group {
     ///
     /// # Errors
     /// If the arguments do not fit; nothing is recorded then.
-    pub fn call(&self, function: &Function, args: &[Arg]) -> Result<Vec<Handle>, Error> {
-        self.call_named(function, args, &[])
+    pub fn call(&self, function: &Function, args: impl IntoArgs) -> Result<Results<Handle>, Error> {
+        self.record(function, &args.into_args(), &[])
     }
 
     /// Records a call with arguments by name.
     ///
     /// # Errors
     /// If the arguments do not fit; nothing is recorded then.
-    pub fn call_named(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Vec<Handle>, Error> {
+    pub fn call_named(
+        &self,
+        function: &Function,
+        args: impl IntoArgs,
+        named: &[(String, Arg)],
+    ) -> Result<Results<Handle>, Error> {
+        self.record(function, &args.into_args(), named)
+    }
+
+    fn record(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Results<Handle>, Error> {
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
         if let Some(declared) = &self.declared {
-            return Ok(self.call_described(declared, function, args, named)?.results().to_vec());
+            let call = self.call_described(declared, function, args, named)?;
+            return Ok(Results::new(function.shared_signature(), call.results().to_vec()));
         }
         if let Some(held) = &self.recorder.held {
             // Delayed bodies wait for nothing but each other, so no two loops or groups wait for each other.
@@ -112,7 +122,7 @@ impl Group {
         for handle in &handles {
             recording.made.insert(handle.datum(), Arc::downgrade(handle.made()));
         }
-        Ok(handles)
+        Ok(Results::new(function.shared_signature(), handles))
     }
 
     fn handles(&self, function: &Function, outputs: Vec<(DatumId, Meta)>) -> Vec<Handle> {

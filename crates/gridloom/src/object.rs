@@ -59,7 +59,7 @@ impl Object {
             let object = ObjectId { client: session.client(), serial: session.next_serial() };
             let location = ObjectLocation { object, server };
             session.objects().add(server);
-            match initialize.clone().at(location).submit(&[], &[], limit).and_then(Pending::wait) {
+            match initialize.clone().at(location).submit((), &[], limit).and_then(Pending::wait) {
                 Ok(_) => {
                     return Ok(Object {
                         session: session.clone(),
@@ -129,7 +129,7 @@ impl Object {
         if !self.is_ended.swap(true, Ordering::Relaxed) {
             self.session.objects().remove(self.location.server);
         }
-        self.own(finalize).submit(&[], &[], limit)
+        self.own(finalize).submit((), &[], limit)
     }
 }
 

@@ -16,21 +16,27 @@ pub enum Arg {
     Handle(Handle),
 }
 
-impl From<&Value> for Arg {
-    fn from(value: &Value) -> Arg {
-        Arg::Value(value.clone())
-    }
-}
-
-impl From<Value> for Arg {
-    fn from(value: Value) -> Arg {
-        Arg::Value(value)
+impl<T: Into<Value>> From<T> for Arg {
+    fn from(value: T) -> Arg {
+        Arg::Value(value.into())
     }
 }
 
 impl From<&Handle> for Arg {
     fn from(handle: &Handle) -> Arg {
         Arg::Handle(handle.clone())
+    }
+}
+
+impl From<Handle> for Arg {
+    fn from(handle: Handle) -> Arg {
+        Arg::Handle(handle)
+    }
+}
+
+impl From<&Arg> for Arg {
+    fn from(arg: &Arg) -> Arg {
+        arg.clone()
     }
 }
 

@@ -14,7 +14,9 @@ use gridloom_idl::method::runs_by_itself;
 use gridloom_idl::{Actual, BindError, Bound, Signature, class_of};
 
 use super::arg::Arg;
+use super::args::IntoArgs;
 use super::pending::{Pending, Prepared, TransferLimits};
+use super::results::Results;
 use super::view::gives_as;
 use crate::session::{Asking, Callee, Session, expect_asking};
 use crate::{Error, Value};
@@ -186,7 +188,7 @@ impl Function {
     ///
     /// # Errors
     /// If the arguments do not fit (nothing is sent then), or the call fails.
-    pub fn call(&self, args: &[Arg]) -> Result<Vec<Value>, Error> {
+    pub fn call(&self, args: impl IntoArgs) -> Result<Results<Value>, Error> {
         self.submit(args, &[], None)?.wait()
     }
 
@@ -194,8 +196,13 @@ impl Function {
     ///
     /// # Errors
     /// If the arguments do not fit.
-    pub fn submit(&self, args: &[Arg], named: &[(String, Arg)], limit: Option<Duration>) -> Result<Pending, Error> {
-        self.submit_to(None, args, named, limit, None)
+    pub fn submit(
+        &self,
+        args: impl IntoArgs,
+        named: &[(String, Arg)],
+        limit: Option<Duration>,
+    ) -> Result<Pending, Error> {
+        self.submit_to(None, &args.into_args(), named, limit, None)
     }
 
     /// Like [`Function::submit`], on that server and no other: if it is lost, the call fails.
@@ -205,11 +212,11 @@ impl Function {
     pub fn submit_on(
         &self,
         server: NodeId,
-        args: &[Arg],
+        args: impl IntoArgs,
         named: &[(String, Arg)],
         limit: Option<Duration>,
     ) -> Result<Pending, Error> {
-        self.submit_to(Some(server), args, named, limit, None)
+        self.submit_to(Some(server), &args.into_args(), named, limit, None)
     }
 
     /// Like [`Function::submit`] or [`Function::submit_on`], for a function with callbacks: it may call `callee` until it
@@ -220,12 +227,12 @@ impl Function {
     pub fn submit_calling(
         &self,
         server: Option<NodeId>,
-        args: &[Arg],
+        args: impl IntoArgs,
         named: &[(String, Arg)],
         limit: Option<Duration>,
         callee: Callee,
     ) -> Result<Pending, Error> {
-        self.submit_to(server, args, named, limit, Some(callee))
+        self.submit_to(server, &args.into_args(), named, limit, Some(callee))
     }
 
     /// Calls the function on that server as a gang that occupies several slots at once, as soon as they are free, until
@@ -237,13 +244,14 @@ impl Function {
         &self,
         server: NodeId,
         slots: u32,
-        args: &[Arg],
+        args: impl IntoArgs,
         asking: Sender<Asking>,
     ) -> Result<Pending, Error> {
-        let mut prepared = self.prepare_any(args, &[], |value| (self.session.new_datum(), value.clone()))?;
+        let mut prepared =
+            self.prepare_any(&args.into_args(), &[], |value| (self.session.new_datum(), value.clone()))?;
         prepared.task.terms.gang = slots;
         expect_asking(&self.session, prepared.task.id, asking);
-        Pending::send(&self.session, prepared, (None, self.transfers), Some(server), false, None)
+        Pending::send(&self.session, &self.signature, prepared, (None, self.transfers), Some(server), false, None)
     }
 
     fn submit_to(
@@ -262,7 +270,7 @@ impl Function {
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.session.new_datum(), value.clone()))?;
         let server = self.object.map(|object| object.server).or(server).or(self.only);
-        Pending::send(&self.session, prepared, (limit, self.transfers), server, false, callee)
+        Pending::send(&self.session, &self.signature, prepared, (limit, self.transfers), server, false, callee)
     }
 
     /// Sends a call that measures the server, which runs it only while idle.
@@ -273,7 +281,15 @@ impl Function {
         limit: Option<Duration>,
     ) -> Result<Pending, Error> {
         let prepared = self.prepare(&[], named, |value| (self.session.new_datum(), value.clone()))?;
-        Pending::send(&self.session, prepared, (limit, TransferLimits::default()), Some(server), true, None)
+        Pending::send(
+            &self.session,
+            &self.signature,
+            prepared,
+            (limit, TransferLimits::default()),
+            Some(server),
+            true,
+            None,
+        )
     }
 
     /// Rejects functions with callbacks: only [`Function::submit_calling`] allows them.

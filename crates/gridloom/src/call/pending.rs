@@ -1,5 +1,6 @@
 //! Plain calls: sent, watched, collected or abandoned.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_base::time::ns_to_seconds;
@@ -7,7 +8,9 @@ use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::call::CallLimits;
 use gridloom_core::graph::{Task, Terms};
 use gridloom_core::node::Command;
+use gridloom_idl::Signature;
 
+use super::results::Results;
 use crate::report::Ended;
 use crate::session::{CallEnd, Callee, Session, State, expect_call_backs};
 use crate::{Error, Value};
@@ -34,6 +37,7 @@ pub struct TransferLimits {
 pub struct Pending {
     session: Session,
     task: TaskId,
+    signature: Arc<Signature>,
     outputs: Vec<(DatumId, Meta)>,
     collected: bool,
 }
@@ -42,6 +46,7 @@ impl Pending {
     /// Sends a plain call. `calibrates` is set if the call measures its server.
     pub(super) fn send(
         session: &Session,
+        signature: &Arc<Signature>,
         prepared: Prepared,
         (limit, transfers): (Option<Duration>, TransferLimits),
         only: Option<NodeId>,
@@ -68,7 +73,8 @@ impl Pending {
             results_ns: transfers.results.map(to_ns),
         };
         session.command(Command::Call { task, sources, limits });
-        Ok(Pending { session: session.clone(), task: id, outputs, collected: false })
+        let (session, signature) = (session.clone(), signature.clone());
+        Ok(Pending { session, task: id, signature, outputs, collected: false })
     }
 
     /// True if it has ended.
@@ -122,7 +128,7 @@ impl Pending {
     ///
     /// # Errors
     /// If the call failed.
-    pub fn wait(mut self) -> Result<Vec<Value>, Error> {
+    pub fn wait(mut self) -> Result<Results<Value>, Error> {
         self.collected = true;
         let ended = self.session.wait(None, |state| state.calls.collect(self.task))??;
         let results = ended.report.outcome?;
@@ -133,7 +139,7 @@ impl Pending {
             self.session.forget_values(vec![*datum]);
             values.push(value.ok_or_else(|| Error::Usage(format!("result {datum} is not in the client's store")))?);
         }
-        Ok(values)
+        Ok(Results::new(&self.signature, values))
     }
 
     /// Requests its cancellation; [`Pending::wait`] then returns [`gridloom_base::TaskError::Cancelled`].

@@ -20,6 +20,7 @@ use gridloom_base::limits::{GROUP_TASKS_MAX, NAME_BYTES_MAX};
 use gridloom_base::near::near_names;
 
 use crate::Error;
+use crate::call::IntoArgs;
 pub(crate) use matching::{Left, Matching, Verdict};
 
 /// A declaration of the calls that a group will make. It is mapped as declared ([`Grid::plan_of`](crate::Grid::plan_of)), and
@@ -31,8 +32,8 @@ pub(crate) use matching::{Left, Matching, Verdict};
 ///
 /// let mut graph = Graph::new();
 /// let a = graph.input("a", Meta::array(Dtype::Float64, &[500, 500]))?;
-/// let square = graph.call("square", "linalg/dgemm", &[(&a).into(), (&a).into()])?;
-/// graph.call("cube", "linalg/dgemm", &[(&square).into(), (&a).into()])?;
+/// let square = graph.call("square", "linalg/dgemm", (&a, &a))?;
+/// graph.call("cube", "linalg/dgemm", (&square, &a))?;
 /// assert_eq!(Graph::parse("g.json", &graph.to_json())?, graph);
 /// # Ok::<(), gridloom::Error>(())
 /// ```
@@ -169,7 +170,7 @@ impl Graph {
     ///
     /// # Errors
     /// If the name is taken or invalid, or an argument is neither an input nor a declared call.
-    pub fn call(&mut self, name: &str, function: &str, args: &[GraphArg]) -> Result<GraphRef, Error> {
+    pub fn call(&mut self, name: &str, function: &str, args: impl IntoArgs<GraphArg>) -> Result<GraphRef, Error> {
         self.call_named(name, function, args, &[], false)
     }
 
@@ -181,10 +182,11 @@ impl Graph {
         &mut self,
         name: &str,
         function: &str,
-        args: &[GraphArg],
+        args: impl IntoArgs<GraphArg>,
         named: &[(String, GraphArg)],
         is_optional: bool,
     ) -> Result<GraphRef, Error> {
+        let args = args.into_args();
         self.check_name(name)?;
         for arg in args.iter().chain(named.iter().map(|(_, arg)| arg)) {
             match arg {
@@ -207,7 +209,7 @@ impl Graph {
         self.calls.push(GraphCall {
             name: name.to_string(),
             function: function.to_string(),
-            args: args.to_vec(),
+            args,
             named: named.to_vec(),
             server: None,
             is_optional,

@@ -8,7 +8,7 @@ use gridloom_core::graph::{self, Source};
 
 use super::{Group, handle_of};
 use crate::Error;
-use crate::call::{Arg, Function, Handle, Prepared, Submitted};
+use crate::call::{Arg, Function, Handle, IntoArgs, Prepared, Submitted};
 use crate::declared::{Graph, GraphRef, Left, Matching, Verdict};
 use crate::difference::Difference;
 use crate::launch::{Mapping, Recorder, plan, plan_again, plan_declared, run, run_planned};
@@ -80,12 +80,18 @@ impl Group {
     ///
     /// # Errors
     /// If the arguments do not fit, or the group was not declared; nothing runs then.
-    pub fn submit(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Submitted, Error> {
+    pub fn submit(
+        &self,
+        function: &Function,
+        args: impl IntoArgs,
+        named: &[(String, Arg)],
+    ) -> Result<Submitted, Error> {
         let Some(declared) = &self.declared else {
             return Err(Error::Usage("only calls of a declared group run one by one; use call() and launch()".into()));
         };
+        let args = args.into_args();
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
-        self.call_described(declared, function, args, named)
+        self.call_described(declared, function, &args, named)
     }
 
     /// The plan of a declared group.

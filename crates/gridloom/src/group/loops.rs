@@ -22,7 +22,7 @@ use crate::session::Session;
 /// let mut results = Vec::new();
 /// for _ in 0..100 {
 ///     let group = rounds.group();
-///     results.extend(group.call(&dgemm, &[(&a).into(), (&a).into()])?);
+///     results.extend(group.call(&dgemm, (&a, &a))?);
 ///     group.finish()?;
 /// }
 /// results[99].get()?;

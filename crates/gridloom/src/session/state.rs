@@ -67,7 +67,7 @@ pub struct CallEnd {
     pub server: Option<String>,
     /// Run time of the function, seconds; 0 if it did not run.
     pub run_s: f64,
-    /// When the client received its report, by the session's clock ([`Grid::now`]).
+    /// When the client received its report, by the session's clock ([`Grid::now`](crate::Grid::now)).
     pub ended_s: f64,
     /// Why it failed, if it did.
     pub error: Option<TaskError>,

@@ -216,7 +216,7 @@ impl Run {
         }?;
         let Gathered { args, named, .. } = gathered;
         self.overwritten.forget_ended();
-        let call = group.submit(function, &args, &named)?;
+        let call = group.submit(function, args, &named)?;
         let limited = Arc::new(Limited::new(&library.grid, call, opened.limit()));
         // SAFETY: promised by the caller.
         unsafe { self.write_results(opened, &limited, results, metas) };
