@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use gridloom::{Arg, Function, Grid, LocalConfig, Value};
+use gridloom::{Function, Grid, LocalConfig, Value};
 use gridloom_base::{Dtype, Meta, NodeId};
 use gridloom_map::{Outline, OutlineDatum, OutlineTask, map_group};
 use gridloom_net::payload::Payload;
