@@ -13,6 +13,26 @@ LAYERS = [
     ("member", "call", "data", "exec"),
     ("node",),
 ]
+RUST_API = ROOT / "crates" / "gridloom" / "src"
+#: The modules of the Rust API, in order as above.
+RUST_API_LAYERS = [
+    ("difference", "log", "chart"),
+    ("error",),
+    ("text_file", "value"),
+    ("plan", "offer", "trace"),
+    ("report", "local"),
+    ("attach", "simulate"),
+    ("backend", "process"),
+    ("session",),
+    ("launch",),
+    ("call",),
+    ("calibrate", "declared", "object", "shared_data"),
+    ("group", "modules"),
+    ("grid",),
+    ("data", "chares"),
+]
+#: The parts of a session. They know neither each other nor what is above them.
+SESSION_PARTS = ("session", "parts")
 CORE_AND_BELOW = {
     f"gridloom-{name}"
     for name in ("base", "flow", "idl", "platform", "channel", "process", "layout", "chare", "perf", "map", "core")
@@ -105,12 +125,16 @@ USE = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?use\s+([^;]+);", re.MULTILINE)
 NAMED = re.compile(r"(?<![\w:.])(?:\w+::)*\w+")
 
 
-def ties_of(crate_source):
+def without_strings(text):
+    return re.sub(r'"(?:\\.|[^"\\])*"', '""', COMMENT.sub("", text.split("#[cfg(test)]")[0]))
+
+
+def ties_of(crate_source, code=without_strings):
     """Returns for each module of a crate the modules whose items it names. A re-exported item counts where it is
     defined. Names of parent modules do not count: a module is a part of them."""
     texts = {
-        module_of(crate_source, path): re.sub(r'"(?:\\.|[^"\\])*"', '""', text)
-        for path, text in sources(crate_source)
+        module_of(crate_source, path): code(path.read_text())
+        for path in sorted(crate_source.rglob("*.rs"))
         if "tests" not in path.relative_to(crate_source).with_suffix("").parts
     }
     brought = {module: {} for module in texts}
@@ -150,6 +174,54 @@ def ties_of(crate_source):
     return ties
 
 
+#: Literals and comments, of which only the ends of a string are kept.
+NO_CODE = re.compile(
+    r"""r(#+)".*?"\1|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\\n])'|//[^\n]*""",
+    re.DOTALL,
+)
+
+
+def code_of(text):
+    return NO_CODE.sub(lambda match: "" if match.group().startswith("/") else '""', text).split("#[cfg(test)]")[0]
+
+
+def upward(ties, layers):
+    """Returns the imports from a module of one layer into the same layer or a higher one."""
+    level = {name: i for i, names in enumerate(layers) for name in names}
+    return [
+        f"{'::'.join(module)} imports {'::'.join(other)}"
+        for module, others in ties.items()
+        for other in others
+        if module and other and module[0] != other[0] and level[other[0]] >= level[module[0]]
+    ]
+
+
+def test_modules_of_the_rust_api_import_only_downwards():
+    own = {path.stem for path in RUST_API.iterdir()} - {"lib"}
+    assert sorted(own) == sorted(name for names in RUST_API_LAYERS for name in names)
+    ties = ties_of(RUST_API, code_of)
+    assert not upward(ties, RUST_API_LAYERS), upward(ties, RUST_API_LAYERS)
+    assert not circle_in(ties), circle_in(ties)
+
+
+def test_parts_of_a_session_know_neither_each_other_nor_the_session():
+    parts = {module: others for module, others in ties_of(RUST_API, code_of).items() if module[:2] == SESSION_PARTS}
+    wrong = [f"{module} imports {other}" for module, others in parts.items() for other in others if other[0] == "session"]
+    above = RUST_API / "session" / "parts"
+    wrong += [f"{path} imports its session" for path in above.iterdir() if re.search(r"\bSession\b", code_of(path.read_text()))]
+    assert len(parts) > 10 and not wrong, wrong
+
+
+def test_the_check_of_layers_can_fail(tmp_path):
+    (tmp_path / "lib.rs").write_text("mod high;\nmod low;\n")
+    (tmp_path / "high.rs").write_text("use crate::low::Low;\npub struct High(Low);\n")
+    (tmp_path / "low.rs").write_text("const END: char = '\"';\npub struct Low;\n// crate::high::High\n")
+    layers = [("low",), ("high",)]
+    assert upward(ties_of(tmp_path, code_of), layers) == []
+    (tmp_path / "low.rs").write_text("const END: char = '\"';\npub struct Low(crate::high::High);\n")
+    assert upward(ties_of(tmp_path, code_of), layers) == ["low imports high"]
+
+
 def circle_in(ties):
     """Returns the modules of all cycles, and those between two of them."""
     left = dict(ties)
@@ -163,8 +235,8 @@ def circle_in(ties):
     return sorted("::".join(module) for module in left)
 
 
-#: Crates with cyclic modules: there, the parts of a session refer to their grid.
-WITH_CIRCLES = {"gridloom", "gridloom-python"}
+#: Crates with cyclic modules.
+WITH_CIRCLES = {"gridloom-python"}
 
 
 def test_modules_import_in_no_circle():

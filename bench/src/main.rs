@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use gridloom::{Arg, Function, Grid, LocalConfig, Value};
+use gridloom::{Function, Grid, LocalConfig, Value};
 use gridloom_base::{Dtype, Meta, NodeId};
 use gridloom_map::{Outline, OutlineDatum, OutlineTask, map_group};
 use gridloom_net::payload::Payload;
@@ -149,7 +149,7 @@ fn start_up(config: &LocalConfig) -> Figure {
         .map(|_| {
             let start = Instant::now();
             let grid = local(&config);
-            grid.function("bench/null").expect("offered").call(&[]).expect("it runs");
+            grid.function("bench/null").expect("offered").call(()).expect("it runs");
             start.elapsed().as_secs_f64()
         })
         .collect();
@@ -192,7 +192,7 @@ fn proportional_memory_kib(pid: u32) -> f64 {
 fn null_call(config: &LocalConfig, name: &'static str) -> Figure {
     let grid = local(config);
     let null = grid.function("bench/null").expect("offered");
-    against_ping_pong(name, || one_by_one(|| drop(null.call(&[]).expect("it runs")), CALLS))
+    against_ping_pong(name, || one_by_one(|| drop(null.call(()).expect("it runs")), CALLS))
 }
 
 /// The median of the times that `round` measures, in microseconds, compared with a ping-pong over TCP.
@@ -267,7 +267,7 @@ fn pipelined(null: &Function, count: usize, outstanding: usize) -> f64 {
             let oldest: gridloom::Pending = window.pop_front().expect("the window is full");
             oldest.wait().expect("it runs");
         }
-        window.push_back(null.submit(&[], &[], None).expect("it fits"));
+        window.push_back(null.submit((), &[], None).expect("it fits"));
     }
     for call in window {
         call.wait().expect("it runs");
@@ -303,10 +303,10 @@ fn under_bulk(grid: &Grid, null: &Function) -> f64 {
         let meta = Meta::array(Dtype::Float64, &[8 << 20]);
         while !stop.load(std::sync::atomic::Ordering::Relaxed) {
             let value = Value::new(meta.clone(), Payload::Inline(data.clone())).expect("it fits");
-            touch.call(&[value.into()]).expect("it runs");
+            touch.call([value]).expect("it runs");
         }
     });
-    let p99 = Samples::new(one_by_one(|| drop(null.call(&[]).expect("it runs")), CALLS)).quantile(0.99);
+    let p99 = Samples::new(one_by_one(|| drop(null.call(()).expect("it runs")), CALLS)).quantile(0.99);
     done.store(true, std::sync::atomic::Ordering::Relaxed);
     busy.join().expect("the bulk thread ends");
     p99
@@ -330,7 +330,7 @@ fn bulk(config: &LocalConfig, shared_memory: bool) -> Figure {
         let payload = if shared_memory { shared.clone() } else { Payload::Inline(data.clone()) };
         let value = Value::new(meta, payload).expect("it fits");
         let start = Instant::now();
-        touch.call(&[value.into()]).expect("it runs");
+        touch.call([value]).expect("it runs");
         let rate = gib / start.elapsed().as_secs_f64();
         // The first round warms the receiving memory, like the limit's.
         if round > 0 {
@@ -366,8 +366,8 @@ fn server_to_server(config: &LocalConfig) -> Figure {
         let group = grid.group("round-robin");
         let meta = Meta::array(Dtype::Float64, &[elements]);
         let value = Value::new(meta, Payload::Inline(data.clone())).expect("it fits");
-        let first = group.call(&keep, &[value.into()]).expect("it fits").remove(0);
-        let second = group.call(&keep, &[Arg::from(&first)]).expect("it fits").remove(0);
+        let first = group.call(&keep, [value]).expect("it fits").one().expect("one result");
+        let second = group.call(&keep, [&first]).expect("it fits").one().expect("one result");
         let report = group.report().expect("the session lives");
         drop(second);
         let moved = report.transfers.iter().find(|t| t.from.starts_with("server") && t.to.starts_with("server"));

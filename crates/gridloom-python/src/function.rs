@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use gridloom::{Arg, Error, Function, Grid, Object, Pending, Retry, Value};
+use gridloom::{Arg, Error, Function, Grid, Object, Pending, Results, Retry, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -99,8 +99,8 @@ impl RawFunction {
         let has_handle = args.iter().chain(named.iter().map(|(_, arg)| arg)).any(|arg| matches!(arg, Arg::Handle(_)));
         // A handle is fetched first, which may take long.
         let pending = match has_handle {
-            true => interruptible(py, move || function.submit(&args, &named, limit))?,
-            false => detached(py, move || function.submit(&args, &named, limit)),
+            true => interruptible(py, move || function.submit(args, &named, limit))?,
+            false => detached(py, move || function.submit(args, &named, limit)),
         };
         let pending = pending.or_raise(py)?;
         Ok(RawPending {
@@ -245,7 +245,7 @@ impl RawPending {
         py.detach(|| {
             let mut ended = lock(&self.ended);
             if let Some(pending) = self.pending.taken() {
-                *ended = Some(Arc::new(pending.wait()));
+                *ended = Some(Arc::new(pending.wait().map(Results::into_vec)));
             }
         });
         Ok(())

@@ -77,8 +77,8 @@ impl RawGroup {
         let is_number = |arg: &Arg| matches!(arg, Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. }));
         let may_wait = self.may_map || args.iter().chain(named.iter().map(|(_, arg)| arg)).any(is_number);
         let handles = match may_wait {
-            true => interruptible(py, move || group.call_named(&function, &args, &named))?,
-            false => detached(py, move || group.call_named(&function, &args, &named)),
+            true => interruptible(py, move || group.call_named(&function, args, &named))?,
+            false => detached(py, move || group.call_named(&function, args, &named)),
         };
         let raw = |handle: Handle| RawHandle {
             meta: handle.meta().clone(),

@@ -8,8 +8,8 @@ fn main() -> Result<(), Error> {
     let grid = Grid::local(LocalConfig::default())?; // or Grid::connect("agent.example.org:7711")
     let dgemm = grid.function("linalg/dgemm")?;
     let group = grid.group("auto"); // calls are recorded, then mapped together
-    let ab = group.call(&dgemm, &[(&a).into(), (&b).into()])?.remove(0);
-    let abb = group.call(&dgemm, &[(&ab).into(), (&b).into()])?.remove(0); // ab never visits the client
+    let ab = group.call(&dgemm, (&a, &b))?.one()?;
+    let abb = group.call(&dgemm, (&ab, &b))?.one()?; // ab never visits the client
     group.launch()?;
     println!("{:?}", abb.get()?.to_f64()?);
     println!("{}", group.report()?);

@@ -4,6 +4,8 @@
 //! call is bound to its server, which runs it only while idle and aborts it when other work arrives. The call is then
 //! repeated later. The server's models learn from these calls as from any others.
 
+mod inputs;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -13,10 +15,10 @@ use gridloom_base::{NodeId, TaskError};
 use gridloom_perf::{Calibration, CalibrationResult, Goal, ServerView, Size, host_of};
 use serde::Serialize;
 
-use crate::function::{Pending, TransferLimits};
-use crate::grid::CONNECT_LIMIT;
-use crate::inputs::{self, Make, Sizes};
-use crate::{Arg, Error, Function, Grid, Value};
+use crate::call::{Arg, Function, Pending};
+use crate::session::{CONNECT_LIMIT, Session, await_models};
+use crate::{Error, Value};
+pub use inputs::{Make, Sizes};
 
 /// Maximum duration of a call, as a fraction of the time for a server.
 const CALL_PART: f64 = 0.1;
@@ -117,75 +119,72 @@ pub struct CalibrationCall<'a> {
 /// Receives each measured call; returning a break ends the calibration with the results so far.
 pub type Tell<'a> = dyn FnMut(&CalibrationCall) -> ControlFlow<()> + 'a;
 
-impl Grid {
-    /// Measures a function on its servers, each while it is otherwise idle, until the model of its time is as exact as
-    /// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` receives each call.
-    ///
-    /// # Errors
-    /// If the function, a server or a size is unknown, or no arguments can be made. A call that fails ends the
-    /// calibration of its server, and its error is part of that server's result.
-    pub fn calibrate(
-        &self,
-        function: &str,
-        config: &CalibrateConfig,
-        make: Option<&mut Make<'_>>,
-        tell: &mut Tell<'_>,
-    ) -> Result<Vec<Calibrated>, Error> {
-        let function = self.function(function)?;
-        let servers = chosen(self, &function, &config.servers)?;
-        let is_made = make.is_some();
-        let mut range = Range::new(&function, config, make, &servers)?;
-        let mut waiting: BTreeMap<String, VecDeque<&ServerView>> = BTreeMap::new();
-        for server in &servers {
-            waiting.entry(host_of(&server.address).to_string()).or_default().push_back(server);
-        }
-        let mut done = Vec::new();
-        let mut under_way: Vec<Run> = Vec::new();
-        let mut is_stopped = false;
-        while !is_stopped {
-            let is_running = |host: &str, runs: &[Run]| runs.iter().any(|run| run.host == host);
-            for (host, queue) in &mut waiting {
-                if !is_running(host, &under_way)
-                    && let Some(server) = queue.pop_front()
-                {
-                    under_way.push(Run::new(host, server, config, self.now()));
-                }
-            }
-            if under_way.is_empty() {
-                break;
-            }
-            let mut still = Vec::new();
-            for mut run in under_way {
-                match run.go_on(self, &function, &mut range, tell) {
-                    Ok(()) => still.push(run),
-                    Err(end) => {
-                        is_stopped |= matches!(end, End::Stopped);
-                        done.push(run.calibrated(&mut range, end, is_made, self.now()));
-                    }
-                }
-            }
-            under_way = still;
-            let calls: Vec<_> = under_way.iter().filter_map(|run| Some(run.call.as_ref()?.0.task)).collect();
-            if !under_way.is_empty() && !is_stopped {
-                self.await_any(&calls, PAUSE)?;
-            }
-        }
-        for run in under_way {
-            done.push(run.calibrated(&mut range, End::Stopped, is_made, self.now()));
-        }
-        let nodes: Vec<NodeId> = servers.iter().map(|server| server.node).collect();
-        self.await_models(&nodes, CONNECT_LIMIT)?;
-        done.sort_by(|a, b| a.server.cmp(&b.server));
-        Ok(done)
+/// Measures a function on its servers, each while it is otherwise idle, until the model of its time is as exact as
+/// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` receives each call.
+///
+/// # Errors
+/// If the function, a server or a size is unknown, or no arguments can be made. A call that fails ends the
+/// calibration of its server, and its error is part of that server's result.
+pub(crate) fn calibrate(
+    session: &Session,
+    function: &str,
+    config: &CalibrateConfig,
+    make: Option<&mut Make<'_>>,
+    tell: &mut Tell<'_>,
+) -> Result<Vec<Calibrated>, Error> {
+    let function = Function::named(session, function)?;
+    let servers = chosen(session, &function, &config.servers)?;
+    let is_made = make.is_some();
+    let mut range = Range::new(&function, config, make, &servers)?;
+    let mut waiting: BTreeMap<String, VecDeque<&ServerView>> = BTreeMap::new();
+    for server in &servers {
+        waiting.entry(host_of(&server.address).to_string()).or_default().push_back(server);
     }
+    let mut done = Vec::new();
+    let mut under_way: Vec<Run> = Vec::new();
+    let mut is_stopped = false;
+    while !is_stopped {
+        let is_running = |host: &str, runs: &[Run]| runs.iter().any(|run| run.host == host);
+        for (host, queue) in &mut waiting {
+            if !is_running(host, &under_way)
+                && let Some(server) = queue.pop_front()
+            {
+                under_way.push(Run::new(host, server, config, session.now()));
+            }
+        }
+        if under_way.is_empty() {
+            break;
+        }
+        let mut still = Vec::new();
+        for mut run in under_way {
+            match run.go_on(session, &function, &mut range, tell) {
+                Ok(()) => still.push(run),
+                Err(end) => {
+                    is_stopped |= matches!(end, End::Stopped);
+                    done.push(run.calibrated(&mut range, end, is_made, session.now()));
+                }
+            }
+        }
+        under_way = still;
+        let calls: Vec<_> = under_way.iter().filter_map(|run| Some(run.call.as_ref()?.0.task())).collect();
+        if !under_way.is_empty() && !is_stopped {
+            Pending::await_any(session, &calls, PAUSE)?;
+        }
+    }
+    for run in under_way {
+        done.push(run.calibrated(&mut range, End::Stopped, is_made, session.now()));
+    }
+    let nodes: Vec<NodeId> = servers.iter().map(|server| server.node).collect();
+    await_models(session, &nodes, CONNECT_LIMIT)?;
+    done.sort_by(|a, b| a.server.cmp(&b.server));
+    Ok(done)
 }
-
 /// Arguments by name.
 type Named = Vec<(String, Arg)>;
 
 /// Returns the servers to calibrate.
-fn chosen(grid: &Grid, function: &Function, names: &[String]) -> Result<Vec<ServerView>, Error> {
-    let view = grid.servers();
+fn chosen(session: &Session, function: &Function, names: &[String]) -> Result<Vec<ServerView>, Error> {
+    let view = session.servers();
     for name in names {
         let Some(server) = view.servers.iter().find(|server| server.name == *name) else {
             let known: Vec<&str> = view.servers.iter().map(|server| server.name.as_str()).collect();
@@ -346,17 +345,23 @@ impl Run {
     }
 
     /// Processes a call that has ended and makes the next one.
-    fn go_on(&mut self, grid: &Grid, function: &Function, range: &mut Range, tell: &mut Tell<'_>) -> Result<(), End> {
+    fn go_on(
+        &mut self,
+        session: &Session,
+        function: &Function,
+        range: &mut Range,
+        tell: &mut Tell<'_>,
+    ) -> Result<(), End> {
         if let Some((pending, position)) = self.call.take() {
-            match grid.take_seconds(pending) {
+            match pending.take_seconds() {
                 Err(pending) => {
                     self.call = Some((pending, position));
                     return Ok(());
                 }
-                Ok(outcome) => self.ended(outcome, &range.at(position), grid.now(), tell)?,
+                Ok(outcome) => self.ended(outcome, &range.at(position), session.now(), tell)?,
             }
         }
-        let now = grid.now();
+        let now = session.now();
         let left = self.budget.as_secs_f64() - (now - self.since);
         if left <= 0.0 {
             return Err(End::TimeUp);
@@ -374,14 +379,13 @@ impl Run {
         if self.last.as_ref().is_none_or(|(position, _, _)| *position != next) {
             // The old arguments are dropped first: both may not fit into memory.
             self.last = None;
-            let (args, size) = range.arguments(next, grid.has_content()).map_err(End::Failed)?;
+            let (args, size) = range.arguments(next, session.has_content()).map_err(End::Failed)?;
             self.unit = if matches!(size, Size::Work(_)) { "flop" } else { "B" };
             self.last = Some((next, args, size));
         }
         let (_, args, _) = self.last.as_ref().expect("made above");
-        let prepared = function.prepare(&[], args, |value| (grid.new_datum(), value.clone())).map_err(End::Failed)?;
-        let limits = (Some(Duration::from_secs_f64(left.max(1.0))), TransferLimits::default());
-        self.call = Some((grid.send_call(prepared, limits, Some(self.node), true, None).map_err(End::Failed)?, next));
+        let limit = Some(Duration::from_secs_f64(left.max(1.0)));
+        self.call = Some((function.submit_measured(self.node, args, limit).map_err(End::Failed)?, next));
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use gridloom_idl::BindError;
 use gridloom_process::ProcessError;
 use thiserror::Error;
 
-use crate::described::Difference;
+use crate::difference::Difference;
 
 /// An error of a session. Python and C mirror the variants one to one.
 #[derive(Debug, Error)]

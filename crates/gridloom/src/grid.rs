@@ -1,539 +1,401 @@
-//! The session: one client of a grid, real or simulated.
+//! The grid as a program sees it: a handle for a session, from which functions, groups, objects and shared data are made.
 //!
-//! This file has [`Grid`], the single wait of a session, and its end; [`open`] has the functions that open a session.
-//! The session's knowledge comes from events of the client's machine. It is split into parts with separate state that
-//! do not know each other. Each part is a file, with the session's functions on it.
-//!
-//! **Invariant:** an event is processed once, under the session's lock. [`State::take_in`] passes it to the parts that it
-//! concerns, and neither waits nor sends.
+//! **Invariant:** it has no state. Everything is in the session, or in what is made here.
 
-mod addresses;
-mod begun;
-mod call_backs;
-mod calls;
-mod data;
-mod directory;
-mod explained;
-mod groups;
-mod interrupt;
-mod links;
-mod modules;
-mod names;
-mod open;
-mod output;
-mod rows;
-
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::call::OutputItem;
-use gridloom_core::graph::CallOptions;
-use gridloom_core::node::{Command, Event, LogLine, NameCommand};
-use gridloom_net::worker::nested;
+use gridloom_base::{NodeId, TaskId};
+use gridloom_core::node::Command;
+use gridloom_core::node::message::{OutputPage, OutputQuery, ServerStatus};
+use gridloom_idl::Signature;
+use gridloom_net::segment::SegmentMut;
+use gridloom_net::transfers::TransferProgress;
+use gridloom_net::worker::initial::InitialArguments;
+use gridloom_perf::{GridView, LinkReport, ServerView};
 
-use crate::backend::{Backend, SimBackend};
-use crate::group::Launches;
-use crate::local::LocalProcesses;
-use crate::object::ObjectCounts;
-use crate::plan::Basis;
-use crate::report::{GroupRecord, Report};
-use crate::timeline::timeline_html;
-use crate::{Error, Group, Mapping, SimulationReport, Value, log};
-use addresses::Addresses;
-use begun::Begins;
-pub use begun::{BegunGet, BegunPut, BegunWait};
-use call_backs::CallBacks;
-pub use call_backs::{Asking, Callee};
-pub use calls::CallEnd;
-use calls::{Calls, Ends, Whose};
-use data::Fetches;
-use directory::Directory;
-pub use explained::SharedExplained;
-pub use groups::Unread;
-use groups::{Groups, Keeps};
-pub use interrupt::Interrupt;
-use links::Links;
-pub use links::Traffic;
-use names::Asks;
-pub use names::{PutOptions, SharedData, SharedName};
-use output::Outputs;
-
-/// Time limit for the agent's first answer to a session.
-pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(15);
+use crate::calibrate::{CalibrateConfig, Calibrated, Make, Tell, calibrate};
+use crate::call::{Arg, Function, Handle, admit_argument, file_argument};
+use crate::declared::Graph;
+use crate::group::{GraphOptions, Group, Loop, declared, plan_of};
+use crate::launch::{Mapping, Regroup};
+use crate::local::LocalConfig;
+use crate::object::{Object, class_named};
+use crate::plan::PlanRecord;
+use crate::session::{self, Asking, CONNECT_LIMIT, Session, Spoken, Traffic, Unread};
+use crate::shared_data::SharedData;
+use crate::simulate::{SimulateConfig, SimulationReport};
+use crate::{Error, Value, modules};
 
 /// A session with a grid. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
-pub struct Grid(Arc<Inner>);
+pub struct Grid(Session);
 
-struct Inner {
-    /// Identifies the session within this process.
-    number: u64,
-    /// The process that opened the session. A copy in a forked child does nothing.
-    pid: u32,
-    client: NodeId,
-    serial: AtomicU64,
-    state: Mutex<State>,
-    launches: Launches,
-    objects: ObjectCounts,
-    dropped: Mutex<Dropped>,
-    /// Modules that it has initialized.
-    modules: Mutex<BTreeSet<String>>,
-    backend: Box<dyn Backend>,
-    /// Receives the output of calls.
-    listener: OnceLock<Listener>,
-    /// The embedded local grid's processes, ended with the session.
-    processes: Mutex<Option<LocalProcesses>>,
-}
-
-/// Output of a call of the session while it runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spoken {
-    /// The name of its server.
-    pub server: String,
-    pub function: String,
-    /// Identifies the call within the session.
-    pub call: u64,
-    pub saying: OutputItem,
-}
-
-type Listener = Box<dyn Fn(&Spoken) + Send + Sync>;
-
-/// Log lines and output received together with answers.
-#[derive(Default)]
-struct Heard {
-    lines: Vec<LogLine>,
-    spoken: Vec<Spoken>,
-}
-
-/// Items that the program has dropped. They are released with the next command, so that dropping never blocks.
-#[derive(Default)]
-struct Dropped {
-    /// Data of dropped handles.
-    data: Vec<DatumId>,
-    /// Declared groups with plans for which no more calls are made.
-    plans: Vec<GroupId>,
-    /// Groups that the program can no longer query; forgotten when the next group runs.
-    groups: Vec<GroupId>,
-    /// Requests about names.
-    asks: Vec<u64>,
-}
-
+/// Opens sessions.
 impl Grid {
-    fn new(inner: Inner) -> Grid {
-        Grid(Arc::new(inner))
+    /// Connects to the agent at `address` (`host:port`).
+    ///
+    /// # Errors
+    /// If it cannot be reached, refuses, or does not answer.
+    pub fn connect(address: &str) -> Result<Grid, Error> {
+        session::connect(address).map(Grid)
+    }
+
+    /// Connects to those servers (`host:port`) without an agent: the session maps calls itself, from the servers' reports.
+    /// Two such sessions do not know each other's reservations.
+    ///
+    /// Servers that answer are used; [`Grid::unreachable`] lists the others, which are dialled again while the
+    /// session lasts.
+    ///
+    /// # Errors
+    /// If an address is invalid; if none of them can be used, with the reason for each.
+    pub fn connect_servers(servers: &[String]) -> Result<Grid, Error> {
+        session::connect_servers(servers).map(Grid)
+    }
+
+    /// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
+    /// to it. It ends with the session, in all circumstances.
+    ///
+    /// # Errors
+    /// If a process cannot be started, or a function cannot be offered.
+    pub fn local(config: LocalConfig) -> Result<Grid, Error> {
+        session::local(config).map(Grid)
+    }
+
+    /// Opens a simulated grid on a platform, in virtual time.
+    ///
+    /// # Errors
+    /// If the platform or the functions cannot be used.
+    pub fn simulate(config: SimulateConfig) -> Result<Grid, Error> {
+        session::simulate(config).map(Grid)
+    }
+}
+
+/// Functions, groups, objects, values.
+impl Grid {
+    /// Returns a function by name (`module/function`, or `function` alone if only one module has it).
+    ///
+    /// # Errors
+    /// If no server offers it; the message lists similar names.
+    pub fn function(&self, name: &str) -> Result<Function, Error> {
+        Function::named(&self.0, name)
+    }
+
+    /// Signatures of all offered functions, ordered by name.
+    pub fn functions(&self) -> Arc<Vec<Signature>> {
+        self.0.functions()
     }
 
     /// Creates a group that records its calls, then maps them together. `mapping` is the name of a heuristic (`"auto"`
     /// is a good default), a plan from [`Group::plan`] or [`PlanRecord::load`], or a custom heuristic
     /// ([`Mapping::own`]).
     pub fn group(&self, mapping: impl Into<Mapping>) -> Group {
-        Group::new(self.clone(), mapping.into())
+        Group::new(&self.0, mapping.into())
     }
 
-    /// The session's clock, seconds: since 1970 for real, virtual in simulation.
-    pub fn now(&self) -> f64 {
-        self.0.backend.now().seconds()
+    /// Returns the agent's plan for a declared graph; nothing is run.
+    ///
+    /// # Errors
+    /// If a function is not offered, a call does not fit its function, or the graph cannot be mapped.
+    pub fn plan_of(&self, graph: &Graph, mapping: impl Into<Mapping>) -> Result<PlanRecord, Error> {
+        plan_of(&self.0, graph, &mapping.into())
     }
 
-    /// Process ids of the embedded local grid's servers, in order of their names; empty for other grids.
-    pub fn server_processes(&self) -> Vec<u32> {
-        self.0.processes.lock().expect("no panic while held").as_ref().map_or(Vec::new(), |p| p.server_processes())
+    /// Creates a group with declared calls and maps it now. Each call runs as soon as it is made, at the planned place
+    /// of the first matching declared call that was not made yet. So the program can look at results before the next
+    /// call. After [`Group::finish`] no more calls are made.
+    ///
+    /// # Errors
+    /// As for [`Grid::plan_of`]; also if the graph does not have a given input, or declares another size for it.
+    pub fn group_of(&self, graph: &Graph, mapping: impl Into<Mapping>, options: GraphOptions) -> Result<Group, Error> {
+        declared(&self.0, graph, mapping.into(), options)
     }
 
-    /// Returns the report of a simulation; `None` for a real grid.
-    pub fn simulation(&self) -> Option<SimulationReport> {
-        self.absorb();
-        self.0.simulation()
+    /// Creates a loop with groups as its bodies; several of them are mapped together.
+    ///
+    /// # Errors
+    /// If `mapping` is a plan, which belongs to a single group, or the number of bodies is out of range.
+    pub fn regrouped(&self, mapping: impl Into<Mapping>, regroup: Regroup) -> Result<Loop, Error> {
+        Loop::new(&self.0, mapping.into(), regroup)
     }
 
-    /// True if the content of values matters: false in simulations that run no bodies.
-    pub(crate) fn has_content(&self) -> bool {
-        self.0.backend.has_content()
+    /// Creates an object of the class (`module/class`, or `class` if no other module has it) on the chosen server.
+    /// Without a choice it takes the server that has the fewest objects of this session relative to its slots and
+    /// speed. Waits until `_initialize` has run, for which `limit` is the time limit.
+    ///
+    /// # Errors
+    /// [`Error::UnknownClass`] if no server offers the class, or the chosen one does not; otherwise the error of `_initialize`.
+    pub fn object(&self, class: &str, chosen: Option<NodeId>, limit: Option<Duration>) -> Result<Object, Error> {
+        Object::create(&self.0, class, chosen, limit)
     }
 
-    /// Advances virtual time at the client by `seconds`, as if it computed. Does nothing on a real grid.
-    pub fn advance(&self, seconds: f64) {
-        self.0.backend.advance(gridloom_base::time::seconds_to_ns(seconds));
+    /// Returns the full name of a class that servers offer.
+    ///
+    /// # Errors
+    /// [`Error::UnknownClass`] if no server offers it; the message lists similar names.
+    pub fn class(&self, name: &str) -> Result<String, Error> {
+        class_named(&self.0, name)
     }
 
-    /// Advances virtual time at the client by the time of `work_flops` operations on its host. Does nothing on a real grid.
-    pub fn compute(&self, work_flops: f64) {
-        if let Some(flops) = self.0.backend.client_flops() {
-            self.advance(work_flops / flops);
-        }
+    /// Returns the shared data: named data that every program of the grid can find. They are stored on servers until
+    /// they are deleted, independent of the program that put them. They are immutable: putting a name again makes a new
+    /// version, and programs that read the old one keep it.
+    pub fn shared(&self) -> SharedData<'_> {
+        SharedData::new(&self.0)
     }
 
-    pub fn is_simulated(&self) -> bool {
-        self.0.backend.simulated().is_some()
+    /// Makes a value of the program a datum at the client, usable by any number of calls like a result, until the
+    /// handle is dropped.
+    pub fn hold(&self, value: &Value) -> Handle {
+        Handle::hold(&self.0, value)
     }
 
     /// Allocates a value in memory that servers on this machine can map. Fill it, then pass it as an argument without a copy.
     ///
     /// # Errors
     /// If the memory cannot be allocated.
-    pub fn allocate(&self, size_bytes: u64) -> Result<gridloom_net::segment::SegmentMut, Error> {
-        self.0
-            .backend
-            .allocate(size_bytes)
-            .map_err(|e| Error::Usage(format!("cannot allocate {size_bytes} bytes: {e}")))
+    pub fn allocate(&self, size_bytes: u64) -> Result<SegmentMut, Error> {
+        self.0.allocate(size_bytes)
+    }
+
+    /// Reads a file as the value of a function's argument.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is too large to be sent.
+    pub fn file_argument(&self, function: &str, argument: &str, path: &Path) -> Result<Value, Error> {
+        file_argument(&self.0, function, argument, path)
+    }
+
+    /// Rejects an argument that is too large to be sent.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], with the size, the limit and the remedy.
+    pub fn admit_argument(&self, function: &str, argument: &str, size_bytes: u64) -> Result<(), Error> {
+        admit_argument(&self.0, function, argument, size_bytes)
+    }
+
+    /// Makes each worker run the function `Initialize` of a module, with these arguments, before the first call of its
+    /// functions by this session, and again after the worker has restarted. The values that it sets in the module's
+    /// `Globals` last from call to call. Other arguments may be set later. They are sent to all servers immediately,
+    /// and stay until [`Grid::end_modules`].
+    ///
+    /// # Errors
+    /// If the module has no such function, the arguments do not fit, it has results, or there is no agent, as in a simulation.
+    pub fn initialize_module(&self, module: &str, args: &[Arg], named: &[(String, Arg)]) -> Result<(), Error> {
+        modules::initialize(&self.0, module, args, named)
+    }
+
+    /// Deletes the arguments of all modules, before the session ends.
+    pub fn end_modules(&self) {
+        modules::end(&self.0);
+    }
+
+    /// Returns how a worker has to initialize a module for a client; `known` is the version that the worker has run.
+    ///
+    /// # Errors
+    /// If that cannot be determined.
+    pub fn initial(&self, client: NodeId, module: &str, known: Option<u64>) -> Result<Option<InitialArguments>, Error> {
+        modules::initial(&self.0, client, module, known)
+    }
+}
+
+/// Calls in progress.
+impl Grid {
+    /// Waits until `look` returns a result. It is called immediately, and then after every event. Its argument are the
+    /// noted ends ([`Pending::note_end`](crate::Pending::note_end)) that were not reported yet: each is reported once,
+    /// to the first thread that looks. It runs under the session's lock, so it must not call or drop anything of the
+    /// session.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] after `limit`; also if the session is closed.
+    pub fn await_ends<R>(
+        &self,
+        limit: Option<Duration>,
+        mut look: impl FnMut(&[TaskId]) -> Option<R>,
+    ) -> Result<R, Error> {
+        self.0.wait(limit, |state| look(&state.ends.take()))
+    }
+
+    /// Like [`Grid::await_ends`], for a thread that only watches for ends: a function that makes calls keeps its slot meanwhile,
+    /// since it may compute in another thread.
+    ///
+    /// # Errors
+    /// As for [`Grid::await_ends`].
+    pub fn watch_ends<R>(
+        &self,
+        limit: Option<Duration>,
+        mut look: impl FnMut(&[TaskId]) -> Option<R>,
+    ) -> Result<R, Error> {
+        self.0.wait_by(limit, || None::<()>, |state| look(&state.ends.take()))
+    }
+
+    /// Number of calls of the session that have not ended, plain and in launched groups.
+    pub fn under_way(&self) -> usize {
+        self.0.state_now().under_way()
+    }
+
+    /// Started calls, plain or in groups, that wait for results of other calls: they occupy no slots.
+    pub fn paused(&self) -> Vec<TaskId> {
+        self.0.state_now().paused.iter().copied().collect()
     }
 
     /// The numbers of groups, of their tasks and of their data that the session remembers: those that a group or a
     /// handle can still query, and those that have not ended.
     pub fn remembered(&self) -> (usize, usize, usize) {
-        self.absorb();
-        self.state().groups.counts()
+        self.0.state_now().groups.counts()
     }
 
     /// Takes the unread errors of calls in groups: of groups that the program can no longer query, and with `all`
-    /// of the other groups too. An error is read by [`Handle::get`](crate::Handle::get), [`Group::wait`] or [`Group::report`] of
+    /// of the other groups too. An error is read by [`Handle::get`], [`Group::wait`] or [`Group::report`] of
     /// its group. Errors still unread when the session ends are written to standard error.
     pub fn take_unread(&self, all: bool) -> Unread {
-        self.absorb();
-        self.without_dropped_groups().groups.take_unread(all)
-    }
-
-    // ---- used by functions, groups and handles
-
-    pub(crate) fn number(&self) -> u64 {
-        self.0.number
-    }
-
-    pub(crate) fn client(&self) -> NodeId {
-        self.0.client
-    }
-
-    pub(crate) fn next_serial(&self) -> u64 {
-        self.0.serial.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub(crate) fn new_datum(&self) -> DatumId {
-        DatumId { client: self.0.client, serial: self.next_serial() }
-    }
-
-    pub(crate) fn put(&self, datum: DatumId, value: &Value) {
-        self.0.backend.put(datum, value);
-    }
-
-    pub(crate) fn forget_values(&self, data: Vec<DatumId>) {
-        data.into_iter().for_each(|datum| self.0.backend.forget(datum));
-    }
-
-    pub(crate) fn objects(&self) -> &ObjectCounts {
-        &self.0.objects
-    }
-
-    pub(crate) fn command(&self, command: Command) {
-        self.commands(vec![command]);
-    }
-
-    /// Sends commands to the client's machine, after the commands for dropped items.
-    fn commands(&self, commands: Vec<Command>) {
-        let (data, plans, asks) = {
-            let mut dropped = self.dropped();
-            let Dropped { data, plans, asks, .. } = &mut *dropped;
-            (std::mem::take(data), std::mem::take(plans), std::mem::take(asks))
-        };
-        let mut all: Vec<Command> = plans.into_iter().map(|group| Command::EndPlan { group }).collect();
-        if !data.is_empty() {
-            all.push(Command::Release { data });
-        }
-        all.extend(asks.into_iter().map(|ask| Command::Name { request: ask, command: NameCommand::CancelWait }));
-        all.extend(commands);
-        self.0.backend.commands(all);
+        self.0.absorb();
+        self.0.without_dropped_groups().groups.take_unread(all)
     }
 
     /// Notifies the grid immediately of the data that the program has dropped. Otherwise this happens with the next
     /// call or request. Useful for a program that makes none for a long time.
     pub fn release_dropped(&self) {
-        let has_dropped = {
-            let dropped = self.dropped();
-            !dropped.data.is_empty() || !dropped.asks.is_empty()
-        };
-        if has_dropped {
-            self.commands(Vec::new());
-        }
+        self.0.release_dropped();
     }
 
-    fn dropped(&self) -> MutexGuard<'_, Dropped> {
-        self.0.dropped.lock().expect("no panic while held")
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().expect("no panic while held")
-    }
-
-    /// Locks the state, after forgetting groups that the program can no longer query.
-    fn without_dropped_groups(&self) -> MutexGuard<'_, State> {
-        let groups = std::mem::take(&mut self.dropped().groups);
-        let mut state = self.state();
-        groups.into_iter().for_each(|group| state.groups.forget(group));
-        state
-    }
-
-    /// Processes events, under the backend's lock. Log lines and output are collected in `heard`, to be passed on
-    /// after the lock is released.
-    fn take_in(&self, events: &mut VecDeque<Event>, heard: &mut Heard) -> MutexGuard<'_, State> {
-        let mut state = self.state();
-        for event in events.drain(..) {
-            match event {
-                Event::Log(line) => heard.lines.push(line),
-                Event::CallOutput { server, function, said } => {
-                    heard.spoken.push(Spoken { server, function, call: said.task.serial, saying: said.item });
-                }
-                Event::NameResult { request: ask, answer } if state.begins.has(ask) => {
-                    let (has_ended, unread) = state.begins.on_answer(ask, answer);
-                    if has_ended {
-                        state.ends.on_end(TaskId { client: self.0.client, serial: ask });
-                    }
-                    unread.into_iter().for_each(|datum| self.release_later(datum));
-                }
-                Event::NameResult { request: ask, answer } => {
-                    state.asks.on_answer(ask, answer).into_iter().for_each(|datum| self.release_later(datum));
-                }
-                event => {
-                    state.take_in(event, self.0.client).into_iter().for_each(|datum| self.0.backend.forget(datum));
-                }
-            }
-        }
-        state
-    }
-
-    /// Processes pending events, without waiting.
-    fn absorb(&self) {
-        let mut heard = Heard::default();
-        // Only waits report that the session is closed.
-        let _ = self.0.backend.wait_until(Some(Duration::ZERO), &mut |events| {
-            drop(self.take_in(events, &mut heard));
-            false
-        });
-        self.hand_on(heard);
-    }
-
-    fn hand_on(&self, heard: Heard) {
-        log::hand_on(heard.lines);
-        if let Some(listener) = self.0.listener.get() {
-            heard.spoken.iter().for_each(listener);
-        }
+    /// Large values in transfer to or from this session: arguments and results.
+    pub fn moving(&self) -> Vec<TransferProgress> {
+        self.0.moving()
     }
 
     /// Sets a listener for the output of running calls of the session: text that Python functions print, and their progress.
     /// The thread that waits for results calls it; without a listener, servers keep the output in their logs.
     /// The first listener of a session stays; simulations have none.
     pub fn listen(&self, listener: impl Fn(&Spoken) + Send + Sync + 'static) {
-        if !self.is_simulated() {
-            let _ = self.0.listener.set(Box::new(listener));
-        }
+        self.0.listen(listener);
     }
 
-    /// The default options of its calls.
-    pub(crate) fn terms(&self) -> CallOptions {
-        CallOptions { depth: nested::depth(), wants_output: self.0.listener.get().is_some(), ..CallOptions::default() }
+    /// Answers a gang's request, so that it continues.
+    pub fn answer(&self, asking: &Asking, text: Vec<u8>) {
+        session::answer(&self.0, asking, text);
     }
 
-    /// Waits until `done` finds its result in the state: the single wait of a session, real or simulated. In a simulation it
-    /// also runs the program's callbacks, since virtual time stands still while the program does not wait.
-    fn wait<R>(&self, limit: Option<Duration>, done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
-        // A function that makes calls itself releases its slot while it waits for them.
-        self.wait_by(limit, nested::wait, done)
+    /// Stops running callbacks, and waits for the end of one in progress, unless that callback itself calls this.
+    pub fn end_call_backs(&self) {
+        session::end_call_backs(&self.0);
+    }
+}
+
+/// Servers, links and time.
+impl Grid {
+    /// The known servers.
+    pub fn servers(&self) -> Arc<GridView> {
+        self.0.servers()
     }
 
-    /// Like [`Grid::wait`]. Calls `begins` if the wait does not end at once, and drops its result when the wait ends.
-    fn wait_by<R, W>(
+    /// In a session without an agent: returns the servers that it was given and cannot use now, with the reasons.
+    pub fn unreachable(&self) -> Vec<(String, String)> {
+        self.0.state_now().unreachable(CONNECT_LIMIT)
+    }
+
+    /// Process ids of the embedded local grid's servers, in order of their names; empty for other grids.
+    pub fn server_processes(&self) -> Vec<u32> {
+        self.0.server_processes()
+    }
+
+    /// Returns the current status of each server, ordered by name; `None` for one that does not answer within `limit`.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn statuses(&self, limit: Duration) -> Result<Vec<(ServerView, Option<ServerStatus>)>, Error> {
+        session::statuses(&self.0, limit)
+    }
+
+    /// Waits until the models of all servers are known here, but no longer than `limit`. On a simulated grid models arrive with
+    /// virtual time, and this does not wait.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn learn_models(&self, limit: Duration) -> Result<(), Error> {
+        let servers: Vec<NodeId> = self.servers().servers.iter().map(|server| server.node).collect();
+        if self.is_simulated() || servers.is_empty() { Ok(()) } else { session::await_models(&self.0, &servers, limit) }
+    }
+
+    /// Measures a function on its servers, each while it is otherwise idle, until the model of its time is as exact as
+    /// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` receives each call.
+    ///
+    /// # Errors
+    /// If the function, a server or a size is unknown, or no arguments can be made. A call that fails ends the
+    /// calibration of its server, and its error is part of that server's result.
+    pub fn calibrate(
         &self,
-        limit: Option<Duration>,
-        begins: impl Fn() -> Option<W>,
-        mut done: impl FnMut(&mut State) -> Option<R>,
-    ) -> Result<R, Error> {
-        let runs_call_backs = self.is_simulated();
-        let mut waiting = None;
-        loop {
-            let (mut found, mut heard) = (None, Heard::default());
-            let waited = self.0.backend.wait_until(limit, &mut |events| {
-                let mut state = self.take_in(events, &mut heard);
-                let call = if runs_call_backs { state.call_backs.take() } else { None };
-                found = call.map_or_else(|| done(&mut state).map(Ok), |call| Some(Err(call)));
-                if found.is_none() && waiting.is_none() {
-                    waiting = begins();
-                }
-                found.is_some()
-            });
-            self.hand_on(heard);
-            waited?;
-            match found.expect("a wait without an error ends when something is found") {
-                Ok(found) => return Ok(found),
-                Err((server, call, callee)) => self.run_call_back(server, call, &callee),
-            }
-        }
-    }
-}
-
-/// The state of a session.
-#[derive(Default)]
-struct State {
-    directory: Directory,
-    addresses: Addresses,
-    calls: Calls,
-    ends: Ends,
-    fetches: Fetches,
-    asks: Asks,
-    begins: Begins,
-    groups: Groups,
-    links: Links,
-    outputs: Outputs,
-    call_backs: CallBacks,
-    /// Running calls that wait for results of other calls.
-    paused: BTreeSet<TaskId>,
-}
-
-impl State {
-    fn new(keeps: Keeps) -> State {
-        State { groups: Groups::new(keeps), ..State::default() }
+        function: &str,
+        config: &CalibrateConfig,
+        make: Option<&mut Make<'_>>,
+        tell: &mut Tell<'_>,
+    ) -> Result<Vec<Calibrated>, Error> {
+        calibrate(&self.0, function, config, make, tell)
     }
 
-    /// Processes an event of the client. Returns data in the client's store that nothing needs any more.
-    fn take_in(&mut self, event: Event, client: NodeId) -> Vec<DatumId> {
-        match event {
-            Event::Directory { grid, functions } => self.directory.on_directory(grid, functions, client),
-            Event::AgentLost { address, why } => self.directory.on_agent_lost(TaskError::AgentLost { address, why }),
-            Event::ModelsKnown { server } => self.directory.on_models(server),
-            Event::Status { server, status } => self.directory.on_status(server, status),
-            Event::Output { server, output } => self.outputs.on_answer(server, output),
-            Event::ServerReached { address, server } => self.addresses.on_answer(address, Ok(server)),
-            Event::ServerNotReached { address, why } => self.addresses.on_answer(address, Err(why)),
-            Event::Links { links } => self.links.on_answer(links),
-            // Only servers receive this event.
-            Event::ModelLearned { .. } => {}
-            Event::GroupPlanned { at, group, plan, tasks, data, names, map_ns, seen } => {
-                let servers = self.directory.names();
-                let record = |record: &mut GroupRecord| {
-                    let mut plan = record.planned(at, &plan, &tasks, (&data, &names), map_ns, servers);
-                    plan.basis = seen.map(|seen| Arc::new(Basis::new(seen, &tasks, &data)));
-                    plan
-                };
-                self.groups.on_planned(group, record);
-            }
-            Event::PlanStale { group, .. } => self.groups.on_stale(group),
-            Event::GroupNotMapped { group, error } => {
-                self.groups.on_not_mapped(group, self.directory.with_lost_servers(error));
-            }
-            Event::GroupEnded { at, group } => self.groups.on_ended(group, at),
-            Event::ServerLost { name, why, rerun: again, .. } => self.groups.on_server_lost(&name, &why, &again),
-            Event::CallsBack { server, call } => self.call_backs.on_call(server, call),
-            Event::Paused { task, waits: true } => _ = self.paused.insert(task),
-            Event::Paused { task, waits: false } => _ = self.paused.remove(&task),
-            Event::TaskEnded { at, server, mut report } => {
-                report.outcome = report.outcome.map_err(|error| self.directory.with_lost_servers(error));
-                self.call_backs.on_end(report.task);
-                self.paused.remove(&report.task);
-                self.ends.on_end(report.task);
-                match self.calls.on_end(at, server, report) {
-                    Whose::Call => {}
-                    Whose::Abandoned(outputs) => return outputs,
-                    Whose::Group(report) => self.groups.on_task_ended(at, server, report),
-                }
-            }
-            Event::Transferred { at, report } => {
-                self.links.on_transfer(&report, client, self.directory.names());
-                self.groups.on_transferred(at, report);
-            }
-            Event::DatumAvailable { datum, meta } => self.on_datum(client, datum, Ok(meta)),
-            Event::DatumLost { datum, error } => {
-                self.on_datum(client, datum, Err(self.directory.with_lost_servers(error)));
-            }
-            // The session handles these itself.
-            Event::NameResult { .. } | Event::Log(_) | Event::CallOutput { .. } => {}
-        }
-        Vec::new()
+    /// Returns the agent's knowledge of the links between hosts, and of those to connected clients.
+    ///
+    /// # Errors
+    /// If the agent does not answer.
+    pub fn links(&self) -> Result<Vec<LinkReport>, Error> {
+        session::links(&self.0)
     }
 
-    fn on_datum(&mut self, client: NodeId, datum: DatumId, arrival: Result<Meta, TaskError>) {
-        for serial in self.begins.on_datum(datum, &arrival) {
-            self.ends.on_end(TaskId { client, serial });
-        }
-        self.fetches.on_answer(datum, arrival);
+    /// Bytes moved since the session began.
+    pub fn traffic(&self) -> Traffic {
+        self.0.state_now().links.traffic().clone()
     }
 
-    /// Asserts the invariants of each part.
-    fn check(&self) {
-        self.directory.check();
-        self.calls.check();
-        self.ends.check();
-        self.begins.check();
-        self.fetches.check();
-        self.groups.check();
-        self.call_backs.check();
-    }
-}
-
-impl Inner {
-    fn simulation(&self) -> Option<SimulationReport> {
-        let mut report = self.backend.simulated()?.report();
-        let state = self.state.lock().expect("no panic while held");
-        report.groups = state.groups.summaries().into_values().collect();
-        Some(report)
+    /// Requests the output of functions from a server. Repeat the request after [`Grid::take_output`] has returned the
+    /// answer, or if none arrives: a server whose connection is lost forgets the request.
+    pub fn ask_output(&self, server: NodeId, query: OutputQuery) {
+        self.0.command(Command::Output { server, query });
     }
 
-    /// Writes the results of a simulation: its report and its timeline, or both to the run of processes that it is part of.
-    fn end_simulation(&self, simulated: &SimBackend) {
-        let failure = simulated.finish();
-        if let Some(why) = &failure {
-            // Logged, for the reason given at `write`.
-            log::error(why);
-        }
-        if let (Some(path), Some(mut report)) = (simulated.report_path(), self.simulation()) {
-            report.failure = failure;
-            write(path, "report", &serde_json::to_string(&report).expect("a report of names and numbers"));
-        }
-        let mut state = self.state.lock().expect("no panic while held");
-        if let Some(shared) = simulated.shared() {
-            shared.closed(state.groups.summaries(), state.groups.take_records(), state.directory.take_slots());
-        } else if let Some(path) = simulated.timeline_path() {
-            let (records, clients) = (state.groups.records().values(), [self.client]);
-            let report = Report::new("the program's heuristics", records, &state.directory.setting(&clients, true));
-            write(path, "timeline", &timeline_html("Simulated groups", &report));
-        }
+    /// Takes the received answers; waits for at least one, but no longer than `limit`.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn take_output(&self, limit: Duration) -> Result<BTreeMap<NodeId, OutputPage>, Error> {
+        session::take_output(&self.0, limit)
     }
-}
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if std::process::id() != self.pid {
-            std::mem::forget(self.processes.get_mut().ok().and_then(Option::take));
-            return;
-        }
-        let state = self.state.get_mut().expect("no panic while held");
-        if cfg!(debug_assertions) && !std::thread::panicking() {
-            state.check();
-        }
-        let unread = state.groups.take_unread(true);
-        if let Some(simulated) = self.backend.simulated() {
-            self.end_simulation(simulated);
-        }
-        if unread.count > 0 {
-            log::warn(&unread.to_string());
-        }
-        self.backend.close();
-        if let Some(processes) = self.processes.get_mut().expect("no panic while held").take() {
-            processes.stop();
-        }
+    /// Ends a task on a server, whoever owns it: its program receives a cancellation.
+    pub fn end_task(&self, server: NodeId, task: TaskId) {
+        self.0.command(Command::EndTask { server, task });
     }
-}
 
-/// Writes a file at the end of a session. The program can no longer receive errors, so they are logged.
-fn write(path: &Path, what: &str, text: &str) {
-    if let Err(error) = std::fs::write(path, text) {
-        log::error(&format!("cannot write the simulation's {what} to {}: {error}", path.display()));
+    /// The session's clock, seconds: since 1970 for real, virtual in simulation.
+    pub fn now(&self) -> f64 {
+        self.0.now()
+    }
+
+    pub fn is_simulated(&self) -> bool {
+        self.0.is_simulated()
+    }
+
+    /// Returns the report of a simulation; `None` for a real grid.
+    pub fn simulation(&self) -> Option<SimulationReport> {
+        self.0.simulation()
+    }
+
+    /// Advances virtual time at the client by `seconds`, as if it computed. Does nothing on a real grid.
+    pub fn advance(&self, seconds: f64) {
+        self.0.advance(seconds);
+    }
+
+    /// Advances virtual time at the client by the time of `work_flops` operations on its host. Does nothing on a real grid.
+    pub fn compute(&self, work_flops: f64) {
+        if let Some(flops) = self.0.client_flops() {
+            self.advance(work_flops / flops);
+        }
     }
 }
 
 impl std::fmt::Debug for Grid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Grid(client {})", self.0.client)
+        write!(f, "Grid(client {})", self.0.client())
     }
 }

@@ -13,8 +13,8 @@
 //! let dgemm = grid.function("linalg/dgemm")?;
 //! let eye = Value::from_f64(&[2, 2], &[1.0, 0.0, 0.0, 1.0]);
 //! let group = grid.group("auto");
-//! let ab = group.call(&dgemm, &[(&eye).into(), (&eye).into()])?.remove(0);
-//! let abc = group.call(&dgemm, &[(&ab).into(), (&eye).into()])?.remove(0);
+//! let ab = group.call(&dgemm, (&eye, &eye))?.one()?;
+//! let abc = group.call(&dgemm, (&ab, &eye))?.one()?;
 //! group.launch()?;
 //! println!("{:?}", abc.get()?.to_f64()?);
 //! println!("{}", group.report()?);
@@ -22,64 +22,58 @@
 //! # }
 //! ```
 
-mod arg;
-mod arranged;
 mod attach;
 mod backend;
-mod builtin;
 mod calibrate;
+mod call;
 pub mod chares;
 pub mod chart;
-mod compile;
 pub mod data;
-mod described;
+mod declared;
+mod difference;
 mod error;
-mod file;
-mod function;
 mod grid;
 mod group;
-mod inputs;
+mod launch;
 mod local;
 mod log;
-mod mapping;
-mod measures;
-mod memory;
+mod modules;
 mod object;
 mod offer;
 mod plan;
 pub mod process;
 mod report;
-mod shared;
+mod session;
+mod shared_data;
 mod simulate;
 mod text_file;
-mod timeline;
 mod trace;
 mod value;
 
-pub use arg::Arg;
 pub use attach::AttachConfig;
 pub use backend::check_address;
-pub use builtin::{BUILTIN_RUN_CODE, BUILTIN_WORD, builtin_definitions, builtin_names, why_no_linalg};
-pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, CalibrationCall, Tell};
-pub use compile::compile_interface;
-pub use described::{Difference, Graph, GraphArg, GraphRef};
+pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, CalibrationCall, Make, Sizes, Tell};
+pub use call::{Arg, Function, Handle, IntoArgs, Pending, Results, Submitted, TransferLimits, Watch};
+pub use declared::{Graph, GraphArg, GraphRef};
+pub use difference::Difference;
 pub use error::Error;
-pub use function::{Function, Pending, TransferLimits, Watch};
-pub use grid::{
-    Asking, BegunGet, BegunPut, BegunWait, CallEnd, Callee, Grid, Interrupt, PutOptions, SharedData, SharedExplained,
-    SharedName, Spoken, Traffic, Unread,
-};
-pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};
-pub use inputs::{Make, Sizes};
+pub use grid::Grid;
+pub use group::{GraphOptions, Group, Loop};
+pub use launch::{Inside, MAP_TIMEOUT, Mapping, Regroup, took_too_long};
 pub use local::{LocalConfig, default_python, program_path};
-pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};
 pub use object::Object;
-pub use offer::{BUILTIN_LINALG, InlineBodies, Offer, load_offer};
-pub use plan::{AlternativeRecord, Explained, StepRecord, check_svg_name, gantt_svg};
-pub use report::{GroupProgress, PlanRecord, Report, TaskRecord, TransferRecord};
+pub use offer::{
+    BUILTIN_LINALG, BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_definitions, builtin_names,
+    compile_interface, load_offer, why_no_linalg,
+};
+pub use plan::{
+    AlternativeRecord, Explained, PlanRecord, StepRecord, TaskRecord, TransferRecord, check_svg_name, gantt_svg,
+};
+pub use report::{GroupProgress, Report, timeline_html};
+pub use session::{Asking, CallEnd, Callee, Interrupt, Spoken, Traffic, Unread};
+pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedExplained, SharedName};
 pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport};
 pub use text_file::read_text;
-pub use timeline::timeline_html;
 pub use value::Value;
 
 pub use gridloom_base as base;

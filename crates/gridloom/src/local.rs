@@ -20,8 +20,7 @@ use gridloom_net::transport::emulated_sites::Site;
 use gridloom_process::filter::FilterSpec;
 
 use crate::Error;
-use crate::builtin::BUILTIN_RUN_CODE;
-use crate::offer::BUILTIN_LINALG;
+use crate::offer::{BUILTIN_LINALG, BUILTIN_RUN_CODE};
 
 /// Environment variable with the path of the `gridloom` program.
 const PROGRAM_VARIABLE: &str = "GRIDLOOM_PROGRAM";

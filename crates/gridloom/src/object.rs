@@ -4,9 +4,8 @@
 //! If the process or the server is lost, so is the object, and further calls fail ([`TaskError::ObjectLost`],
 //! [`TaskError::ServerLost`]).
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use gridloom_base::near::did_you_mean;
@@ -16,43 +15,14 @@ use gridloom_idl::method::{FINALIZE, INITIALIZE, is_automatic};
 use gridloom_idl::{Signature, class_of};
 use gridloom_perf::ServerView;
 
-use crate::{Error, Function, Grid, Pending, TransferLimits};
-
-/// An object and the server that runs its methods.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ObjectLocation {
-    pub(crate) object: ObjectId,
-    pub(crate) server: NodeId,
-}
-
-/// The number of this session's objects on each server.
-#[derive(Debug, Default)]
-pub(crate) struct ObjectCounts(Mutex<BTreeMap<NodeId, u32>>);
-
-impl ObjectCounts {
-    fn add(&self, server: NodeId) {
-        *self.counts().entry(server).or_insert(0) += 1;
-    }
-
-    fn remove(&self, server: NodeId) {
-        let mut counts = self.counts();
-        let count = counts.get_mut(&server).expect("an object that ends was counted");
-        *count -= 1;
-    }
-
-    fn on(&self, server: NodeId) -> u32 {
-        self.counts().get(&server).copied().unwrap_or(0)
-    }
-
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<NodeId, u32>> {
-        self.0.lock().expect("no panic while held")
-    }
-}
+use crate::Error;
+use crate::call::{Function, ObjectLocation, Pending};
+use crate::session::Session;
 
 /// An object. It lives until [`Object::end`] or until the session ends.
 #[derive(Clone)]
 pub struct Object {
-    grid: Grid,
+    session: Session,
     class: Arc<str>,
     /// Signatures of its methods. They stay known while the object lives, even if the agent is lost.
     signatures: Arc<[Arc<Signature>]>,
@@ -60,17 +30,22 @@ pub struct Object {
     is_ended: Arc<AtomicBool>,
 }
 
-impl Grid {
+impl Object {
     /// Creates an object of the class (`module/class`, or `class` if no other module has it) on the chosen server.
     /// Without a choice it takes the server that has the fewest objects of this session relative to its slots and
     /// speed. Waits until `_initialize` has run, for which `limit` is the time limit.
     ///
     /// # Errors
     /// [`Error::UnknownClass`] if no server offers the class, or the chosen one does not; otherwise the error of `_initialize`.
-    pub fn object(&self, class: &str, chosen: Option<NodeId>, limit: Option<Duration>) -> Result<Object, Error> {
-        let class = self.class(class)?;
-        let initialize = self.function(&format!("{class}.{INITIALIZE}"))?;
-        let all = self.functions();
+    pub(crate) fn create(
+        session: &Session,
+        class: &str,
+        chosen: Option<NodeId>,
+        limit: Option<Duration>,
+    ) -> Result<Object, Error> {
+        let class = class_named(session, class)?;
+        let initialize = Function::named(session, &format!("{class}.{INITIALIZE}"))?;
+        let all = session.functions();
         let is_of_class = |name: &str| class_of(name).is_some_and(|(of, _)| of == class);
         let own = all.iter().filter(|signature| is_of_class(&signature.name));
         let signatures: Arc<[Arc<Signature>]> = own.cloned().map(Arc::new).collect();
@@ -78,16 +53,16 @@ impl Grid {
         loop {
             let server = match chosen {
                 Some(server) => server,
-                None => self.server_for_object(initialize.name(), &refused)?,
+                None => server_for_object(session, initialize.name(), &refused)?,
             };
             // Each attempt needs a new id: a lost server may already have created the object.
-            let object = ObjectId { client: self.client(), serial: self.next_serial() };
+            let object = ObjectId { client: session.client(), serial: session.next_serial() };
             let location = ObjectLocation { object, server };
-            self.objects().add(server);
-            match initialize.clone().at(location).submit(&[], &[], limit).and_then(Pending::wait) {
+            session.objects().add(server);
+            match initialize.clone().at(location).submit((), &[], limit).and_then(Pending::wait) {
                 Ok(_) => {
                     return Ok(Object {
-                        grid: self.clone(),
+                        session: session.clone(),
                         class: class.into(),
                         signatures,
                         location,
@@ -98,58 +73,17 @@ impl Grid {
                 Err(Error::Task(TaskError::Refused { .. } | TaskError::ServerLost { .. }))
                     if chosen.is_none() && refused.len() < SERVERS_TRIED_MAX && !refused.contains(&server) =>
                 {
-                    self.objects().remove(server);
+                    session.objects().remove(server);
                     refused.push(server);
                 }
                 Err(error) => {
-                    self.objects().remove(server);
+                    session.objects().remove(server);
                     return Err(error);
                 }
             }
         }
     }
 
-    /// Returns the full name of a class that servers offer.
-    ///
-    /// # Errors
-    /// [`Error::UnknownClass`] if no server offers it; the message lists similar names.
-    pub fn class(&self, name: &str) -> Result<String, Error> {
-        let functions = self.functions();
-        let mut classes: Vec<&str> =
-            functions.iter().filter_map(|signature| class_of(&signature.name)).map(|(class, _)| class).collect();
-        classes.dedup();
-        let mut short = classes.iter().filter(|class| class.rsplit('/').next() == Some(name));
-        let found = classes.iter().find(|class| **class == name);
-        let found = found.or_else(|| short.next().filter(|_| short.next().is_none()));
-        found.map(|class| class.to_string()).ok_or_else(|| {
-            let near = near_names(name, classes.iter().copied());
-            let lost = self.lost_servers().map(|lost| format!("; {lost}"));
-            Error::UnknownClass { name: name.to_string(), near: lost.unwrap_or_else(|| did_you_mean(&near)) }
-        })
-    }
-
-    /// Returns the server with the fewest objects for its capacity among those that offer the method.
-    fn server_for_object(&self, initialize: &str, without: &[NodeId]) -> Result<NodeId, Error> {
-        let view = self.servers();
-        // Servers that have not measured their speed count with the mean speed of the others.
-        let known: Vec<f64> = view.servers.iter().filter_map(|server| server.speed_flops).collect();
-        let mean = known.iter().sum::<f64>().max(1.0) / known.len().max(1) as f64;
-        let load = |server: &ServerView| {
-            let speed = f64::from(server.slots) * server.speed_flops.unwrap_or(mean);
-            f64::from(self.objects().on(server.node) + 1) / speed
-        };
-        let keeps = |server: &&ServerView| !server.stateless;
-        let offering = view.servers.iter().filter(|server| server.functions.contains_key(initialize)).filter(keeps);
-        let free = offering.filter(|server| !without.contains(&server.node));
-        let least = free.min_by(|a, b| load(a).total_cmp(&load(b)));
-        least.map(|server| server.node).ok_or_else(|| {
-            let function = initialize.to_string();
-            Error::Task(TaskError::NoSuchFunction { function, near: NO_PLACE.into() })
-        })
-    }
-}
-
-impl Object {
     /// The full name of its class: `module/class`.
     pub fn class(&self) -> &str {
         &self.class
@@ -180,19 +114,7 @@ impl Object {
     }
 
     fn own(&self, signature: Arc<Signature>) -> Function {
-        Function {
-            grid: self.grid.clone(),
-            hash: signature.hash(),
-            signature,
-            only: None,
-            object: Some(self.location),
-            retry: None,
-            repeats: None,
-            unwanted_files: Vec::new(),
-            transfers: TransferLimits::default(),
-            label: None,
-            ranks: 0,
-        }
+        Function::new(&self.session, signature).at(self.location)
     }
 
     /// Ends the object after the calls already made: runs its `_finalize`, with `limit` as the total time limit. Does not wait.
@@ -204,9 +126,9 @@ impl Object {
         let finalize = self.signatures.iter().find(|signature| is_last(&signature.name)).cloned();
         let finalize = finalize.ok_or_else(|| Error::Usage(format!("class '{}' has no {FINALIZE}", self.class)))?;
         if !self.is_ended.swap(true, Ordering::Relaxed) {
-            self.grid.objects().remove(self.location.server);
+            self.session.objects().remove(self.location.server);
         }
-        self.own(finalize).submit(&[], &[], limit)
+        self.own(finalize).submit((), &[], limit)
     }
 }
 
@@ -214,6 +136,45 @@ impl std::fmt::Debug for Object {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Object({} on {})", self.class, self.location.server)
     }
+}
+
+/// Returns the full name of a class that servers offer.
+///
+/// # Errors
+/// [`Error::UnknownClass`] if no server offers it; the message lists similar names.
+pub(crate) fn class_named(session: &Session, name: &str) -> Result<String, Error> {
+    let functions = session.functions();
+    let mut classes: Vec<&str> =
+        functions.iter().filter_map(|signature| class_of(&signature.name)).map(|(class, _)| class).collect();
+    classes.dedup();
+    let mut short = classes.iter().filter(|class| class.rsplit('/').next() == Some(name));
+    let found = classes.iter().find(|class| **class == name);
+    let found = found.or_else(|| short.next().filter(|_| short.next().is_none()));
+    found.map(|class| class.to_string()).ok_or_else(|| {
+        let near = near_names(name, classes.iter().copied());
+        let lost = session.state().directory.lost_servers().map(|lost| format!("; {lost}"));
+        Error::UnknownClass { name: name.to_string(), near: lost.unwrap_or_else(|| did_you_mean(&near)) }
+    })
+}
+
+/// Returns the server with the fewest objects for its capacity among those that offer the method.
+fn server_for_object(session: &Session, initialize: &str, without: &[NodeId]) -> Result<NodeId, Error> {
+    let view = session.servers();
+    // Servers that have not measured their speed count with the mean speed of the others.
+    let known: Vec<f64> = view.servers.iter().filter_map(|server| server.speed_flops).collect();
+    let mean = known.iter().sum::<f64>().max(1.0) / known.len().max(1) as f64;
+    let load = |server: &ServerView| {
+        let speed = f64::from(server.slots) * server.speed_flops.unwrap_or(mean);
+        f64::from(session.objects().on(server.node) + 1) / speed
+    };
+    let keeps = |server: &&ServerView| !server.stateless;
+    let offering = view.servers.iter().filter(|server| server.functions.contains_key(initialize)).filter(keeps);
+    let free = offering.filter(|server| !without.contains(&server.node));
+    let least = free.min_by(|a, b| load(a).total_cmp(&load(b)));
+    least.map(|server| server.node).ok_or_else(|| {
+        let function = initialize.to_string();
+        Error::Task(TaskError::NoSuchFunction { function, near: NO_PLACE.into() })
+    })
 }
 
 /// Appended to the error if no server can take the object.

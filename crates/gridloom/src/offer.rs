@@ -1,5 +1,8 @@
 //! Functions that a server offers: reads interface descriptions and Python modules into definitions.
 
+mod builtin;
+mod compile;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,7 +12,8 @@ use gridloom_idl::{Body, Definition};
 use gridloom_net::identity::SECRET_VARIABLE;
 
 use crate::Error;
-use crate::{builtin, compile};
+pub use builtin::{BUILTIN_RUN_CODE, BUILTIN_WORD, builtin_definitions, builtin_names, why_no_linalg};
+pub use compile::compile_interface;
 
 /// Name of the built-in description of five linear algebra functions, which a BLAS library computes.
 pub const BUILTIN_LINALG: &str = "builtin:linalg";

@@ -2,77 +2,18 @@
 
 mod dates;
 mod record;
+mod timeline;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::described::Difference;
-use crate::plan::Basis;
+use crate::difference::Difference;
+use crate::plan::{NotMeasured, PlanRecord, TaskRecord, TransferRecord, bytes};
 pub use record::GroupProgress;
 pub(crate) use record::{Course, Ended, GroupRecord, Setting, Summary};
-
-/// A plan with names: the prediction before the first task started.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PlanRecord {
-    /// The specification of the heuristic.
-    pub heuristic: String,
-    /// Predicted makespan, seconds, including the return of results to the client.
-    pub makespan_seconds: f64,
-    /// Lower bound of the makespan of any plan with the same models, seconds.
-    pub lower_bound_seconds: f64,
-    /// Time from the request for the plan to its arrival, seconds.
-    pub map_seconds: f64,
-    /// Functions on servers, and links, whose times were guessed because they had not been measured.
-    pub not_measured: Vec<String>,
-    /// Bytes that it moves over the client's links.
-    pub client_bytes: u64,
-    /// Bytes that it moves between servers.
-    pub server_bytes: u64,
-    /// Tasks with predicted times, seconds from the start of the plan.
-    pub tasks: Vec<TaskRecord>,
-    /// Transfers with predicted times.
-    pub transfers: Vec<TransferRecord>,
-    /// Fingerprint of the placement without times: 16 hexadecimal digits. Equal if the same calls are mapped in the
-    /// same way onto servers of the same names, for real or in simulation.
-    pub hash: String,
-    /// The facts from which it was made: known for a requested plan, not for one that was run.
-    #[serde(skip)]
-    pub(crate) basis: Option<Arc<Basis>>,
-}
-
-/// A task in a plan or in a measured run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TaskRecord {
-    /// Its name.
-    pub task: String,
-    pub function: String,
-    /// Its server; empty if it was never sent to one.
-    pub server: String,
-    /// Seconds from the start of the plan.
-    pub start_seconds: f64,
-    /// Seconds from the start of the plan.
-    pub end_seconds: f64,
-    /// Why it returned no result.
-    pub error: Option<String>,
-}
-
-/// A transfer in a plan or in a measured run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TransferRecord {
-    pub datum: String,
-    /// Sender.
-    pub from: String,
-    /// Receiver.
-    pub to: String,
-    pub size_bytes: u64,
-    /// Seconds from the start of the plan.
-    pub start_seconds: f64,
-    /// Seconds from the start of the plan.
-    pub end_seconds: f64,
-}
+pub use timeline::timeline_html;
 
 /// A group's execution: predicted and measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -161,34 +102,4 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
-}
-
-/// A line that lists guessed times, if there are any.
-pub(crate) struct NotMeasured<'a>(pub(crate) &'a [String]);
-
-impl fmt::Display for NotMeasured<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 4;
-        let NotMeasured(names) = self;
-        if names.is_empty() {
-            return Ok(());
-        }
-        let shown = names[..names.len().min(SHOWN)].join(", ");
-        match names.len().saturating_sub(SHOWN) {
-            0 => writeln!(f, "guessed, as not measured yet: {shown}"),
-            more => writeln!(f, "guessed, as not measured yet: {shown} and {more} more"),
-        }
-    }
-}
-
-/// Formats a number of bytes in a suitable unit.
-pub(crate) fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
-    let mut value = count as f64;
-    let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }

@@ -1,5 +1,7 @@
 //! Values: a description and its bytes.
 
+mod arranged;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use gridloom_base::{ByteOrder, Dtype, Meta, list};
 use gridloom_net::payload::Payload;
 
 use crate::Error;
-use crate::arranged::arranged;
+use arranged::arranged;
 
 /// A value. Clones share the bytes, which never change.
 #[derive(Clone)]
@@ -127,15 +129,78 @@ impl std::fmt::Debug for Value {
     }
 }
 
-impl From<f64> for Value {
-    fn from(x: f64) -> Value {
-        Value::scalar(Dtype::Float64, &x.to_ne_bytes())
+impl From<&Value> for Value {
+    fn from(value: &Value) -> Value {
+        value.clone()
     }
 }
 
-impl From<i64> for Value {
-    fn from(x: i64) -> Value {
-        Value::scalar(Dtype::Int64, &x.to_ne_bytes())
+/// A number is a scalar; a vector, slice or array of numbers is an array of one dimension.
+macro_rules! numbers {
+    ($($number:ty: $dtype:ident),+) => {$(
+        impl From<$number> for Value {
+            fn from(number: $number) -> Value {
+                Value::scalar(Dtype::$dtype, &number.to_ne_bytes())
+            }
+        }
+
+        impl From<&[$number]> for Value {
+            fn from(elements: &[$number]) -> Value {
+                let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_ne_bytes()).collect();
+                let meta = Meta::array(Dtype::$dtype, &[elements.len() as u64]);
+                Value::of(meta, Payload::Inline(bytes.into()))
+            }
+        }
+
+        impl From<&Vec<$number>> for Value {
+            fn from(elements: &Vec<$number>) -> Value {
+                elements.as_slice().into()
+            }
+        }
+
+        impl From<Vec<$number>> for Value {
+            fn from(elements: Vec<$number>) -> Value {
+                elements.as_slice().into()
+            }
+        }
+
+        impl<const N: usize> From<&[$number; N]> for Value {
+            fn from(elements: &[$number; N]) -> Value {
+                elements.as_slice().into()
+            }
+        }
+
+        impl<const N: usize> From<[$number; N]> for Value {
+            fn from(elements: [$number; N]) -> Value {
+                elements.as_slice().into()
+            }
+        }
+    )+};
+}
+
+numbers!(f64: Float64, f32: Float32, i64: Int64, i32: Int32, u64: Uint64, u32: Uint32);
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Value {
+        Value::scalar(Dtype::Bool, &[u8::from(truth)])
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::text(text)
+    }
+}
+
+impl From<&String> for Value {
+    fn from(text: &String) -> Value {
+        Value::text(text)
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::text(&text)
     }
 }
 

@@ -99,7 +99,7 @@ impl Call {
             return Err(Failed::other(format!("{}: the results of {what} cannot stay remote", function.name())));
         }
         if is_remote && !is_plain {
-            let call = function.submit_kept(None, &args, &named)?;
+            let call = function.submit_kept(None, args, &named)?;
             ties.sent();
             for (result, destination) in call.results().iter().zip(&destinations) {
                 if let Some((remote, meta)) = destination.remote_as() {
@@ -113,8 +113,8 @@ impl Call {
             return Ok(Work::Grouped(Arc::new(limited), destinations));
         }
         let pending = match survey.callee {
-            Some(callee) => function.submit_calling(None, &args, &named, self.limit(), callee),
-            None => function.submit(&args, &named, self.limit()),
+            Some(callee) => function.submit_calling(None, args, &named, self.limit(), callee),
+            None => function.submit(args, &named, self.limit()),
         };
         let pending = pending?;
         ties.sent();

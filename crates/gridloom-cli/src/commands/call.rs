@@ -50,7 +50,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let signature = function.signature();
     let saved = options.out.iter().map(|text| destination(text, signature)).collect::<Result<Vec<_>>>()?;
     let args = arguments(&options.args, signature)?;
-    let values = function.submit(&args, &[], limit)?.wait()?;
+    let values = function.submit(args, &[], limit)?.wait()?;
     let outputs = signature.params.iter().filter(|param| param.is_output());
     let mut results = serde_json::Map::new();
     for (param, value) in outputs.zip(&values) {

@@ -151,7 +151,7 @@ fn odd_calls(session: &Grid, library: &str) {
             let Some(given) = arguments(&mut random, function.signature()) else { continue };
             let described: Vec<String> = given.iter().map(|(name, value)| format!("{name}: {value:?}")).collect();
             let named: Vec<_> = given.into_iter().map(|(name, value)| (name, value.into())).collect();
-            let ended = function.submit(&[], &named, None).and_then(|pending| pending.wait());
+            let ended = function.submit((), &named, None).and_then(|pending| pending.wait());
             match ended {
                 Ok(_) => ran += 1,
                 Err(Error::Argument(_) | Error::Task(TaskError::Refused { .. })) => refused += 1,

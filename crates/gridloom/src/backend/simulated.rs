@@ -19,8 +19,7 @@ use gridloom_sim::Simulation;
 use gridloom_sim::process::ProcessContext;
 
 use super::{Backend, timed_out};
-use crate::shared::SharedGrid;
-use crate::simulate::{SimulateConfig, SimulationReport, simulation_of};
+use crate::simulate::{SharedGrid, SimulateConfig, SimulationReport, simulation_of};
 use crate::{Error, LocalConfig, Value};
 
 /// A simulation with a client of its grid.

@@ -30,6 +30,17 @@ const OF_ANOTHER: &str = "another run keeps its checkpoints there; give each run
 #[derive(Debug)]
 pub struct CheckpointFolder(PathBuf);
 
+/// The state from which the program begins or resumes.
+#[derive(Debug)]
+pub(super) enum Origin {
+    Beginning,
+    /// The checkpoint of that number in a folder, or the last one.
+    Folder(CheckpointFolder, Option<u64>),
+    /// The parts that each element of a simulation saved before their number changed.
+    Parts(Vec<Vec<u8>>),
+    Memory(u64),
+}
+
 fn error(what: &str, path: &Path, why: impl std::fmt::Display) -> Error {
     Error::Input(format!("checkpoint: cannot {what} {}: {why}", path.display()))
 }

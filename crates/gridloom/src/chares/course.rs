@@ -23,9 +23,10 @@ use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_chare::{ChareError, Element, Pe, ResizePolicy};
 use gridloom_process::{Incoming, ProcessMessage, ProcessWorld};
 
-use super::epochs::{Bounds, Changing, Epochs, Generation, Request, Verdict};
+use super::epochs::{Epochs, Generation, Request, Verdict};
 use super::links::{Early, early_of};
-use super::places::{Places, Restart};
+use super::options::{Bounds, Changing, Restart};
+use super::places::Places;
 use crate::Error;
 
 /// Time for which an element waits for the command's decision after a loss or a request.

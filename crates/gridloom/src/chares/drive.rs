@@ -12,13 +12,13 @@ use gridloom_chare::{ChareError, Element, Pe, Step, Value};
 use gridloom_net::jobs::processor_time;
 use gridloom_process::ProcessWorld;
 
+use super::checkpoints::Origin;
 use super::course::Course;
 use super::epochs::Generation;
-use super::kept::{Kept, Origin};
+use super::kept::Kept;
 use super::links::{Early, Links};
 use super::memory::is_loss;
 use super::places::{Places, check_connections};
-use super::run::Program;
 use super::timeline::{Timeline, monotonic_ns};
 use crate::Error;
 
@@ -31,6 +31,9 @@ const LINGER: Duration = Duration::from_micros(1);
 const SLICE_STEPS_MAX: u32 = 4096;
 /// An element that has been idle for this long asks whether any other has work.
 const STALL_NS: u64 = SECOND_NS;
+
+/// Makes the arrays of an element.
+pub(super) type Program<'a> = dyn Fn(&mut Element) -> Result<(), Error> + 'a;
 
 /// Runs the program's only element.
 pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {

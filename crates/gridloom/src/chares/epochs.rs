@@ -22,7 +22,7 @@ use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoints::CheckpointFolder;
-use super::places::Restart;
+use super::options::{Bounds, Restart};
 use crate::Error;
 
 /// The elements between one loss, or one change of their number, and the next.
@@ -46,38 +46,6 @@ impl Generation {
         let mut since = self.counts.iter().skip(epoch as usize + 1);
         element.0 as usize >= self.elements.len() || since.any(|count| *count <= element.0)
     }
-}
-
-/// The possible numbers of elements of a run, with the reasons for the limits.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Bounds {
-    pub least: u32,
-    pub most: u32,
-    pub why_least: String,
-    pub why_most: String,
-}
-
-impl Bounds {
-    /// Checks a number of elements.
-    ///
-    /// # Errors
-    /// If there are too few or too many.
-    pub fn check(&self, elements: u32) -> Result<(), String> {
-        if elements < self.least {
-            return Err(format!("{} or more are possible, since {}", self.least, self.why_least));
-        }
-        if elements > self.most {
-            return Err(format!("{} or fewer are possible, since {}", self.most, self.why_most));
-        }
-        Ok(())
-    }
-}
-
-/// How the command and the elements communicate changes of the number of elements.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Changing {
-    pub folder: String,
-    pub bounds: Bounds,
 }
 
 /// The first element's request to the command, once all have saved.

@@ -3,12 +3,13 @@
 use gridloom_chare::{Element, Pe};
 use gridloom_process::ProcessWorld;
 
-use super::checkpoints::CheckpointFolder;
+use super::checkpoints::{CheckpointFolder, Origin};
 use super::course::Course;
 use super::epochs::Generation;
 use super::links::Links;
 use super::memory::Memory;
-use super::places::{Keep, Places, Restart};
+use super::options::{Keep, Restart};
+use super::places::Places;
 use crate::Error;
 
 #[derive(Debug)]
@@ -22,17 +23,6 @@ pub(super) enum Kept {
         next: u64,
     },
     Memory(Box<Memory>),
-}
-
-/// The state from which the program begins or resumes.
-#[derive(Debug)]
-pub(super) enum Origin {
-    Beginning,
-    /// The checkpoint of that number in a folder, or the last one.
-    Folder(CheckpointFolder, Option<u64>),
-    /// The parts that each element of a simulation saved before their number changed.
-    Parts(Vec<Vec<u8>>),
-    Memory(u64),
 }
 
 impl Kept {

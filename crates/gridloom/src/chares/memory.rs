@@ -17,20 +17,13 @@ use std::time::Instant;
 use gridloom_base::stderr_line;
 use gridloom_chare::{Buddies, BuddyMessage, Element, Pe, RestartPoint};
 use gridloom_process::{ProcessError, ProcessWorld};
-use serde::{Deserialize, Serialize};
 
+use super::checkpoints::Origin;
 use super::epochs::{Epochs, Generation};
-use super::kept::Origin;
 use super::links::Links;
+use super::options::InMemory;
 use super::places::Places;
 use crate::Error;
-
-/// Options for checkpoints in memory.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct InMemory {
-    /// Keep one of this many checkpoints that the program requests.
-    pub every: u64,
-}
 
 /// An element's part in checkpoints in memory.
 #[derive(Debug)]

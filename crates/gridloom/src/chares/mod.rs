@@ -43,13 +43,14 @@ mod job;
 mod kept;
 mod links;
 mod memory;
+mod options;
 mod places;
 mod run;
-pub(crate) mod timeline;
+mod timeline;
+mod trace;
 
-pub use crate::trace::{Lacks, write_elements};
 pub use checkpoints::CheckpointFolder;
-pub use epochs::{Bounds, Changing, Epochs, Generation, Request, RunFile};
+pub use epochs::{Epochs, Generation, Request, RunFile};
 pub use gridloom_chare::balance::{BALANCERS, Balancer, Load, Loads};
 pub use gridloom_chare::{
     ArrayId, AsyncContext, Callback, Channel, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution,
@@ -58,7 +59,8 @@ pub use gridloom_chare::{
 };
 pub use gridloom_process::filter::{FILTERS, FilterKind, FilterSpec};
 pub use job::Job;
-pub use memory::InMemory;
-pub use places::{ELEMENT_FUNCTION, Keep, Places, Restart};
+pub use options::{Bounds, Changing, InMemory, Keep, Restart};
+pub use places::{ELEMENT_FUNCTION, Places};
 pub use run::{Around, Ended, is_simulated, run, run_on};
 pub use timeline::{Records, keep_record, monotonic_ns};
+pub use trace::{Lacks, write_elements};

@@ -7,8 +7,8 @@ use gridloom_net::worker::checkpoints;
 use gridloom_process::filter::{Direction, FilterChain, FilterSpec};
 use serde::{Deserialize, Serialize};
 
-use super::epochs::{Changing, Generation};
-use super::memory::InMemory;
+use super::epochs::Generation;
+use super::options::{Changing, InMemory, Keep, Restart};
 use super::timeline::Records;
 use crate::Error;
 
@@ -49,27 +49,6 @@ pub struct Places {
     /// Where elements write their records for a timeline.
     #[serde(default)]
     pub records: Option<Records>,
-}
-
-/// Where checkpoints are kept, and which of those that the program requests.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Keep {
-    pub folder: String,
-    /// Keep one of this many requested checkpoints.
-    pub every: u64,
-    /// Identifies the run: one random number for all starts by one command.
-    pub run: u64,
-    /// All earlier checkpoints have smaller numbers, as far as other readers of the folder can see.
-    pub next: u64,
-}
-
-/// A checkpoint from which a program resumes.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Restart {
-    pub folder: String,
-    /// The checkpoint's number in the folder; `None` for the last complete one.
-    #[serde(default)]
-    pub number: Option<u64>,
 }
 
 impl Places {

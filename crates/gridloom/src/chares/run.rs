@@ -13,9 +13,6 @@ use crate::process::{DEPLOY_VARIABLE, Main, Mains, Process, StackKind};
 use crate::simulate::SimulateConfig;
 use crate::{Error, process};
 
-/// Makes the arrays of an element.
-pub(super) type Program<'a> = dyn Fn(&mut Element) -> Result<(), Error> + 'a;
-
 /// The result of a program of chares.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Ended {

@@ -5,7 +5,7 @@ use gridloom_base::{Dtype, Meta, NodeId};
 use rustix::io::Errno;
 
 use super::{DataError, Datum, Places, Uri};
-use crate::{Arg, Function, Value};
+use crate::Function;
 
 impl Places<'_> {
     /// Makes a server read one of its files: the datum is then stored on that server.
@@ -18,7 +18,7 @@ impl Places<'_> {
         description.check_size(&uri, size_bytes)?;
         let (dtype, count) = description.elements(size_bytes);
         let read = self.file_function("read", Some(dtype), &name)?;
-        let call = read.submit_kept(Some(node), &[Value::text(path).into(), integer(count)], &[])?;
+        let call = read.submit_kept(Some(node), (path, count as i64), &[])?;
         call.wait().map_err(|error| DataError::no_value(error, &uri))?;
         let code = call.results()[1].get()?;
         checked(&uri, code.payload().map_or(0, |payload| int(payload.bytes())))?;
@@ -34,8 +34,7 @@ impl Places<'_> {
         let write = self.file_function("write", Some(dtype), &name)?;
         let meta = Meta::array(dtype, &[count]);
         let content = datum.read(write.name(), "content", &meta)?;
-        let args = [Value::text(path).into(), integer(count), content];
-        let call = write.submit_kept(Some(node), &args, &[])?;
+        let call = write.submit_kept(Some(node), (path, count as i64, content), &[])?;
         call.wait().map_err(|error| DataError::no_value(error, datum))?;
         let code = call.results()[0].get()?;
         checked(&uri, code.payload().map_or(0, |payload| int(payload.bytes())))?;
@@ -46,9 +45,8 @@ impl Places<'_> {
     /// Makes a server delete one of its files; a missing file is no error.
     pub(super) fn delete_file(&self, server: &str, path: &str) -> Result<(), DataError> {
         let (node, name) = self.server(server)?;
-        let results =
-            self.file_function("remove", None, &name)?.submit_on(node, &[Value::text(path).into()], &[], None)?;
-        let code = results.wait()?.remove(0);
+        let results = self.file_function("remove", None, &name)?.submit_on(node, (path,), &[], None)?;
+        let code = results.wait()?.one()?;
         match code.payload().map_or(0, |payload| int(payload.bytes())) {
             code if code == Errno::NOENT.raw_os_error() => Ok(()),
             code => checked(&Uri::ServerFile(server.into(), path.into()), code),
@@ -58,7 +56,7 @@ impl Places<'_> {
     /// Returns the size of a file; `None` in a simulation that runs no bodies.
     fn file_size(&self, uri: &Uri, node: NodeId, path: &str) -> Result<Option<u64>, DataError> {
         let size = self.file_function("size", None, &self.name_of(node))?;
-        let results = size.submit_on(node, &[Value::text(path).into()], &[], None)?.wait()?;
+        let results = size.submit_on(node, (path,), &[], None)?.wait()?;
         let bytes = |at: usize| results[at].payload().map(|payload| payload.bytes().to_vec());
         checked(uri, bytes(1).map_or(0, |bytes| int(&bytes)))?;
         let size = |bytes: Vec<u8>| i64::from_ne_bytes(bytes.try_into().unwrap_or_default()).unsigned_abs();
@@ -79,10 +77,6 @@ impl Places<'_> {
         };
         if is_offered { Ok(self.grid.function(&name)?) } else { Err(why()) }
     }
-}
-
-fn integer(value: u64) -> Arg {
-    Value::from(value as i64).into()
 }
 
 fn int(bytes: &[u8]) -> i32 {

@@ -7,9 +7,8 @@ use gridloom_base::Method;
 use gridloom_map::{DecidingFactor, Outcome, Problem, Step, StepKind, critical_path, explain};
 use serde::Serialize;
 
-use super::Basis;
-use crate::report::bytes;
-use crate::{Error, PlanRecord, TaskRecord};
+use super::record::{Basis, PlanRecord, TaskRecord, bytes};
+use crate::Error;
 
 /// Why a task of a plan is on its server.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -12,8 +12,8 @@ use gridloom_base::json::{self, JsonError};
 use gridloom_map::{ImposedPlan, MapperInput};
 use serde::{Deserialize, Serialize};
 
-use super::Basis;
-use crate::{Error, PlanRecord, TaskRecord, TransferRecord, read_text};
+use super::record::{Basis, PlanRecord, TaskRecord, TransferRecord};
+use crate::{Error, read_text};
 
 /// The format, at the beginning of the file. The number changes when a reader of the present format would misread the file.
 const FORMAT: &str = "gridloom plan 1";

@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | [`file`] | the format of saved plans |
+//! | [`record`] | a plan, its tasks and transfers |
 //! | [`text`] | a plan as text |
 //! | [`gantt`] | a plan as a drawing |
 //! | [`explain`] | why a task is on its server |
@@ -10,37 +11,19 @@
 mod explain;
 mod file;
 mod gantt;
+mod lanes;
+mod record;
 mod text;
 
-use std::sync::Arc;
+use gridloom_base::{Fnv, NodeId};
+use gridloom_map::{DEFAULT_FALLBACK, GIVEN, ImposedPlan, ImposedTask, MapError, Plan, Problem, UnmeasuredEstimate};
 
-use gridloom_base::{DatumId, Fnv, NodeId, TaskId};
-use gridloom_map::{
-    DEFAULT_FALLBACK, GIVEN, ImposedPlan, ImposedTask, MapError, MapperInput, Plan, Problem, UnmeasuredEstimate,
-};
-
-use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
+use crate::Error;
 pub use explain::{AlternativeRecord, Explained, StepRecord};
 pub(crate) use gantt::{Gantt, colours};
 pub use gantt::{check_svg_name, gantt_svg};
-
-/// The basis of a plan: the facts from which it was made.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Basis {
-    /// The group and the grid.
-    pub(crate) seen: Arc<MapperInput>,
-    /// Ids of its tasks, by number.
-    pub(crate) tasks: Vec<u64>,
-    /// Ids of its data, by number.
-    pub(crate) data: Vec<u64>,
-}
-
-impl Basis {
-    pub(crate) fn new(seen: Arc<MapperInput>, tasks: &[TaskId], data: &[DatumId]) -> Basis {
-        let (tasks, data) = (tasks.iter().map(|task| task.serial), data.iter().map(|datum| datum.serial));
-        Basis { seen, tasks: tasks.collect(), data: data.collect() }
-    }
-}
+pub(crate) use record::{Basis, NotMeasured, bytes};
+pub use record::{PlanRecord, TaskRecord, TransferRecord};
 
 /// A plan with the names for its numbers.
 pub(crate) struct Named<'a> {

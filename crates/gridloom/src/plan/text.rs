@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::gantt::{Span, lanes};
-use crate::PlanRecord;
-use crate::report::{NotMeasured, bytes};
+use super::lanes::{Span, lanes};
+use super::record::{NotMeasured, PlanRecord, bytes};
 
 /// Maximum number of task numbers listed per server.
 const TASKS_SHOWN: usize = 12;

@@ -47,13 +47,14 @@
 //! ```
 
 mod beside;
-mod deployment;
+mod measures;
 mod run;
 mod settings;
 mod talk;
 mod typed;
+mod types;
 
-pub use deployment::{Deployment, Fits, Main, Mains};
+pub use crate::simulate::{Deployment, Fits};
 pub use gridloom_base::Levels;
 pub use gridloom_process::{Level, PeerId, ProcessError, ProcessEvent, ProcessMessage, ProcessSpec, TimerNumber};
 pub use gridloom_sim::process::{STACK_BYTES, StackKind};
@@ -62,4 +63,4 @@ pub use run::{
     CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READ_MARK_VARIABLE, RunReport, run, run_fitting, simulate,
 };
 pub use settings::{log_wants, read_settings, setting};
-pub use talk::{Measure, Process};
+pub use talk::{Main, Mains, Measure, Process};

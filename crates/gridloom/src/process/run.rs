@@ -15,12 +15,11 @@ use gridloom_process::{Level, ProcessError, ProcessSpec};
 use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
-use super::Process;
 use super::beside::{Part, run_beside};
-use super::deployment::{Deployment, Fits, Main, Mains, spec, unknown_function};
+use super::measures::{Record, Replay};
 use super::settings::read_at_first;
-use crate::measures::{Record, Replay};
-use crate::shared::SharedGrid;
+use super::{Main, Mains, Process};
+use crate::simulate::{Deployment, Fits, SharedGrid, spec, unknown_function};
 use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 

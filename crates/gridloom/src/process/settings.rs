@@ -2,12 +2,10 @@
 //! precedence. It is read once and applies to all processes of the program.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use gridloom_base::Levels;
+use gridloom_base::{Level, Levels};
 
-use super::{Level, Process, ProcessError};
 use crate::Error;
 
 /// Environment variable with the configuration file, if the command line names none.
@@ -90,25 +88,6 @@ pub fn setting(name: &str) -> Option<String> {
 /// True if the log accepts lines of that level and category.
 pub fn log_wants(level: Level, category: &str) -> bool {
     with_settings(|settings| settings.levels.enables(level, category))
-}
-
-impl Process {
-    /// Returns the configured value of that name, if any: from `--set NAME=VALUE`, else from the variable
-    /// `GRIDLOOM_SET_NAME`, else from the file of `--config` or `GRIDLOOM_CONFIG`.
-    ///
-    /// # Errors
-    /// If the value is not of that type.
-    pub fn config<T: FromStr>(&self, name: &str) -> Result<Option<T>, ProcessError> {
-        let Some(text) = setting(name) else { return Ok(None) };
-        // Strings may begin or end with spaces, so the text is parsed unchanged first.
-        let value = text.parse().or_else(|_| text.trim().parse());
-        value.map(Some).map_err(|_: T::Err| {
-            let wanted = std::any::type_name::<T>();
-            ProcessError::Failed(format!(
-                "the configuration's '{name}' is '{text}'; it has to be a value of type {wanted}"
-            ))
-        })
-    }
 }
 
 /// Options from the command line.

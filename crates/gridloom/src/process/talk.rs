@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_base::Time;
@@ -12,8 +14,9 @@ use gridloom_process::{
     EventQueue, Incoming, Level, PeerId, ProcessError, ProcessEvent, ProcessMessage, ProcessSpec, ProcessWorld,
 };
 
-use super::settings::log_wants;
-use super::typed::Types;
+use super::settings::{log_wants, setting};
+use super::types::Types;
+use crate::Error;
 
 /// Delay between attempts to connect to a process that does not listen yet.
 const RETRY_NS: u64 = 20 * MILLISECOND_NS;
@@ -23,6 +26,12 @@ const FOREVER_NS: f64 = (u64::MAX / 4) as f64;
 const UNREAD_TOLD: usize = 8;
 /// Type of the message that reports a failed callback to the sender of its message.
 const ERROR_KIND: &str = "gridloom:error";
+
+/// The functions of a program, by name.
+pub type Mains = BTreeMap<String, Main>;
+
+/// A process's function.
+pub type Main = Arc<dyn Fn(Process) -> Result<(), Error> + Send + Sync>;
 
 type OnLetter = Box<dyn FnMut(&mut Process, PeerId, ProcessMessage) -> Result<(), ProcessError> + Send>;
 type OnTimer = Box<dyn FnMut(&mut Process) -> Result<(), ProcessError> + Send>;
@@ -54,6 +63,23 @@ pub struct Process {
 }
 
 impl Process {
+    /// Returns the configured value of that name, if any: from `--set NAME=VALUE`, else from the variable
+    /// `GRIDLOOM_SET_NAME`, else from the file of `--config` or `GRIDLOOM_CONFIG`.
+    ///
+    /// # Errors
+    /// If the value is not of that type.
+    pub fn config<T: FromStr>(&self, name: &str) -> Result<Option<T>, ProcessError> {
+        let Some(text) = setting(name) else { return Ok(None) };
+        // Strings may begin or end with spaces, so the text is parsed unchanged first.
+        let value = text.parse().or_else(|_| text.trim().parse());
+        value.map(Some).map_err(|_: T::Err| {
+            let wanted = std::any::type_name::<T>();
+            ProcessError::Failed(format!(
+                "the configuration's '{name}' is '{text}'; it has to be a value of type {wanted}"
+            ))
+        })
+    }
+
     pub fn new(world: Box<dyn ProcessWorld>) -> Process {
         let (callbacks, timers, measured) = Default::default();
         let (blocks_open, elsewhere, types) = Default::default();

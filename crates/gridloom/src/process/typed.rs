@@ -6,38 +6,10 @@
 //! **Invariant:** a received message is checked completely before a value is made of it. A wrong message is an error of
 //! the process that handles it, and harms nothing else. The error names the type, the field and what was expected.
 
-use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, BTreeSet};
-
-use gridloom_layout::{LayoutError, Message, MessageCodec};
+use gridloom_layout::{LayoutError, Message};
 use gridloom_process::{PeerId, ProcessError};
 
 use super::Process;
-
-/// The message types that a process has used, and which declarations each peer was sent.
-#[derive(Default)]
-pub(super) struct Types {
-    known: BTreeMap<TypeId, Box<dyn Any + Send>>,
-    described: BTreeMap<PeerId, BTreeSet<u64>>,
-}
-
-impl Types {
-    fn get<M: Message>(&mut self) -> &mut MessageCodec<M> {
-        let make = || -> Box<dyn Any + Send> {
-            let made = MessageCodec::<M>::new();
-            Box::new(
-                made.unwrap_or_else(|error| panic!("{} is not a message type: {error}", std::any::type_name::<M>())),
-            )
-        };
-        let found = self.known.entry(TypeId::of::<M>()).or_insert_with(make);
-        found.downcast_mut().expect("types are kept by their own identity")
-    }
-
-    /// Forgets a peer that is gone.
-    pub(super) fn forget(&mut self, peer: PeerId) {
-        self.described.remove(&peer);
-    }
-}
 
 impl Process {
     /// Sends a message. Returns once it is handed to the connection.
@@ -98,12 +70,12 @@ impl Process {
 
     /// True if a peer was sent the declaration of a message type, by its hash. For programs that encode messages themselves.
     pub fn knows(&self, peer: PeerId, hash: u64) -> bool {
-        self.types.described.get(&peer).is_some_and(|known| known.contains(&hash))
+        self.types.knows(peer, hash)
     }
 
     /// Notes that a peer was sent the declaration.
     pub fn introduced(&mut self, peer: PeerId, hash: u64) {
-        self.types.described.entry(peer).or_default().insert(hash);
+        self.types.introduced(peer, hash);
     }
 
     fn decode<M: Message>(&mut self, kind: &str, payload: &[u8]) -> Result<M, ProcessError> {

@@ -9,9 +9,9 @@ use gridloom_core::graph;
 use gridloom_core::node::message::{TaskReport, TransferReport};
 use gridloom_map::Plan;
 
+use super::Report;
 use super::dates::{Measured, What, agreed};
-use super::{PlanRecord, Report, TaskRecord, TransferRecord};
-use crate::plan::Named;
+use crate::plan::{Named, PlanRecord, TaskRecord, TransferRecord};
 
 /// How a task ended.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use gridloom_sim::SimConfig;
 use gridloom_sim::faults::Scenario;
 use serde::{Deserialize, Serialize};
 
+use super::deployment::Deployment;
 use super::roles::{GRID_ROLES, Roles, read_deployment};
-use crate::process::Deployment;
 use crate::{Error, LocalConfig, read_text};
 
 /// Maximum start time of a program, seconds: a day, so that virtual time does not overflow with the starts of a long run.

@@ -12,9 +12,8 @@ use gridloom_sim::faults::{FaultTargets, Scenario};
 use super::bodies::RealBodies;
 use super::config::SimulateConfig;
 use super::roles::Roles;
-use crate::builtin::why_no_linalg;
 use crate::local::{default_python, program_path};
-use crate::offer::{BUILTIN_LINALG, InlineBodies, load_offer};
+use crate::offer::{BUILTIN_LINALG, InlineBodies, load_offer, why_no_linalg};
 use crate::trace::Tracer;
 use crate::{Error, LocalConfig};
 

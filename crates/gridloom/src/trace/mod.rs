@@ -9,7 +9,6 @@
 //! **Invariant:** memory holds only what has a track, and activities in progress; never finished ones.
 
 mod chrome;
-mod elements;
 mod meaning;
 mod paje;
 
@@ -27,25 +26,24 @@ use gridloom_sim::process::ProcessId;
 use serde_json::{Map, Value as Json, json};
 
 use crate::Error;
-pub use elements::{Lacks, write_elements};
 use meaning::Meanings;
 
 /// A row of the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Track {
-    group: u32,
-    number: u32,
+pub(crate) struct Track {
+    pub(crate) group: u32,
+    pub(crate) number: u32,
 }
 
 /// An end of an arrow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Arrow {
+pub(crate) enum Arrow {
     Leaves,
     Arrives,
 }
 
 /// A trace format. Activities on a track end in reverse order of their beginning; times never decrease.
-trait Format: Send {
+pub(crate) trait Format: Send {
     fn head(&mut self, out: &mut dyn Write) -> io::Result<()>;
 
     fn group(&mut self, out: &mut dyn Write, at: Time, group: u32, name: &str) -> io::Result<()>;
@@ -67,19 +65,19 @@ trait Format: Send {
 }
 
 /// Returns the format that the file name selects.
-fn format_of(path: &Path) -> Box<dyn Format> {
+pub(crate) fn format_of(path: &Path) -> Box<dyn Format> {
     match path.extension().is_some_and(|extension| extension == "paje") {
         true => Box::new(paje::Paje::default()),
         false => Box::new(chrome::Chrome::default()),
     }
 }
 
-type Details = Map<String, Json>;
+pub(crate) type Details = Map<String, Json>;
 
-struct Label<'a> {
-    key: &'a str,
-    name: &'a str,
-    details: Details,
+pub(crate) struct Label<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) details: Details,
 }
 
 /// Writes the events of a simulation to a trace file.

@@ -24,7 +24,7 @@ fn sites() -> String {
 fn on(grid: &Grid, function: &str, inputs: &[Value], handles: &[Handle], servers: &[&str]) -> (Vec<Handle>, Report) {
     let function = grid.function(function).unwrap();
     let record = |group: &gridloom::Group| -> Vec<Handle> {
-        let call = |input: gridloom::Arg| group.call(&function, &[input]).unwrap().remove(0);
+        let call = |input: gridloom::Arg| group.call(&function, [input]).unwrap().one().unwrap();
         inputs.iter().map(|value| call(value.into())).chain(handles.iter().map(|handle| call(handle.into()))).collect()
     };
     let draft = grid.group("heft");
@@ -79,7 +79,7 @@ fn turned(grid: &Grid, matrices: usize) -> (f64, f64) {
     let group = grid.group("auto");
     let call = |number: usize| {
         let matrix = Value::from_f64(&[1000, 1000], &vec![number as f64; 1_000_000]);
-        group.call(&turn, &[(&matrix).into()]).unwrap().remove(0)
+        group.call(&turn, [&matrix]).unwrap().one().unwrap()
     };
     let handles: Vec<Handle> = (0..matrices).map(call).collect();
     // Results are returned as they are made, while inputs are still being sent.

@@ -34,7 +34,7 @@ fn steps(extent: u64) -> Graph {
     let a = graph.input("a", square(extent)).unwrap();
     let mut x = a.clone();
     for step in 1..=3 {
-        x = graph.call(&format!("x{step}"), "kernels/product", &[(&x).into(), (&a).into()]).unwrap();
+        x = graph.call(&format!("x{step}"), "kernels/product", (&x, &a)).unwrap();
         if step == 2 {
             graph.bind(&x, "slow").unwrap();
         }
@@ -63,9 +63,9 @@ fn a_bound_call_has_its_place_in_the_plan() {
         let follow = GraphOptions { is_strict: true, ..GraphOptions::default() };
         let group = grid.group_of(&steps(500), heuristic, follow).unwrap();
         let a = matrix(500);
-        let x1 = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
-        let x2 = group.call(&slow, &[(&x1).into(), (&a).into()]).unwrap().remove(0);
-        let x3 = group.call(&product, &[(&x2).into(), (&a).into()]).unwrap().remove(0);
+        let x1 = group.call(&product, (&a, &a)).unwrap().one().unwrap();
+        let x2 = group.call(&slow, (&x1, &a)).unwrap().one().unwrap();
+        let x3 = group.call(&product, (&x2, &a)).unwrap().one().unwrap();
         x3.get().unwrap();
         group.finish().unwrap();
         let report = group.report().unwrap();
@@ -85,10 +85,10 @@ fn a_call_that_is_bound_otherwise_is_another() {
     let (grid, product, _) = grid("bound-differs", "");
     let group = grid.group_of(&steps(300), "heft", GraphOptions::default()).unwrap();
     let a = matrix(300);
-    let x1 = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
+    let x1 = group.call(&product, (&a, &a)).unwrap().one().unwrap();
     let fast = product.on("fast-2").unwrap();
-    let x2 = group.call(&fast, &[(&x1).into(), (&a).into()]).unwrap().remove(0);
-    group.call(&product, &[(&x2).into(), (&a).into()]).unwrap().remove(0).get().unwrap();
+    let x2 = group.call(&fast, (&x1, &a)).unwrap().one().unwrap();
+    group.call(&product, (&x2, &a)).unwrap().one().unwrap().get().unwrap();
     group.finish().unwrap();
     let differences: Vec<String> = group.differences().iter().map(ToString::to_string).collect();
     let why = "is not 'x2' as declared: it is bound to 'fast-2', but was declared as bound to 'slow'";
@@ -102,13 +102,13 @@ fn recorded_groups_and_plain_calls_keep_to_the_server_too() {
     let a = matrix(400);
     for heuristic in ["auto", "mct", "random"] {
         let group = grid.group(heuristic);
-        let first = group.call(&slow, &[(&a).into(), (&a).into()]).unwrap().remove(0);
-        let last = group.call(&product, &[(&first).into(), (&a).into()]).unwrap().remove(0);
+        let first = group.call(&slow, (&a, &a)).unwrap().one().unwrap();
+        let last = group.call(&product, (&first, &a)).unwrap().one().unwrap();
         last.get().unwrap();
         let report = group.report().unwrap();
         assert!(report.tasks.iter().any(|task| task.server == "slow"), "{report}");
     }
-    let pending = slow.submit(&[(&a).into(), (&a).into()], &[], None).unwrap();
+    let pending = slow.submit((&a, &a), &[], None).unwrap();
     pending.watch().wait(None).unwrap();
     assert_eq!(pending.end().unwrap().server.as_deref(), Some("slow"));
 }
@@ -135,10 +135,10 @@ fn a_bound_call_fails_with_its_server() {
         let (grid, product, slow) = grid("bound-lost", "at 4s kill slow\n");
         let a = matrix(3000);
         let group = grid.group(heuristic);
-        let bound = group.call(&slow, &[(&a).into(), (&a).into()]).unwrap().remove(0);
-        let reader = group.call(&product, &[(&bound).into(), (&a).into()]).unwrap().remove(0);
-        let free = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
-        let last = group.call(&product, &[(&free).into(), (&a).into()]).unwrap().remove(0);
+        let bound = group.call(&slow, (&a, &a)).unwrap().one().unwrap();
+        let reader = group.call(&product, (&bound, &a)).unwrap().one().unwrap();
+        let free = group.call(&product, (&a, &a)).unwrap().one().unwrap();
+        let last = group.call(&product, (&free, &a)).unwrap().one().unwrap();
         group.launch().unwrap();
         is_lost(bound.get());
         let nested = reader.get().unwrap_err();
@@ -146,11 +146,11 @@ fn a_bound_call_fails_with_its_server() {
         last.get().unwrap();
         // Nor does it run later: the server is not in the grid.
         let group = grid.group(heuristic);
-        let bound = group.call(&slow, &[(&a).into(), (&a).into()]).unwrap().remove(0);
-        let free = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
+        let bound = group.call(&slow, (&a, &a)).unwrap().one().unwrap();
+        let free = group.call(&product, (&a, &a)).unwrap().one().unwrap();
         is_lost(bound.get());
         free.get().unwrap();
-        is_lost(slow.call(&[(&a).into(), (&a).into()]));
+        is_lost(slow.call((&a, &a)));
     }
 }
 
@@ -160,8 +160,8 @@ fn a_bound_calls_result_is_lost_with_its_server() {
     let (grid, product, slow) = grid("bound-result", "at 4s kill slow\n");
     let (a, large) = (matrix(200), matrix(3500));
     let group = grid.group("heft");
-    let bound = group.call(&slow, &[(&a).into(), (&a).into()]).unwrap().remove(0);
-    let long = group.call(&product, &[(&large).into(), (&large).into()]).unwrap().remove(0);
+    let bound = group.call(&slow, (&a, &a)).unwrap().one().unwrap();
+    let long = group.call(&product, (&large, &large)).unwrap().one().unwrap();
     long.get().unwrap();
     assert!(grid.now() > 4.5, "{} s", grid.now());
     is_lost(bound.get());
@@ -172,9 +172,9 @@ fn a_chain_of_bound_calls_is_lost_as_a_whole() {
     let (grid, _, slow) = grid("bound-chain", "at 1s kill slow\n");
     let group = grid.group("heft");
     let a = matrix(3000);
-    let x1 = group.call(&slow, &[(&a).into(), (&a).into()]).unwrap().remove(0);
-    let x2 = group.call(&slow, &[(&x1).into(), (&a).into()]).unwrap().remove(0);
-    let x3 = group.call(&slow, &[(&x2).into(), (&a).into()]).unwrap().remove(0);
+    let x1 = group.call(&slow, (&a, &a)).unwrap().one().unwrap();
+    let x2 = group.call(&slow, (&x1, &a)).unwrap().one().unwrap();
+    let x3 = group.call(&slow, (&x2, &a)).unwrap().one().unwrap();
     group.launch().unwrap();
     for result in [x1, x2, x3] {
         assert!(matches!(

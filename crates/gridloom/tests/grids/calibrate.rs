@@ -155,7 +155,7 @@ fn a_calibration_waits_until_the_server_is_idle() {
         .calibrate("product", &config, None, &mut |call| {
             count += 1;
             if count == 4 {
-                others.extend((0..3).map(|_| product.submit(&[matrix(), matrix()], &[], None).unwrap()));
+                others.extend((0..3).map(|_| product.submit((matrix(), matrix()), &[], None).unwrap()));
             }
             assert!(call.seconds.is_some_and(|s| s > 0.0) || count > 4);
             ControlFlow::Continue(())

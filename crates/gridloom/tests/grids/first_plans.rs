@@ -25,8 +25,8 @@ fn the_first_group_keeps_its_data_near_though_no_far_link_is_measured() {
     let group = grid.group("heft");
     for round in 0..4 {
         let matrix = Value::from_f64(&[1_000_000], &vec![f64::from(round); 1_000_000]);
-        let once = group.call(&turn, &[matrix.into()]).unwrap().remove(0);
-        group.call(&turn, &[(&once).into()]).unwrap();
+        let once = group.call(&turn, [matrix]).unwrap().one().unwrap();
+        group.call(&turn, [&once]).unwrap();
     }
     let plan = group.plan("heft").unwrap();
     assert!(plan.tasks.iter().all(|task| task.server == "near"), "{plan}");

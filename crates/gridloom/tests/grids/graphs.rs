@@ -2,7 +2,7 @@
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
-use gridloom::{Arg, Error, Function, Graph, GraphOptions, Grid, Group, Handle, Report, Value};
+use gridloom::{Arg, Error, Function, Graph, GraphOptions, Grid, Group, Handle, IntoArgs, Report, Value};
 
 /// Two fast servers and a slow one.
 fn star() -> String {
@@ -35,8 +35,8 @@ fn steps(count: usize, extent: u64) -> Graph {
     let a = graph.input("a", square(extent)).unwrap();
     let mut x = graph.input("x", square(extent)).unwrap();
     for step in 1..=count {
-        x = graph.call(&format!("x{step}"), "kernels/product", &[(&a).into(), (&x).into()]).unwrap();
-        graph.call(&format!("size{step}"), "kernels/norm", &[(&x).into()]).unwrap();
+        x = graph.call(&format!("x{step}"), "kernels/product", (&a, &x)).unwrap();
+        graph.call(&format!("size{step}"), "kernels/norm", [&x]).unwrap();
     }
     graph
 }
@@ -53,8 +53,8 @@ impl<'a> Program<'a> {
         Program { group, product: function("kernels/product"), norm: function("kernels/norm") }
     }
 
-    fn one(&self, function: &Function, args: &[Arg]) -> Result<Handle, Error> {
-        Ok(self.group.call(function, args)?.remove(0))
+    fn one(&self, function: &Function, args: impl IntoArgs) -> Result<Handle, Error> {
+        self.group.call(function, args)?.one()
     }
 
     /// Makes the calls of [`steps`], and reads each size before the next step.
@@ -62,8 +62,8 @@ impl<'a> Program<'a> {
         let mut last = None;
         for _ in 0..count {
             let x: Arg = last.as_ref().map_or_else(|| x.into(), |handle: &Handle| handle.into());
-            let next = self.one(&self.product, &[a.into(), x])?;
-            self.one(&self.norm, &[(&next).into()])?.get()?;
+            let next = self.one(&self.product, (a, x))?;
+            self.one(&self.norm, [&next])?.get()?;
             last = Some(next);
         }
         Ok(last.expect("there is a step"))
@@ -106,14 +106,14 @@ fn independent_calls_may_change_places() {
     let mut graph = Graph::new();
     let inputs: Vec<_> = (0..3).map(|i| graph.input(&format!("m{i}"), square(200 + 100 * i)).unwrap()).collect();
     for (i, input) in inputs.iter().enumerate() {
-        graph.call(&format!("p{i}"), "kernels/product", &[input.into(), input.into()]).unwrap();
+        graph.call(&format!("p{i}"), "kernels/product", (input, input)).unwrap();
     }
     let group =
         grid.group_of(&graph, "round-robin", GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
     let program = Program::new(&grid, &group);
     for i in [2, 0, 1] {
         let m = matrix(200 + 100 * i);
-        program.one(&program.product, &[(&m).into(), (&m).into()]).unwrap();
+        program.one(&program.product, (&m, &m)).unwrap();
     }
     group.finish().unwrap();
     let report = group.report().unwrap();
@@ -126,13 +126,13 @@ fn differences_are_told_and_everything_runs() {
     let group = grid.group_of(&steps(3, 300), "heft", GraphOptions::default()).unwrap();
     let program = Program::new(&grid, &group);
     let (a, x, other) = (matrix(300), matrix(300), matrix(400));
-    let x1 = program.one(&program.product, &[(&a).into(), (&x).into()]).unwrap();
+    let x1 = program.one(&program.product, (&a, &x)).unwrap();
     // An additional call, on another datum of the graph.
-    program.one(&program.norm, &[(&x).into()]).unwrap();
+    program.one(&program.norm, [&x]).unwrap();
     // Another extent.
-    let x2 = program.one(&program.product, &[(&other).into(), (&other).into()]).unwrap();
-    program.one(&program.norm, &[(&x1).into()]).unwrap().get().unwrap();
-    group.call(&grid.function("kernels/both").unwrap(), &[(&x2).into()]).unwrap().remove(1).get().unwrap();
+    let x2 = program.one(&program.product, (&other, &other)).unwrap();
+    program.one(&program.norm, [&x1]).unwrap().get().unwrap();
+    group.call(&grid.function("kernels/both").unwrap(), [&x2]).unwrap()[1].get().unwrap();
     group.finish().unwrap();
     let told: Vec<String> = group.differences().iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -159,12 +159,12 @@ fn what_comes_after_a_difference_still_fits() {
     let grid = grid("graph-after");
     let mut graph = Graph::new();
     let a = graph.input("a", square(300)).unwrap();
-    let p = graph.call("p", "kernels/product", &[(&a).into(), (&a).into()]).unwrap();
-    graph.call("q", "kernels/product", &[(&p).into(), (&p).into()]).unwrap();
+    let p = graph.call("p", "kernels/product", (&a, &a)).unwrap();
+    graph.call("q", "kernels/product", (&p, &p)).unwrap();
     let group = grid.group_of(&graph, "heft", GraphOptions::default()).unwrap();
     let program = Program::new(&grid, &group);
-    let p = program.one(&program.product, &[matrix(300).into(), matrix(300).into()]).unwrap();
-    program.one(&program.product, &[(&p).into(), (&p).into()]).unwrap().get().unwrap();
+    let p = program.one(&program.product, (matrix(300), matrix(300))).unwrap();
+    program.one(&program.product, (&p, &p)).unwrap().get().unwrap();
     group.finish().unwrap();
     let told: Vec<String> = group.differences().iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 1, "{told:?}");
@@ -177,7 +177,7 @@ fn a_strict_group_refuses_what_differs() {
     let strict = || GraphOptions { is_strict: true, ..GraphOptions::default() };
     let group = grid.group_of(&steps(1, 300), "heft", strict()).unwrap();
     let program = Program::new(&grid, &group);
-    let refused = program.one(&program.product, &[matrix(200).into(), matrix(200).into()]).unwrap_err();
+    let refused = program.one(&program.product, (matrix(200), matrix(200))).unwrap_err();
     assert!(matches!(&refused, Error::Differs(_)), "{refused}");
     assert!(
         refused
@@ -185,7 +185,7 @@ fn a_strict_group_refuses_what_differs() {
             .contains("argument 'a' is float64[200, 200], but was declared as input 'a', float64[300, 300]")
     );
     // The refused call was not made: the declared call can still be made.
-    program.one(&program.product, &[matrix(300).into(), matrix(300).into()]).unwrap().get().unwrap();
+    program.one(&program.product, (matrix(300), matrix(300))).unwrap().get().unwrap();
     let missing = group.finish().unwrap_err().to_string();
     assert!(missing.contains("'size1', a declared call of 'kernels/norm', was never made"), "{missing}");
     assert_eq!(group.report().unwrap().tasks.len(), 1);
@@ -196,11 +196,11 @@ fn optional_calls_may_never_come() {
     let grid = grid("graph-optional");
     let mut graph = Graph::new();
     let a = graph.input("a", square(100)).unwrap();
-    let parts = graph.call("parts", "kernels/both", &[(&a).into()]).unwrap();
-    graph.call_named("more", "norm", &[parts.result("high").into()], &[], true).unwrap();
+    let parts = graph.call("parts", "kernels/both", [&a]).unwrap();
+    graph.call_named("more", "norm", [parts.result("high")], &[], true).unwrap();
     graph.want(&parts.result("low")).unwrap();
     let group = grid.group_of(&graph, "auto", GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
-    let both = group.call(&grid.function("both").unwrap(), &[matrix(100).into()]).unwrap();
+    let both = group.call(&grid.function("both").unwrap(), [matrix(100)]).unwrap();
     both[0].get().unwrap();
     group.finish().unwrap();
     assert_eq!(group.differences(), []);
@@ -213,19 +213,17 @@ fn inputs_may_be_results() {
     let before = grid.group("round-robin");
     let made: Vec<Handle> = (0..2)
         .map(|_| {
-            Program::new(&grid, &before)
-                .one(&grid.function("product").unwrap(), &[matrix(600).into(), matrix(600).into()])
-                .unwrap()
+            Program::new(&grid, &before).one(&grid.function("product").unwrap(), (matrix(600), matrix(600))).unwrap()
         })
         .collect();
     let mut graph = Graph::new();
     let x = graph.input("x", square(600)).unwrap();
-    graph.call("y", "kernels/product", &[(&x).into(), (&x).into()]).unwrap();
+    graph.call("y", "kernels/product", (&x, &x)).unwrap();
     let follow =
         || GraphOptions { is_strict: true, inputs: vec![("x".into(), made[1].clone())], ..GraphOptions::default() };
     let group = grid.group_of(&graph, "heft", follow()).unwrap();
     let program = Program::new(&grid, &group);
-    let y = program.one(&program.product, &[(&made[1]).into(), (&made[1]).into()]).unwrap();
+    let y = program.one(&program.product, (&made[1], &made[1])).unwrap();
     group.finish().unwrap();
     assert_eq!(group.described_plan().unwrap().transfers.iter().filter(|t| t.from == "client").count(), 0);
     drop(y);
@@ -234,9 +232,7 @@ fn inputs_may_be_results() {
             grid.group_of(&graph, "heft", GraphOptions { inputs, ..GraphOptions::default() }).unwrap_err().to_string();
         assert!(error.contains(why), "'{error}' does not say '{why}'");
     };
-    let small = Program::new(&grid, &before)
-        .one(&grid.function("product").unwrap(), &[matrix(5).into(), matrix(5).into()])
-        .unwrap();
+    let small = Program::new(&grid, &before).one(&grid.function("product").unwrap(), (matrix(5), matrix(5))).unwrap();
     refused(vec![("z".into(), made[0].clone())], "'z' is given, but is not an input");
     refused(vec![("x".into(), small)], "input 'x' is float64[600, 600], and float64[5, 5] was given for it");
 }
@@ -248,7 +244,7 @@ fn a_call_has_ended_while_its_result_stays() {
     let unwanted = GraphOptions { unwanted: vec![gridloom::GraphRef::named("x1")], ..GraphOptions::default() };
     let group = grid.group_of(&graph, "heft", unwanted).unwrap();
     let product = grid.function("kernels/product").unwrap();
-    let call = group.submit(&product, &[matrix(600).into(), matrix(600).into()], &[]).unwrap();
+    let call = group.submit(&product, (matrix(600), matrix(600)), &[]).unwrap();
     assert!(call.end().is_none());
     call.note_end();
     let told = grid.await_ends(None, |ended| ended.contains(&call.task()).then_some(())).is_ok();
@@ -260,7 +256,7 @@ fn a_call_has_ended_while_its_result_stays() {
     let planned = &group.described_plan().unwrap().transfers;
     assert!(planned.iter().all(|moved| moved.to != "client" || moved.size_bytes == 8), "{planned:?}");
     let plain = grid.group("heft");
-    let error = plain.submit(&product, &[matrix(6).into(), matrix(6).into()], &[]).unwrap_err().to_string();
+    let error = plain.submit(&product, (matrix(6), matrix(6)), &[]).unwrap_err().to_string();
     assert!(error.contains("declared group"), "{error}");
 }
 
@@ -306,17 +302,17 @@ fn what_cannot_be_mapped_says_why() {
     };
     let mut graph = Graph::new();
     let a = graph.input("a", square(100)).unwrap();
-    graph.call("p", "kernels/produkt", &[(&a).into(), (&a).into()]).unwrap();
+    graph.call("p", "kernels/produkt", (&a, &a)).unwrap();
     refused(&graph, "call 'p': no server offers function 'kernels/produkt'; did you mean kernels/product?");
     let mut graph = Graph::new();
     let a = graph.input("a", square(100)).unwrap();
     let b = graph.input("b", square(200)).unwrap();
-    graph.call("p", "product", &[(&a).into(), (&b).into()]).unwrap();
+    graph.call("p", "product", (&a, &b)).unwrap();
     refused(&graph, "call 'p': ");
     let mut graph = Graph::new();
     let a = graph.input("a", square(100)).unwrap();
-    let parts = graph.call("parts", "both", &[(&a).into()]).unwrap();
-    graph.call("n", "norm", &[(&parts).into()]).unwrap();
+    let parts = graph.call("parts", "both", [&a]).unwrap();
+    graph.call("n", "norm", [&parts]).unwrap();
     refused(&graph, "call 'n' reads 'parts'; results of 'parts' are 'parts.high', 'parts.low'");
 }
 
@@ -371,6 +367,6 @@ fn hostile_files_are_refused_with_a_reason() {
     assert_eq!(other, "g.json: its format is 'gridloom graph 9'; this version reads 'gridloom graph 1'");
     let plan = Graph::parse("g.json", r#"{"format": "gridloom plan 1"}"#).unwrap_err().to_string();
     assert!(plan.contains("its format is 'gridloom plan 1'"), "{plan}");
-    let nan = Graph::new().call("p", "f", &[f64::NAN.into()]).unwrap_err().to_string();
+    let nan = Graph::new().call("p", "f", [f64::NAN]).unwrap_err().to_string();
     assert!(nan.contains("call 'p' has the number NaN; declare a finite one"), "{nan}");
 }

@@ -2,7 +2,7 @@
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
-use gridloom::{Error, Function, Graph, GraphOptions, Grid, Group, Handle, Report, Value};
+use gridloom::{Arg, Error, Function, Graph, GraphOptions, Grid, Group, Handle, Report, Value};
 
 /// A fast server, slowed down from 1.5 s on, and another one.
 const SLOWS: &str = "[[profile]]\nhost = 'fast'\nkind = 'speed'\nevents = [[0, 1], [1.5, 0.05]]\n";
@@ -25,7 +25,7 @@ fn chain(count: usize) -> Graph {
     let mut graph = Graph::new();
     let mut x = graph.input("x", square()).unwrap();
     for step in 1..=count {
-        x = graph.call(&format!("x{step}"), "kernels/product", &[(&x).into()]).unwrap();
+        x = graph.call(&format!("x{step}"), "kernels/product", [&x]).unwrap();
     }
     graph
 }
@@ -47,8 +47,8 @@ impl Program {
     /// Makes the next call, and waits for its end.
     fn step(&mut self) {
         let x = Value::placeholder(square());
-        let input = self.last.as_ref().map_or((&x).into(), |handle| handle.into());
-        let call = self.group.submit(&self.product, &[input], &[]).unwrap();
+        let input = self.last.as_ref().map_or(Arg::from(&x), Arg::from);
+        let call = self.group.submit(&self.product, [input], &[]).unwrap();
         self.last = Some(call.results()[0].clone());
         call.wait().unwrap();
     }
@@ -119,14 +119,14 @@ fn calls_under_way_count() {
     let grid = grid("again-busy", "");
     let mut graph = Graph::new();
     let x = graph.input("x", square()).unwrap();
-    (0..6).for_each(|step| drop(graph.call(&format!("y{step}"), "kernels/product", &[(&x).into()]).unwrap()));
+    (0..6).for_each(|step| drop(graph.call(&format!("y{step}"), "kernels/product", [&x]).unwrap()));
     let group = grid.group_of(&graph, "heft", GraphOptions::default()).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let value = Value::placeholder(square());
     let planned = group.described_plan().unwrap();
     let on_fast = planned.tasks.iter().filter(|task| task.server == "fast").count();
     assert_eq!(on_fast, 4);
-    let calls: Vec<_> = (0..4).map(|_| group.submit(&product, &[(&value).into()], &[]).unwrap()).collect();
+    let calls: Vec<_> = (0..4).map(|_| group.submit(&product, [&value], &[]).unwrap()).collect();
     let again = group.map_again().unwrap();
     // On an idle grid, 'fast' would get both, or the first.
     let rest: Vec<&str> = again.tasks.iter().map(|task| task.server.as_str()).collect();

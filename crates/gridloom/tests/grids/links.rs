@@ -31,7 +31,7 @@ fn made_on_the_first(grid: &Grid, count: usize) -> Vec<Handle> {
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
     let record = |group: &gridloom::Group| -> Vec<Handle> {
-        (0..count).map(|_| group.call(&product, &[(&matrix).into()]).unwrap().remove(0)).collect()
+        (0..count).map(|_| group.call(&product, [&matrix]).unwrap().one().unwrap()).collect()
     };
     let draft = grid.group("heft");
     drop(record(&draft));
@@ -50,7 +50,7 @@ fn made_on_the_first(grid: &Grid, count: usize) -> Vec<Handle> {
 fn sums(grid: &Grid, matrices: &[Handle], heuristic: &str) -> Report {
     let sum = grid.function("kernels/sum").unwrap();
     let group = grid.group(heuristic);
-    let results: Vec<_> = matrices.iter().map(|m| group.call(&sum, &[m.into()]).unwrap().remove(0)).collect();
+    let results: Vec<_> = matrices.iter().map(|m| group.call(&sum, [m]).unwrap().one().unwrap()).collect();
     results.into_iter().for_each(|result| result.get().map(drop).unwrap());
     group.report().unwrap()
 }

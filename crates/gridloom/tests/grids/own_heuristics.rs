@@ -19,7 +19,7 @@ fn grid(test: &str) -> Grid {
 fn record(grid: &Grid, group: &Group, read: Option<&Handle>) -> Handle {
     let matrix = || Arg::from(Value::placeholder(Meta::array(Dtype::Float64, &[500, 500])));
     let product = grid.function("kernels/product").unwrap();
-    group.call(&product, &[read.map_or_else(matrix, Arg::from), matrix()]).unwrap().remove(0)
+    group.call(&product, (read.map_or_else(matrix, Arg::from), matrix())).unwrap().one().unwrap()
 }
 
 fn all_on_first(problem: &Problem) -> Plan {

@@ -21,7 +21,7 @@ fn an_array_gets_to_all_servers_in_little_more_than_the_time_of_one_transfer() {
     let total = grid.function("kernels/total").unwrap();
     let array = Value::from_f64(&[ELEMENTS], &vec![1.0; ELEMENTS as usize]);
     let group = grid.group("auto");
-    let handles: Vec<_> = (0..SERVERS).map(|_| group.call(&total, &[(&array).into()]).unwrap().remove(0)).collect();
+    let handles: Vec<_> = (0..SERVERS).map(|_| group.call(&total, [&array]).unwrap().one().unwrap()).collect();
     group.wait().unwrap();
     let report = group.report().unwrap();
     let (computing_s, one_s) = (5000.0 * ELEMENTS as f64 / 5e9, 8.0 * ELEMENTS as f64 / 12.5e6);

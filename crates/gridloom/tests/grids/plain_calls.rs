@@ -30,7 +30,7 @@ fn arguments() -> [Arg; 3] {
 #[test]
 fn inputs_may_stand_behind_results() {
     let (_grid, function) = grid("behind");
-    let results = function.call(&arguments()).unwrap();
+    let results = function.call(arguments()).unwrap();
     let shapes: Vec<String> = results.iter().map(|value| value.meta().to_string()).collect();
     assert_eq!(shapes, ["float64[100, 100]", "int32[100]", "float64[100]", "int32"]);
 }
@@ -40,7 +40,7 @@ fn calls_that_are_bound_run_on_their_server() {
     let (grid, function) = grid("bound");
     // The slowest server, which no heuristic would choose.
     let server = grid.servers().servers.iter().find(|server| server.name == "server-3").unwrap().node;
-    let calls: Vec<Pending> = (0..5).map(|_| function.submit_on(server, &arguments(), &[], None).unwrap()).collect();
+    let calls: Vec<Pending> = (0..5).map(|_| function.submit_on(server, arguments(), &[], None).unwrap()).collect();
     for call in calls {
         assert!(call.end().is_none());
         call.watch().wait(None).unwrap();
@@ -54,7 +54,7 @@ fn calls_that_are_bound_run_on_their_server() {
 #[test]
 fn ends_are_told_once_and_only_of_calls_that_are_noted() {
     let (grid, function) = grid("ends");
-    let submit = |limit| function.submit(&arguments(), &[], limit).unwrap();
+    let submit = |limit| function.submit(arguments(), &[], limit).unwrap();
     let silent = submit(None);
     let noted = [submit(None), submit(Some(Duration::from_nanos(1)))];
     noted.iter().for_each(Pending::note_end);

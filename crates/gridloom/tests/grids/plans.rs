@@ -19,9 +19,8 @@ fn grid(test: &str) -> Grid {
 fn record(grid: &Grid, group: &Group) -> Handle {
     let product = grid.function("kernels/product").unwrap();
     let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[500, 500]));
-    let call = |a, b| group.call(&product, &[a, b]).unwrap().remove(0);
-    let (left, right) = (call(matrix().into(), matrix().into()), call(matrix().into(), matrix().into()));
-    call((&left).into(), (&right).into())
+    let first = || group.call(&product, (matrix(), matrix())).unwrap().one().unwrap();
+    group.call(&product, (first(), first())).unwrap().one().unwrap()
 }
 
 fn servers(plan: &PlanRecord) -> Vec<&str> {

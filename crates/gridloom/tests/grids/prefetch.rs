@@ -21,7 +21,7 @@ fn matrix() -> Value {
 }
 
 fn product(grid: &Grid, group: &Group, a: impl Into<Arg>, b: impl Into<Arg>) -> Handle {
-    group.call(&grid.function("kernels/product").unwrap(), &[a.into(), b.into()]).unwrap().remove(0)
+    group.call(&grid.function("kernels/product").unwrap(), (a, b)).unwrap().one().unwrap()
 }
 
 /// A chain of results, each read by the next call.
@@ -164,8 +164,8 @@ fn what_a_described_call_will_read_goes_there_at_once() {
     let grid = Grid::simulate(simulation).unwrap();
     let mut graph = Graph::new();
     let a = graph.input("a", matrix().meta().clone()).unwrap();
-    let p = graph.call("p", "kernels/product", &[(&a).into(), (&a).into()]).unwrap();
-    let q = graph.call("q", "kernels/product", &[(&p).into(), (&p).into()]).unwrap();
+    let p = graph.call("p", "kernels/product", (&a, &a)).unwrap();
+    let q = graph.call("q", "kernels/product", (&p, &p)).unwrap();
     graph.want(&q).unwrap();
     let group = grid.group_of(&graph, "round-robin", GraphOptions::default()).unwrap();
     let m = matrix();

@@ -72,8 +72,8 @@ fn matrix(n: u64) -> Value {
 fn work(grid: &Grid) -> Result<f64, Error> {
     let product = grid.function("product")?;
     let group = grid.group("heft");
-    let first = group.call(&product, &[(&matrix(1000)).into()])?.remove(0);
-    let second = group.call(&product, &[(&first).into()])?.remove(0);
+    let first = group.call(&product, [&matrix(1000)])?.one()?;
+    let second = group.call(&product, [&first])?.one()?;
     second.get()?;
     Ok(group.report()?.measured_seconds)
 }

@@ -2,7 +2,7 @@
 
 use crate::support;
 use gridloom::base::{Dtype, Meta};
-use gridloom::{Grid, Report, Value};
+use gridloom::{Arg, Grid, Report, Value};
 
 fn platform() -> String {
     support::star(&[("client", "1Gf"), ("server-1", "2Gf"), ("server-2", "1Gf")], "100MBps", "1ms")
@@ -25,8 +25,8 @@ fn chain(grid: &Grid, count: usize) -> Report {
     let mut last = None;
     for _ in 0..count {
         let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
-        let input = last.as_ref().map_or((&matrix).into(), |handle: &gridloom::Handle| handle.into());
-        last = Some(group.call(&product, &[input]).unwrap().remove(0));
+        let input = last.as_ref().map_or(Arg::from(&matrix), Arg::from);
+        last = Some(group.call(&product, [input]).unwrap().one().unwrap());
     }
     last.unwrap().get().unwrap();
     group.report().unwrap()
@@ -85,8 +85,8 @@ fn results_that_are_lost_after_the_end_are_told_when_they_are_computed_again() {
     let product = grid.function("kernels/product").unwrap();
     let group = grid.group("heft");
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
-    let square = group.call(&product, &[(&matrix).into()]).unwrap().remove(0);
-    let fourth = group.call(&product, &[(&square).into()]).unwrap().remove(0);
+    let square = group.call(&product, [&matrix]).unwrap().one().unwrap();
+    let fourth = group.call(&product, [&square]).unwrap().one().unwrap();
     group.wait().unwrap();
     let before = group.report().unwrap();
     assert_eq!((before.lost_servers.len(), before.tasks_again), (0, 0));
@@ -119,7 +119,7 @@ fn a_client_whose_host_is_off_says_so() {
     let product = grid.function("kernels/product").unwrap();
     grid.advance(5.0);
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
-    let error = product.call(&[(&matrix).into()]).unwrap_err().to_string();
+    let error = product.call([&matrix]).unwrap_err().to_string();
     assert_eq!(error, "the simulated client is gone: its host is off");
 }
 
@@ -152,7 +152,7 @@ fn many(grid: &Grid, count: usize, heuristic: &str) -> Report {
     let product = grid.function("kernels/product").unwrap();
     let group = grid.group(heuristic);
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
-    let results: Vec<_> = (0..count).map(|_| group.call(&product, &[(&matrix).into()]).unwrap().remove(0)).collect();
+    let results: Vec<_> = (0..count).map(|_| group.call(&product, [&matrix]).unwrap().one().unwrap()).collect();
     results.into_iter().for_each(|result| result.get().map(drop).unwrap());
     group.report().unwrap()
 }

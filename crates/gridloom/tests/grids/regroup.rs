@@ -23,7 +23,7 @@ fn matrix(extent: u64) -> Value {
 }
 
 fn product(grid: &Grid, group: &Group, a: impl Into<Arg>, b: impl Into<Arg>) -> Result<Handle, Error> {
-    Ok(group.call(&grid.function("kernels/product")?, &[a.into(), b.into()])?.remove(0))
+    group.call(&grid.function("kernels/product")?, (a, b))?.one()
 }
 
 /// A body of the loop: the square of a square.

@@ -14,7 +14,7 @@ const PLATFORM: &str = "[[host]]\nname = 'client'\nspeed = '5Gf'\n\
 fn spun(grid: &Grid, heuristic: &str, calls: usize) -> Report {
     let spin = grid.function("kernels/spin").unwrap();
     let group = grid.group(heuristic);
-    (0..calls).for_each(|_| drop(group.call(&spin, &[Value::from(1000_i64).into()]).unwrap()));
+    (0..calls).for_each(|_| drop(group.call(&spin, [Value::from(1000_i64)]).unwrap()));
     group.wait().unwrap();
     group.report().unwrap()
 }

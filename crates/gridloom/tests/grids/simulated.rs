@@ -26,13 +26,11 @@ fn chain(grid: &Grid, n: u64, heuristic: &str) -> (Handle, Report) {
     let group = grid.group(heuristic);
     let mut level: Vec<Handle> = Vec::new();
     for _ in 0..4 {
-        level.push(group.call(&product, &[matrix().into(), matrix().into()]).unwrap().remove(0));
+        level.push(group.call(&product, (matrix(), matrix())).unwrap().one().unwrap());
     }
     while level.len() > 1 {
-        level = level
-            .chunks(2)
-            .map(|pair| group.call(&product, &[(&pair[0]).into(), (&pair[1]).into()]).unwrap().remove(0))
-            .collect();
+        level =
+            level.chunks(2).map(|pair| group.call(&product, (&pair[0], &pair[1])).unwrap().one().unwrap()).collect();
     }
     group.wait().unwrap();
     let last = level.remove(0);
@@ -102,7 +100,7 @@ fn a_result_that_is_not_fetched_is_not_in_the_prediction() {
     let n = 1024;
     let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[n, n]));
     let group = grid.group("auto");
-    let result = group.call(&product, &[matrix().into(), matrix().into()]).unwrap().remove(0);
+    let result = group.call(&product, (matrix(), matrix())).unwrap().one().unwrap();
     group.wait().unwrap();
     let before = group.report().unwrap();
     let (home_s, way_s) = (before.plans[0].makespan_seconds, 8.0 * (n * n) as f64 / 1e9);
@@ -121,11 +119,9 @@ fn plain_calls_drag_everything_through_the_client() {
     let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[n, n]));
     let mut level: Vec<Value> = (0..8).map(|_| matrix()).collect();
     while level.len() > 1 {
-        let pending: Vec<_> = level
-            .chunks(2)
-            .map(|pair| product.submit(&[(&pair[0]).into(), (&pair[1]).into()], &[], None).unwrap())
-            .collect();
-        level = pending.into_iter().map(|call| call.wait().unwrap().remove(0)).collect();
+        let pending: Vec<_> =
+            level.chunks(2).map(|pair| product.submit((&pair[0], &pair[1]), &[], None).unwrap()).collect();
+        level = pending.into_iter().map(|call| call.wait().unwrap().one().unwrap()).collect();
     }
     let traffic = grid.traffic();
     assert_eq!((traffic.client_bytes, traffic.server_bytes), (21 * 8 * n * n, 0));
@@ -167,7 +163,7 @@ fn each_call_on_a_plain_server_brings_what_it_reads() {
     let held = grid.hold(&matrix());
     let group = grid.group("auto");
     let results: Vec<Handle> =
-        (0..calls).map(|_| group.call(&product, &[(&held).into(), matrix().into()]).unwrap().remove(0)).collect();
+        (0..calls).map(|_| group.call(&product, (&held, matrix())).unwrap().one().unwrap()).collect();
     group.wait().unwrap();
     results.iter().for_each(|result| drop(result.get().unwrap()));
     assert_eq!(group.report().unwrap().client_bytes, 3 * calls * 8 * n * n);
@@ -224,9 +220,9 @@ fn a_hundred_thousand_calls_make_a_group() {
     // A thousand chains of a hundred calls: dropped handles are released as soon as their readers have run.
     let mut last = Vec::new();
     for _ in 0..1000 {
-        let mut handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+        let mut handle = group.call(&product, (&matrix, &matrix)).unwrap().one().unwrap();
         for _ in 1..100 {
-            handle = group.call(&product, &[(&handle).into(), (&matrix).into()]).unwrap().remove(0);
+            handle = group.call(&product, (&handle, &matrix)).unwrap().one().unwrap();
         }
         last.push(handle);
     }
@@ -243,7 +239,7 @@ fn threads_may_wait_for_the_same_result() {
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[64, 64]));
     for _ in 0..50 {
         let group = grid.group("heft");
-        let handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+        let handle = group.call(&product, (&matrix, &matrix)).unwrap().one().unwrap();
         let together = Barrier::new(8);
         std::thread::scope(|scope| {
             let get = || {
@@ -264,13 +260,13 @@ fn a_wait_may_have_a_limit() {
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
     let group = grid.group("heft");
-    let handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+    let handle = group.call(&product, (&matrix, &matrix)).unwrap().one().unwrap();
     let begin = grid.now();
     let told = handle.get_within(Duration::from_millis(10)).unwrap_err();
     assert!(matches!(told, Error::TimedOut { limit_seconds } if limit_seconds == 0.01), "{told}");
     assert!((grid.now() - begin - 0.01).abs() < 1e-6, "time passes while somebody waits");
     assert_eq!(handle.get().unwrap().meta(), matrix.meta());
-    let call = product.submit(&[(&matrix).into(), (&matrix).into()], &[], None).unwrap();
+    let call = product.submit((&matrix, &matrix), &[], None).unwrap();
     assert!(matches!(call.watch().wait(Some(Duration::from_millis(10))), Err(Error::TimedOut { .. })));
     assert_eq!(call.wait().unwrap()[0].meta(), matrix.meta());
 }
@@ -280,7 +276,7 @@ fn a_call_that_never_ran_says_why() {
     let grid = Grid::simulate(config("discarded", &star())).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
-    let record = |group: &Group| group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+    let record = |group: &Group| group.call(&product, (&matrix, &matrix)).unwrap().one().unwrap();
     let says = |handle: &Handle| handle.get().unwrap_err().to_string();
     let group = grid.group("heft");
     let ran = record(&group);
@@ -289,7 +285,7 @@ fn a_call_that_never_ran_says_why() {
     group.discard_because("the sky fell");
     assert_eq!(says(&never), "the call of 'kernels/product' never ran: the sky fell");
     assert_eq!(ran.get().unwrap().meta(), matrix.meta());
-    let told = group.call(&product, &[(&never).into(), (&ran).into()]).unwrap_err();
+    let told = group.call(&product, (&never, &ran)).unwrap_err();
     assert!(matches!(told, Error::Discarded { .. }), "{told}");
     assert_eq!(group.recorded(), 0);
     let dropped = record(&grid.group("heft"));
@@ -302,7 +298,7 @@ fn a_store_that_is_too_small_is_told_by_function() {
     let grid = Grid::simulate(config("small", &small)).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[400, 400]));
-    let told = product.call(&[(&matrix).into(), (&matrix).into()]).unwrap_err().to_string();
+    let told = product.call((&matrix, &matrix)).unwrap_err().to_string();
     assert!(told.contains("a call of 'kernels/product' needs 3840000 bytes for its arguments and results"), "{told}");
 }
 
@@ -313,9 +309,9 @@ fn groups_that_nobody_can_ask_about_are_forgotten() {
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
     let run = || {
         let group = grid.group("heft");
-        let mut handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+        let mut handle = group.call(&product, (&matrix, &matrix)).unwrap().one().unwrap();
         for _ in 1..100 {
-            handle = group.call(&product, &[(&handle).into(), (&matrix).into()]).unwrap().remove(0);
+            handle = group.call(&product, (&handle, &matrix)).unwrap().one().unwrap();
         }
         group.launch().unwrap();
         (group, handle)

@@ -180,8 +180,8 @@ fn a_grid_has_tasks_on_servers_and_data_on_links() {
         let product = grid.function("product").unwrap();
         let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[300, 300]));
         let group = grid.group("heft");
-        let first = group.call(&product, &[matrix().into(), matrix().into()]).unwrap().remove(0);
-        let second = group.call(&product, &[(&first).into(), matrix().into()]).unwrap().remove(0);
+        let first = group.call(&product, (matrix(), matrix())).unwrap().one().unwrap();
+        let second = group.call(&product, (&first, matrix())).unwrap().one().unwrap();
         second.get().unwrap();
         grid.simulation().unwrap().trace_hash
     };

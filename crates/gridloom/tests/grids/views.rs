@@ -22,7 +22,7 @@ fn array(shape: &[u64]) -> Meta {
 fn graph(view: Meta) -> Graph {
     let mut graph = Graph::new();
     let a = graph.input("a", array(&[300, 300])).unwrap();
-    let c = graph.call("c", "kernels/product", &[(&a).into(), (&a).into()]).unwrap();
+    let c = graph.call("c", "kernels/product", (&a, &a)).unwrap();
     graph.call("r", "kernels/norm", &[GraphArg::View(c, view)]).unwrap();
     graph
 }
@@ -35,9 +35,9 @@ fn a_result_is_read_in_another_shape_where_it_is() {
     let group = grid.group_of(&graph, "heft", GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
     let (product, norm) = (grid.function("product").unwrap(), grid.function("norm").unwrap());
     let a = Value::placeholder(array(&[300, 300]));
-    let c = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
+    let c = group.call(&product, (&a, &a)).unwrap().one().unwrap();
     let row = c.read_as(&array(&[90_000])).unwrap();
-    group.call(&norm, &[(&row).into()]).unwrap().remove(0).get().unwrap();
+    group.call(&norm, [&row]).unwrap().one().unwrap().get().unwrap();
     group.finish().unwrap();
     let report = group.report().unwrap();
     // The matrix is sent once, and a number is returned.

@@ -160,7 +160,7 @@ impl Discovery {
             }
         }
         let name = format!("call{}", self.calls + 1);
-        let node = self.graph.call_named(&name, opened.function().name(), &args, &named, self.is_optional)?;
+        let node = self.graph.call_named(&name, opened.function().name(), args, &named, self.is_optional)?;
         if let Some(server) = &opened.bound.server {
             self.graph.bind(&node, server)?;
         }

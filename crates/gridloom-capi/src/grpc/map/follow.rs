@@ -216,7 +216,7 @@ impl SecondRun {
         }?;
         let CallInputs { args, named, .. } = gathered;
         self.overwritten.forget_ended();
-        let call = group.submit(function, &args, &named)?;
+        let call = group.submit(function, args, &named)?;
         let limited = Arc::new(GroupCall::new(&library.grid, call, opened.limit()));
         // SAFETY: promised by the caller.
         unsafe { self.write_results(opened, &limited, results, metas) };

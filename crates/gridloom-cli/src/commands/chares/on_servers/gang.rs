@@ -134,8 +134,8 @@ impl<'a> Gang<'a> {
         for at in 0..self.shares.len() {
             let share = &self.shares[at];
             let slots = share.count as u32;
-            let arguments = [self.request.argument(self.run)?];
-            let call = self.request.function.submit_gang(share.server, slots, &arguments, self.to.clone())?;
+            let argument = self.request.argument(self.run)?;
+            let call = self.request.function.submit_gang(share.server, slots, [argument], self.to.clone())?;
             call.note_end();
             self.calls.push(Some(call));
             let name = share.name.clone();

@@ -1,0 +1,28 @@
+//! Single calls with results that stay where they are made: groups of one call.
+
+use gridloom_base::NodeId;
+
+use super::Group;
+use crate::Error;
+use crate::call::{Arg, Function, IntoArgs, Submitted};
+
+impl Function {
+    /// Calls the function without waiting, and leaves its results where they are made. Arguments may be such results too; a copy
+    /// is sent from there to the server that runs the call. Runs on the given server, unless that is lost.
+    ///
+    /// # Errors
+    /// If the arguments do not fit, or the server is not in the grid.
+    pub fn submit_kept(
+        &self,
+        server: Option<NodeId>,
+        args: impl IntoArgs,
+        named: &[(String, Arg)],
+    ) -> Result<Submitted, Error> {
+        let function = server.map_or_else(|| self.clone(), |server| self.clone().bound_to(server));
+        let group = Group::new(self.session(), "auto".into());
+        let results = group.call_named(&function, args, named)?.into_vec();
+        let task = group.recording().tasks.last().expect("it was recorded just now").id;
+        group.launch()?;
+        Ok(Submitted::new(self.session(), task, results, &group.recorder.parts))
+    }
+}

@@ -1,0 +1,270 @@
+//! Built-in descriptions of whole libraries: BLAS, LAPACK, FFTW; some linear algebra for first programs, which
+//! every embedded grid of a program offers; and files of the server (`builtin:files`).
+//!
+//! The descriptions are in the program. The libraries are those of the server's machine, found under their usual names or
+//! named explicitly; none of them is linked. The functions for files are in the worker.
+
+mod fftw;
+mod template;
+
+use std::path::{Path, PathBuf};
+
+use gridloom_idl::Definition;
+use gridloom_net::worker::FILES_VARIABLE;
+
+use super::Offer;
+use super::compile::places;
+use crate::Error;
+
+/// Prefix of the name of a built-in description in a list of files: `builtin:lapack`.
+pub const BUILTIN_WORD: &str = "builtin:";
+/// Name of the description that is omitted if no BLAS is found and other files are named.
+pub(crate) const LINALG: &str = "linalg";
+/// Environment variable with a BLAS library, which usually contains LAPACK too.
+const BLAS_VARIABLE: &str = "GRIDLOOM_BLAS";
+
+/// A library with a built-in description.
+struct Builtin {
+    name: &'static str,
+    description: &'static str,
+    /// File names of suitable libraries, the best first.
+    libraries: &'static [&'static str],
+    /// Debian packages that contain them.
+    packages: &'static str,
+}
+
+const ALL: [Builtin; 5] = [
+    Builtin {
+        name: LINALG,
+        description: include_str!("../../../functions/linalg.idl"),
+        libraries: &["libopenblas.so.0", "libblas.so.3", "libopenblas.so", "libcblas.so.3"],
+        packages: "libopenblas0 or libblas3",
+    },
+    Builtin {
+        name: "blas",
+        description: include_str!("../../../functions/blas.idl"),
+        libraries: &["libopenblas.so.0", "libblas.so.3"],
+        packages: "libopenblas0 or libblas3",
+    },
+    Builtin {
+        name: "lapack",
+        description: include_str!("../../../functions/lapack.idl"),
+        libraries: &["libopenblas.so.0", "liblapack.so.3"],
+        packages: "libopenblas0 or liblapack3",
+    },
+    Builtin {
+        name: "fftw",
+        description: include_str!("../../../functions/fftw.idl"),
+        libraries: &["libfftw3.so.3", "libfftw3f.so.3"],
+        packages: "libfftw3-double3 and libfftw3-single3",
+    },
+    Builtin { name: FILES, description: include_str!("../../../functions/files.idl"), libraries: &[], packages: "" },
+];
+
+/// Name of the description of files, which need a folder and no library.
+const FILES: &str = gridloom_idl::FILES_MODULE;
+
+/// Name of the built-in function that runs Python functions sent by programs.
+pub const BUILTIN_RUN_CODE: &str = "builtin:run-code";
+
+/// The output of `gridloom.describe gridloom.run_code`, stored here so that a server starts without starting Python.
+pub(crate) fn run_code_definitions() -> Vec<Definition> {
+    serde_json::from_str(include_str!("../../../functions/run_code.json")).expect("a test reads it")
+}
+
+/// Names of the built-in descriptions.
+pub fn builtin_names() -> Vec<&'static str> {
+    ALL.iter().map(|builtin| builtin.name).collect()
+}
+
+/// Returns the functions of a built-in description, by its name.
+///
+/// # Errors
+/// If there is none of that name.
+pub fn builtin_definitions(name: &str) -> Result<Vec<Definition>, Error> {
+    definitions(find(name)?, "")
+}
+
+/// Returns the functions, with the libraries of this machine that have them; the libraries in `named` are searched first.
+///
+/// # Errors
+/// If there is no description of that name, or this machine has no library with its functions.
+pub(crate) fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Error> {
+    if name == FILES {
+        return files_offer(std::env::var_os(FILES_VARIABLE).map(PathBuf::from));
+    }
+    let builtin = find(name)?;
+    let variable = blas_variable().filter(|_| name != "fftw");
+    let has_blas = variable.is_some() && [LINALG, "blas"].contains(&name);
+    if variable.is_some() {
+        check_named_blas()?;
+    }
+    let named: Vec<PathBuf> = named.iter().cloned().chain(variable).collect();
+    // If a BLAS is named, no other is searched.
+    let folders = if has_blas { Vec::new() } else { places() };
+    offer_from(builtin, named, &folders)
+}
+
+/// Checks that the BLAS library named by the environment exists.
+pub(crate) fn check_named_blas() -> Result<(), Error> {
+    match blas_variable().filter(|path| path.components().count() > 1 && !path.exists()) {
+        None => Ok(()),
+        Some(library) => {
+            let library = library.display();
+            Err(Error::Input(format!("{library}: no such library; {BLAS_VARIABLE} names it")))
+        }
+    }
+}
+
+/// True if a library that looks like a BLAS is named, or found under a usual name.
+pub(crate) fn finds_blas(named: &[PathBuf]) -> bool {
+    let places = places();
+    blas_variable().is_some()
+        || named.iter().any(|path| has_word(path, "blas"))
+        || find(LINALG).is_ok_and(|linalg| linalg.libraries.iter().any(|name| in_folders(name, &places).is_some()))
+}
+
+/// Returns why [`crate::BUILTIN_LINALG`] cannot be offered here; `None` if a library that looks like a BLAS is named or found.
+pub fn why_no_linalg(named: &[PathBuf]) -> Option<Error> {
+    if finds_blas(named) { None } else { builtin_offer(LINALG, &[]).err() }
+}
+
+fn blas_variable() -> Option<PathBuf> {
+    std::env::var_os(BLAS_VARIABLE).filter(|library| !library.is_empty()).map(PathBuf::from)
+}
+
+fn files_offer(folder: Option<PathBuf>) -> Result<Offer, Error> {
+    let why = match folder {
+        Some(folder) if folder.is_dir() => {
+            return Ok(Offer { definitions: builtin_definitions(FILES)?, ..Offer::default() });
+        }
+        Some(folder) => format!("{FILES_VARIABLE} is {}, which is not a folder", folder.display()),
+        None => format!("{FILES_VARIABLE} is not set; set it to the folder whose files are offered"),
+    };
+    Err(Error::Input(format!("{BUILTIN_WORD}{FILES}: {why}")))
+}
+
+fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -> Result<Offer, Error> {
+    let name = builtin.name;
+    named.retain(|path| has_word(path, "fftw") == (name == "fftw"));
+    let usual: Vec<PathBuf> = builtin.libraries.iter().filter_map(|library| in_folders(library, folders)).collect();
+    if named.is_empty() && usual.is_empty() {
+        let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let elsewhere = match name {
+            "fftw" => String::new(),
+            _ => format!(" or {BLAS_VARIABLE}; the Python package scipy-openblas32 ships one"),
+        };
+        return Err(Error::Input(format!(
+            "no library found for {BUILTIN_WORD}{name}: there is no {} in {}; install {} (Debian), or name it with \
+             --library{elsewhere}",
+            builtin.libraries.join(", and no "),
+            folders.join(", "),
+            builtin.packages
+        )));
+    }
+    if name == "fftw" {
+        let libraries = named.into_iter().chain(usual).collect();
+        return fftw::offer(definitions(builtin, "")?, libraries);
+    }
+    // The build shipped with SciPy adds its own prefix to each symbol.
+    let prefix = if named.iter().any(|path| has_word(path, "scipy_openblas")) { "scipy_" } else { "" };
+    // One of the usual libraries suffices: they are alternatives.
+    let libraries = named.into_iter().chain(usual.into_iter().take(1)).collect();
+    Ok(Offer { definitions: definitions(builtin, prefix)?, libraries, ..Offer::default() })
+}
+
+fn find(name: &str) -> Result<&'static Builtin, Error> {
+    ALL.iter().find(|builtin| builtin.name == name).ok_or_else(|| {
+        Error::Input(format!(
+            "there is no built-in description '{BUILTIN_WORD}{name}'; there are {}",
+            builtin_names().join(", ")
+        ))
+    })
+}
+
+fn definitions(builtin: &Builtin, prefix: &str) -> Result<Vec<Definition>, Error> {
+    let text = builtin.description.replace("@PREFIX@", prefix);
+    let text = format!("FortranFormat \"{prefix}%s_\";\n{}", template::expand(&text));
+    let parsed = gridloom_idl::parse_file(&text, &format!("{}.idl", builtin.name));
+    Ok(parsed.map_err(|error| Error::Input(error.to_string()))?.definitions)
+}
+
+/// True if a file's name contains the word.
+fn has_word(path: &Path, word: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().contains(word))
+}
+
+fn in_folders(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    folders.iter().map(|folder| folder.join(library)).find(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_idl::{Body, CArgument};
+
+    #[test]
+    fn all_descriptions_are_read() {
+        for (name, least) in [("linalg", 5), ("blas", 90), ("lapack", 70), ("fftw", 18), (FILES, 18)] {
+            let definitions = builtin_definitions(name).unwrap();
+            assert!(definitions.len() >= least, "{name}: {}", definitions.len());
+            for definition in definitions {
+                let signature = &definition.signature;
+                assert!(signature.work.is_some() && !signature.about.is_empty(), "{}", signature.name);
+                assert!(!signature.to_string().contains('@'), "{signature}");
+                let call = signature.c_prototype().unwrap();
+                let mut rest = call.strip_prefix("grpc_call(&handle, ").unwrap();
+                for param in &signature.params {
+                    let is_address = !matches!(param.c_argument_kind(), Ok(CArgument::Value(_)));
+                    let name = format!("{}{}", if is_address { '*' } else { ' ' }, param.name);
+                    match rest.find(&name) {
+                        Some(at) => rest = &rest[at + name.len()..],
+                        None => panic!("'{name}' is not in its place: {call}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn symbols_have_their_prefix() {
+        let symbols = |prefix| -> Vec<String> {
+            let symbol = |definition: Definition| match definition.body {
+                Body::Native { symbol, .. } => symbol,
+                Body::Python { .. } | Body::Program { .. } => unreachable!("all are native"),
+            };
+            definitions(find("blas").unwrap(), prefix).unwrap().into_iter().map(symbol).collect()
+        };
+        assert!(symbols("").iter().any(|symbol| symbol == "dgemm_"));
+        assert!(symbols("scipy_").iter().all(|symbol| symbol.starts_with("scipy_")));
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_told_with_what_was_searched() {
+        let nowhere = [PathBuf::from("/no/such/folder"), PathBuf::from("/nor/this")];
+        for name in builtin_names().into_iter().filter(|name| *name != FILES) {
+            let error = offer_from(find(name).unwrap(), Vec::new(), &nowhere).unwrap_err().to_string();
+            for part in ["/no/such/folder, /nor/this", "Debian", "--library", find(name).unwrap().libraries[0]] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+        let named = vec![PathBuf::from("libmine.so"), PathBuf::from("libfftw3mine.so")];
+        let offer = offer_from(find("lapack").unwrap(), named, &nowhere).unwrap();
+        assert_eq!(offer.libraries, [PathBuf::from("libmine.so")]);
+    }
+
+    #[test]
+    fn files_are_offered_of_a_folder_only() {
+        assert_eq!(files_offer(Some(std::env::temp_dir())).unwrap().definitions.len(), 18);
+        for (folder, word) in [(None, "is not set"), (Some("/no/such/folder".into()), "/no/such/folder")] {
+            let error = files_offer(folder).unwrap_err().to_string();
+            assert!(error.contains("GRIDLOOM_FILES") && error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_told() {
+        let error = builtin_definitions("blass").unwrap_err().to_string();
+        assert!(error.contains("'builtin:blass'") && error.contains("linalg, blas, lapack, fftw"), "{error}");
+    }
+}

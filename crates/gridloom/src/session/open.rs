@@ -1,0 +1,156 @@
+//! Opens a session: on a running grid, on an embedded one, or on a simulated one.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use gridloom_base::NodeId;
+
+use super::parts::{Dropped, Keeps, Launches, ObjectCounts};
+use super::{CONNECT_LIMIT, Inner, Session, State, await_models};
+use crate::Error;
+use crate::attach::AttachConfig;
+use crate::backend::{Backend, NetBackend, SimBackend};
+use crate::local::{LocalConfig, LocalProcesses};
+use crate::simulate::SimulateConfig;
+
+/// Number of sessions that this process has opened.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// Connects to the agent at `address` (`host:port`).
+///
+/// # Errors
+/// If it cannot be reached, refuses, or does not answer.
+pub(crate) fn connect(address: &str) -> Result<Session, Error> {
+    if let Some(session) = from_environment(None)? {
+        return Ok(session);
+    }
+    open(NetBackend::connect(address)?, None)
+}
+
+/// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
+/// to it. It ends with the session, in all circumstances.
+///
+/// # Errors
+/// If a process cannot be started, or a function cannot be offered.
+pub(crate) fn local(config: LocalConfig) -> Result<Session, Error> {
+    if let Some(session) = from_environment(Some(&config))? {
+        return Ok(session);
+    }
+    let processes = LocalProcesses::start(&config)?;
+    let backend = NetBackend::connect_with(&processes.address, &processes.secret, config.site(1))?;
+    let session = open(backend, Some(processes))?;
+    await_servers(&session, config.servers)?;
+    Ok(session)
+}
+
+/// Opens a simulated grid on a platform, in virtual time.
+///
+/// # Errors
+/// If the platform or the functions cannot be used.
+pub(crate) fn simulate(config: SimulateConfig) -> Result<Session, Error> {
+    let (backend, servers) = SimBackend::new(config)?;
+    let session = open(backend, None)?;
+    await_servers(&session, servers)?;
+    Ok(session)
+}
+
+/// Connects to those servers (`host:port`) without an agent: the session maps calls itself, from the servers' reports.
+/// Two such sessions do not know each other's reservations.
+///
+/// Servers that answer are used; [`Grid::unreachable`](crate::Grid::unreachable) lists the others, which are dialled again while the
+/// session lasts.
+///
+/// # Errors
+/// If an address is invalid; if none of them can be used, with the reason for each.
+pub(crate) fn connect_servers(servers: &[String]) -> Result<Session, Error> {
+    if let Some(session) = from_environment(None)? {
+        return Ok(session);
+    }
+    let addresses: BTreeSet<String> = servers.iter().map(|address| address.trim().to_string()).collect();
+    if addresses.is_empty() {
+        return Err(Error::Usage("no server is named; expected HOST:PORT of each".into()));
+    }
+    if addresses.contains("") {
+        let why = "one of the servers' addresses is empty; expected HOST:PORT of each, with one comma between two";
+        return Err(Error::Usage(why.into()));
+    }
+    let servers: Vec<String> = addresses.iter().cloned().collect();
+    let session = open(NetBackend::connect_servers(&servers)?, None)?;
+    session.state().addresses.give(addresses);
+    match session.wait(Some(CONNECT_LIMIT), |state| state.has_addresses().then_some(())) {
+        Ok(()) | Err(Error::TimedOut { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let nodes: Vec<NodeId> = session.servers().servers.iter().map(|server| server.node).collect();
+    if nodes.is_empty() {
+        let one = |(address, why): &(String, String)| format!("cannot use the server at {address}: {why}");
+        let all: Vec<String> = session.state_now().unreachable(CONNECT_LIMIT).iter().map(one).collect();
+        return Err(Error::Connect(format!("{}; start one with 'gridloom serve --no-agent'", all.join("; "))));
+    }
+    await_models(&session, &nodes, CONNECT_LIMIT)?;
+    Ok(session)
+}
+
+/// Under `gridloom simulate` and `gridloom testbed`, a grid that a program starts or connects to is always the simulated grid,
+/// or the testbed's. A simulated process gets a client in its own simulation.
+fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Session>, Error> {
+    if let Some(backend) = SimBackend::of_process(local) {
+        let session = open(backend?, None)?;
+        // Servers that are down are not awaited.
+        let known = session.wait(Some(CONNECT_LIMIT), |state| {
+            let alive = session.0.backend.simulated().map_or(0, SimBackend::servers_alive);
+            (state.directory.servers().servers.len() >= alive).then_some(())
+        });
+        return match known {
+            Err(Error::TimedOut { .. }) => Err(Error::Connect("not all servers registered".into())),
+            known => known.map(|()| Some(session)),
+        };
+    }
+    if let Some(config) = SimulateConfig::from_environment(local)? {
+        return simulate(config).map(Some);
+    }
+    let Some(config) = AttachConfig::from_environment(local)? else { return Ok(None) };
+    let session = open(NetBackend::connect(&config.agent)?, None)?;
+    await_servers(&session, config.servers)?;
+    Ok(Some(session))
+}
+
+fn open(backend: impl Backend + 'static, processes: Option<LocalProcesses>) -> Result<Session, Error> {
+    let keeps = match backend.simulated() {
+        None => Keeps::Nothing,
+        Some(simulated) if simulated.timeline_path().is_none() => Keeps::Summaries,
+        Some(_) => Keeps::Records,
+    };
+    let inner = Inner {
+        number: OPENED.fetch_add(1, Ordering::Relaxed),
+        pid: std::process::id(),
+        client: backend.client(),
+        serial: AtomicU64::new(1),
+        state: Mutex::new(State::new(keeps)),
+        launches: Launches::default(),
+        objects: ObjectCounts::default(),
+        dropped: Dropped::default(),
+        modules: Mutex::default(),
+        processes: Mutex::new(processes),
+        listener: OnceLock::new(),
+        backend: Arc::new(backend),
+    };
+    let session = Session(Arc::new(inner));
+    let connected = session.wait(Some(CONNECT_LIMIT), |state| state.directory.is_connected());
+    match connected {
+        Ok(result) => result?,
+        Err(error @ Error::Process(_)) => return Err(error),
+        Err(_) => {
+            let seconds = CONNECT_LIMIT.as_secs();
+            return Err(Error::Connect(format!("the agent did not answer within {seconds} s")));
+        }
+    }
+    Ok(session)
+}
+
+fn await_servers(session: &Session, count: usize) -> Result<(), Error> {
+    session
+        .wait(Some(CONNECT_LIMIT), |state| (state.directory.servers().servers.len() >= count).then_some(()))
+        .map_err(|_| Error::Connect(format!("not all of the {count} servers registered")))
+}

@@ -1,0 +1,119 @@
+//! Requests about shared names: those without an answer, or with an answer that no thread has taken.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::{DatumId, NameError};
+use gridloom_core::node::message::CatalogAnswer;
+
+type Answer = Result<CatalogAnswer, NameError>;
+
+/// Requests about names: those without an answer, or with an answer that no thread has taken.
+#[derive(Default)]
+pub(crate) struct Asks {
+    all: BTreeMap<u64, Asked>,
+    /// True if a copy found no room on the server that runs the program, a function. No more copies are sent there.
+    near_is_full: bool,
+}
+
+enum Asked {
+    /// A thread of the program waits for the answer.
+    Waits,
+    Answered(Answer),
+    /// No thread waits any more. Data found later must be released.
+    GivenUp,
+}
+
+impl Asks {
+    /// Begins to wait for the answer to a request.
+    pub(crate) fn begin(&mut self, ask: u64) {
+        self.all.insert(ask, Asked::Waits);
+    }
+
+    /// Processes an answer. Returns the datum that was found but is no longer wanted.
+    pub(crate) fn on_answer(&mut self, ask: u64, answer: Answer) -> Option<DatumId> {
+        let asked = self.all.get_mut(&ask)?;
+        match asked {
+            Asked::Waits => *asked = Asked::Answered(answer),
+            Asked::Answered(_) => unreachable!("each question has one answer"),
+            Asked::GivenUp => {
+                self.all.remove(&ask);
+                return found(&answer);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn near_is_full(&self) -> bool {
+        self.near_is_full
+    }
+
+    /// Notes that the server that runs the program has no room for copies.
+    pub(crate) fn note_near_is_full(&mut self) {
+        self.near_is_full = true;
+    }
+
+    /// Takes the answer to a request, if it was received.
+    pub(crate) fn take(&mut self, ask: u64) -> Option<Answer> {
+        match self.all.remove(&ask)? {
+            Asked::Answered(answer) => Some(answer),
+            other => {
+                self.all.insert(ask, other);
+                None
+            }
+        }
+    }
+
+    /// Called when the thread stops waiting. Returns the datum of an answer that it has not taken.
+    pub(crate) fn give_up(&mut self, ask: u64) -> Option<DatumId> {
+        match self.all.remove(&ask)? {
+            Asked::Answered(answer) => found(&answer),
+            Asked::Waits | Asked::GivenUp => {
+                self.all.insert(ask, Asked::GivenUp);
+                None
+            }
+        }
+    }
+}
+
+fn found(answer: &Answer) -> Option<DatumId> {
+    match answer {
+        Ok(CatalogAnswer::Found { named, .. }) => Some(named.datum),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use gridloom_base::{Meta, Method, NamedDatum, NodeId};
+
+    /// An answer for a name that was found.
+    pub(in super::super) fn found(serial: u64) -> Answer {
+        let datum = DatumId { client: NodeId(1), serial };
+        let named = NamedDatum {
+            datum,
+            name: "mesh".into(),
+            version: 1,
+            meta: Meta::Bytes { size_bytes: 3 },
+            replicas: 1,
+            is_durable: false,
+            method: Method::Auto,
+            put_by: None,
+        };
+        Ok(CatalogAnswer::Found { named, holders: Vec::new() })
+    }
+
+    #[test]
+    fn what_is_found_for_nobody_is_given_back() {
+        let mut asks = Asks::default();
+        (1..=3).for_each(|ask| asks.begin(ask));
+        assert_eq!(asks.on_answer(1, found(1)), None);
+        assert!(asks.take(1).is_some() && asks.take(2).is_none());
+        // The thread gives up before the answer arrives, and after it has arrived.
+        assert_eq!(asks.give_up(2), None);
+        assert_eq!(asks.on_answer(2, found(2)).map(|datum| datum.serial), Some(2));
+        assert_eq!(asks.on_answer(3, found(3)), None);
+        assert_eq!(asks.give_up(3).map(|datum| datum.serial), Some(3));
+        assert!(asks.all.is_empty());
+    }
+}

@@ -1,0 +1,180 @@
+//! The directory: servers and functions, as reported by the agent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gridloom_base::near::near_names;
+use gridloom_base::{NodeId, TaskError};
+use gridloom_core::node::message::ServerStatus;
+use gridloom_idl::Signature;
+use gridloom_map::MapError;
+use gridloom_perf::{GridView, ServerView};
+
+use crate::Error;
+use crate::report::Setting;
+
+/// Maximum number of lost servers that an error lists.
+const LOST_NAMED_MAX: usize = 10;
+
+/// Servers and functions reported by the agent.
+#[derive(Default)]
+pub(crate) struct Directory {
+    servers: Arc<GridView>,
+    functions: Arc<Vec<Signature>>,
+    is_known: bool,
+    agent_lost: Option<TaskError>,
+    /// Names of all nodes ever reported.
+    names: BTreeMap<NodeId, String>,
+    /// Slots of all servers ever reported.
+    slots: BTreeMap<NodeId, u32>,
+    /// Servers whose models were requested and not received yet.
+    without_models: BTreeSet<NodeId>,
+    /// Answers to the last request for the servers' status.
+    statuses: BTreeMap<NodeId, ServerStatus>,
+}
+
+impl Directory {
+    pub(crate) fn on_directory(&mut self, servers: Arc<GridView>, functions: Arc<Vec<Signature>>, client: NodeId) {
+        for server in &servers.servers {
+            self.names.insert(server.node, server.name.clone());
+            self.slots.insert(server.node, server.slots);
+        }
+        self.names.entry(client).or_insert_with(|| "client".to_string());
+        (self.servers, self.functions) = (servers, functions);
+        self.is_known = true;
+        self.agent_lost = None;
+    }
+
+    pub(crate) fn grid(&self) -> &GridView {
+        &self.servers
+    }
+
+    pub(crate) fn on_agent_lost(&mut self, error: TaskError) {
+        self.agent_lost = Some(error);
+    }
+
+    pub(crate) fn on_models(&mut self, server: NodeId) {
+        self.without_models.remove(&server);
+    }
+
+    pub(crate) fn on_status(&mut self, server: NodeId, status: ServerStatus) {
+        self.statuses.insert(server, status);
+    }
+
+    pub(crate) fn names(&self) -> &BTreeMap<NodeId, String> {
+        &self.names
+    }
+
+    pub(crate) fn setting<'a>(&'a self, clients: &'a [NodeId], is_simulated: bool) -> Setting<'a> {
+        Setting { clients, names: &self.names, slots: &self.slots, is_simulated }
+    }
+
+    pub(crate) fn take_slots(&mut self) -> BTreeMap<NodeId, u32> {
+        std::mem::take(&mut self.slots)
+    }
+
+    pub(crate) fn has(&self, server: NodeId) -> bool {
+        self.servers.server(server).is_some()
+    }
+
+    pub(crate) fn servers(&self) -> &Arc<GridView> {
+        &self.servers
+    }
+
+    /// Lists the former servers, if none is left.
+    pub(crate) fn lost_servers(&self) -> Option<String> {
+        if !self.servers.servers.is_empty() || self.slots.is_empty() {
+            return None;
+        }
+        let mut names: Vec<&str> =
+            self.slots.keys().filter_map(|node| self.names.get(node)).map(String::as_str).collect();
+        names.sort_unstable();
+        let shown = &names[..names.len().min(LOST_NAMED_MAX)];
+        let more =
+            if names.len() > shown.len() { format!(" and {} more", names.len() - shown.len()) } else { "".into() };
+        Some(format!("all servers were lost: {}{more}", shown.join(", ")))
+    }
+
+    /// Adds the names of lost servers to an error that reports that there are no servers.
+    pub(crate) fn with_lost_servers(&self, error: TaskError) -> TaskError {
+        match (error, self.lost_servers()) {
+            (TaskError::NoSuchFunction { function, near }, Some(lost)) if near.is_empty() => {
+                TaskError::NoSuchFunction { function, near: format!("; {lost}") }
+            }
+            (TaskError::NotMapped { why }, Some(lost)) if why == MapError::EmptyGrid.to_string() => {
+                TaskError::NotMapped { why: lost }
+            }
+            (error, _) => error,
+        }
+    }
+
+    /// Returns whether the agent has answered; its loss is an error.
+    pub(crate) fn is_connected(&self) -> Option<Result<(), Error>> {
+        match &self.agent_lost {
+            Some(error) => Some(Err(Error::Connect(error.to_string()))),
+            None => self.is_known.then_some(Ok(())),
+        }
+    }
+
+    /// Returns the function of that full name, or of that name within the only module that has one.
+    pub(crate) fn function(&self, name: &str) -> Result<&Signature, Error> {
+        let unknown = |near: String| Error::UnknownFunction { name: name.to_string(), near };
+        if let Some(exact) = self.functions.iter().find(|signature| signature.name == name) {
+            return Ok(exact);
+        }
+        let short = self.functions.iter().filter(|signature| signature.name.rsplit('/').next() == Some(name));
+        match short.collect::<Vec<_>>()[..] {
+            [only] => Ok(only),
+            [] => {
+                let near = near_names(name, self.functions.iter().map(|signature| signature.name.as_str()));
+                let none = || "no function is offered at all: start a server with 'gridloom serve'".to_string();
+                Err(unknown(match (near.is_empty(), self.functions.is_empty()) {
+                    (false, _) => format!("; did you mean {}?", near.join(" or ")),
+                    (true, false) => "; 'gridloom functions' lists what is offered".to_string(),
+                    (true, true) => format!("; {}", self.lost_servers().unwrap_or_else(none)),
+                }))
+            }
+            ref several => {
+                let all: Vec<String> = several.iter().map(|signature| format!("'{}'", signature.name)).collect();
+                let all = all.join(" and ");
+                Err(unknown(format!(" by that name alone; there are {all}: give the module, too")))
+            }
+        }
+    }
+
+    /// Signatures of all offered functions, ordered by name.
+    pub(crate) fn functions(&self) -> &Arc<Vec<Signature>> {
+        &self.functions
+    }
+
+    /// Begins to wait for the status of servers.
+    pub(crate) fn begin_statuses(&mut self) {
+        self.statuses.clear();
+    }
+
+    /// True if all of those servers that are still there have sent their status.
+    pub(crate) fn has_statuses(&self, servers: &[ServerView]) -> bool {
+        let is_awaited = |server: &ServerView| self.has(server.node) && !self.statuses.contains_key(&server.node);
+        !servers.iter().any(is_awaited)
+    }
+
+    pub(crate) fn take_statuses(&mut self) -> BTreeMap<NodeId, ServerStatus> {
+        std::mem::take(&mut self.statuses)
+    }
+
+    /// Begins to wait for the models of servers.
+    pub(crate) fn begin_models(&mut self, servers: &[NodeId]) {
+        self.without_models.extend(servers);
+    }
+
+    /// True if the models of those servers that are still there were received, or the agent is lost.
+    pub(crate) fn has_models(&self, servers: &[NodeId]) -> bool {
+        let is_awaited = |server: &NodeId| self.without_models.contains(server) && self.has(*server);
+        self.agent_lost.is_some() || !servers.iter().any(is_awaited)
+    }
+
+    pub(crate) fn check(&self) {
+        let is_named = |server: &gridloom_perf::ServerView| self.names.contains_key(&server.node);
+        assert!(self.servers.servers.iter().all(is_named), "every server has a name");
+    }
+}

@@ -1,0 +1,57 @@
+//! Requests of operators and programs for the grid's own state: models, statuses, links, output of functions.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gridloom_base::NodeId;
+use gridloom_core::node::Command;
+use gridloom_core::node::message::{OutputPage, ServerStatus};
+use gridloom_perf::{LinkReport, ServerView};
+
+use super::{CONNECT_LIMIT, Session};
+use crate::Error;
+
+/// Waits until the models of those servers are known to the agent, and here. Does not wait for servers that are gone.
+pub(crate) fn await_models(session: &Session, servers: &[NodeId], limit: Duration) -> Result<(), Error> {
+    session.state().directory.begin_models(servers);
+    servers.iter().for_each(|server| session.command(Command::CollectModels { server: *server }));
+    let known = session.wait(Some(limit), |state| state.directory.has_models(servers).then_some(()));
+    let mut state = session.state();
+    servers.iter().for_each(|server| state.directory.on_models(*server));
+    match known {
+        // The measured times are in the call's result; other nodes learn them later.
+        Err(Error::TimedOut { .. }) => Ok(()),
+        known => known,
+    }
+}
+
+/// Returns the current status of each server; `None` for one that does not answer within `limit`.
+pub(crate) fn statuses(session: &Session, limit: Duration) -> Result<Vec<(ServerView, Option<ServerStatus>)>, Error> {
+    let servers = session.servers();
+    session.state().directory.begin_statuses();
+    let questions = servers.servers.iter().map(|server| Command::Status { server: server.node });
+    session.commands(questions.collect());
+    let answered = session.wait(Some(limit), |state| state.directory.has_statuses(&servers.servers).then_some(()));
+    match answered {
+        Ok(()) | Err(Error::TimedOut { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let mut statuses = session.state().directory.take_statuses();
+    Ok(servers.servers.iter().map(|server| (server.clone(), statuses.remove(&server.node))).collect())
+}
+
+/// Returns the agent's knowledge of the links.
+pub(crate) fn links(session: &Session) -> Result<Vec<LinkReport>, Error> {
+    // An answer that arrived after its thread stopped waiting is not for this request.
+    let before = session.state_now().links.answers();
+    session.command(Command::Links);
+    session.wait(Some(CONNECT_LIMIT), |state| state.links.answer_after(before))
+}
+
+/// Takes the output of functions that servers have sent; waits for at least one answer, but no longer than `limit`.
+pub(crate) fn take_output(session: &Session, limit: Duration) -> Result<BTreeMap<NodeId, OutputPage>, Error> {
+    match session.wait(Some(limit), |state| state.outputs.take()) {
+        Err(Error::TimedOut { .. }) => Ok(BTreeMap::new()),
+        taken => taken,
+    }
+}
