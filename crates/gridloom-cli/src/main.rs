@@ -5,6 +5,7 @@ mod drawing;
 mod kept_models;
 mod log;
 mod npy;
+mod quantities;
 mod registered;
 mod values;
 

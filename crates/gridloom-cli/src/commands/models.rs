@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{GridOption, parse_svg, print_json, print_line, write_svg};
 use crate::drawing::curves;
-use crate::drawing::words::scaled;
+use crate::quantities::scaled;
 
 /// List the models of functions (time against problem size, on each server) and of links.
 ///

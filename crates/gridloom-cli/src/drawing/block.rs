@@ -9,30 +9,20 @@ use svg::{Document, Node};
 /// Longer names are shortened in the middle.
 const NAME_CHARS_MAX: usize = 30;
 
-/// Sizes of text, in pixels.
-pub const TEXT: f64 = 12.0;
+/// Size of text, in pixels.
 pub const SMALL: f64 = 10.5;
-pub const TITLE: f64 = 13.0;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    Left,
-    Right,
-}
 
 /// A drawn rectangle with its upper left corner at 0, 0.
 #[derive(Clone, Debug)]
 pub struct Block {
     pub width: f64,
     pub height: f64,
-    /// Position of a zone's hub: its side, and the vertical position of its middle.
-    pub hub: Option<(Side, f64)>,
     body: Group,
 }
 
 impl Block {
     pub fn new(width: f64, height: f64) -> Block {
-        Block { width, height, hub: None, body: Group::new() }
+        Block { width, height, body: Group::new() }
     }
 
     /// Draws another block at that position.
@@ -74,22 +64,6 @@ impl Block {
         let document = document.add(Title::new(valid(title))).add(Style::new(classes)).add(self.body.clone());
         format!("{document}\n")
     }
-}
-
-/// Arranges blocks in rows of about the given width. Returns their positions and the total size.
-pub fn shelves(sizes: &[(f64, f64)], width_aimed: f64, gap: f64) -> (Vec<(f64, f64)>, (f64, f64)) {
-    let (mut x, mut y, mut row, mut width): (f64, f64, f64, f64) = (0.0, 0.0, 0.0, 0.0);
-    let mut places = Vec::with_capacity(sizes.len());
-    for (w, h) in sizes {
-        if x > 0.0 && x + w > width_aimed {
-            (x, y, row) = (0.0, y + row + gap, 0.0);
-        }
-        places.push((x, y));
-        width = width.max(x + w);
-        x += w + gap;
-        row = row.max(*h);
-    }
-    (places, (width, y + row))
 }
 
 /// Returns an upper estimate of the width of a text of that size.

@@ -5,8 +5,7 @@ use gridloom::chart::{COLOURS, log_ticks, round_above, round_below};
 use gridloom_perf::{Curve, Point};
 
 use super::block::{Block, SMALL, short, width_of};
-use super::boxes;
-use super::words::scaled;
+use crate::quantities::scaled;
 
 /// Size of the area of the axes, in pixels.
 const WIDTH: f64 = 640.0;
@@ -19,6 +18,10 @@ const MARGIN: f64 = 20.0;
 const CAP: f64 = 4.0;
 /// Maximum number of ticks on the horizontal and the vertical axis.
 const TICKS_MAX: [usize; 2] = [9, 14];
+
+const STYLE: &str = "text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;font-size:12px;fill:#1d2733}
+.mid{text-anchor:middle}.end{text-anchor:end}.small{font-size:10.5px;fill:#445060}.head{font-size:17px;font-weight:bold}
+.page{fill:#fff}";
 
 /// A logarithmic axis between round numbers.
 struct Axis {
@@ -110,7 +113,7 @@ pub fn draw(function: &str, lines: &[(&str, &Curve, &str)]) -> String {
         page.line((right, at), (right + 20.0, at), &class);
         page.text((right + 28.0, at + 4.0), "small", &short(server));
     }
-    let mut style = format!("{}.grid{{stroke:#ddd;fill:none}}", boxes::STYLE);
+    let mut style = format!("{}.grid{{stroke:#ddd;fill:none}}", STYLE);
     for (number, colour) in COLOURS.iter().enumerate() {
         style += &format!(".c{number}{{stroke:{colour};stroke-width:1.5;fill:none}}.c{number}.dot{{fill:{colour}}}");
     }
