@@ -1,7 +1,6 @@
 //! The `gridloom` program, with one file for each command.
 
 mod commands;
-mod drawing;
 mod kept_models;
 mod log;
 mod npy;

@@ -9,10 +9,10 @@ mod drawing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use drawing::{Bar, Drawing, EDGE, Lane};
+use drawing::{Bar, Drawing, Lane};
 
 use super::text::{NO_TIMES, count};
-use crate::chart::{COLOURS, FAILED};
+use crate::chart::{COLOURS, EDGE, FAILED};
 use crate::report::bytes;
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 

@@ -1,4 +1,0 @@
-//! The chart of `gridloom models --plot`.
-
-mod block;
-pub mod curves;
