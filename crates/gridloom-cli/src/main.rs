@@ -1,10 +1,10 @@
 //! The `gridloom` program, with one file for each command.
 
 mod commands;
-mod drawing;
 mod log;
 mod model_store;
 mod npy;
+mod quantities;
 mod registered;
 mod values;
 

@@ -1,4 +1,8 @@
-//! Common parts of all charts: round ticks, colours, and legible text.
+//! Common parts of all charts: their SVG drawing ([`Canvas`]), round ticks, colours, and legible text.
+
+mod canvas;
+
+pub use canvas::{Anchor, Area, BELOW, CHARACTER, Canvas, EDGE, GRID, MARGIN, names_width};
 
 /// Colours that people with colour blindness can distinguish: Paul Tol's scheme "bright", and two more.
 pub const COLOURS: [&str; 8] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#44aa99"];
@@ -8,10 +12,6 @@ pub const FAILED: &str = "#bb0000";
 pub const MUTED: &str = "#595959";
 /// Minimum contrast of text to its background: level AA of the Web Content Accessibility Guidelines 2.2, 1.4.3.
 pub const CONTRAST_MIN: f64 = 4.5;
-
-/// Style of a drawing that a browser shows alone: as wide as the window. In a page, the page sets the width. Programs that
-/// convert drawings use its size in pixels.
-pub const WIDE: &str = "@media screen{svg:root{width:100%;height:auto}}";
 
 /// Returns the smallest of 1, 2, 5 times a power of ten that is not below a number above 0.
 pub fn round_above(value: f64) -> f64 {

@@ -12,7 +12,7 @@ use gridloom_idl::{BaseType, Mode};
 use serde_json::json;
 
 use super::{GridOption, count, print_json, print_line};
-use crate::drawing::words::scaled;
+use crate::quantities::scaled;
 use crate::values::argument;
 
 /// Measure functions on their servers until the models predict their times well enough.

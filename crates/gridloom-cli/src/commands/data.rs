@@ -10,7 +10,7 @@ use gridloom_base::{Escaped, NameError};
 use serde_json::{Value, json};
 
 use super::{GridOption, print_json, print_line, print_text};
-use crate::drawing::words::{counted, scaled};
+use crate::quantities::{counted, scaled};
 
 mod delete;
 mod explain;

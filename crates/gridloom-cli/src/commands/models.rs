@@ -10,8 +10,9 @@ use gridloom_perf::{
 use serde_json::{Value, json};
 
 use super::{GridOption, parse_svg, print_json, print_line, write_svg};
-use crate::drawing::curves;
-use crate::drawing::words::scaled;
+use crate::quantities::scaled;
+
+mod curves;
 
 /// List the models of functions (time against problem size, on each server) and of links.
 ///

@@ -12,8 +12,8 @@ use gridloom_platform::{LinkId, Platform};
 use serde_json::{Value, json};
 
 use super::{digits, parse_svg, print_json, print_line, print_text, read_text, write_svg};
-use crate::drawing;
 
+mod dot;
 mod list;
 
 /// Show platform files (TOML, or SimGrid's XML).
@@ -27,16 +27,20 @@ pub enum Options {
     /// In a large platform, hosts and links that are alike share one line with their count. Routes are listed between
     /// all pairs of hosts of a small platform, and between the zones of a large one.
     #[command(
-        after_help = "Examples:\n  gridloom platform show grid.toml\n  gridloom platform show grid.toml --svg grid.svg"
+        after_help = "Examples:\n  gridloom platform show grid.toml\n  gridloom platform show grid.toml --svg grid.svg\n  \
+gridloom platform show grid.toml --dot | dot -Tpdf > grid.pdf"
     )]
     Show {
         /// The file
         file: PathBuf,
-        /// Draw the platform into this SVG file
+        /// Print the platform as a graph in Graphviz's DOT language
+        #[arg(long, conflicts_with_all = ["json", "svg"])]
+        dot: bool,
+        /// Draw the platform into this SVG file; needs Graphviz
         #[arg(long, value_name = "FILE", conflicts_with = "json", value_parser = parse_svg)]
         svg: Option<PathBuf>,
         /// List each host, link and route, even of a large platform
-        #[arg(long, conflicts_with_all = ["json", "svg"])]
+        #[arg(long, conflicts_with_all = ["json", "dot", "svg"])]
         all: bool,
         /// Print JSON
         #[arg(long)]
@@ -61,11 +65,13 @@ pub enum Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     match options {
-        Options::Show { file, svg, all, json } => {
+        Options::Show { file, dot, svg, all, json } => {
             let platform = read(file)?;
             Roles::check_roles(&platform)?;
+            let title = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             match svg {
-                Some(path) => draw(&platform, file, path)?,
+                Some(path) => write_svg(path, &dot::svg(&dot::text(&platform, &title), file)?, false)?,
+                None if *dot => print_text(&dot::text(&platform, &title))?,
                 None if *json => print_json(&as_json(&platform))?,
                 None => print_text(&list::text(&platform, *all))?,
             }
@@ -80,11 +86,6 @@ pub(super) fn read(file: &Path) -> Result<Platform> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut load = |name: &str| read_text(&folder.join(name)).map_err(|error| error.to_string());
     Ok(Platform::parse(&text, &file.display().to_string(), &mut load)?)
-}
-
-fn draw(platform: &Platform, file: &Path, path: &Path) -> Result<()> {
-    let title = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    write_svg(path, &drawing::draw(platform, &title), false)
 }
 
 fn as_json(platform: &Platform) -> Value {

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::calls::{Servers, ask, call_json, lines};
 use super::models::link_json;
 use super::{GridOption, print_json, print_text};
-use crate::drawing::words::scaled;
+use crate::quantities::scaled;
 
 /// Maximum number of calls on a page.
 const CALLS_SHOWN: usize = 20;

@@ -36,15 +36,16 @@ fn what_cannot_be_written_is_told_before_the_simulation() {
     }
 }
 
-/// Returns the left edge of the box with that text in a drawing without nested transformed groups.
-fn left_of(drawn: &str, text: &str) -> f64 {
-    let before = &drawn[..drawn.find(&format!(">{text}<")).unwrap_or_else(|| panic!("no {text} in {drawn}"))];
-    let place = before.rsplit("translate(").next().unwrap();
-    place.split(',').next().unwrap().parse().unwrap()
+/// Returns the node of a graph in DOT whose label begins with that line.
+fn node_of<'a>(dot: &'a str, name: &str) -> &'a str {
+    let line = |line: &&str| {
+        [format!("[label=\"{name}\\n"), format!("[label=\"{name}\"")].iter().any(|label| line.contains(label))
+    };
+    dot.lines().find(line).unwrap_or_else(|| panic!("no {name} in {dot}")).trim_start().split(' ').next().unwrap()
 }
 
 #[test]
-fn a_gateway_is_drawn_between_the_sites_that_it_joins() {
+fn a_gateway_is_between_the_sites_that_it_joins() {
     let host = |name: &str| format!("[[host]]\nname = \"{name}\"\nspeed = 1\n");
     let link = |name: &str| format!("[[link]]\nname = \"{name}\"\nbandwidth = 1\nlatency = 0\n");
     let route =
@@ -59,35 +60,28 @@ fn a_gateway_is_drawn_between_the_sites_that_it_joins() {
         route("gateway", "there", "[\"wan\"]"),
         route("here", "there", "[\"campus\", \"wan\"]"),
     ];
-    let (platform, svg) = (file("gateway.toml", &text.concat()), file("gateway.svg", ""));
-    succeeds(gridloom(&["platform", "show", &platform, "--svg", &svg]));
-    let drawn = std::fs::read_to_string(&svg).unwrap().replace('\n', "");
-    let row = ["here", "campus", "gateway", "wan", "there"].map(|text| left_of(&drawn, text));
-    assert!(row.is_sorted(), "{row:?} in {drawn}");
+    let dot = succeeds(gridloom(&["platform", "show", &file("gateway.toml", &text.concat()), "--dot"]));
+    let row = ["here", "campus", "gateway", "wan", "there"].map(|name| node_of(&dot, name));
+    assert_eq!(dot.matches(" -- ").count(), 4, "{dot}");
+    for pair in row.windows(2) {
+        assert!(dot.contains(&format!("{} -- {}", pair[0], pair[1])), "{pair:?} in {dot}");
+    }
 }
 
 #[test]
-fn a_platform_is_drawn() {
+fn a_platform_is_a_graph() {
     let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
-    let svg = std::env::temp_dir().join(format!("gridloom-drawing-{}.svg", std::process::id()));
-    succeeds(gridloom(&["platform", "show", &platform, "--svg", svg.to_str().unwrap()]));
-    let drawn = std::fs::read_to_string(&svg).unwrap().replace('\n', "");
+    let dot = succeeds(gridloom(&["platform", "show", &platform, "--dot"]));
     for part in [
-        "<svg ",
-        " xmlns=\"http://www.w3.org/2000/svg\"",
-        ">laptop<",
-        ">client, agent<",
-        ">40 Gflop/s<",
-        ">wan<",
-        ">6.25 MB/s · 20 ms<",
-        ">there<",
+        "label=\"two-sites.toml\\n4 hosts, 5 links\"",
+        "label=\"there\\nstar · 2 hosts\"",
+        "label=\"laptop\\n2 Gflop/s\\nclient,agent\"",
+        "label=\"wan\\n6.25 MB/s · 20 ms\"",
     ] {
-        assert!(drawn.contains(part), "no {part} in {drawn}");
+        assert!(dot.contains(part), "no {part} in {dot}");
     }
-    assert_eq!(drawn.matches("<g").count(), drawn.matches("</g>").count());
-    let (code, error) = status_and_stderr(gridloom(&["platform", "show", &platform, "--svg", "/no/folder/a.svg"]));
-    assert_eq!(code, 1);
-    assert!(error.contains("cannot write '/no/folder/a.svg': No such file"), "{error}");
+    assert_eq!((dot.matches("subgraph").count(), dot.matches('{').count()), (2, dot.matches('}').count()));
+    assert_eq!(dot.matches(" -- ").count(), 4 * 2 + 2, "members and hubs, hubs and wan: {dot}");
 
     let large = file(
         "large.toml",
@@ -95,18 +89,60 @@ fn a_platform_is_drawn() {
          bandwidth = \"1Gbps\"\nlatency = \"50us\"\nbackbone = { bandwidth = \"10Gbps\", latency = 0 }\n\
          [[link]]\nname = \"up\"\nbandwidth = 1\nlatency = 0\n[[route]]\nfrom = \"a<b\"\nto = \"c\"\nlinks = [\"up\"]\n",
     );
-    succeeds(gridloom(&["platform", "show", &large, "--svg", svg.to_str().unwrap()]));
-    let drawn = std::fs::read_to_string(&svg).unwrap().replace('\n', "");
-    std::fs::remove_file(&svg).unwrap();
-    for part in [">1,000 hosts<", ">n-0 … n-999<", ">1,000 links<", ">c_backbone<", ">a&lt;b<"] {
-        assert!(drawn.contains(part), "no {part} in {drawn}");
+    let dot = succeeds(gridloom(&["platform", "show", &large, "--dot"]));
+    let cluster = "label=\"c\\nstar · 1,000 hosts\\nn-0 … n-999\\n1 Gflop/s each\\n";
+    for part in [cluster, "1,000 links: 125 MB/s · 50 µs each", "link c_backbone: 1.25 GB/s · 0 s", "label=\"a<b\\n"]
+    {
+        assert!(dot.contains(part), "no {part} in {dot}");
     }
-    assert!(drawn.matches("<rect").count() < 30, "a large cluster is one box");
+    assert_eq!(dot.matches(" [label=").count(), 1 + 3, "a large cluster is one node: {dot}");
+    let dragonfly = file(
+        "dragonfly.xml",
+        "<?xml version='1.0'?>\n<platform version=\"4.1\"><cluster id=\"d\" topology=\"DRAGONFLY\" \
+         topo_parameters=\"3,4;4,3;5,1;2\" prefix=\"n-\" radical=\"0-119\" suffix=\"\" speed=\"1Gf\" bw=\"1GBps\" \
+         lat=\"1us\"/></platform>\n",
+    );
+    let dot = succeeds(gridloom(&["platform", "show", &dragonfly, "--dot"]));
+    let kinds = "green links (blades): 1 GB/s · 1 µs\\nblack links (chassis): 3 GB/s · 1 µs\\nblue links (groups): 4 GB/s · 1 µs";
+    assert!(dot.contains(kinds), "{dot}");
+
     let listed = succeeds(gridloom(&["platform", "show", &large]));
     assert!(listed.lines().count() < 12 && listed.contains("each of 1,000 hosts"), "{listed}");
     let all = succeeds(gridloom(&["platform", "show", &large, "--all"]));
     assert_eq!(all.lines().filter(|line| line.starts_with("host ")).count(), 1001);
     assert_eq!(all.lines().filter(|line| line.starts_with("route ")).count(), 1001);
+}
+
+#[test]
+fn graphviz_draws_a_platform() {
+    let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
+    let folder = support::folder("graphviz");
+    let svg = folder.join("a.svg");
+    let draw = |svg: &str| {
+        let mut command = gridloom(&["platform", "show", &platform, "--svg", svg]);
+        command.env("PATH", &folder);
+        command
+    };
+    let (code, error) = status_and_stderr(draw(svg.to_str().unwrap()));
+    assert!(code == 1 && error.contains("needs Graphviz") && error.contains("apt install graphviz"), "{error}");
+    assert!(error.contains(&format!("gridloom platform show {platform} --dot | dot -Tsvg > ")), "{error}");
+
+    // Stands in for Graphviz, which need not be installed.
+    let dot = |script: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(folder.join("dot"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(folder.join("dot"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    dot("echo $1; while read -r line; do echo \"$line\"; done");
+    assert_eq!(succeeds(draw(svg.to_str().unwrap())), format!("wrote {}\n", svg.display()));
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(drawn.starts_with("-Tsvg\ngraph {\n") && drawn.ends_with("}\n"), "{drawn}");
+    let (code, error) = status_and_stderr(draw("/no/folder/a.svg"));
+    assert_eq!(code, 1);
+    assert!(error.contains("cannot write '/no/folder/a.svg': No such file"), "{error}");
+    dot("echo 'syntax error' >&2; exit 2");
+    let (code, error) = status_and_stderr(draw(svg.to_str().unwrap()));
+    assert!(code == 1 && error.contains("dot -Tsvg failed (exit status: 2): syntax error"), "{error}");
 }
 
 #[test]

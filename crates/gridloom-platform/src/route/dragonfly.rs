@@ -205,8 +205,9 @@ impl Dragonfly {
     /// Returns one link of each existing colour: green, black, blue.
     pub(crate) fn examples(&self) -> [Option<LinkId>; 3] {
         let mut found = [None; 3];
-        let looked_for = self.shape.join(|from, to, colour, _| {
-            let at = ["green", "black", "blue"].iter().position(|known| *known == colour).unwrap_or_default();
+        let looked_for = self.shape.join(|from, to, name, _| {
+            let colours = ["green", "black", "blue"];
+            let at = colours.iter().position(|colour| name.starts_with(colour)).expect("names begin with colours");
             let between = || self.between.get(&(self.shape.number(from), self.shape.number(to))).copied();
             found[at] = found[at].or_else(between);
             Ok::<(), ()>(())

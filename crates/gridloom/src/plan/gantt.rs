@@ -9,13 +9,13 @@ mod drawing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use drawing::{Bar, Drawing, EDGE, Lane};
+use drawing::{Bar, Drawing, Lane};
 
 use super::lanes::{Span, lanes};
 use super::record::{PlanRecord, TaskRecord, TransferRecord, bytes};
 use super::text::{NO_TIMES, count};
 use crate::Error;
-use crate::chart::{COLOURS, FAILED};
+use crate::chart::{COLOURS, EDGE, FAILED};
 
 /// Maximum numbers of rows drawn: of servers' slots, and of links.
 const SLOTS_MAX: usize = 300;

@@ -12,7 +12,7 @@ use gridloom_perf::LinkEstimate;
 use serde_json::{Value, json};
 
 use crate::commands::{GridOption, count, print_json, print_text};
-use crate::drawing::words::scaled;
+use crate::quantities::scaled;
 
 /// Show where a name's versions are, and from which server each other server would get it, how fast, and why.
 #[derive(clap::Args)]

@@ -5,21 +5,25 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use gridloom::chart::short;
 use gridloom_platform::outline::{Arm, Member, Outline, OutlineLink, Shape};
-use gridloom_platform::{Host, LOOPBACK, LinkId, Platform, Sharing};
+use gridloom_platform::{Host, HostId, LOOPBACK, Link, LinkId, Platform, Sharing};
 
-use crate::drawing::words::{cables, counted, from_to, roles, scaled};
-use crate::drawing::{self, route_rows};
+use crate::quantities::{cables, counted, from_to, roles, scaled};
 
 /// Maximum number of hosts, links or routes that are listed one by one.
 const LISTED_MAX: usize = 48;
 /// Maximum number of members of a zone that are named.
 const NAMED_MAX: usize = 8;
+/// Maximum number of hosts for which routes are listed pair by pair.
+const ROUTED_HOSTS_MAX: usize = 8;
+/// Longer names of hosts in routes are shortened in the middle.
+const NAME_CHARS_MAX: usize = 30;
 
 pub fn text(platform: &Platform, is_all: bool) -> String {
     let most = if is_all { usize::MAX } else { LISTED_MAX };
     let outline = platform.outline();
-    let cables: Vec<LinkId> = std::iter::once(LOOPBACK).chain(drawing::cables(platform)).collect();
+    let cables: Vec<LinkId> = std::iter::once(LOOPBACK).chain(platform_cables(platform)).collect();
     let mut out = format!("{}, {}\n", counted(platform.hosts().len(), "host"), counted(cables.len() - 1, "link"));
     hosts(&mut out, platform, most);
     links(&mut out, platform, &cables, most);
@@ -186,4 +190,56 @@ fn given(lines: &mut Vec<String>, platform: &Platform, outline: &Outline, most: 
             given(lines, platform, zone, most);
         }
     }
+}
+
+/// Returns ends, figures, and links of each route, with one row for both directions if they cross the same links.
+/// Returns `None` if there are too many.
+fn route_rows(platform: &Platform) -> Option<Vec<[String; 3]>> {
+    let hosts = platform.hosts().len();
+    if !(2..=ROUTED_HOSTS_MAX).contains(&hosts) {
+        return None;
+    }
+    let way = |a: usize, b: usize| {
+        let route = platform.route(HostId(a as u32), HostId(b as u32)).ok()?;
+        let names: Vec<&str> = route.links.iter().map(|link| platform.cable_name(*link)).collect();
+        Some((route, names))
+    };
+    let mut rows = Vec::new();
+    for a in 0..hosts {
+        for b in 0..hosts {
+            let Some((route, names)) = way(a, b).filter(|_| a != b) else { continue };
+            let is_same = way(b, a).is_some_and(|(_, back)| back.iter().rev().eq(names.iter()));
+            if is_same && b < a {
+                continue;
+            }
+            let slowest =
+                route.links.iter().map(|link| platform.links()[link.0 as usize].bandwidth).fold(f64::MAX, f64::min);
+            let (from, to) = (&platform.hosts()[a].name, &platform.hosts()[b].name);
+            rows.push([
+                format!(
+                    "{} {} {}",
+                    short(from, NAME_CHARS_MAX),
+                    if is_same { "–" } else { "→" },
+                    short(to, NAME_CHARS_MAX)
+                ),
+                format!("{} · {}", scaled(slowest, "B/s"), scaled(route.latency_s, "s")),
+                names.join(", "),
+            ]);
+        }
+    }
+    (!rows.is_empty()).then_some(rows)
+}
+
+/// Returns links as a person counts them. Both directions of a split-duplex link are one (the up link) if they are
+/// alike. The loopback of all hosts is not counted.
+pub fn platform_cables(platform: &Platform) -> Vec<LinkId> {
+    let ids = (1..platform.links().len()).map(|id| LinkId(id as u32));
+    ids.filter(|id| {
+        let link = &platform.links()[id.0 as usize];
+        let cable = platform.cable_name(*id);
+        let up = || platform.link(&format!("{cable}_UP")).map(|up| &platform.links()[up.0 as usize]);
+        let is_alike = |up: &Link| (up.bandwidth, up.latency_s) == (link.bandwidth, link.latency_s);
+        cable == link.name || link.name.ends_with("_UP") || !up().is_some_and(is_alike)
+    })
+    .collect()
 }

@@ -1,6 +1,6 @@
-//! Quantities and names as text, for drawings and lists.
+//! Quantities and names as text, for lists, charts and graphs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_platform::{Host, HostId, Link, LinkId, Platform};
 
@@ -96,14 +96,9 @@ pub fn alike(platform: &Platform, hosts: &[HostId], most: usize) -> Vec<Vec<Host
 
 /// Returns distinct links in order, with their names in the platform file (both directions of a split-duplex link are one).
 pub fn cables<'a>(platform: &'a Platform, links: &[LinkId]) -> Vec<(&'a str, LinkId)> {
-    let mut found: Vec<(&str, LinkId)> = Vec::new();
-    for link in links {
-        let name = platform.cable_name(*link);
-        if !found.iter().any(|(known, _)| *known == name) {
-            found.push((name, *link));
-        }
-    }
-    found
+    let mut known = BTreeSet::new();
+    let named = links.iter().map(|link| (platform.cable_name(*link), *link));
+    named.filter(|(name, _)| known.insert(*name)).collect()
 }
 
 #[cfg(test)]
