@@ -106,10 +106,14 @@ $(VENV)/portable: $(VENV)/ready
 	$(PIP) --no-warn-conflicts auditwheel==6.8.2 cargo-zigbuild==0.24.0 ziglang==0.17.1
 	@touch $@
 
+# The package in .venv is the folder crates/gridloom-python/python itself, so that an edit of a Python file takes effect at once. Only the
+# compiled module and the program are built, when a Rust file has changed.
 python: $(VENV)/installed
 
-$(VENV)/installed: target/wheels/ready
-	$(PIP) --force-reinstall --no-deps target/wheels/*.whl
+$(VENV)/installed: target/release/gridloom $(VENV)/ready $(PACKAGE)/pyproject.toml
+	mkdir -p $(PACKAGE)/python/gridloom/bin
+	cp target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked -m $(PACKAGE)/Cargo.toml
 	@touch $@
 
 demo: announced python
@@ -123,7 +127,7 @@ announced:
 # Names of tests that were skipped, written by the Rust tests; pytest counts its own.
 SKIPPED := $(CURDIR)/target/skipped
 
-test: test-rust test-python
+test: test-rust wheel test-python
 	@if [ -s $(SKIPPED) ]; then \
 		echo "skipped among the Rust tests, $$(wc -l < $(SKIPPED)):"; sort $(SKIPPED) | sed 's/^/  /'; fi
 
@@ -131,8 +135,12 @@ test-rust:
 	@mkdir -p target && rm -f $(SKIPPED)
 	GRIDLOOM_SKIPPED=$(SKIPPED) cargo test --release --locked
 
+# Processes that run Python tests side by side. The tests of a file run in one of them, since they share grids and clusters.
+WORKERS ?= 2
+
 test-python: python capi $(VENV)/tests
-	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 $(PACKAGE)/tests tests
+	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile \
+		$(PACKAGE)/tests tests
 
 PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 munge openssh-client openssh-server pkg-config \
 	slurm-client slurmctld slurmd valgrind
